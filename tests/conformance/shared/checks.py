@@ -1,0 +1,51 @@
+"""What every conformance script in Python begins and ends with: named checks, and the counting of them.
+
+    from checks import check, close
+
+    @check("a greeting ends completed")
+    def _():
+        assert ask("hello").status == "completed"
+
+    close()  # prints `N passed, N failed` and sets the exit code
+
+`asyncio` functions are awaited, each in a loop of its own. Nothing in here knows a protocol.
+"""
+
+import asyncio
+import inspect
+import os
+import sys
+import time
+import traceback
+
+GATEWAY_URL = os.environ.get("GATEWAY_URL", "http://127.0.0.1:8080")
+UPSTREAM_URL = os.environ.get("UPSTREAM_URL", "")
+
+_passed, _failed = 0, 0
+
+
+def check(sentence: str):
+    """Runs the function at once and writes down under this sentence how it ended."""
+
+    def run(function):
+        global _passed, _failed
+        begun = time.monotonic()
+        try:
+            result = function()
+            if inspect.isawaitable(result):
+                asyncio.run(result)
+        except Exception:
+            _failed += 1
+            print(f"  FAILED  {sentence}", flush=True)
+            traceback.print_exc(file=sys.stdout)
+        else:
+            _passed += 1
+            print(f"  passed  {sentence} ({time.monotonic() - begun:.2f} s)", flush=True)
+        return function
+
+    return run
+
+
+def close() -> None:
+    print(f"{_passed} passed, {_failed} failed", flush=True)
+    sys.exit(1 if _failed or not _passed else 0)

@@ -1,0 +1,240 @@
+//! Runs a conformance suite: the built gateway on a free port with the suite's configuration, its upstream where it
+//! has one, and its scripts. What the suites check is theirs.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{self, Running};
+use crate::report::{Outcome, Report};
+use crate::suites::{self, Kind, Suite};
+use crate::{node, python, root, steps, target};
+
+/// The gateway is ready in milliseconds; an unoptimised one on a busy machine is given much more.
+const GATEWAY_READY: Duration = Duration::from_secs(20);
+/// AgentScope Runtime imports for seconds.
+const UPSTREAM_READY: Duration = Duration::from_secs(120);
+/// How long the gateway may take to drain after SIGTERM, once no client is left.
+const DRAIN: Duration = Duration::from_secs(15);
+
+/// Runs the named suites, also those that CI does not run; with no name, says which there are.
+pub(crate) fn by_name(names: &[&str]) -> Result<bool> {
+    if names.is_empty() {
+        for suite in suites::ALL {
+            println!("{:<16}{}", suite.name, if suite.in_ci { "" } else { "(not part of cargo xtask test)" });
+        }
+        return Ok(true);
+    }
+    let mut wanted = Vec::new();
+    for name in names {
+        let suite = suites::ALL.iter().find(|suite| suite.name == *name);
+        wanted.push(suite.with_context(|| format!("no conformance suite is called {name:?}"))?);
+    }
+    let mut report = Report::new();
+    if report.step("build", steps::build) {
+        for suite in wanted {
+            report.step(suite.name, || run(suite));
+        }
+    }
+    Ok(report.close())
+}
+
+/// Runs one suite against the binary that `cargo build` left.
+pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
+    let sources = root().join("tests/conformance").join(suite.name);
+    let shared = root().join("tests/conformance/shared");
+    let prepared = match suite.kind {
+        Kind::Python => python::interpreter(suite.name, &sources.join("requirements.txt"))
+            .map(|interpreter| (interpreter, sources.clone())),
+        Kind::Node => node::prepared(suite.name, &sources, &shared),
+    };
+    let (program, folder) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return Ok(Outcome::NotRun(format!("its packages cannot be installed: {error:#}"))),
+    };
+
+    // Logs and the store stay here after the run, to be looked at.
+    let scratch = target().join("conformance").join(suite.name);
+    if scratch.exists() {
+        std::fs::remove_dir_all(&scratch)?;
+    }
+    std::fs::create_dir_all(&scratch)?;
+
+    let upstream = match suite.upstream {
+        Some(script) => Some(Server::upstream(Command::new(&program).arg(sources.join(script)), &scratch)?),
+        None => None,
+    };
+    let gateway = Server::gateway(&sources.join("gateway.toml"), upstream.as_ref(), &scratch)?;
+
+    let (mut passed, mut failed) = (0, 0);
+    let mut broken = Vec::new();
+    for script in suite.scripts {
+        println!("{} {script}, gateway at {}", suite.name, gateway.url());
+        let mut command = Command::new(&program);
+        command
+            .arg(folder.join(script))
+            .current_dir(&scratch)
+            .env("GATEWAY_URL", gateway.url())
+            .env("PYTHONPATH", &shared)
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+        if let Some(upstream) = &upstream {
+            command.env("UPSTREAM_URL", upstream.url());
+        }
+        match process::run_and_read(&mut command, suite.limit) {
+            Ok((status, output)) => match counts(&output) {
+                Some((good, bad)) => {
+                    (passed, failed) = (passed + good, failed + bad);
+                    if bad == 0 && !status.success() {
+                        broken.push(format!("{script} counted no failure and ended with {status}"));
+                    }
+                }
+                None => broken.push(format!("{script} ended with {status} and no line `N passed, N failed`")),
+            },
+            Err(error) => broken.push(format!("{script}: {error:#}")),
+        }
+    }
+    if let Err(error) = gateway.stop() {
+        broken.push(format!("{error:#}"));
+    }
+
+    if failed > 0 {
+        broken.insert(0, format!("{passed} passed, {failed} failed"));
+    } else if passed == 0 {
+        broken.push("no check was made".to_owned());
+    }
+    if !broken.is_empty() {
+        bail!("{}; logs are in {}", broken.join("; "), scratch.display());
+    }
+    Ok(Outcome::Passed(format!("{passed} passed, {failed} failed")))
+}
+
+/// The numbers of the last line that reads `N passed, N failed`.
+fn counts(output: &str) -> Option<(u32, u32)> {
+    output.lines().rev().find_map(|line| {
+        let (passed, rest) = line.trim().split_once(" passed, ")?;
+        let failed = rest.split_once(" failed")?.0;
+        Some((passed.parse().ok()?, failed.parse().ok()?))
+    })
+}
+
+/// A server this run started, with its log.
+struct Server {
+    running: Running,
+    address: SocketAddr,
+    log: PathBuf,
+    name: &'static str,
+}
+
+impl Server {
+    fn gateway(template: &Path, upstream: Option<&Server>, scratch: &Path) -> Result<Self> {
+        let address = free_address()?;
+        let text = std::fs::read_to_string(template).with_context(|| format!("no {}", template.display()))?;
+        let text = text
+            .replace("{{listen}}", &address.to_string())
+            .replace("{{upstream}}", &upstream.map(Server::url).unwrap_or_default());
+        let config = scratch.join("gateway.toml");
+        std::fs::write(&config, text)?;
+        let mut command = Command::new(target().join("debug/interlingua"));
+        command.args(["serve", "--config"]).arg(config);
+        Self::start("gateway", command, address, scratch, "/readyz", GATEWAY_READY)
+    }
+
+    fn upstream(script: &Command, scratch: &Path) -> Result<Self> {
+        let address = free_address()?;
+        let mut command = Command::new(script.get_program());
+        command.args(script.get_args()).args(["--port", &address.port().to_string()]);
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        Self::start("upstream", command, address, scratch, "/health", UPSTREAM_READY)
+    }
+
+    fn start(
+        name: &'static str,
+        mut command: Command,
+        address: SocketAddr,
+        scratch: &Path,
+        ready: &str,
+        limit: Duration,
+    ) -> Result<Self> {
+        let log = scratch.join(format!("{name}.log"));
+        let file = File::create(&log)?;
+        command.current_dir(scratch).stdout(file.try_clone()?).stderr(file);
+        let server = Self { running: Running::start(&mut command)?, address, log, name };
+        let deadline = Instant::now() + limit;
+        while !answers(address, ready) {
+            if server.running.has_ended()? {
+                bail!("the {name} ended before it was ready\n{}", server.end_of_log());
+            }
+            if Instant::now() > deadline {
+                bail!("the {name} was not ready within {} s\n{}", limit.as_secs(), server.end_of_log());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Ends it as an operator would, and expects it to end well.
+    fn stop(self) -> Result<()> {
+        let Self { running, name, ref log, .. } = self;
+        let end = || end_of(log);
+        if running.has_ended()? {
+            bail!("the {name} had died before it was stopped\n{}", end());
+        }
+        let status = running.stop(DRAIN).with_context(|| format!("the {name} did not drain"))?;
+        if !status.success() {
+            bail!("the {name} ended with {status} when it was stopped\n{}", end());
+        }
+        Ok(())
+    }
+
+    fn end_of_log(&self) -> String {
+        end_of(&self.log)
+    }
+}
+
+/// The last lines of a log.
+fn end_of(log: &Path) -> String {
+    let whole = std::fs::read(log).unwrap_or_default();
+    let whole = String::from_utf8_lossy(&whole);
+    let lines: Vec<&str> = whole.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}
+
+/// A port nobody listens on. Somebody else may take it before it is used, which then shows as a failed start.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+/// Whether a GET of the path is answered with 200.
+fn answers(address: SocketAddr, path: &str) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head)?;
+        Ok(&head == b"HTTP/1.1 200")
+    };
+    ask().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_closing_line_counts() {
+        assert_eq!(counts("1 passed, 0 failed\nmore\n12 passed, 3 failed\nbye"), Some((12, 3)));
+        assert_eq!(counts("  7 passed, 0 failed, 2 skipped "), Some((7, 0)));
+        assert_eq!(counts("all passed, none failed"), None);
+    }
+}

@@ -1,0 +1,65 @@
+//! `cargo xtask fuzz`: every target of `fuzz/`, a while each. The targets themselves live there.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::report::{Outcome, Report};
+use crate::{process, root, tools};
+
+/// Building the instrumented targets, beside the fuzzing itself.
+const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// No input of ours is larger, and small ones find more per second.
+const LARGEST_INPUT: &str = "-max_len=65536";
+
+pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
+    let mut seconds = 60_u64;
+    let mut wanted = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if *argument == "--seconds" {
+            let value = rest.next().context("--seconds wants a number")?;
+            seconds = value.parse().with_context(|| format!("--seconds {value}"))?;
+        } else {
+            wanted.push(*argument);
+        }
+    }
+    let known = targets()?;
+    let targets: Vec<&String> =
+        known.iter().filter(|name| wanted.is_empty() || wanted.contains(&name.as_str())).collect();
+    if targets.is_empty() || (!wanted.is_empty() && targets.len() != wanted.len()) {
+        bail!("the fuzz targets are {}", known.join(", "));
+    }
+    let tool = tools::CARGO_FUZZ.installed()?;
+    let mut report = Report::new();
+    for target in targets {
+        report.step(&format!("fuzz {target}"), || {
+            let mut fuzz = Command::new(&tool);
+            // Sanitizers and coverage are flags of unstable rustc. There is one toolchain, so it is told to allow them.
+            fuzz.env("RUSTC_BOOTSTRAP", "1").current_dir(root());
+            fuzz.args(["run", target, "--"]);
+            fuzz.args([&format!("-max_total_time={seconds}"), LARGEST_INPUT, "-timeout=10", "-rss_limit_mb=2048"]);
+            process::run(&mut fuzz, BUILD_LIMIT + Duration::from_secs(2 * seconds))?;
+            Ok(Outcome::Passed(format!("{seconds} s, nothing found")))
+        });
+    }
+    Ok(report.close())
+}
+
+/// Every file of `fuzz/fuzz_targets` is a target.
+fn targets() -> Result<Vec<String>> {
+    let folder = root().join("fuzz/fuzz_targets");
+    let mut names = Vec::new();
+    for file in std::fs::read_dir(&folder).with_context(|| format!("no {}", folder.display()))? {
+        let path = file?.path();
+        if let (Some("rs"), Some(name)) =
+            (path.extension().and_then(|ext| ext.to_str()), path.file_stem().and_then(|name| name.to_str()))
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,109 @@
+//! `cargo xtask …`: everything people and CI run, in one place.
+//!
+//! ```text
+//! cargo xtask test [--only NAME]…       all that CI runs
+//! cargo xtask check                     the same without the conformance suites
+//! cargo xtask conformance [NAME]…       conformance suites by name, also those CI does not run; none: lists them
+//! cargo xtask bench [micro|load …]      micro benchmarks, and the load rig against nginx (benches/README.md)
+//! cargo xtask fuzz [--seconds N] [NAME] every fuzz target, N seconds each (60)
+//! cargo xtask audit                     cargo-deny with the advisory database, which needs the network
+//! ```
+//!
+//! # Steps
+//!
+//! A run is a row of [`report::Report`] steps: `fmt`, `clippy`, `alone` (core and each adapter compiled by itself),
+//! `build`, `tests`, `doctests`, `deny`, and one step per conformance suite. All of them run even where an earlier one
+//! failed, so one CI run shows every mistake. Each prints how long it took; the last line is `N passed, N failed`. A
+//! step that could not be run is never silent: it is printed as `NOT RUN` with the reason, and with `CI=true` it is a
+//! failure.
+//!
+//! # Children
+//!
+//! Every child runs in a process group of its own, has a time limit and never reads standard input; when it ends, runs
+//! out of time or xtask is interrupted, its whole group is killed ([`process`]).
+//!
+//! # Adding a conformance suite
+//!
+//! 1. Make the folder `tests/conformance/NAME/` with the script, a `gateway.toml` (`{{listen}}` stands for the
+//!    address, `{{upstream}}` for the upstream's base URL), and `requirements.txt` (Python) or `package.json` (Node,
+//!    at least 22), every version pinned.
+//! 2. The script finds the gateway in the environment variable `GATEWAY_URL`, checks with
+//!    `tests/conformance/shared/checks.py` or `checks.mjs`, and so ends with the line `N passed, N failed`.
+//! 3. Add a row to the table in [`suites`].
+//!
+//! # What is kept between runs
+//!
+//! Python environments, Node packages and tools that cargo does not bring live in a cache folder outside the
+//! repository, named by version or by the hash of their requirements: `$INTERLINGUA_CACHE`, else
+//! `$XDG_CACHE_HOME/interlingua`, else `~/.cache/interlingua`. It can be deleted at any time.
+//!
+//! What deliberately is not here: any code of the product.
+
+mod bench;
+mod conformance;
+mod fuzz;
+mod node;
+mod process;
+mod python;
+mod report;
+mod steps;
+mod suites;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+fn main() -> ExitCode {
+    process::kill_children_when_interrupted();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs one command; `false` where a step of it failed.
+fn run(arguments: &[String]) -> Result<bool> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["test", rest @ ..] => steps::test(&only(rest)?),
+        ["check"] => steps::check(),
+        ["conformance", names @ ..] => conformance::by_name(names),
+        ["bench", rest @ ..] => bench::run(rest),
+        ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["audit"] => steps::audit(),
+        _ => bail!(
+            "usage: cargo xtask test [--only NAME]… | check | conformance [NAME]… | bench [micro|load …] | \
+             fuzz [--seconds N] [TARGET] | audit"
+        ),
+    }
+}
+
+/// The names after each `--only`.
+fn only<'a>(arguments: &[&'a str]) -> Result<Vec<&'a str>> {
+    let mut names = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if *argument != "--only" {
+            bail!("unknown argument {argument:?} of test, expected --only NAME");
+        }
+        names.push(*rest.next().context("--only wants a name")?);
+    }
+    Ok(names)
+}
+
+/// The workspace's root.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+}
+
+/// Where cargo builds, whatever `CARGO_TARGET_DIR` says.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}

@@ -1,0 +1,64 @@
+//! Node packages for conformance suites: one folder per `package.json`, installed once, and a Node that is new enough
+//! where the machine's is older.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::{process, tools};
+
+const INSTALL_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// What the suites' packages ask for.
+const OLDEST_MAJOR: u32 = 22;
+/// The registry package that brings a Node, taken where the machine's is older.
+const NODE_PACKAGE: &str = "node@22.23.3";
+
+/// A Node to run with, and the folder that holds its packages and a copy of the suite's scripts. Modules are looked up
+/// beside the script that imports them, so the scripts have to lie beside `node_modules`.
+pub(crate) fn prepared(name: &str, suite: &Path, shared: &Path) -> Result<(PathBuf, PathBuf)> {
+    let manifest = suite.join("package.json");
+    let wanted = std::fs::read_to_string(&manifest).with_context(|| format!("no {}", manifest.display()))?;
+    let folder = tools::cache()?.join(format!("node-{name}-{}", tools::fingerprint(&wanted)));
+    let folder = tools::once(folder, |folder| {
+        println!("installing Node packages for {name}, once for this package.json");
+        std::fs::write(folder.join("package.json"), &wanted)?;
+        npm_install(folder, &[])
+    })?;
+    let scripts = std::fs::read_dir(suite)?.chain(std::fs::read_dir(shared)?);
+    for script in scripts {
+        let script = script?.path();
+        if script.extension() == Some(OsStr::new("mjs")) {
+            std::fs::copy(&script, folder.join(script.file_name().expect("a listed file has a name")))?;
+        }
+    }
+    Ok((new_enough()?, folder))
+}
+
+/// The machine's Node where it is new enough, else the registry's.
+fn new_enough() -> Result<PathBuf> {
+    let version = Command::new("node").arg("--version").output();
+    let major = version.ok().and_then(|output| {
+        let text = String::from_utf8(output.stdout).ok()?;
+        text.trim().strip_prefix('v')?.split('.').next()?.parse::<u32>().ok()
+    });
+    if major.is_some_and(|major| major >= OLDEST_MAJOR) {
+        return Ok(PathBuf::from("node"));
+    }
+    let folder = tools::cache()?.join(format!("node-runtime-{}", tools::fingerprint(NODE_PACKAGE)));
+    let folder = tools::once(folder, |folder| {
+        println!("installing {NODE_PACKAGE}, since this machine's Node is older than {OLDEST_MAJOR}");
+        std::fs::write(folder.join("package.json"), "{\"private\": true}")?;
+        npm_install(folder, &[NODE_PACKAGE])
+    })?;
+    Ok(folder.join("node_modules/node/bin/node"))
+}
+
+fn npm_install(folder: &Path, packages: &[&str]) -> Result<()> {
+    let mut npm = Command::new("npm");
+    npm.current_dir(folder).args(["install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]);
+    process::run(npm.args(packages), INSTALL_LIMIT)
+}

@@ -1,0 +1,27 @@
+//! Python environments for conformance suites: one per set of requirements, made once.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::{process, tools};
+
+/// The largest set (AgentScope Runtime, 550 MB) takes two minutes here.
+const INSTALL_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// The interpreter of an environment that holds what the file asks for.
+pub(crate) fn interpreter(name: &str, requirements: &Path) -> Result<PathBuf> {
+    let wanted = std::fs::read_to_string(requirements).with_context(|| format!("no {}", requirements.display()))?;
+    let folder = tools::cache()?.join(format!("python-{name}-{}", tools::fingerprint(&wanted)));
+    let folder = tools::once(folder, |folder| {
+        println!("installing Python packages for {name}, once for these requirements");
+        let mut venv = Command::new("python3");
+        process::run(venv.args(["-m", "venv"]).arg(folder), INSTALL_LIMIT)?;
+        let mut pip = Command::new(folder.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "-r"]);
+        process::run(pip.arg(requirements), INSTALL_LIMIT)
+    })?;
+    Ok(folder.join("bin/python"))
+}

@@ -1,0 +1,140 @@
+//! The steps that are cargo's own: formatting, lints, builds, tests, licences. Which steps a command runs is said
+//! here too; conformance suites are in `conformance`.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::report::{Outcome, Report};
+use crate::{conformance, process, root, suites, tools};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// No build on two cores takes this long unless something hangs.
+const BUILD_LIMIT: Duration = MINUTE.saturating_mul(45);
+const TESTS_LIMIT: Duration = MINUTE.saturating_mul(45);
+
+type Step = (&'static str, fn() -> Result<Outcome>);
+
+/// The steps before the conformance suites, in the order that shows cheap mistakes first.
+const STEPS: &[Step] = &[
+    ("fmt", fmt),
+    ("clippy", clippy),
+    ("alone", alone),
+    ("build", build),
+    ("tests", tests),
+    ("doctests", doctests),
+    ("deny", deny),
+];
+
+/// Everything CI runs, or the named steps and suites of it.
+pub(crate) fn test(only: &[&str]) -> Result<bool> {
+    let known = || STEPS.iter().map(|(name, _)| *name).chain(suites::ALL.iter().map(|suite| suite.name));
+    if let Some(unknown) = only.iter().find(|wanted| !known().any(|name| name == **wanted)) {
+        bail!("no step is called {unknown:?}, there are {}", known().collect::<Vec<_>>().join(", "));
+    }
+    let wanted = |name: &str| only.is_empty() || only.contains(&name);
+    let mut report = Report::new();
+    let mut built = None;
+    for (name, step) in STEPS.iter().filter(|(name, _)| wanted(name)) {
+        let passed = report.step(name, step);
+        if *name == "build" {
+            built = Some(passed);
+        }
+    }
+    for suite in suites::ALL {
+        let runs = if only.is_empty() { suite.in_ci } else { wanted(suite.name) };
+        if runs {
+            // Asked for alone, a suite builds the gateway it is about to talk to.
+            let built = *built.get_or_insert_with(|| report.step("build", build));
+            report.step(suite.name, || {
+                if !built {
+                    bail!("the gateway was not built");
+                }
+                conformance::run(suite)
+            });
+        }
+    }
+    Ok(report.close())
+}
+
+/// Everything but the conformance suites.
+pub(crate) fn check() -> Result<bool> {
+    let mut report = Report::new();
+    for (name, step) in STEPS {
+        report.step(name, step);
+    }
+    Ok(report.close())
+}
+
+/// Known vulnerabilities and withdrawn crates. The database is fetched from its own server, so this is no part of a
+/// run that has to work without the network.
+pub(crate) fn audit() -> Result<bool> {
+    let mut report = Report::new();
+    report.step("advisories", || {
+        let deny = tools::CARGO_DENY.installed()?;
+        process::run(Command::new(deny).current_dir(root()).args(["check", "advisories"]), 5 * MINUTE)?;
+        Ok(Outcome::passed())
+    });
+    Ok(report.close())
+}
+
+fn cargo(arguments: &[&str], limit: Duration) -> Result<Outcome> {
+    process::run(Command::new("cargo").current_dir(root()).args(arguments), limit)?;
+    Ok(Outcome::passed())
+}
+
+fn fmt() -> Result<Outcome> {
+    cargo(&["fmt", "--all", "--check"], MINUTE)
+}
+
+fn clippy() -> Result<Outcome> {
+    cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"], BUILD_LIMIT)
+}
+
+/// Compiles core and every adapter by itself: what one of them needs, its own manifest must ask for.
+fn alone() -> Result<Outcome> {
+    let mut manifests = vec![root().join("core/Cargo.toml")];
+    for adapter in std::fs::read_dir(root().join("adapters"))? {
+        manifests.push(adapter?.path().join("Cargo.toml"));
+    }
+    manifests.sort();
+    for manifest in &manifests {
+        let manifest = manifest.to_str().context("a path of the repository is not UTF-8")?;
+        cargo(&["check", "--quiet", "--locked", "--manifest-path", manifest], BUILD_LIMIT)?;
+    }
+    Ok(Outcome::Passed(format!("{} packages", manifests.len())))
+}
+
+/// The gateway's binary, as the conformance suites start it.
+pub(crate) fn build() -> Result<Outcome> {
+    cargo(&["build", "--locked", "--package", "interlingua", "--bin", "interlingua"], BUILD_LIMIT)
+}
+
+/// All tests, by nextest where it is installed: the same tests either way, only faster and each in its own process.
+fn tests() -> Result<Outcome> {
+    let nextest = Command::new("cargo").args(["nextest", "--version"]).output();
+    if nextest.is_ok_and(|output| output.status.success()) {
+        cargo(&["nextest", "run", "--locked", "--workspace", "--no-fail-fast"], TESTS_LIMIT)?;
+        return Ok(Outcome::Passed("cargo nextest".to_owned()));
+    }
+    cargo(&["test", "--locked", "--workspace", "--all-targets", "--no-fail-fast"], TESTS_LIMIT)?;
+    Ok(Outcome::Passed("cargo test, since cargo-nextest is not installed".to_owned()))
+}
+
+/// nextest runs none of these.
+fn doctests() -> Result<Outcome> {
+    cargo(&["test", "--locked", "--workspace", "--doc", "--no-fail-fast"], TESTS_LIMIT)
+}
+
+/// Licences, bans and sources. Advisories need the network: `cargo xtask audit`.
+fn deny() -> Result<Outcome> {
+    let deny = match tools::CARGO_DENY.installed() {
+        Ok(deny) => deny,
+        Err(error) => return Ok(Outcome::NotRun(format!("cargo-deny cannot be installed: {error:#}"))),
+    };
+    let arguments = ["--locked", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"];
+    process::run(Command::new(deny).current_dir(root()).args(arguments), 5 * MINUTE)?;
+    Ok(Outcome::Passed("bans, licences, sources; advisories: cargo xtask audit".to_owned()))
+}

@@ -1,0 +1,70 @@
+//! Tools that are installed by need, each at a pinned version, into the cache folder. What runs them is elsewhere.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::process;
+
+/// A cargo subcommand that is built from the registry once per machine and version.
+pub(crate) struct Tool {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// Built without optimisation: it takes a third of the time, and these checks take seconds either way.
+pub(crate) const CARGO_DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+
+pub(crate) const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
+
+impl Tool {
+    /// The binary's path; builds it where it is missing.
+    pub(crate) fn installed(&self) -> Result<PathBuf> {
+        let Self { name, version } = self;
+        let folder = cache()?.join("tools").join(format!("{name}-{version}"));
+        let binary = folder.join("bin").join(name);
+        if !binary.exists() {
+            println!("building {name} {version}, once for this machine (some minutes)");
+            let mut install = Command::new("cargo");
+            install.args(["install", "--quiet", "--debug", "--locked", "--root"]).arg(&folder);
+            install.arg(format!("{name}@{version}"));
+            process::run(&mut install, Duration::from_secs(30 * 60))?;
+        }
+        Ok(binary)
+    }
+}
+
+/// The folder that is kept between runs and clones, made where it is missing.
+pub(crate) fn cache() -> Result<PathBuf> {
+    let folder = std::env::var_os("INTERLINGUA_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("XDG_CACHE_HOME").map(|folder| PathBuf::from(folder).join("interlingua")))
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cache/interlingua")))
+        .context("no home folder for the cache, set INTERLINGUA_CACHE")?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// A short name for what was asked for, the same in every run: FNV-1a.
+pub(crate) fn fingerprint(text: &str) -> String {
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    format!("{hash:016x}")
+}
+
+/// Makes a folder's content exactly once: `make` fills it, and only a folder that was filled to the end is used again.
+pub(crate) fn once(folder: PathBuf, make: impl FnOnce(&PathBuf) -> Result<()>) -> Result<PathBuf> {
+    let whole = folder.join(".whole");
+    if !whole.exists() {
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        std::fs::create_dir_all(&folder)?;
+        make(&folder)?;
+        std::fs::write(&whole, "")?;
+    }
+    Ok(folder)
+}
