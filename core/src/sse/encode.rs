@@ -1,0 +1,153 @@
+//! Writing frames: small functions that append to the outgoing buffer and keep nothing.
+//!
+//! Nothing written here can break out of its frame: line breaks in data become further `data` lines, in names and ids
+//! they are dropped, and so is NUL.
+
+use std::{io, time::Duration};
+
+use bytes::BytesMut;
+use serde::Serialize;
+
+/// Writes an event whose data is `value` as JSON, in one `data` line.
+///
+/// Line breaks between the tokens, which only a `RawValue` can bring along, become spaces.
+///
+/// # Errors
+///
+/// Those of `value`'s own serialisation; `out` is then as it was.
+pub fn json<T: Serialize + ?Sized>(
+    out: &mut BytesMut,
+    event: Option<&str>,
+    id: Option<&str>,
+    value: &T,
+) -> serde_json::Result<()> {
+    let from = begin(out, event, id, |out| serde_json::to_writer(out, value))?;
+    // Inside a string a line break is escaped, so one found in JSON stands where a space may stand as well.
+    let mut unread = &mut out[from..];
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', unread) {
+        unread[at] = b' ';
+        unread = &mut unread[at + 1..];
+    }
+    out.extend_from_slice(b"\n\n");
+    Ok(())
+}
+
+/// Writes an event whose data is whatever `write` writes. Line breaks in it become further `data` lines.
+///
+/// # Errors
+///
+/// Those of `write`; `out` is then as it was.
+pub fn frame<E>(
+    out: &mut BytesMut,
+    event: Option<&str>,
+    id: Option<&str>,
+    write: impl FnOnce(&mut DataWriter<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let from = begin(out, event, id, |mut out| write(&mut out))?;
+    if memchr::memchr2(b'\n', b'\r', &out[from..]).is_some() {
+        let data = out[from..].to_vec();
+        out.truncate(from);
+        lines(out, b"data: ", &data);
+    }
+    out.extend_from_slice(b"\n\n");
+    Ok(())
+}
+
+/// Writes an event whose data is `text`, a `data` line for each of its lines. A reader joins them with LF, whatever
+/// they were separated by.
+pub fn text(out: &mut BytesMut, event: Option<&str>, id: Option<&str>, text: &str) {
+    head(out, event, id);
+    lines(out, b"data: ", text.as_bytes());
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Writes a comment, the customary heartbeat: readers skip it, and a departed client is noticed.
+pub fn comment(out: &mut BytesMut, text: &str) {
+    out.extend_from_slice(b": ");
+    lines(out, b": ", text.as_bytes());
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Tells the client how long to wait before it connects again, in whole milliseconds.
+pub fn retry(out: &mut BytesMut, time: Duration) {
+    out.extend_from_slice(format!("retry: {}\n\n", time.as_millis()).as_bytes());
+}
+
+/// Where the data of a frame is written; see [`frame`].
+#[derive(Debug)]
+pub struct DataWriter<'a> {
+    out: &'a mut BytesMut,
+}
+
+impl io::Write for DataWriter<'_> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes everything but the end of a frame and returns where its data begins.
+#[inline]
+fn begin<E>(
+    out: &mut BytesMut,
+    event: Option<&str>,
+    id: Option<&str>,
+    write: impl FnOnce(DataWriter<'_>) -> Result<(), E>,
+) -> Result<usize, E> {
+    let before = out.len();
+    head(out, event, id);
+    let from = out.len();
+    if let Err(error) = write(DataWriter { out }) {
+        out.truncate(before);
+        return Err(error);
+    }
+    Ok(from)
+}
+
+#[inline]
+fn head(out: &mut BytesMut, event: Option<&str>, id: Option<&str>) {
+    if let Some(event) = event {
+        field(out, b"event: ", event);
+    }
+    if let Some(id) = id {
+        field(out, b"id: ", id);
+    }
+    out.extend_from_slice(b"data: ");
+}
+
+/// Names and ids may come from outside. A line break in one would begin a field of its own, and NUL voids an id.
+fn field(out: &mut BytesMut, name: &[u8], value: &str) {
+    out.extend_from_slice(name);
+    let mut value = value.as_bytes();
+    while let Some(at) = memchr::memchr3(b'\n', b'\r', 0, value) {
+        out.extend_from_slice(&value[..at]);
+        value = &value[at + 1..];
+    }
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\n");
+}
+
+/// Writes `text`, beginning each line but the first with `prefix` and leaving the last one open.
+fn lines(out: &mut BytesMut, prefix: &[u8], mut text: &[u8]) {
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', text) {
+        out.extend_from_slice(&text[..at]);
+        out.extend_from_slice(b"\n");
+        out.extend_from_slice(prefix);
+        text = match &text[at..] {
+            [b'\r', b'\n', rest @ ..] | [_, rest @ ..] => rest,
+            [] => &[],
+        };
+    }
+    out.extend_from_slice(text);
+}

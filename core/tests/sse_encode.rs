@@ -1,0 +1,99 @@
+//! What the frame writers promise: bytes as the protocols spell them, nothing that breaks out of its frame, and what
+//! is written is read again by the decoder.
+
+use std::{io, io::Write, time::Duration};
+
+use bytes::BytesMut;
+use interlingua_core::sse::{Decoder, encode};
+use proptest::prelude::*;
+use serde_json::{json, value::RawValue};
+
+fn written(write: impl FnOnce(&mut BytesMut)) -> String {
+    let mut out = BytesMut::new();
+    write(&mut out);
+    String::from_utf8(out.to_vec()).expect("written from str")
+}
+
+/// Name, id and data of every frame in `stream`.
+fn read(stream: &str) -> Vec<(Option<String>, Option<String>, String)> {
+    let mut decoder = Decoder::new(1 << 20);
+    let mut input = stream.as_bytes();
+    let mut frames = Vec::new();
+    while let Some(frame) = decoder.decode(&mut input).expect("within the limit") {
+        let data = String::from_utf8(frame.data.to_vec()).expect("written from str");
+        frames.push((frame.event.map(str::to_owned), frame.id.map(str::to_owned), data));
+    }
+    frames
+}
+
+#[test]
+fn a_json_frame_is_one_line_of_data() {
+    let value = json!({"text": "two\nlines"});
+    let bare = written(|out| encode::json(out, None, None, &value).expect("plain JSON"));
+    assert_eq!(bare, "data: {\"text\":\"two\\nlines\"}\n\n");
+    let full = written(|out| encode::json(out, Some("delta"), Some("7"), &value).expect("plain JSON"));
+    assert_eq!(full, format!("event: delta\nid: 7\n{bare}"));
+}
+
+#[test]
+fn foreign_json_with_line_breaks_stays_one_line() {
+    let raw = RawValue::from_string("{\r\n  \"a\": [1,\n2]\n}".to_owned()).expect("valid JSON");
+    let frame = written(|out| encode::json(out, None, None, &raw).expect("plain JSON"));
+    assert_eq!(frame, "data: {    \"a\": [1, 2] }\n\n");
+}
+
+#[test]
+fn whatever_is_written_stays_in_its_frame() {
+    let frame = written(|out| {
+        encode::frame(out, None, None, |data| data.write_all(b"a\n\nevent: forged\r\r\nb\n"))
+            .expect("a buffer takes all");
+    });
+    assert_eq!(frame, "data: a\ndata: \ndata: event: forged\ndata: \ndata: b\ndata: \n\n");
+    let forged = written(|out| encode::text(out, Some("x\ndata: y\n\n"), Some("1\r\n\0event: z"), "ok"));
+    assert_eq!(forged, "event: xdata: y\nid: 1event: z\ndata: ok\n\n");
+}
+
+#[test]
+fn a_frame_that_fails_leaves_nothing_behind() {
+    let mut out = BytesMut::from("data: before\n\n");
+    let failed = encode::frame(&mut out, Some("x"), None, |data| {
+        data.write_all(b"half")?;
+        Err(io::Error::other("no more"))
+    });
+    assert_eq!(failed.map_err(|error| error.to_string()), Err("no more".to_owned()));
+    let unserialisable = std::collections::HashMap::from([((1, 2), 3)]);
+    assert!(encode::json(&mut out, None, None, &unserialisable).is_err());
+    assert_eq!(&out[..], b"data: before\n\n");
+}
+
+#[test]
+fn comments_and_waiting_times_are_no_frames() {
+    assert_eq!(written(|out| encode::comment(out, "")), ": \n\n");
+    assert_eq!(written(|out| encode::comment(out, "still\nhere")), ": still\n: here\n\n");
+    assert_eq!(written(|out| encode::retry(out, Duration::from_secs(3))), "retry: 3000\n\n");
+    let quiet = written(|out| {
+        encode::comment(out, "a\r\n\ndata: b");
+        encode::retry(out, Duration::from_secs(3));
+    });
+    assert_eq!(read(&quiet), []);
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_again(
+        event in prop::option::of("[^\n\r\0]{1,8}"),
+        id in prop::option::of("[^\n\r\0]{0,8}"),
+        text in "(a|é|:| |\n|\r|\r\n|data: |\u{feff}){0,12}",
+    ) {
+        let stream = written(|out| {
+            encode::text(out, event.as_deref(), id.as_deref(), &text);
+            encode::frame(out, event.as_deref(), id.as_deref(), |data| data.write_all(text.as_bytes()))
+                .expect("a buffer takes all");
+            encode::json(out, event.as_deref(), id.as_deref(), &text).expect("plain JSON");
+        });
+        let lines = text.replace("\r\n", "\n").replace('\r', "\n");
+        let quoted = serde_json::to_string(&text).expect("plain JSON");
+        let expected = [lines.clone(), lines, quoted].map(|data| (event.clone(), id.clone(), data));
+        prop_assert_eq!(read(&stream), expected);
+    }
+}

@@ -1,0 +1,56 @@
+//! Hostile bytes against the event stream decoder. The first byte is the limit, the second how the rest is cut; however
+//! that is, the frames are those of the whole, memory is bounded, and what is written from a frame is read as it was.
+#![no_main]
+
+use bytes::BytesMut;
+use interlingua_core::sse::{Decoder, encode};
+use libfuzzer_sys::fuzz_target;
+
+type Owned = (Option<String>, Option<String>, Vec<u8>);
+
+fuzz_target!(|input: &[u8]| {
+    let [limit, cut, stream @ ..] = input else { return };
+    // Small limits are hit, the largest one is not.
+    let limit = if *limit == u8::MAX { usize::MAX / 4 } else { usize::from(*limit) * 4 };
+    let whole = decode(limit, [stream]);
+    let pieces = stream.chunks(usize::from(*cut).max(1));
+    assert_eq!(decode(limit, pieces), whole);
+    for (event, id, data) in whole.0 {
+        if let Ok(text) = str::from_utf8(&data) {
+            read_back(event, id, text);
+        }
+    }
+});
+
+fn decode<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Owned>, String) {
+    let mut decoder = Decoder::new(limit);
+    let mut frames = Vec::new();
+    let mut seen = 0;
+    for mut piece in pieces {
+        seen += piece.len();
+        loop {
+            match decoder.decode(&mut piece) {
+                Ok(Some(frame)) => {
+                    frames.push((frame.event.map(str::to_owned), frame.id.map(str::to_owned), frame.data.to_vec()));
+                }
+                Ok(None) => break,
+                Err(error) => return (frames, error.to_string()),
+            }
+        }
+        assert!(piece.is_empty());
+        assert!(decoder.memory() <= 3 * limit.min(2 * seen).max(1024));
+    }
+    let heard = (decoder.lines(), decoder.comments(), decoder.retry(), decoder.last_event_id().to_owned());
+    let leftover = decoder.finish();
+    let end = format!("{heard:?} {leftover:?} {:?}", leftover.frame());
+    (frames, end)
+}
+
+fn read_back(event: Option<String>, id: Option<String>, text: &str) {
+    // A writer drops NUL from names as it does from ids, where it would void them.
+    let event = event.map(|name| name.replace('\0', "")).filter(|name| !name.is_empty());
+    let mut out = BytesMut::new();
+    encode::text(&mut out, event.as_deref(), id.as_deref(), text);
+    let (frames, _) = decode(usize::MAX / 4, [&out[..]]);
+    assert_eq!(frames, [(event, id, text.as_bytes().to_vec())]);
+}
