@@ -1,0 +1,282 @@
+//! The client-facing half of a protocol: pure state machines, one for each request and its answer.
+//!
+//! How the server drives an [`Exchange`]:
+//!
+//! ```text
+//! decode ─► Call ─┬─► a stream:  begin  (encode | heartbeat)*  [interrupt]      until encode says Close
+//!    │            ├─► a reply:   reply ─► Done
+//!    │            │                    └► Call, and round again                  (item lookups, then the run)
+//!    └─ Fault ────┴─► a fault:   fail
+//! ```
+//!
+//! Invariant: an exchange never waits, reads no clock, draws no random number, opens no socket. The same steps always
+//! make the same bytes, so a broken stream is resumed by encoding the recorded steps again.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use crate::call::{AgentCard, Call, Reply, RunView};
+use crate::event::{Millis, Step};
+use crate::fault::Fault;
+use crate::id::RunId;
+use crate::out::{Head, Out};
+
+/// One client-facing protocol.
+pub trait ProtocolAdapter: 'static {
+    /// How `gateway.toml` names it.
+    const NAME: &'static str;
+    /// Its own section of a route: `options = { … }`.
+    type Options: DeserializeOwned + Default + Send + Sync + 'static;
+    /// Every endpoint it answers on, relative to where the operator mounts it.
+    ///
+    /// # Errors
+    /// A sentence for the operator if it cannot be mounted so.
+    fn mount(mount: &Mount, options: Self::Options) -> Result<Mounted, String>;
+    /// JSON Schema of the options, for `interlingua schema`.
+    #[must_use]
+    fn options_schema() -> serde_json::Value {
+        serde_json::json!({ "type": "object" })
+    }
+}
+
+/// Where and for whom a protocol is mounted.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    /// The path, without a slash at its end; empty for the root.
+    pub path: String,
+    /// The route's agents: one, if the path names `{agent}`. Never empty.
+    pub agents: Vec<Arc<AgentCard>>,
+    /// The URL of the mount as clients see it, where the configuration knows it.
+    pub public_url: Option<String>,
+}
+
+/// A protocol, mounted.
+pub struct Mounted {
+    /// What it answers on, more specific paths first.
+    pub endpoints: Vec<Endpoint>,
+    /// Answers whatever no endpoint answers below the mount: unknown paths, wrong methods. Only `fail` is called.
+    pub stray: Open,
+    /// Lines to paste into a shell, `{url}` standing for the mount's URL.
+    pub curl: Vec<String>,
+    /// The largest body it reads, in bytes. None: the server's setting.
+    pub max_body: Option<usize>,
+    /// Origins, headers and methods any browser may use, if the protocol wants that.
+    pub cors: Option<Cors>,
+}
+
+/// What browsers are allowed: any origin, and these headers.
+#[derive(Clone, Debug, Default)]
+pub struct Cors {
+    /// Request headers besides the simple ones; `*` for any.
+    pub allow_headers: Vec<String>,
+    /// Response headers a script may read.
+    pub expose_headers: Vec<String>,
+}
+
+/// Opens an exchange.
+pub type Open = Box<dyn Fn() -> Box<dyn Exchange> + Send + Sync>;
+
+/// An HTTP method an endpoint may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// GET, and HEAD with it.
+    Get,
+    /// POST
+    Post,
+    /// PUT
+    Put,
+    /// PATCH
+    Patch,
+    /// DELETE
+    Delete,
+}
+
+impl Method {
+    /// As HTTP spells it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// One row of a protocol's table.
+pub struct Endpoint {
+    /// The method.
+    pub method: Method,
+    /// The path below the mount, with `{name}` for a segment. `""` is the mount itself, without and with a slash.
+    /// `{name:regex}` is understood too.
+    pub path: &'static str,
+    /// Also answers at the root of the host, if the route is the first of its protocol: well-known paths.
+    pub at_root: bool,
+    /// Opens its exchange.
+    pub open: Open,
+    /// Takes WebSocket upgrades: each text frame is a request of its own, each frame written one message.
+    pub websocket: bool,
+}
+
+impl Endpoint {
+    /// A row.
+    #[must_use]
+    pub fn new<E: Exchange>(
+        method: Method,
+        path: &'static str,
+        open: impl Fn() -> E + Send + Sync + 'static,
+    ) -> Self {
+        Self { method, path, at_root: false, open: Box::new(move || Box::new(open())), websocket: false }
+    }
+
+    /// Reads.
+    #[must_use]
+    pub fn get<E: Exchange>(path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
+        Self::new(Method::Get, path, open)
+    }
+
+    /// Asks.
+    #[must_use]
+    pub fn post<E: Exchange>(path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
+        Self::new(Method::Post, path, open)
+    }
+
+    /// Takes away.
+    #[must_use]
+    pub fn delete<E: Exchange>(path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
+        Self::new(Method::Delete, path, open)
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// To whom runs and sessions belong. `anonymous` without authentication.
+    pub owner: String,
+    /// Whether that was proved.
+    pub authenticated: bool,
+}
+
+/// A request, and what a pure function must not fetch for itself: the time and a fresh id.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The path, decoded.
+    pub path: &'a str,
+    /// What stood in the path's `{name}`s, decoded.
+    pub params: &'a [(String, String)],
+    /// The query, as it came.
+    pub query: &'a str,
+    /// Headers, names in lower case. Those that are no visible ASCII are left out.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// The body.
+    pub body: &'a [u8],
+    /// The URL of the mount as this client sees it, without a slash at its end.
+    pub base_url: &'a str,
+    /// Who asks.
+    pub caller: &'a Caller,
+    /// The time.
+    pub now: Millis,
+    /// An id nobody has used, different for every request.
+    pub fresh: RunId,
+}
+
+impl<'a> Request<'a> {
+    /// A header's value. Names are in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&'a str> {
+        self.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    /// What stood in the path's `{name}`.
+    #[must_use]
+    pub fn param(&self, name: &str) -> &'a str {
+        self.params.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
+    }
+
+    /// The last value of a name in the query, decoded.
+    #[must_use]
+    pub fn query(&self, name: &str) -> Option<Cow<'a, str>> {
+        form_urlencoded::parse(self.query.as_bytes()).filter(|(known, _)| known == name).last().map(|(_, value)| value)
+    }
+
+    /// The media type of the body, without its parameters, in lower case. Empty if none is told.
+    #[must_use]
+    pub fn media_type(&self) -> String {
+        let told = self.header("content-type").unwrap_or("");
+        told.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+    }
+}
+
+/// What an exchange says after a reply.
+#[derive(Debug)]
+pub enum Next {
+    /// The answer is written.
+    Done,
+    /// Something else has to be known, or done, first.
+    Call(Call),
+}
+
+/// What an exchange says after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    More,
+    /// The answer is complete, whatever becomes of the run.
+    Close,
+}
+
+/// One question and its answer, in the client's own words.
+pub trait Exchange: Send + 'static {
+    /// Reads the request, and keeps whatever the answer will have to echo. Called first and once, unless the caller
+    /// is turned away at the door: then only `fail` is called.
+    ///
+    /// # Errors
+    /// What is wrong with it; it comes back in `fail`.
+    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault>;
+
+    /// Writes an answer given whole.
+    ///
+    /// # Errors
+    /// What is wrong with it; it comes back in `fail`, what was written is dropped.
+    fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault>;
+
+    /// Writes a refusal: status, headers and body.
+    fn fail(&mut self, fault: &Fault, out: &mut Out);
+
+    /// The head of a streamed answer.
+    fn head(&mut self, head: &mut Head) {
+        head.set("content-type", "text/event-stream; charset=utf-8");
+        head.set("cache-control", "no-cache");
+        head.set("x-accel-buffering", "no");
+    }
+
+    /// Begins a streamed answer: at the run's first step, or, for [`Call::Attach`], at the point where the view was
+    /// taken; the steps after it follow.
+    fn begin(&mut self, run: RunView<'_>, out: &mut Out) {
+        let _ = (run, out);
+    }
+
+    /// Writes one step of a streamed answer. `about` is what is known of the run at this moment.
+    fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow;
+
+    /// Ends a streamed answer in the middle, through no fault of the run: too slow a reader, a shutdown.
+    fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
+        let _ = (fault, out);
+    }
+
+    /// Writes a sign of life into a quiet stream.
+    fn heartbeat(&mut self, out: &mut Out) {
+        out.comment("keep-alive");
+    }
+
+    /// Part of the owner's runs and sessions to work in: an A2A tenant. Asked after `decode`.
+    fn partition(&self) -> Option<&str> {
+        None
+    }
+}

@@ -1,0 +1,179 @@
+//! JSON that is passed on and not looked into: its text is kept, so numbers, key order and spelling survive.
+//!
+//! Not here: reading JSON with field paths ([`crate::tree`]).
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
+
+/// One JSON value, kept as its text.
+#[derive(Clone)]
+pub struct Json(Box<RawValue>);
+
+impl Json {
+    /// Keeps a copy of a value that was read.
+    #[must_use]
+    pub fn keep(raw: &RawValue) -> Self {
+        Self(raw.to_owned())
+    }
+
+    /// Writes a value down. Values that cannot be JSON (a map with keys that are no text) become `null`.
+    #[must_use]
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
+        serde_json::value::to_raw_value(value).map_or_else(|_| Self::null(), Self)
+    }
+
+    /// `null`.
+    #[must_use]
+    pub fn null() -> Self {
+        Self(RawValue::NULL.to_owned())
+    }
+
+    /// Reads a text that is one JSON value.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str::<Box<RawValue>>(text).ok().map(Self)
+    }
+
+    /// The text, as it was written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.0.get()
+    }
+
+    /// The raw value, for those who read further.
+    #[must_use]
+    pub fn raw(&self) -> &RawValue {
+        &self.0
+    }
+
+    /// True for `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.text() == "null"
+    }
+
+    /// True for an object.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.text().starts_with('{')
+    }
+
+    /// Reads it as a type. None where it does not fit, or is nested deeper than a parser should follow.
+    #[must_use]
+    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
+        serde_json::from_str(self.text()).ok()
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+impl Eq for Json {}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(Self)
+    }
+}
+
+/// Fields this version has no name for, in the order they came, kept to be passed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extra(Vec<(String, Json)>);
+
+impl Extra {
+    /// No fields.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Adds a field, or puts a new value in the place of an old one.
+    pub fn set(&mut self, name: impl Into<String>, value: Json) {
+        let name = name.into();
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// Adds a field to the end without looking for an older one of that name: linear for readers of long objects.
+    pub fn push(&mut self, name: impl Into<String>, value: Json) {
+        self.0.push((name.into(), value));
+    }
+
+    /// The value of a field; the last one where a name came twice.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Json> {
+        self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// Takes a field out.
+    pub fn remove(&mut self, name: &str) -> Option<Json> {
+        let at = self.0.iter().rposition(|(known, _)| known == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// True if there is no field.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All fields in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+}
+
+impl FromIterator<(String, Json)> for Extra {
+    fn from_iter<I: IntoIterator<Item = (String, Json)>>(fields: I) -> Self {
+        Self(fields.into_iter().collect())
+    }
+}
+
+impl Serialize for Extra {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Extra {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> serde::de::Visitor<'de> for Fields {
+            type Value = Extra;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Extra, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry::<String, Json>()? {
+                    fields.push(field);
+                }
+                Ok(Extra(fields))
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}

@@ -1,0 +1,195 @@
+//! Reading native requests: strict about what would be misunderstood, tolerant about what is merely sloppy
+//! (Agent API, sections 3 and 13.8). Every complaint names its field.
+
+use crate::fault::{Fault, FaultKind};
+use crate::model::{AgentRequest, Body, Content, File, Message, MessageType, Role, Sampling, Status, Stop};
+use crate::tree::{Kind, Node, Object};
+
+const REQUEST_FIELDS: &[&str] = &[
+    "input", "stream", "id", "response_id", "session_id", "user_id", "model", "temperature", "top_p",
+    "frequency_penalty", "presence_penalty", "max_tokens", "stop", "n", "seed", "tools",
+];
+
+impl AgentRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// The first field at fault, by its path.
+    pub fn read(object: &Object<'_>) -> Result<Self, Fault> {
+        let input = object.required("input")?;
+        let input = match input.kind() {
+            // Nobody's protocol, but everybody's first try with curl.
+            Kind::String => vec![Message::user(input.string()?)],
+            _ => input.array()?.iter().map(Message::read).collect::<Result<_, _>>()?,
+        };
+        let id = object.any(&["id", "response_id"]).map(|node| owned(&node)).transpose()?;
+        let tools = object
+            .get("tools")
+            .map(|node| node.array()?.iter().map(Node::json_object).collect::<Result<Vec<_>, _>>())
+            .transpose()?;
+        object.boolean("stream")?;
+        Ok(Self {
+            input,
+            id,
+            session_id: text(object, "session_id")?,
+            user_id: text(object, "user_id")?,
+            model: text(object, "model")?,
+            sampling: Sampling::read(object)?,
+            tools,
+            extra: object.rest(REQUEST_FIELDS),
+        })
+    }
+}
+
+impl Sampling {
+    fn read(object: &Object<'_>) -> Result<Self, Fault> {
+        let n = object.integer("n")?;
+        if let (Some(count), Some(node)) = (n, object.get("n"))
+            && !(1..=5).contains(&count)
+        {
+            return Err(node.invalid("must be between 1 and 5"));
+        }
+        let stop = object
+            .get("stop")
+            .map(|node| match node.kind() {
+                Kind::String => owned(&node).map(Stop::One),
+                Kind::Array => node.array()?.iter().map(owned).collect::<Result<_, _>>().map(Stop::Many),
+                _ => Err(node.wrong("a string or a list of strings")),
+            })
+            .transpose()?;
+        Ok(Self {
+            temperature: object.number("temperature")?,
+            top_p: object.number("top_p")?,
+            frequency_penalty: object.number("frequency_penalty")?,
+            presence_penalty: object.number("presence_penalty")?,
+            max_tokens: object.integer("max_tokens")?,
+            stop,
+            n,
+            seed: object.integer("seed")?,
+        })
+    }
+}
+
+impl Message {
+    /// Reads a message of a request: nothing but `content` is needed, and that may be a plain string.
+    ///
+    /// # Errors
+    /// The first field at fault, by its path.
+    pub fn read(node: &Node<'_>) -> Result<Self, Fault> {
+        const FIELDS: &[&str] = &[
+            "object", "sequence_number", "error", "id", "type", "role", "status", "content", "code", "message",
+            "usage", "metadata",
+        ];
+        let object = node.object()?;
+        let role = object
+            .get("role")
+            .map(|node| {
+                let word = node.string()?;
+                match Role::from(word.as_ref()) {
+                    Role::Other(_) if word == "developer" => Ok(Role::System),
+                    Role::Other(_) => Err(node
+                        .invalid(format!("unknown role '{word}': must be 'assistant', 'system', 'user' or 'tool'"))),
+                    role => Ok(role),
+                }
+            })
+            .transpose()?;
+        let kind = match object.string("type")?.as_deref() {
+            // Both published texts show `assistant` in examples; no enum has it (Agent API, section 1).
+            None | Some("assistant") => MessageType::Message,
+            Some(word) => MessageType::from(word),
+        };
+        let content = object.required("content")?;
+        let content = match content.kind() {
+            Kind::String => vec![Content::text(content.string()?)],
+            Kind::Array => content.array()?.iter().map(Content::read).collect::<Result<_, _>>()?,
+            _ => return Err(content.wrong("a list of contents or a string")),
+        };
+        Ok(Self {
+            id: text(&object, "id")?,
+            kind,
+            role,
+            status: object.string("status")?.map(|word| Status::from(word.as_ref())),
+            content,
+            code: text(&object, "code")?,
+            message: text(&object, "message")?,
+            usage: object.get("usage").map(|node| node.json_object()).transpose()?,
+            metadata: object.get("metadata").map(|node| node.json_object()).transpose()?,
+            extra: object.rest(FIELDS),
+        })
+    }
+}
+
+impl Content {
+    /// Reads a content of a request. `type` may be missing where there is a text.
+    ///
+    /// # Errors
+    /// The first field at fault, by its path.
+    pub fn read(node: &Node<'_>) -> Result<Self, Fault> {
+        if node.kind() == Kind::String {
+            return Ok(Self::text(node.string()?));
+        }
+        let object = node.object()?;
+        let word = match object.string("type")? {
+            Some(word) => word,
+            None if object.has("text") => "text".into(),
+            None => {
+                let message = "missing required field 'type'";
+                return Err(Fault::new(FaultKind::Missing, message).at(object.path_of("type")));
+            }
+        };
+        let mut named: Vec<&str> =
+            vec!["type", "object", "status", "sequence_number", "error", "index", "delta", "msg_id"];
+        let body = match word.as_ref() {
+            "text" => {
+                named.push("text");
+                Body::Text(text(&object, "text")?.unwrap_or_default())
+            }
+            "refusal" => {
+                named.push("refusal");
+                Body::Refusal(text(&object, "refusal")?.unwrap_or_default())
+            }
+            "image" => {
+                named.push("image_url");
+                Body::Image(text(&object, "image_url")?)
+            }
+            "data" => {
+                named.push("data");
+                Body::Data(object.required("data")?.json_object()?)
+            }
+            "audio" => {
+                named.extend(["data", "format"]);
+                Body::Audio { data: text(&object, "data")?, format: text(&object, "format")? }
+            }
+            "video" => {
+                named.push("video_url");
+                Body::Video(text(&object, "video_url")?)
+            }
+            "file" => {
+                // The web client writes `file_name`.
+                named.extend(["file_url", "file_id", "filename", "file_name", "file_data"]);
+                Body::File(File {
+                    url: text(&object, "file_url")?,
+                    id: text(&object, "file_id")?,
+                    name: object.any(&["filename", "file_name"]).map(|node| owned(&node)).transpose()?,
+                    data: text(&object, "file_data")?,
+                })
+            }
+            other => {
+                let known = "text, image, data, audio, file, refusal, video";
+                return Err(Fault::invalid(
+                    object.path_of("type"),
+                    format!("unknown content type '{other}': must be one of {known}"),
+                ));
+            }
+        };
+        Ok(Self { body, extra: object.rest(&named) })
+    }
+}
+
+fn text(object: &Object<'_>, name: &str) -> Result<Option<String>, Fault> {
+    Ok(object.string(name)?.map(std::borrow::Cow::into_owned))
+}
+
+fn owned(node: &Node<'_>) -> Result<String, Fault> {
+    node.string().map(std::borrow::Cow::into_owned)
+}

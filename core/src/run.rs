@@ -1,0 +1,616 @@
+//! The fold of what was told: a run as a tree, and the record that grows it and keeps the row of events.
+//!
+//! [`Record`] is the only place where a run changes, so the grammar of [`crate::event`] is held here. What an
+//! upstream's frames mean is decided in [`crate::normalize`]; how a record is written down, in [`crate::journal`].
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::event::{End, Event, Millis, Span, Step};
+use crate::id::RunId;
+use crate::json::{Extra, Json};
+use crate::model::{self, Body, ContentType, MessageType, Role, Status};
+
+/// One piece of work an agent was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Its id, the gateway's own.
+    pub id: RunId,
+    /// The agent, as the configuration names it.
+    pub agent: String,
+    /// The session, as clients and the upstream know it.
+    pub session_id: String,
+    /// When it was accepted.
+    pub created_at: Millis,
+    /// When it ended.
+    pub finished_at: Option<Millis>,
+    /// Its turns: one exchange with the upstream each. Nearly always one.
+    pub turns: Vec<Turn>,
+    /// What the agent told, over all turns, in the order it began.
+    pub messages: Vec<Message>,
+    /// How it ended.
+    pub end: Option<End>,
+}
+
+/// One exchange with the upstream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Turn {
+    /// What was new in this turn, as the client said it.
+    pub input: Vec<model::Message>,
+    /// When it began.
+    pub started_at: Millis,
+    /// The first of its messages in [`Run::messages`].
+    pub first_message: usize,
+    /// How it ended.
+    pub end: Option<End>,
+    /// When it ended.
+    pub ended_at: Option<Millis>,
+    /// What went wrong, fit for clients.
+    pub error: Option<RunError>,
+    /// What it cost.
+    pub usage: Option<Json>,
+    /// The id the upstream gave its response.
+    pub upstream_id: Option<String>,
+    /// Fields of the upstream's response this version has no name for.
+    pub extra: Extra,
+}
+
+/// What went wrong, fit for clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+pub struct RunError {
+    /// A stable code.
+    pub code: String,
+    /// A sentence.
+    pub message: String,
+}
+
+/// A message as it is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// Unique in the run; the upstream's where it gave one.
+    pub id: String,
+    /// What it was announced as. Never changes.
+    pub announced: MessageType,
+    /// What it turned out to be: in the rare case that an upstream sends content before it says of what.
+    pub kind: MessageType,
+    /// Who speaks.
+    pub role: Role,
+    /// What it holds.
+    pub slots: Vec<Slot>,
+    /// How it ended. None while it is open.
+    pub end: Option<End>,
+    /// Code of an `error` message, or of one that failed.
+    pub code: Option<String>,
+    /// Text of an `error` message, or of one that failed.
+    pub message: Option<String>,
+    /// What it cost.
+    pub usage: Option<Json>,
+    /// Free for applications, as the announcement had it. Never changes.
+    pub announced_metadata: Option<Json>,
+    /// Free for applications.
+    pub metadata: Option<Json>,
+    /// Fields this version has no name for.
+    pub extra: Extra,
+}
+
+/// A content as it is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slot {
+    /// What it holds.
+    pub kind: ContentType,
+    /// Which call the text is the arguments of. Set from the start for the contents of calls.
+    pub call: Option<CallHead>,
+    /// The final value, for all but plain texts. None while it is open.
+    pub value: Option<model::Content>,
+    /// True once it is final.
+    pub finished: bool,
+    /// Fields this version has no name for, of a text.
+    pub extra: Extra,
+    /// Texts told one in the place of the other; the last one holds. Empty for contents that are no text.
+    versions: Vec<Version>,
+}
+
+/// One text of a slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Version {
+    text: String,
+    /// How long it was when it was put in the place of the one before.
+    initial: usize,
+}
+
+/// What identifies a call, known before its arguments are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallHead {
+    /// Joins call and output.
+    pub call_id: String,
+    /// The tool.
+    pub name: String,
+    /// The MCP server.
+    pub server_label: Option<String>,
+}
+
+impl Slot {
+    /// The text so far: text, refusal or arguments. Empty for other contents.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.versions.last().map_or("", |version| version.text.as_str())
+    }
+
+    /// A piece of the text.
+    #[must_use]
+    pub fn span(&self, span: Span) -> &str {
+        self.versions
+            .get(span.version as usize)
+            .and_then(|version| version.text.get(span.start as usize..span.end as usize))
+            .unwrap_or("")
+    }
+
+    pub(crate) fn replaced(&self, version: u32) -> &str {
+        self.versions.get(version as usize).and_then(|version| version.text.get(..version.initial)).unwrap_or("")
+    }
+
+    /// The value as the model has it: final once the slot is finished.
+    #[must_use]
+    pub fn content(&self) -> model::Content {
+        if let Some(value) = &self.value {
+            return value.clone();
+        }
+        let body = match (&self.kind, &self.call) {
+            (_, Some(head)) => Body::Data(Json::of(&Arguments { head, arguments: self.text() })),
+            (ContentType::Refusal, None) => Body::Refusal(self.text().to_owned()),
+            (ContentType::Text, None) => Body::Text(self.text().to_owned()),
+            (ContentType::Image, None) => Body::Image(None),
+            (ContentType::Video, None) => Body::Video(None),
+            (ContentType::Audio, None) => Body::Audio { data: None, format: None },
+            (ContentType::File, None) => Body::File(model::File::default()),
+            (ContentType::Data, None) => Body::Data(Json::null()),
+            (ContentType::Other(word), None) => Body::Other(word.clone()),
+        };
+        model::Content { body, extra: self.extra.clone() }
+    }
+
+    /// The output this content is, if its message is one. Only of finished contents.
+    #[must_use]
+    pub fn output(&self) -> Option<model::ToolOutput> {
+        self.value.as_ref()?.as_data()?.read()
+    }
+
+    /// The data this content holds, if it is data. Only of finished contents.
+    #[must_use]
+    pub fn data(&self) -> Option<&Json> {
+        self.value.as_ref()?.as_data()
+    }
+}
+
+struct Arguments<'a> {
+    head: &'a CallHead,
+    arguments: &'a str,
+}
+
+impl Serialize for Arguments<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("call_id", &self.head.call_id)?;
+        map.serialize_entry("name", &self.head.name)?;
+        map.serialize_entry("arguments", self.arguments)?;
+        if let Some(label) = &self.head.server_label {
+            map.serialize_entry("server_label", label)?;
+        }
+        map.end()
+    }
+}
+
+impl Message {
+    /// The message as the model has it: final once it is finished.
+    #[must_use]
+    pub fn to_model(&self) -> model::Message {
+        model::Message {
+            id: Some(self.id.clone()),
+            kind: self.kind.clone(),
+            role: Some(self.role.clone()),
+            status: Some(self.end.map_or(Status::InProgress, |end| Status::from(end.as_str()))),
+            content: self.slots.iter().map(Slot::content).collect(),
+            code: self.code.clone(),
+            message: self.message.clone(),
+            usage: self.usage.clone(),
+            metadata: self.metadata.clone(),
+            extra: self.extra.clone(),
+        }
+    }
+
+    /// The texts of the message, joined without anything between them.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts = self.slots.iter().filter(|slot| slot.kind == ContentType::Text && slot.call.is_none());
+        texts.map(Slot::text).collect()
+    }
+}
+
+impl Run {
+    /// A run that was accepted and has not begun.
+    #[must_use]
+    pub fn new(id: RunId, agent: impl Into<String>, session_id: impl Into<String>, created_at: Millis) -> Self {
+        Self {
+            id,
+            agent: agent.into(),
+            session_id: session_id.into(),
+            created_at,
+            finished_at: None,
+            turns: Vec::new(),
+            messages: Vec::new(),
+            end: None,
+        }
+    }
+
+    /// The turn under way, or the last one.
+    #[must_use]
+    pub fn turn(&self) -> Option<&Turn> {
+        self.turns.last()
+    }
+
+    /// What went wrong in the last turn.
+    #[must_use]
+    pub fn error(&self) -> Option<&RunError> {
+        self.turn()?.error.as_ref()
+    }
+
+    /// What the last turn cost.
+    #[must_use]
+    pub fn usage(&self) -> Option<&Json> {
+        self.turn()?.usage.as_ref()
+    }
+
+    /// The messages of one turn.
+    #[must_use]
+    pub fn messages_of(&self, turn: usize) -> &[Message] {
+        let Some(from) = self.turns.get(turn).map(|turn| turn.first_message) else { return &[] };
+        let to = self.turns.get(turn + 1).map_or(self.messages.len(), |next| next.first_message);
+        &self.messages[from..to]
+    }
+
+    /// Everything said in this run: the input of each turn, then its answer. What later turns build on.
+    pub fn conversation(&self) -> impl Iterator<Item = model::Message> {
+        self.turns.iter().enumerate().flat_map(|(index, turn)| {
+            turn.input.iter().cloned().chain(self.messages_of(index).iter().map(Message::to_model))
+        })
+    }
+}
+
+/// An event and when it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    event: Event,
+    /// Milliseconds after the run was created.
+    after: u32,
+}
+
+/// What a message is announced with.
+#[derive(Clone, Debug)]
+pub struct Announced {
+    /// Its id. Empty: one is derived from the run's.
+    pub id: String,
+    /// What it is.
+    pub kind: MessageType,
+    /// Who speaks.
+    pub role: Role,
+    /// Free for applications.
+    pub metadata: Option<Json>,
+    /// What it cost.
+    pub usage: Option<Json>,
+    /// Fields this version has no name for.
+    pub extra: Extra,
+}
+
+impl Announced {
+    /// An announcement without extras.
+    #[must_use]
+    pub fn new(id: impl Into<String>, kind: MessageType, role: Role) -> Self {
+        Self { id: id.into(), kind, role, metadata: None, usage: None, extra: Extra::new() }
+    }
+}
+
+/// What the end of a message adds.
+#[derive(Clone, Debug)]
+pub struct MessageEnd {
+    /// How it ended.
+    pub end: End,
+    /// What it turned out to be, if not what it was announced as.
+    pub kind: Option<MessageType>,
+    /// Code of an error.
+    pub code: Option<String>,
+    /// Text of an error.
+    pub message: Option<String>,
+    /// What it cost; replaces what was said at the announcement.
+    pub usage: Option<Json>,
+    /// Free for applications; replaces what was said at the announcement.
+    pub metadata: Option<Json>,
+    /// Fields this version has no name for.
+    pub extra: Extra,
+}
+
+impl MessageEnd {
+    /// An end without extras.
+    #[must_use]
+    pub const fn new(end: End) -> Self {
+        Self { end, kind: None, code: None, message: None, usage: None, metadata: None, extra: Extra::new() }
+    }
+}
+
+/// A run and the row of events that made it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    run: Run,
+    log: Vec<Entry>,
+    now: Millis,
+    size: usize,
+}
+
+impl Record {
+    /// Begins the record of a run.
+    #[must_use]
+    pub fn new(run: Run) -> Self {
+        let now = run.created_at;
+        let mut record = Self { run, log: Vec::new(), now, size: 0 };
+        record.tell(Event::RunStarted);
+        record
+    }
+
+    /// Sets the time of what is told next. Time never goes back.
+    pub fn at(&mut self, now: Millis) {
+        self.now = self.now.max(now);
+    }
+
+    /// The time of what is told next.
+    #[must_use]
+    pub const fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// The run so far.
+    #[must_use]
+    pub const fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// How many events there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.log.len() as u64
+    }
+
+    /// Never true: a run begins with an event.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// Roughly the memory it takes, in bytes. What limits on a run count.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// True after [`Event::RunFinished`].
+    #[must_use]
+    pub const fn is_finished(&self) -> bool {
+        self.run.end.is_some()
+    }
+
+    /// True while a turn is under way.
+    #[must_use]
+    pub fn in_turn(&self) -> bool {
+        self.run.turns.last().is_some_and(|turn| turn.end.is_none())
+    }
+
+    /// The step at a place in the row.
+    #[must_use]
+    pub fn step(&self, sequence: u64) -> Option<Step<'_>> {
+        let entry = self.log.get(usize::try_from(sequence).ok()?)?;
+        Some(Step { sequence, at: self.run.created_at + u64::from(entry.after), event: entry.event, run: &self.run })
+    }
+
+    /// The steps from a place on.
+    pub fn steps(&self, from: u64) -> impl Iterator<Item = Step<'_>> {
+        (from..self.len()).filter_map(|sequence| self.step(sequence))
+    }
+
+    fn tell(&mut self, event: Event) {
+        let after = u32::try_from(self.now.saturating_sub(self.run.created_at)).unwrap_or(u32::MAX);
+        self.size += size_of::<Entry>();
+        self.log.push(Entry { event, after });
+    }
+
+    /// Begins a turn with what the client said.
+    pub fn start_turn(&mut self, input: Vec<model::Message>) {
+        debug_assert!(!self.in_turn() && !self.is_finished(), "a turn begins when the one before has ended");
+        let turn = index(self.run.turns.len());
+        let first_message = self.run.messages.len();
+        self.run.turns.push(Turn { input, started_at: self.now, first_message, ..Turn::default() });
+        self.tell(Event::TurnStarted { turn });
+    }
+
+    /// Begins a message; answers its place.
+    pub fn start_message(&mut self, announced: Announced) -> u32 {
+        let message = index(self.run.messages.len());
+        let id = if announced.id.is_empty() { self.run.id.message(message as usize) } else { announced.id };
+        self.size += 256 + id.len();
+        self.run.messages.push(Message {
+            id,
+            announced: announced.kind.clone(),
+            kind: announced.kind,
+            role: announced.role,
+            slots: Vec::new(),
+            end: None,
+            code: None,
+            message: None,
+            usage: announced.usage,
+            announced_metadata: announced.metadata.clone(),
+            metadata: announced.metadata,
+            extra: announced.extra,
+        });
+        self.tell(Event::MessageStarted { message });
+        message
+    }
+
+    /// Begins a content; answers its place.
+    pub fn start_content(&mut self, message: u32, kind: ContentType, call: Option<CallHead>) -> u32 {
+        self.size += 160;
+        let slots = &mut self.run.messages[message as usize].slots;
+        debug_assert!(slots.last().is_none_or(|slot| slot.finished), "contents of one message do not overlap");
+        let content = index(slots.len());
+        slots.push(Slot { kind, call, value: None, finished: false, extra: Extra::new(), versions: Vec::new() });
+        self.tell(Event::ContentStarted { message, content });
+        content
+    }
+
+    fn slot(&mut self, message: u32, content: u32) -> &mut Slot {
+        &mut self.run.messages[message as usize].slots[content as usize]
+    }
+
+    /// Adds to a content's text.
+    pub fn push(&mut self, message: u32, content: u32, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.size += text.len();
+        let slot = self.slot(message, content);
+        debug_assert!(!slot.finished, "a finished content does not grow");
+        if slot.versions.is_empty() {
+            slot.versions.push(Version::default());
+        }
+        let version = index(slot.versions.len() - 1);
+        let grown = &mut slot.versions[version as usize].text;
+        let start = index(grown.len());
+        grown.push_str(text);
+        let span = Span { version, start, end: index(grown.len()) };
+        self.tell(Event::ContentDelta { message, content, span });
+    }
+
+    /// Puts another text in the place of what was told of a content.
+    pub fn replace(&mut self, message: u32, content: u32, text: &str) {
+        self.size += text.len() + size_of::<Version>();
+        let slot = self.slot(message, content);
+        debug_assert!(!slot.finished, "a finished content is not replaced");
+        if slot.versions.is_empty() {
+            slot.versions.push(Version::default());
+        }
+        let version = index(slot.versions.len());
+        slot.versions.push(Version { text: text.to_owned(), initial: text.len() });
+        self.tell(Event::ContentReplaced { message, content, version });
+    }
+
+    /// Ends a content. `value` is its final value for all but plain texts, and may be given for calls.
+    pub fn finish_content(&mut self, message: u32, content: u32, value: Option<model::Content>, extra: Extra) {
+        self.size += value.as_ref().map_or(0, weight);
+        let slot = self.slot(message, content);
+        debug_assert!(!slot.finished, "a content ends once");
+        slot.value = value;
+        slot.extra = extra;
+        slot.finished = true;
+        self.tell(Event::ContentFinished { message, content });
+    }
+
+    /// Ends a message. Its contents have ended before.
+    pub fn finish_message(&mut self, message: u32, end: MessageEnd) {
+        let told = &mut self.run.messages[message as usize];
+        debug_assert!(told.end.is_none() && told.slots.iter().all(|slot| slot.finished), "a message ends once, last");
+        told.end = Some(end.end);
+        if let Some(kind) = end.kind {
+            told.kind = kind;
+        }
+        told.code = end.code;
+        told.message = end.message;
+        if end.usage.is_some() {
+            told.usage = end.usage;
+        }
+        if end.metadata.is_some() {
+            told.metadata = end.metadata;
+        }
+        for (name, value) in end.extra.iter() {
+            told.extra.set(name, value.clone());
+        }
+        self.tell(Event::MessageFinished { message });
+    }
+
+    /// What the upstream says of the turn as a whole, as it comes.
+    pub fn note(&mut self, upstream_id: Option<&str>, usage: Option<Json>, extra: Extra) {
+        let Some(turn) = self.run.turns.last_mut() else { return };
+        if turn.upstream_id.is_none() {
+            turn.upstream_id = upstream_id.map(str::to_owned);
+        }
+        if usage.is_some() {
+            turn.usage = usage;
+        }
+        for (name, value) in extra.iter() {
+            turn.extra.set(name, value.clone());
+        }
+    }
+
+    /// Ends the turn. Its messages have ended before.
+    pub fn finish_turn(&mut self, end: End, error: Option<RunError>) {
+        debug_assert!(self.in_turn(), "a turn ends once");
+        let now = self.now;
+        let turn = index(self.run.turns.len().saturating_sub(1));
+        debug_assert!(self.run.messages_of(turn as usize).iter().all(|message| message.end.is_some()));
+        if let Some(last) = self.run.turns.last_mut() {
+            last.end = Some(end);
+            last.error = error;
+            last.ended_at = Some(now);
+        }
+        self.tell(Event::TurnFinished { turn, end });
+    }
+
+    /// Ends the run.
+    pub fn finish_run(&mut self, end: End) {
+        debug_assert!(!self.in_turn() && !self.is_finished(), "a run ends once, after its last turn");
+        self.run.end = Some(end);
+        self.run.finished_at = Some(self.now);
+        self.tell(Event::RunFinished { end });
+    }
+
+    /// Ends whatever is open, wherever the record stands, and the run with it.
+    pub fn cut(&mut self, end: End, error: Option<RunError>) {
+        if self.is_finished() {
+            return;
+        }
+        if self.in_turn() {
+            self.close_messages(if end == End::Completed { End::Completed } else { End::Incomplete });
+            self.finish_turn(end, error);
+        } else if let (Some(turn), Some(error)) = (self.run.turns.last_mut(), error) {
+            turn.error = Some(error);
+        }
+        self.finish_run(end);
+    }
+
+    /// Ends every open message of the turn, in the order they began.
+    pub fn close_messages(&mut self, end: End) {
+        let first = self.run.turns.last().map_or(0, |turn| turn.first_message);
+        for message in first..self.run.messages.len() {
+            if self.run.messages[message].end.is_some() {
+                continue;
+            }
+            if let Some(last) = self.run.messages[message].slots.len().checked_sub(1)
+                && !self.run.messages[message].slots[last].finished
+            {
+                self.finish_content(index(message), index(last), None, Extra::new());
+            }
+            self.finish_message(index(message), MessageEnd::new(end));
+        }
+    }
+}
+
+fn weight(content: &model::Content) -> usize {
+    match &content.body {
+        Body::Text(text) | Body::Refusal(text) => text.len(),
+        Body::Image(url) | Body::Video(url) => url.as_ref().map_or(0, String::len),
+        Body::Data(data) => data.text().len(),
+        Body::Audio { data, .. } => data.as_ref().map_or(0, String::len),
+        Body::File(file) => file.data.as_ref().map_or(0, String::len) + file.url.as_ref().map_or(0, String::len),
+        Body::Other(_) => 0,
+    }
+}
+
+/// Places are counted in 32 bits. Invariant: limits on a run's size keep every count far below.
+fn index(place: usize) -> u32 {
+    u32::try_from(place).expect("a run is limited to far fewer than 2^32 messages, contents and bytes of text")
+}

@@ -1,0 +1,379 @@
+//! Reading requests: JSON looked at level by level, so that every complaint names the path of its field.
+//!
+//! A [`Node`] is a value and the path to it; nothing is parsed before it is asked for, strings borrow from the body,
+//! and what nobody asks for is kept as text. Depth costs nothing: a level is read only when its parent was asked for.
+//!
+//! Not here: the upstream's frames, which are read in one pass ([`crate::heard`]).
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::fault::{Fault, FaultKind};
+use crate::json::{Extra, Json};
+
+/// What a value is, told by its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// A number.
+    Number,
+    /// A string.
+    String,
+    /// A list.
+    Array,
+    /// An object.
+    Object,
+}
+
+impl Kind {
+    const fn named(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool => "a boolean",
+            Self::Number => "a number",
+            Self::String => "a string",
+            Self::Array => "a list",
+            Self::Object => "an object",
+        }
+    }
+}
+
+/// A value and the path to it.
+#[derive(Clone, Debug)]
+pub struct Node<'a> {
+    raw: &'a RawValue,
+    path: String,
+}
+
+impl<'a> Node<'a> {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// [`FaultKind::Malformed`] if it is no UTF-8 or no JSON.
+    pub fn parse(body: &'a [u8]) -> Result<Self, Fault> {
+        let text = std::str::from_utf8(body)
+            .map_err(|error| Fault::new(FaultKind::Malformed, format!("the body is not UTF-8: {error}")))?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let raw = serde_json::from_str::<&RawValue>(text)
+            .map_err(|error| Fault::new(FaultKind::Malformed, format!("the body is not JSON: {error}")))?;
+        Ok(Self { raw, path: String::new() })
+    }
+
+    /// Reads a body that has to be an object.
+    ///
+    /// # Errors
+    /// [`FaultKind::Malformed`] if it is no UTF-8, no JSON or no object.
+    pub fn parse_object(body: &'a [u8]) -> Result<Object<'a>, Fault> {
+        let node = Self::parse(body)?;
+        if node.kind() != Kind::Object {
+            let message = format!("the body must be a JSON object, not {}", node.kind().named());
+            return Err(Fault::new(FaultKind::Malformed, message));
+        }
+        node.object()
+    }
+
+    /// A value that was found elsewhere, under a path of its own.
+    #[must_use]
+    pub fn at(path: impl Into<String>, raw: &'a RawValue) -> Self {
+        Self { raw, path: path.into() }
+    }
+
+    /// The path, such as `input[2].content[0].text`. Empty at the root.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The value's text.
+    #[must_use]
+    pub fn text(&self) -> &'a str {
+        self.raw.get()
+    }
+
+    /// The value, kept.
+    #[must_use]
+    pub fn keep(&self) -> Json {
+        Json::keep(self.raw)
+    }
+
+    /// The raw value.
+    #[must_use]
+    pub const fn raw(&self) -> &'a RawValue {
+        self.raw
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self.text().as_bytes().first() {
+            Some(b'n') => Kind::Null,
+            Some(b't' | b'f') => Kind::Bool,
+            Some(b'"') => Kind::String,
+            Some(b'[') => Kind::Array,
+            Some(b'{') => Kind::Object,
+            _ => Kind::Number,
+        }
+    }
+
+    /// A complaint about this value's type.
+    #[must_use]
+    pub fn wrong(&self, expected: &str) -> Fault {
+        Fault::new(FaultKind::WrongType, format!("must be {expected}, not {}", self.kind().named())).at(&self.path)
+    }
+
+    /// A complaint about this value.
+    #[must_use]
+    pub fn invalid(&self, message: impl Into<String>) -> Fault {
+        Fault::invalid(&self.path, message)
+    }
+
+    fn read<T: Deserialize<'a>>(&self, expected: &str) -> Result<T, Fault> {
+        serde_json::from_str(self.raw.get()).map_err(|_| self.wrong(expected))
+    }
+
+    /// A string.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`] for anything else. So for all the readers below.
+    pub fn string(&self) -> Result<Cow<'a, str>, Fault> {
+        #[derive(Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+        if self.kind() != Kind::String {
+            return Err(self.wrong("a string"));
+        }
+        self.read::<Text<'a>>("a string of valid Unicode").map(|text| text.0)
+    }
+
+    /// `true` or `false`.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`]
+    pub fn boolean(&self) -> Result<bool, Fault> {
+        self.read("a boolean")
+    }
+
+    /// A whole number. `3.0` counts as one, as clients in dynamic languages write it so.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`]
+    pub fn integer(&self) -> Result<i64, Fault> {
+        if let Ok(number) = serde_json::from_str::<i64>(self.raw.get()) {
+            return Ok(number);
+        }
+        let number: f64 = self.read("an integer")?;
+        #[expect(clippy::cast_possible_truncation, reason = "checked: it is whole and far inside the range")]
+        if number.fract() == 0.0 && number.abs() < 9e15 { Ok(number as i64) } else { Err(self.wrong("an integer")) }
+    }
+
+    /// Any number.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`]
+    pub fn number(&self) -> Result<f64, Fault> {
+        self.read("a number")
+    }
+
+    /// A list.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`]
+    pub fn array(&self) -> Result<Vec<Node<'a>>, Fault> {
+        if self.kind() != Kind::Array {
+            return Err(self.wrong("a list"));
+        }
+        let raws: Vec<&'a RawValue> = self.read("a list")?;
+        Ok(raws
+            .into_iter()
+            .enumerate()
+            .map(|(index, raw)| Node { raw, path: format!("{}[{index}]", self.path) })
+            .collect())
+    }
+
+    /// An object.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`]
+    pub fn object(&self) -> Result<Object<'a>, Fault> {
+        if self.kind() != Kind::Object {
+            return Err(self.wrong("an object"));
+        }
+        Ok(Object { fields: self.read::<Fields<'a>>("an object")?.0, path: self.path.clone() })
+    }
+
+    /// An object kept as text.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`]
+    pub fn json_object(&self) -> Result<Json, Fault> {
+        if self.kind() == Kind::Object { Ok(self.keep()) } else { Err(self.wrong("an object")) }
+    }
+}
+
+/// An object's fields and the path to it.
+#[derive(Clone, Debug)]
+pub struct Object<'a> {
+    fields: Vec<(Cow<'a, str>, &'a RawValue)>,
+    path: String,
+}
+
+impl<'a> Object<'a> {
+    /// The path. Empty at the root.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The path a field of this name has.
+    #[must_use]
+    pub fn path_of(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// A field, if it is there and not `null`. The last one where a name came twice.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Node<'a>> {
+        let (_, raw) = self.fields.iter().rev().find(|(known, _)| known == name)?;
+        (raw.get() != "null").then(|| Node { raw, path: self.path_of(name) })
+    }
+
+    /// The first of several spellings that is there and not `null`.
+    #[must_use]
+    pub fn any(&self, names: &[&str]) -> Option<Node<'a>> {
+        names.iter().find_map(|name| self.get(name))
+    }
+
+    /// True if the field is there, `null` or not.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.fields.iter().any(|(known, _)| known == name)
+    }
+
+    /// A field that has to be there.
+    ///
+    /// # Errors
+    /// [`FaultKind::Missing`]
+    pub fn required(&self, name: &str) -> Result<Node<'a>, Fault> {
+        self.get(name).ok_or_else(|| {
+            Fault::new(FaultKind::Missing, format!("missing required field '{name}'")).at(self.path_of(name))
+        })
+    }
+
+    /// An optional string.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`]; so for all the readers below.
+    pub fn string(&self, name: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+        self.get(name).map(|node| node.string()).transpose()
+    }
+
+    /// An optional boolean.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`]
+    pub fn boolean(&self, name: &str) -> Result<Option<bool>, Fault> {
+        self.get(name).map(|node| node.boolean()).transpose()
+    }
+
+    /// An optional whole number.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`]
+    pub fn integer(&self, name: &str) -> Result<Option<i64>, Fault> {
+        self.get(name).map(|node| node.integer()).transpose()
+    }
+
+    /// An optional number.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`]
+    pub fn number(&self, name: &str) -> Result<Option<f64>, Fault> {
+        self.get(name).map(|node| node.number()).transpose()
+    }
+
+    /// A list, empty where there is none.
+    ///
+    /// # Errors
+    /// [`FaultKind::WrongType`]
+    pub fn array(&self, name: &str) -> Result<Vec<Node<'a>>, Fault> {
+        self.get(name).map_or_else(|| Ok(Vec::new()), |node| node.array())
+    }
+
+    /// All fields in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Node<'a>)> {
+        self.fields.iter().map(|(name, raw)| (name.as_ref(), Node { raw, path: self.path_of(name) }))
+    }
+
+    /// The fields that are not among the named ones, kept. One pass, one lookup a field.
+    #[must_use]
+    pub fn rest(&self, named: &[&str]) -> Extra {
+        self.fields
+            .iter()
+            .filter(|(name, _)| !named.contains(&name.as_ref()))
+            .map(|(name, raw)| (name.clone().into_owned(), Json::keep(raw)))
+            .collect()
+    }
+}
+
+/// An object's fields in order, repeated ones included.
+struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        #[derive(Deserialize)]
+        struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::new();
+                while let Some((name, value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                    fields.push((name.0, value));
+                }
+                Ok(fields)
+            }
+        }
+        deserializer.deserialize_map(Visitor).map(Fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_complaint_names_its_field() {
+        let body = br#"{"input":[{"role":"user"},{"role":7}],"n":3.0,"x":null}"#;
+        let object = Node::parse_object(body).expect("an object");
+        let input = object.array("input").expect("a list");
+        let role = input[1].object().expect("an object").string("role").expect_err("a number is no role");
+        assert_eq!(role.field.as_deref(), Some("input[1].role"));
+        assert_eq!(role.message, "must be a string, not a number");
+        assert_eq!(object.integer("n").expect("whole"), Some(3));
+        assert!(object.get("x").is_none() && object.has("x"));
+        assert_eq!(object.required("y").expect_err("absent").kind, FaultKind::Missing);
+    }
+
+    #[test]
+    fn depth_costs_nothing_before_it_is_asked_for() {
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        let object = Node::parse_object(deep.as_bytes()).expect("an object");
+        assert_eq!(object.required("a").expect("there").kind(), Kind::Array);
+        let broken = "[".repeat(100_000);
+        assert_eq!(Node::parse(broken.as_bytes()).expect_err("broken").kind, FaultKind::Malformed);
+    }
+
+    #[test]
+    fn lone_surrogates_and_bad_bytes_are_refused_not_replaced() {
+        let node = Node::parse(br#"{"a":"\ud800"}"#).expect("its shape is JSON");
+        assert!(node.object().expect("an object").string("a").is_err());
+        assert_eq!(Node::parse(b"{\"a\":\"\xff\"}").expect_err("no UTF-8").kind, FaultKind::Malformed);
+    }
+}

@@ -1,0 +1,387 @@
+//! The configuration as written: every key the file may have, its type, its default, its place.
+//!
+//! Nothing is checked here that takes more than one value to judge. The documentation of these
+//! types is that of the file: it becomes the descriptions of the JSON Schema.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::{Serialize, Serializer};
+use toml::Spanned;
+
+use super::duration::Period;
+use super::headers::HeaderValue;
+use super::settings::{History, OnDisconnect, ParallelTurns, StoreKind};
+use super::size::Size;
+
+/// A value and where it stands; defaults stand nowhere, in an empty range.
+pub(super) struct Located<T> {
+    pub(super) value: T,
+    pub(super) place: Range<usize>,
+}
+
+impl<T> From<T> for Located<T> {
+    fn from(value: T) -> Self {
+        Self { value, place: 0..0 }
+    }
+}
+
+impl<T: Default> Default for Located<T> {
+    fn default() -> Self {
+        T::default().into()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Located<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<T>::deserialize(deserializer)?;
+        Ok(Self { place: spanned.span(), value: spanned.into_inner() })
+    }
+}
+
+impl<T: Serialize> Serialize for Located<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Located<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<T>()
+    }
+}
+
+/// A table whose keys are names of the operator's choosing, in the order of the file.
+pub(super) struct Entries<T>(Vec<(Located<String>, Located<T>)>);
+
+impl<T> Entries<T> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(Located<String>, Located<T>)> {
+        self.0.iter()
+    }
+}
+
+impl<T> Default for Entries<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Written<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Written<T> {
+            type Value = Entries<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(Written(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Entries<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Entries_of_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let value = generator.subschema_for::<T>();
+        json_schema!({ "type": "object", "additionalProperties": value })
+    }
+}
+
+/// Stands where a protocol's own options stood, which only the protocol can read: the number
+/// under which they wait.
+pub(super) struct Slot(pub(super) usize);
+
+impl<'de> Deserialize<'de> for Slot {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = String::deserialize(deserializer)?;
+        number.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Slot {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Options".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object" })
+    }
+}
+
+/// Configuration of the Interlingua gateway.
+#[derive(serde::Deserialize, JsonSchema, Default)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "Interlingua")]
+pub(super) struct Document {
+    /// How the gateway itself is reached.
+    pub(super) server: ServerTable,
+    /// Where runs and sessions are kept.
+    pub(super) store: StoreTable,
+    /// The agents behind the gateway, by name.
+    pub(super) agents: Entries<AgentTable>,
+    /// Where agents are mounted, and in which protocol they are served.
+    pub(super) routes: Vec<Located<RouteTable>>,
+}
+
+/// How the gateway itself is reached.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ServerTable {
+    /// Address and port to listen on.
+    pub(super) listen: Located<String>,
+    /// The URL clients reach the gateway at, where a proxy stands in front of it.
+    pub(super) public_url: Option<Located<String>>,
+    /// Threads that serve requests; by default one for each core.
+    #[schemars(range(min = 1, max = 1024))]
+    pub(super) workers: Option<Located<u64>>,
+    /// The largest body of a request.
+    pub(super) max_body: Located<Size>,
+    /// How long runs may go on after the gateway was told to stop.
+    pub(super) drain: Located<Period>,
+    /// How long a stream may be silent before a comment is sent, which keeps the connection open
+    /// and shows whether the client is still there.
+    pub(super) heartbeat: Located<Period>,
+    /// Addresses or networks of proxies whose word on a client's address is taken.
+    pub(super) trusted_proxies: Vec<Located<String>>,
+}
+
+impl Default for ServerTable {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:8080".to_owned().into(),
+            public_url: None,
+            workers: None,
+            max_body: Size::mebibytes(64).into(),
+            drain: Period::seconds(30).into(),
+            heartbeat: Period::seconds(15).into(),
+            trusted_proxies: Vec::new(),
+        }
+    }
+}
+
+/// Where runs and sessions are kept.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct StoreTable {
+    /// What keeps them: memory, which forgets when the process ends, or a SQLite file.
+    pub(super) kind: Located<StoreKind>,
+    /// The SQLite file, relative to the folder of this file.
+    pub(super) path: Located<String>,
+    /// How long finished runs are kept.
+    pub(super) retention: RetentionTable,
+}
+
+impl Default for StoreTable {
+    fn default() -> Self {
+        Self {
+            kind: StoreKind::Memory.into(),
+            path: "data/interlingua.db".to_owned().into(),
+            retention: RetentionTable::default(),
+        }
+    }
+}
+
+/// How long finished runs are kept: as long as both bounds allow.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RetentionTable {
+    /// The age after which a finished run is forgotten.
+    pub(super) age: Located<Period>,
+    /// How many runs are kept; beyond, the oldest finished ones are forgotten.
+    #[schemars(range(min = 1))]
+    pub(super) runs: Located<u64>,
+}
+
+impl Default for RetentionTable {
+    fn default() -> Self {
+        Self { age: Period::seconds(30 * 86_400).into(), runs: 100_000.into() }
+    }
+}
+
+/// One agent behind the gateway.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AgentTable {
+    /// What the agent is for; shown to clients.
+    pub(super) description: Option<String>,
+    /// The agent's version; shown to clients.
+    pub(super) version: Option<String>,
+    /// Who remembers what was said before: the upstream, by the session's id, or the gateway, which
+    /// then sends the whole history each time.
+    pub(super) history: History,
+    /// How much history the gateway sends.
+    pub(super) history_limit: HistoryLimitTable,
+    /// What becomes of a turn while another one of the same session is under way.
+    pub(super) parallel_turns: ParallelTurns,
+    /// The label that tool calls of an unlabelled server get.
+    pub(super) server_label: Option<String>,
+    /// The largest run, in bytes of what the agent said; a larger one fails.
+    pub(super) max_run_bytes: Located<Size>,
+    /// How the agent is reached. Required.
+    pub(super) upstream: Option<Located<UpstreamTable>>,
+}
+
+impl Default for AgentTable {
+    fn default() -> Self {
+        Self {
+            description: None,
+            version: None,
+            history: History::Upstream,
+            history_limit: HistoryLimitTable::default(),
+            parallel_turns: ParallelTurns::Queue,
+            server_label: None,
+            max_run_bytes: Size::mebibytes(64).into(),
+            upstream: None,
+        }
+    }
+}
+
+/// How much history the gateway sends: as much as both bounds allow.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct HistoryLimitTable {
+    /// At most so many turns, the latest ones.
+    #[schemars(range(min = 1))]
+    pub(super) turns: Located<u32>,
+    /// At most so many bytes.
+    pub(super) bytes: Located<Size>,
+}
+
+impl Default for HistoryLimitTable {
+    fn default() -> Self {
+        Self { turns: 50.into(), bytes: Size::mebibytes(1).into() }
+    }
+}
+
+/// How an agent is reached.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct UpstreamTable {
+    /// The protocol the agent speaks. Required.
+    pub(super) protocol: Option<Located<String>>,
+    /// Where it is asked.
+    pub(super) url: Option<Located<String>>,
+    /// Headers sent along. Secrets by `{ env = "NAME" }` or `{ file = "path" }`.
+    pub(super) headers: Entries<HeaderValue>,
+    /// How long the gateway waits for what.
+    pub(super) timeouts: TimeoutsTable,
+    /// How often a request is sent again that surely was not worked on: no connection was made, or
+    /// the upstream answered 503 before anything else.
+    #[schemars(range(max = 10))]
+    pub(super) retries: Located<u32>,
+    /// The largest event accepted from the upstream.
+    pub(super) max_event: Located<Size>,
+    /// Whether requests for approval, and answers to them, are passed on as an extension of the
+    /// native protocol.
+    pub(super) approval_extension: bool,
+    /// The protocol's own options.
+    pub(super) options: Option<Slot>,
+}
+
+impl Default for UpstreamTable {
+    fn default() -> Self {
+        Self {
+            protocol: None,
+            url: None,
+            headers: Entries::default(),
+            timeouts: TimeoutsTable::default(),
+            retries: 2.into(),
+            max_event: Size::mebibytes(8).into(),
+            approval_extension: false,
+            options: None,
+        }
+    }
+}
+
+/// How long the gateway waits for an upstream.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TimeoutsTable {
+    /// For a connection.
+    pub(super) connect: Located<Period>,
+    /// For the first byte of the answer, once the request is sent.
+    pub(super) first_byte: Located<Period>,
+    /// For the next bytes, once some have come.
+    pub(super) idle: Located<Period>,
+    /// For all of the answer.
+    pub(super) total: Located<Period>,
+}
+
+impl Default for TimeoutsTable {
+    fn default() -> Self {
+        Self {
+            connect: Period::seconds(5).into(),
+            first_byte: Period::seconds(60).into(),
+            idle: Period::seconds(120).into(),
+            total: Period::seconds(3600).into(),
+        }
+    }
+}
+
+/// Mounts agents at a path, to be served in one protocol.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RouteTable {
+    /// The protocol clients speak here. Required.
+    pub(super) protocol: Option<Located<String>>,
+    /// The path below which the protocol's endpoints lie; `{agent}` mounts one for each agent.
+    /// Required.
+    #[schemars(regex(pattern = r"^/(.*[^/])?$"))]
+    pub(super) path: Option<Located<String>>,
+    /// The agents that are served; by default every one.
+    pub(super) agents: Option<Located<Vec<Located<String>>>>,
+    /// How long a stream may be silent before a comment is sent; by default as the server says.
+    pub(super) heartbeat: Option<Located<Period>>,
+    /// What becomes of a run in the foreground when its client leaves.
+    pub(super) on_disconnect: OnDisconnect,
+    /// Whether sessions of this route are those of all other routes of the agent.
+    pub(super) shared_sessions: bool,
+    /// The protocol's own options.
+    pub(super) options: Option<Slot>,
+}
+
+impl Default for RouteTable {
+    fn default() -> Self {
+        Self {
+            protocol: None,
+            path: None,
+            agents: None,
+            heartbeat: None,
+            on_disconnect: OnDisconnect::Cancel,
+            shared_sessions: true,
+            options: None,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Durations as they are written: `"250ms"`, `"5s"`, `"1h30m"`, `"30d"`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::{Serialize, Serializer};
+
+/// The units, largest first, in milliseconds. A day has 24 hours.
+const UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// Longer than this is a mistake, and would overflow clocks somewhere down the line.
+const LONGEST_DAYS: u64 = 3650;
+
+/// A span of time in the file, in whole milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Period(pub(super) Duration);
+
+impl Period {
+    pub(super) const fn seconds(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+
+    /// Reads `1h30m`: whole numbers with units, the larger unit first, each unit once.
+    fn parse(text: &str) -> Result<Self, String> {
+        let example = "write it like \"250ms\", \"5s\", \"1h30m\" or \"30d\"";
+        let mut rest = text.trim();
+        let mut total: u64 = 0;
+        let mut units = UNITS.as_slice();
+        if rest.is_empty() {
+            return Err(format!("a duration is missing\n{example}"));
+        }
+        while !rest.is_empty() {
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let (number, after) = rest.split_at(digits);
+            let letters = after.bytes().take_while(u8::is_ascii_alphabetic).count();
+            let (unit, after) = after.split_at(letters);
+            if number.is_empty() {
+                return Err(format!("this is not a duration\n{example}"));
+            }
+            if unit.is_empty() {
+                return Err(if after.is_empty() {
+                    format!("a duration needs a unit\ndid you mean \"{}s\"?", text.trim())
+                } else {
+                    format!("this is not a duration\n{example}")
+                });
+            }
+            let Some(place) = units.iter().position(|(name, _)| *name == unit) else {
+                return Err(if UNITS.iter().any(|(name, _)| *name == unit) {
+                    format!("units go from large to small, each once\n{example}")
+                } else {
+                    "a duration has an unknown unit\nunits are d, h, m, s and ms".to_owned()
+                });
+            };
+            let milliseconds = number.parse::<u64>().ok();
+            total = milliseconds
+                .and_then(|number| number.checked_mul(units[place].1))
+                .and_then(|part| total.checked_add(part))
+                .filter(|total| *total <= LONGEST_DAYS * UNITS[0].1)
+                .ok_or_else(|| {
+                    format!("a duration is too long\nat most \"{LONGEST_DAYS}d\" is possible")
+                })?;
+            units = &units[place + 1..];
+            rest = after.trim_start();
+        }
+        Ok(Self(Duration::from_millis(total)))
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
+        if rest == 0 {
+            return formatter.write_str("0s");
+        }
+        for (unit, milliseconds) in UNITS {
+            if rest >= milliseconds {
+                write!(formatter, "{}{unit}", rest / milliseconds)?;
+                rest %= milliseconds;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Written;
+        impl Visitor<'_> for Written {
+            type Value = Period;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a duration such as \"30s\"")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Period, E> {
+                Period::parse(text).map_err(E::custom)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Period, E> {
+                let seconds = number.unsigned_abs();
+                let meant = format!("did you mean \"{seconds}s\"?");
+                Err(E::custom(format!("a duration needs a unit\n{meant}")))
+            }
+        }
+        deserializer.deserialize_str(Written)
+    }
+}
+
+impl Serialize for Period {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Period {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Period".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": r"^\s*(?=\d)(\d+d\s*)?(\d+h\s*)?(\d+m\s*)?(\d+s\s*)?(\d+ms\s*)?$",
+            "examples": ["250ms", "5s", "1h30m", "30d"],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn durations_are_read_with_one_or_several_units() {
+        for (text, milliseconds) in
+            [("250ms", 250), ("5s", 5_000), ("2m", 120_000), ("1h30m", 5_400_000), ("0s", 0)]
+        {
+            assert_eq!(Period::parse(text), Ok(Period(Duration::from_millis(milliseconds))));
+        }
+        assert_eq!(Period::parse("30d"), Ok(Period::seconds(30 * 86_400)));
+        assert_eq!(Period::parse("1h 30m"), Period::parse("90m"));
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused() {
+        for text in ["", "5", "s", "-5s", "1.5s", "5 s", "30m1h", "1s1s", "5y", "4000d", "五s"] {
+            assert!(Period::parse(text).is_err(), "{text:?}");
+        }
+        assert!(Period::parse("99999999999999999999999s").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_duration_is_read_as_it_is_written(milliseconds in 0..LONGEST_DAYS * 86_400_000) {
+            let period = Period(Duration::from_millis(milliseconds));
+            prop_assert_eq!(Period::parse(&period.to_string()), Ok(period));
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_panic(text in any::<String>()) {
+            let _ = Period::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The gateway as a library: everything that waits.
+
+pub mod config;
