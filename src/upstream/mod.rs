@@ -1,0 +1,198 @@
+//! The way to an agent, as the engine sees it: ask, then hear the answer piece by piece.
+//!
+//! [`Upstream`] is one agent's way: [`http::HttpUpstream`] for those on the network, [`demo::DemoUpstream`] for the
+//! one in this process. A [`Conversation`] is one answer under way; it knows how to cut bytes into frames
+//! and hand them to the connector's reader, and how long silence may last.
+//!
+//! Not here: what an answer means (the readers and [`interlingua_core::normalize`]), what becomes of a run whose
+//! upstream fails, and when to stop reading because nobody follows (the engine).
+
+mod patience;
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{BoxStream, StreamExt};
+use interlingua_core::connector::{Ear, Question, Reader};
+use interlingua_core::sse::{DecodeError, Decoder};
+use interlingua_core::{Fault, FaultKind, Json};
+
+pub use patience::Patience;
+
+/// The way to one agent.
+///
+/// Futures have to be polled where they were made: connections belong to the runtime of the thread that asked, so
+/// that no wake-up ever crosses threads. A run lives on one thread.
+pub trait Upstream: Send + Sync + 'static {
+    /// Asks, and waits until the agent has begun to answer with a success.
+    ///
+    /// Nothing of the question is borrowed while waiting. Dropping the future takes the question back: the
+    /// connection is closed, which cancels the agent.
+    ///
+    /// # Errors
+    /// The future's: the question cannot be put in the agent's protocol, the agent cannot be reached
+    /// ([`FaultKind::UpstreamUnreachable`]), is silent for too long ([`FaultKind::UpstreamTimeout`]), or refuses
+    /// (whatever the connector makes of the refusal).
+    fn open(&self, question: &Question<'_>) -> BoxFuture<'static, Result<Conversation, Fault>>;
+
+    /// Tells the agent to stop, where closing the connection is not enough. Best effort, bounded in time; failures
+    /// are logged, not told.
+    fn stop(&self, question: &Question<'_>) -> BoxFuture<'static, ()>;
+}
+
+/// How an answer comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As an event stream.
+    Frames,
+    /// Whole, as plain JSON.
+    Whole,
+    /// The head does not say; the first byte of the body will.
+    Unsaid,
+}
+
+/// An answer under way.
+///
+/// Call [`chunk`](Self::chunk) until it says `None`, handing each chunk to [`feed`](Self::feed), then
+/// [`finish`](Self::finish). Waiting and hearing are apart so that whoever listens is locked only while bytes are
+/// read. Dropping it closes the connection at once, which cancels the agent.
+pub struct Conversation {
+    body: BoxStream<'static, Result<Bytes, Fault>>,
+    patience: Option<Patience>,
+    reader: Box<dyn Reader>,
+    decoder: Decoder,
+    form: Form,
+    /// An answer that comes whole, as far as it is there.
+    whole: Vec<u8>,
+    max_event: usize,
+}
+
+impl Conversation {
+    /// An answer whose body is to come. `max_event` bounds one event of a stream, or an answer that comes whole, in
+    /// bytes. Without `patience` silence may last for ever.
+    #[must_use]
+    pub fn new(
+        body: BoxStream<'static, Result<Bytes, Fault>>,
+        reader: Box<dyn Reader>,
+        form: Form,
+        max_event: usize,
+        patience: Option<Patience>,
+    ) -> Self {
+        Self { body, patience, reader, decoder: Decoder::new(max_event), form, whole: Vec::new(), max_event }
+    }
+
+    /// Waits for the next piece of the body. `None`: the body has ended, properly. Safe to cancel and call again.
+    ///
+    /// # Errors
+    /// [`FaultKind::UpstreamTruncated`] if the connection broke, [`FaultKind::UpstreamTimeout`] if it was silent for
+    /// too long or took too long altogether, [`FaultKind::UpstreamGarbage`] if it is compressed and cannot be
+    /// unpacked. What was fed before stays valid; [`finish`](Self::finish) may still find a last whole frame.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Fault> {
+        poll_fn(|context| self.poll_chunk(context)).await
+    }
+
+    /// [`chunk`](Self::chunk), for those who poll several things at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
+        if let Poll::Ready(next) = self.body.poll_next_unpin(context) {
+            return Poll::Ready(next.transpose());
+        }
+        match &mut self.patience {
+            Some(patience) => patience.poll_lost(context).map(Err),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Hears what a piece of the body says.
+    ///
+    /// # Errors
+    /// [`FaultKind::UpstreamTooLarge`] for an event past the bound, else what the reader or the listener says. The
+    /// conversation is over then.
+    pub fn feed(&mut self, chunk: &[u8], ear: &mut dyn Ear) -> Result<(), Fault> {
+        if self.form == Form::Unsaid {
+            match chunk.trim_ascii_start().first() {
+                // A JSON answer: a line of an event stream never begins so.
+                Some(b'{' | b'[') => self.form = Form::Whole,
+                Some(_) => self.form = Form::Frames,
+                None => {}
+            }
+        }
+        if self.form == Form::Whole {
+            return self.gather(chunk);
+        }
+        let lines = self.decoder.lines();
+        let mut input = chunk;
+        while let Some(frame) = self.decoder.decode(&mut input).map_err(too_large)? {
+            if !frame.is_done() {
+                self.reader.read(frame, ear)?;
+            }
+        }
+        if let Some(patience) = &mut self.patience {
+            patience.heard(chunk.len(), self.decoder.lines() > lines);
+        }
+        Ok(())
+    }
+
+    /// Hears what is left when the body has ended: an answer that came whole, a last event without its blank line,
+    /// and what the reader held back. Whether the answer was complete, the normalizer knows.
+    ///
+    /// # Errors
+    /// As [`feed`](Self::feed).
+    pub fn finish(&mut self, ear: &mut dyn Ear) -> Result<(), Fault> {
+        if self.form == Form::Whole {
+            self.reader.read_whole(&self.whole, ear)?;
+        } else if let Some(frame) = self.decoder.finish().frame()
+            && !frame.is_done()
+        {
+            self.reader.read(frame, ear)?;
+        }
+        self.reader.end(ear)
+    }
+
+    /// What the connector wants to know at the session's next question.
+    #[must_use]
+    pub fn remember(&self) -> Option<Json> {
+        self.reader.remember()
+    }
+
+    /// Lets go of an answer that has said its last word: the rest of the body, nearly always empty, is read in the
+    /// background for a moment, so that the connection can serve the next question.
+    pub fn release(mut self) {
+        const MOMENT: std::time::Duration = std::time::Duration::from_secs(1);
+        const REST: usize = 64 * 1024;
+        tokio::spawn(tokio::time::timeout(MOMENT, async move {
+            let mut rest = 0;
+            while let Some(Ok(chunk)) = self.body.next().await {
+                rest += chunk.len();
+                if rest > REST {
+                    break;
+                }
+            }
+        }));
+    }
+
+    fn gather(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+        if self.whole.len() + chunk.len() > self.max_event {
+            let limit = self.max_event;
+            return Err(Fault::new(FaultKind::UpstreamTooLarge, format!("the agent's answer is larger than {limit} bytes")));
+        }
+        self.whole.extend_from_slice(chunk);
+        if let Some(patience) = &mut self.patience {
+            patience.heard(chunk.len(), true);
+        }
+        Ok(())
+    }
+}
+
+fn too_large(error: DecodeError) -> Fault {
+    match error {
+        DecodeError::TooLarge { limit } => {
+            Fault::new(FaultKind::UpstreamTooLarge, format!("the agent sent an event larger than {limit} bytes"))
+        }
+        other => Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").because(other),
+    }
+}

@@ -1,0 +1,77 @@
+//! How long an answer may be silent, and how long it may take.
+//!
+//! One timer a run, set anew only when it fires and finds that something was heard meanwhile: a stream of a thousand
+//! events a second touches no timer. Silence is counted from the moment somebody begins to wait, so an answer that
+//! nobody had time to read is not taken for silent.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use interlingua_core::{Fault, FaultKind};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Bytes that count as a sign of life though no line has ended yet: one long event over a slow line. Fewer, a byte
+/// now and then, do not.
+const SIGN_OF_LIFE: usize = 1024;
+
+/// What is left of the willingness to wait for an answer.
+pub struct Patience {
+    idle: Duration,
+    total: Duration,
+    ends: Instant,
+    /// Since when nothing was heard while somebody waited.
+    waiting: Option<Instant>,
+    /// Bytes since the last sign of life.
+    crumbs: usize,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience {
+    /// Patience for an answer that was asked for at `since`: `idle` for each silence, `total` for all of it.
+    #[must_use]
+    pub fn new(since: Instant, idle: Duration, total: Duration) -> Self {
+        Self { idle, total, ends: after(since, total), waiting: None, crumbs: 0, timer: None }
+    }
+
+    /// Something came: so many bytes, and perhaps the end of a line.
+    pub(super) fn heard(&mut self, bytes: usize, line: bool) {
+        self.crumbs += bytes;
+        if line || self.crumbs >= SIGN_OF_LIFE {
+            self.crumbs = 0;
+            self.waiting = None;
+        }
+    }
+
+    /// Ready when patience is lost. To be asked only when there is nothing to read.
+    pub(super) fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<Fault> {
+        let waiting = *self.waiting.get_or_insert_with(Instant::now);
+        loop {
+            let deadline = after(waiting, self.idle).min(self.ends);
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            // A timer that is set too early finds out when it fires; one that is set too late cannot be: both bounds
+            // only ever move on.
+            ready!(timer.as_mut().poll(context));
+            let now = Instant::now();
+            if now >= self.ends {
+                return Poll::Ready(
+                    Fault::new(FaultKind::UpstreamTimeout, "the agent took too long to answer")
+                        .because(format_args!("the answer was not complete after {:?} (timeouts.total)", self.total)),
+                );
+            }
+            if now >= deadline {
+                return Poll::Ready(
+                    Fault::new(FaultKind::UpstreamTimeout, "the agent fell silent in the middle of its answer")
+                        .because(format_args!("nothing was heard for {:?} (timeouts.idle)", self.idle)),
+                );
+            }
+            timer.as_mut().reset(deadline);
+        }
+    }
+}
+
+/// A moment, or one so far away that nobody will see it.
+fn after(moment: Instant, time: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 10);
+    moment.checked_add(time.min(FAR)).unwrap_or(moment)
+}
