@@ -1,0 +1,170 @@
+//! The load: many streams at once, each counted to its terminal event. Prints one line that the runner reads.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time;
+
+use crate::script::Script;
+use crate::wire::{self, Chunked, Ended, Events};
+
+/// Between two connections, so that a thousand of them do not knock at the same instant.
+const STAGGER: Duration = Duration::from_micros(500);
+
+/// A stream without a byte for so long will not go on.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// What to ask, how often and of whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) port: u16,
+    pub(crate) path: String,
+    /// Connections at once.
+    pub(crate) streams: usize,
+    /// Runs on each, one after the other.
+    pub(crate) runs: usize,
+    pub(crate) script: Script,
+}
+
+/// What one run looked like from here.
+struct Run {
+    events: usize,
+    bytes: usize,
+    /// From the request's last byte to the first byte of the body, and to the first content event.
+    first_event: Duration,
+    first_content: Duration,
+}
+
+/// Puts on the load and prints what was seen: `key=value` pairs, times in microseconds.
+pub(crate) async fn load(load: &Load) -> Result<()> {
+    let begun = Instant::now();
+    let open = Arc::new(AtomicUsize::new(0));
+    let mut streams = JoinSet::new();
+    for number in 0..load.streams {
+        let (load, open) = (load.clone(), Arc::clone(&open));
+        streams.spawn(async move { stream(&load, number, &open).await });
+        time::sleep(STAGGER).await;
+    }
+    let (mut runs, mut failed, mut why) = (Vec::new(), 0, None);
+    while let Some(ended) = streams.join_next().await {
+        match ended? {
+            Ok(seen) => runs.extend(seen),
+            Err(error) => {
+                failed += 1;
+                why.get_or_insert(error);
+            }
+        }
+    }
+    if let Some(why) = why {
+        eprintln!("{failed} of {} streams failed, the first: {why:#}", load.streams);
+    }
+    let mut line = format!("runs={} failed={failed} micros={}", runs.len(), begun.elapsed().as_micros());
+    let events: usize = runs.iter().map(|run| run.events).sum();
+    let bytes: usize = runs.iter().map(|run| run.bytes).sum();
+    write!(line, " events={events} bytes={bytes}")?;
+    for (name, time) in [
+        ("first_event", (|run: &Run| run.first_event) as fn(&Run) -> Duration),
+        ("first_content", |run| run.first_content),
+    ] {
+        let mut times: Vec<u128> = runs.iter().map(|run| time(run).as_micros()).collect();
+        times.sort_unstable();
+        for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
+            let value = times.get(((times.len() as f64 - 1.0) * share).round() as usize).copied().unwrap_or_default();
+            write!(line, " {name}_{label}={value}")?;
+        }
+    }
+    println!("{line}");
+    Ok(())
+}
+
+/// All runs of one connection.
+async fn stream(load: &Load, number: usize, open: &AtomicUsize) -> Result<Vec<Run>> {
+    let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, load.port)).await.context("connecting")?;
+    socket.set_nodelay(true)?;
+    let mut runs = Vec::with_capacity(load.runs);
+    let mut buffer = Vec::with_capacity(64 * 1024);
+    for run in 0..load.runs {
+        let body = load.script.question(&format!("{}-{number}-{run}", std::process::id()));
+        let request = format!(
+            "POST {} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: text/event-stream\r\n\
+             content-length: {}\r\n\r\n{body}",
+            load.path,
+            body.len()
+        );
+        socket.write_all(request.as_bytes()).await?;
+        let seen = read_run(load, &mut socket, &mut buffer, open).await.with_context(|| format!("run {run}"))?;
+        runs.push(seen);
+    }
+    Ok(runs)
+}
+
+async fn read_run(load: &Load, socket: &mut TcpStream, buffer: &mut Vec<u8>, open: &AtomicUsize) -> Result<Run> {
+    let asked = Instant::now();
+    buffer.clear();
+    let end = loop {
+        read(socket, buffer).await?;
+        if let Some(end) = wire::end_of_head(buffer) {
+            break end;
+        }
+    };
+    let head = std::str::from_utf8(&buffer[..end])?.to_owned();
+    if !head.starts_with("HTTP/1.1 200") || wire::header(&head, "transfer-encoding") != Some("chunked") {
+        read(socket, buffer).await?;
+        bail!("not a stream: {}", String::from_utf8_lossy(&buffer[..buffer.len().min(600)]));
+    }
+    buffer.drain(..end);
+
+    let (mut chunked, mut events) = (Chunked::new(), Events::default());
+    let (mut first_event, mut first_content) = (None, None);
+    loop {
+        chunked.read(buffer, |bytes| events.read(bytes))?;
+        buffer.clear();
+        if first_event.is_none() && events.count > 0 {
+            first_event = Some(asked.elapsed());
+        }
+        if first_content.is_none() && events.has_content {
+            first_content = Some(asked.elapsed());
+            if load.script == Script::Idle {
+                return hold(load, socket, open).await;
+            }
+        }
+        if chunked.is_done() {
+            break;
+        }
+        read(socket, buffer).await?;
+    }
+    if events.ended != Some(Ended::Completed) {
+        bail!("the terminal event is {:?} after {} events", events.ended, events.count);
+    }
+    Ok(Run {
+        events: events.count,
+        bytes: events.bytes,
+        first_event: first_event.context("no event came")?,
+        first_content: first_content.context("no content came")?,
+    })
+}
+
+/// Keeps an idle stream open until this process is killed; says how many are open once all are.
+async fn hold(load: &Load, socket: &mut TcpStream, open: &AtomicUsize) -> Result<Run> {
+    if open.fetch_add(1, Ordering::Relaxed) + 1 == load.streams {
+        println!("open={}", load.streams);
+    }
+    // Heartbeats come and are thrown away.
+    let mut heard = [0; 256];
+    while socket.read(&mut heard).await? > 0 {}
+    bail!("an idle stream was closed")
+}
+
+async fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<()> {
+    match time::timeout(SILENCE, socket.read_buf(buffer)).await.context("the stream fell silent")?? {
+        0 => bail!("the connection was closed inside the answer"),
+        _ => Ok(()),
+    }
+}

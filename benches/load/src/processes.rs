@@ -1,0 +1,164 @@
+//! Children of the rig, and what the system says of them: time spent and memory held by a process and all below it.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+
+/// The kernel counts time for `/proc` in hundredths of a second, on every architecture that matters here.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Lets this process and its children open as many files as the system allows.
+pub(crate) fn raise_open_files() -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+        .context("cannot raise the number of open files")
+}
+
+/// A child that ends with its handle.
+pub(crate) struct Running {
+    child: Child,
+    name: String,
+}
+
+impl Running {
+    /// Starts it with its output in a file.
+    pub(crate) fn start(name: &str, command: &mut Command, log: &Path) -> Result<Self> {
+        let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { child, name: name.to_owned() })
+    }
+
+    /// Starts it and keeps its output to be read.
+    pub(crate) fn start_reading(name: &str, command: &mut Command) -> Result<(Self, BufReader<ChildStdout>)> {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        let stdout = child.stdout.take().expect("standard output was piped above");
+        Ok((Self { child, name: name.to_owned() }, BufReader::new(stdout)))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Fails where the child has ended.
+    pub(crate) fn still_runs(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended: {status}", self.name),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // SIGTERM first: nginx has children of its own to end.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads one line of a child's output, which is to hold `key=value` pairs.
+pub(crate) fn read_pairs(output: &mut impl BufRead) -> Result<HashMap<String, u64>> {
+    let mut line = String::new();
+    output.read_line(&mut line)?;
+    let pairs = line.split_whitespace().map(|pair| {
+        let (key, value) = pair.split_once('=').with_context(|| format!("{pair:?} is no pair"))?;
+        Ok((key.to_owned(), value.parse()?))
+    });
+    let pairs: HashMap<_, _> = pairs.collect::<Result<_>>()?;
+    if pairs.is_empty() {
+        bail!("the client ended without a word");
+    }
+    Ok(pairs)
+}
+
+/// The process and all that descend from it.
+fn tree(root: u32) -> Result<Vec<u32>> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        if let Some(id) = name.to_str().and_then(|name| name.parse::<u32>().ok()) {
+            // A process may end while the list is read.
+            if let Ok(stat) = fs::read_to_string(format!("/proc/{id}/stat")) {
+                parents.push((id, field(&stat, 4)? as u32));
+            }
+        }
+    }
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(parents.iter().filter(|(_, its)| *its == parent).map(|(id, _)| *id));
+        next += 1;
+    }
+    Ok(found)
+}
+
+/// A field of `/proc/PID/stat` by its number in the manual; those behind the name in brackets.
+fn field(stat: &str, number: usize) -> Result<u64> {
+    let (_, rest) = stat.rsplit_once(") ").context("a stat line without a name")?;
+    let value = rest.split(' ').nth(number - 3).context("a short stat line")?;
+    Ok(value.parse()?)
+}
+
+/// Processor time of the tree so far, in seconds.
+pub(crate) fn cpu_seconds(root: u32) -> Result<f64> {
+    let mut ticks = 0;
+    for id in tree(root)? {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
+        ticks += field(&stat, 14)? + field(&stat, 15)?;
+    }
+    Ok(ticks as f64 / TICKS_PER_SECOND)
+}
+
+/// Resident memory of the tree, in KiB. Pages that its processes share are counted once each.
+pub(crate) fn resident_kib(root: u32) -> Result<u64> {
+    let mut sum = 0;
+    for id in tree(root)? {
+        let rollup = fs::read_to_string(format!("/proc/{id}/smaps_rollup"))?;
+        let line = rollup.lines().find(|line| line.starts_with("Rss:")).context("no Rss")?;
+        sum += line.split_whitespace().nth(1).context("no number behind Rss")?.parse::<u64>()?;
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_blanks_and_brackets_does_not_confuse_the_fields() {
+        let stat = "17 (a ) b) S 4 17 17 0 -1 4194560 1 0 0 0 321 654 0 0";
+        assert_eq!([4, 14, 15].map(|number| field(stat, number).expect("it is there")), [4, 321, 654]);
+    }
+
+    #[test]
+    fn a_process_is_seen_with_its_children() {
+        let child = Command::new("sleep").arg("30").spawn().expect("sleep is everywhere");
+        let child = Running { child, name: "sleep".to_owned() };
+        let own = std::process::id();
+        assert!(tree(own).expect("proc can be read").contains(&child.id()));
+        assert!(resident_kib(own).expect("proc can be read") > 100);
+    }
+}

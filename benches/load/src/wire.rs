@@ -1,0 +1,190 @@
+//! The little HTTP/1.1 that the rig speaks: reading a head, undoing chunks, finding events in a body. Knows nothing
+//! of sockets.
+
+use anyhow::{Context, Result, bail};
+use memchr::memmem;
+
+/// Where a head ends in the buffer, past its blank line.
+pub(crate) fn end_of_head(buffer: &[u8]) -> Option<usize> {
+    memmem::find(buffer, b"\r\n\r\n").map(|at| at + 4)
+}
+
+/// A header's value, by its name in lower case.
+pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.split("\r\n").skip(1).find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        key.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+/// Undoes `transfer-encoding: chunked`, whatever pieces it comes in.
+#[derive(Debug)]
+pub(crate) enum Chunked {
+    /// Inside the line that tells a chunk's size, with what was read of it.
+    Size(Vec<u8>),
+    /// Inside a chunk, with what is left of it.
+    Data(usize),
+    /// Before the line end behind a chunk, with how much of it is left.
+    LineEnd(usize),
+    /// Inside the line behind the last chunk.
+    Last(usize),
+    /// The body has ended.
+    Done,
+}
+
+impl Chunked {
+    pub(crate) fn new() -> Self {
+        Self::Size(Vec::new())
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self, Self::Done)
+    }
+
+    /// Hands every piece of the body to `take`.
+    pub(crate) fn read(&mut self, mut bytes: &[u8], mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        while !bytes.is_empty() {
+            match self {
+                Self::Size(line) => {
+                    let end = memchr::memchr(b'\n', bytes);
+                    let (now, later) = bytes.split_at(end.map_or(bytes.len(), |at| at + 1));
+                    line.extend_from_slice(now);
+                    bytes = later;
+                    if line.len() > 64 {
+                        bail!("a chunk's size line is too long");
+                    }
+                    if end.is_some() {
+                        let text = std::str::from_utf8(line)?.trim();
+                        let size = usize::from_str_radix(text, 16).with_context(|| format!("chunk size {text:?}"))?;
+                        *self = if size == 0 { Self::Last(2) } else { Self::Data(size) };
+                    }
+                }
+                Self::Data(left) => {
+                    let (now, later) = bytes.split_at(bytes.len().min(*left));
+                    *left -= now.len();
+                    bytes = later;
+                    take(now)?;
+                    if matches!(self, Self::Data(0)) {
+                        *self = Self::LineEnd(2);
+                    }
+                }
+                Self::LineEnd(left) | Self::Last(left) => {
+                    let skipped = bytes.len().min(*left);
+                    *left -= skipped;
+                    bytes = &bytes[skipped..];
+                    match self {
+                        Self::LineEnd(0) => *self = Self::new(),
+                        Self::Last(0) => *self = Self::Done,
+                        _ => {}
+                    }
+                }
+                Self::Done => bail!("bytes after the end of the body"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was found of one stream of events.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    rest: Vec<u8>,
+    /// How much of `rest` was searched already.
+    searched: usize,
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
+    pub(crate) has_content: bool,
+    /// The status of the terminal frame, once it came.
+    pub(crate) ended: Option<Ended>,
+}
+
+/// How a stream of events ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Ended {
+    Completed,
+    Otherwise,
+}
+
+impl Events {
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<()> {
+        self.bytes += bytes.len();
+        self.rest.extend_from_slice(bytes);
+        let mut from = 0;
+        while let Some(at) = memmem::find(&self.rest[self.searched..], b"\n\n") {
+            let end = self.searched + at;
+            let (start, count) = (from, self.count);
+            from = end + 2;
+            self.searched = from;
+            self.count += usize::from(self.rest[start..].starts_with(b"data: "));
+            if self.count > count {
+                if self.ended.is_some() {
+                    bail!("an event follows the terminal one");
+                }
+                let frame = &self.rest[start..end];
+                self.look_at(&frame.to_owned()[..frame.len().min(160)]);
+            }
+        }
+        self.rest.drain(..from);
+        // A blank line may be cut in two.
+        self.searched = self.rest.len().saturating_sub(1);
+        Ok(())
+    }
+
+    /// The frame's own object and status stand before anything long.
+    fn look_at(&mut self, start: &[u8]) {
+        let holds = |what: &str| memmem::find(start, what.as_bytes()).is_some();
+        if holds("\"object\":\"content\"") {
+            self.has_content = true;
+        } else if holds("\"object\":\"response\"") {
+            if holds("\"status\":\"completed\"") {
+                self.ended = Some(Ended::Completed);
+            } else if !holds("\"status\":\"created\"") && !holds("\"status\":\"in_progress\"") {
+                self.ended = Some(Ended::Otherwise);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::Frames;
+
+    /// A body of a few frames, each frame a chunk.
+    fn body() -> Vec<u8> {
+        let mut frames = Frames::new(7);
+        let mut all: Vec<String> = frames.begin().into();
+        all.push(": a comment\n\n".to_owned());
+        all.push(frames.delta());
+        all.extend(frames.end());
+        let mut body = Vec::new();
+        for frame in all {
+            body.extend(format!("{:x}\r\n{frame}\r\n", frame.len()).bytes());
+        }
+        body.extend(b"0\r\n\r\n");
+        body
+    }
+
+    #[test]
+    fn events_are_found_wherever_the_bytes_are_cut() {
+        let body = body();
+        for cut in 0..=body.len() {
+            let (mut chunked, mut events) = (Chunked::new(), Events::default());
+            for piece in [&body[..cut], &body[cut..]] {
+                chunked.read(piece, |bytes| events.read(bytes)).expect("the body is sound");
+            }
+            assert!(chunked.is_done());
+            assert_eq!((events.count, events.ended, events.has_content), (7, Some(Ended::Completed), true));
+        }
+    }
+
+    #[test]
+    fn an_event_after_the_terminal_one_is_noticed() {
+        let mut frames = Frames::new(7);
+        let mut events = Events::default();
+        for frame in frames.end() {
+            events.read(frame.as_bytes()).expect("the ending itself is sound");
+        }
+        assert!(events.read(frames.delta().as_bytes()).is_err());
+    }
+}
