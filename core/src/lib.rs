@@ -14,6 +14,7 @@ pub mod connector;
 pub mod event;
 pub mod exchange;
 pub mod fault;
+pub mod filter;
 pub mod heard;
 pub mod id;
 pub mod journal;
@@ -27,6 +28,8 @@ pub mod read;
 pub mod run;
 pub mod sse;
 
+#[cfg(feature = "testkit")]
+pub mod testkit;
 pub mod tree;
 
 pub use call::{Call, Delivery, Reply, RunCall, Thread};

@@ -1,0 +1,483 @@
+//! Repairing what upstreams really send: from frames as they were heard to events that keep the grammar.
+//!
+//! The rules are those of the Agent API page, section 12. Where an upstream deviates from the specification, nothing it
+//! said is lost, nothing is told twice, and every message, content and turn that begins also ends. [`slots`] decides
+//! about the contents of one message, [`merge`] about fragments of data.
+//!
+//! Not here: parsing frames ([`crate::heard`]), keeping the grammar ([`crate::run::Record`] does), waiting and giving
+//! up on a silent upstream (the engine).
+
+mod merge;
+mod slots;
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+
+use self::slots::{Slots, Told};
+use crate::event::End;
+use crate::fault::{Fault, FaultKind};
+use crate::filter;
+use crate::heard::Heard;
+use crate::json::{Extra, Json};
+use crate::model::{ContentType, MessageType, Role};
+use crate::run::{Announced, MessageEnd, Record, RunError};
+
+/// What a frame meant for the turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearing {
+    /// The turn goes on.
+    More,
+    /// The turn has ended; whatever comes after this is not heard.
+    Ended,
+}
+
+/// Listens to one turn of a run.
+#[derive(Debug)]
+pub struct Normalizer {
+    messages: Vec<Told>,
+    /// Where the message of an upstream's id stands in `messages`. The latest one, where an id was used again.
+    by_id: HashMap<String, usize>,
+    /// The message the last content belonged to: nearly always that of the next one too.
+    current: Option<usize>,
+    /// A complete data content of a message that was not announced: its message's own frame, which says what it is,
+    /// nearly always comes next (section 14.7).
+    stash: Option<usize>,
+    response_id: Option<String>,
+    /// The end of a response that is not this one (rule 13): it counts if nothing better comes.
+    foreign_end: Option<(End, Option<RunError>)>,
+    /// The most memory a record may take, in bytes.
+    limit: usize,
+    /// Bytes held back: they count towards the limit too.
+    held: usize,
+    ended: bool,
+    begun: bool,
+    ignored: u64,
+}
+
+impl Normalizer {
+    /// Listens to a turn of a record that may grow to `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            messages: Vec::new(),
+            by_id: HashMap::new(),
+            current: None,
+            stash: None,
+            response_id: None,
+            foreign_end: None,
+            limit,
+            held: 0,
+            ended: false,
+            begun: false,
+            ignored: 0,
+        }
+    }
+
+    /// True once the turn has ended.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// True once the upstream has said anything that is no complaint.
+    #[must_use]
+    pub const fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// How many frames were passed over because they said nothing that could be told.
+    #[must_use]
+    pub const fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    /// Hears one frame.
+    ///
+    /// # Errors
+    /// [`FaultKind::UpstreamTooLarge`] if the record may not grow any further. The turn is still to be ended.
+    pub fn hear(&mut self, record: &mut Record, heard: &Heard<'_>) -> Result<Hearing, Fault> {
+        if self.ended {
+            self.ignored += 1;
+            return Ok(Hearing::Ended);
+        }
+        match heard.object.as_deref() {
+            Some("content") => {
+                if !self.fragment(record, heard) {
+                    self.content(record, heard);
+                }
+            }
+            Some("message") => self.message(record, heard),
+            Some("response") => self.response(record, heard),
+            _ => self.other(record, heard),
+        }
+        if record.size() + self.held > self.limit {
+            return Err(Fault::new(FaultKind::UpstreamTooLarge, "the answer is larger than a run may be")
+                .because(format!("more than {} bytes", self.limit)));
+        }
+        Ok(if self.ended { Hearing::Ended } else { Hearing::More })
+    }
+
+    /// The hot path: one more fragment for the text that is being told. True if this was one.
+    fn fragment(&mut self, record: &mut Record, heard: &Heard<'_>) -> bool {
+        if !heard.delta || self.stash.is_some() || !heard.extra.is_empty() {
+            return false;
+        }
+        let (Some(current), Some(id), Some(text)) = (self.current, &heard.msg_id, &heard.text) else { return false };
+        let told = &self.messages[current];
+        if told.id != *id {
+            return false;
+        }
+        let Some((message, content)) = told.streaming_text(heard) else { return false };
+        record.push(message, content, text);
+        true
+    }
+
+    /// The body ended, or the connection did: without a terminal response the turn failed (rule 10).
+    pub fn end_of_body(&mut self, record: &mut Record) {
+        if self.ended {
+            return;
+        }
+        if let Some((end, error)) = self.foreign_end.take() {
+            return self.finish(record, end, error);
+        }
+        let fault = Fault::new(FaultKind::UpstreamTruncated, "the agent broke off its answer");
+        self.fail(record, &fault);
+    }
+
+    /// Something is in the way: the turn failed, what was told stays.
+    pub fn fail(&mut self, record: &mut Record, fault: &Fault) {
+        let error = RunError { code: fault.code().to_owned(), message: fault.message.clone() };
+        self.finish(record, End::Failed, Some(error));
+    }
+
+    /// Somebody stopped it.
+    pub fn cancel(&mut self, record: &mut Record) {
+        self.finish(record, End::Canceled, None);
+    }
+
+    /// Closes whatever is open and ends the turn.
+    fn finish(&mut self, record: &mut Record, end: End, error: Option<RunError>) {
+        if self.ended {
+            return;
+        }
+        self.settle_stash(record);
+        let message_end = if end == End::Completed { End::Completed } else { End::Incomplete };
+        for index in 0..self.messages.len() {
+            // An announced message that never got anything leaves no trace.
+            if !self.messages[index].finished && self.messages[index].has_something() {
+                self.finish_message(record, index, MessageEnd::new(message_end));
+            }
+        }
+        self.ended = true;
+        record.finish_turn(end, error);
+    }
+
+    fn response(&mut self, record: &mut Record, heard: &Heard<'_>) {
+        let id = heard.id.as_deref().filter(|id| !id.is_empty());
+        let own = match (&self.response_id, id) {
+            (Some(own), Some(id)) => own == id,
+            (None, Some(id)) => {
+                self.response_id = Some(id.to_owned());
+                true
+            }
+            _ => true,
+        };
+        let end = heard.status.as_deref().and_then(End::read);
+        let error = heard.error.map(|raw| read_error(raw, FaultKind::AgentFailed));
+        if own {
+            record.note(id, heard.usage.map(Json::keep), heard.extra());
+        }
+        self.begun |= error.is_none();
+        match (end, error) {
+            (None, None) => {}
+            // A complaint without a status is an end too.
+            (None, Some(error)) if own => self.finish(record, End::Failed, Some(error)),
+            (None, Some(error)) => self.foreign_end = Some((End::Failed, Some(error))),
+            (Some(end), error) => {
+                self.reconcile(record, heard.output);
+                let error = match (end, error) {
+                    (End::Failed | End::Rejected, None) => Some(RunError {
+                        code: FaultKind::AgentFailed.code().to_owned(),
+                        message: if end == End::Rejected { "the agent rejected the request" } else { "the agent failed" }
+                            .to_owned(),
+                    }),
+                    // What completed well has nothing to complain about, whatever the field says.
+                    (End::Completed, _) => None,
+                    (_, error) => error,
+                };
+                if own { self.finish(record, end, error) } else { self.foreign_end = Some((end, error)) }
+            }
+        }
+    }
+
+    /// Compares what was told with the messages of a terminal response: it is authoritative for those that are in it,
+    /// what is not in it stays (rule 8).
+    fn reconcile(&mut self, record: &mut Record, output: Option<&RawValue>) {
+        self.settle_stash(record);
+        let mut seen = vec![false; self.messages.len()];
+        for heard in Heard::nested(output) {
+            if heard.kind.as_deref() == Some("heartbeat") {
+                continue;
+            }
+            let known = heard.id.as_deref().and_then(|id| self.by_id.get(id).copied());
+            // Servers that give a message another id in the end are still talking about the same one.
+            let known = known.or_else(|| {
+                (0..seen.len()).find(|&index| !seen[index] && self.messages[index].says_the_same(record, &heard))
+            });
+            match known {
+                Some(index) if self.messages[index].finished => seen[index] = true,
+                Some(index) => {
+                    seen[index] = true;
+                    self.complete(record, index, &heard, End::Completed);
+                }
+                None => {
+                    let index = self.open(&heard, true);
+                    let end = heard.status.as_deref().and_then(End::read).unwrap_or(End::Completed);
+                    self.complete(record, index, &heard, end);
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, record: &mut Record, heard: &Heard<'_>) {
+        self.begun = true;
+        let end = heard.status.as_deref().and_then(End::read);
+        let known = match heard.id.as_deref().filter(|id| !id.is_empty()) {
+            Some(id) => self.by_id.get(id).copied(),
+            // Without an id, an end is that of the open message; anything else begins one.
+            None => self.current.filter(|_| end.is_some()),
+        };
+        if heard.kind.as_deref() == Some("heartbeat") && known.is_none() {
+            return;
+        }
+        let known = known.filter(|&index| {
+            let told = &self.messages[index];
+            // An id that begins again after its end is another message; an end that comes twice is not.
+            !told.finished || end.is_some()
+        });
+        if self.stash.is_some() && self.stash != known {
+            self.settle_stash(record);
+        }
+        let index = match known {
+            Some(index) if self.messages[index].finished => {
+                self.ignored += 1;
+                return;
+            }
+            Some(index) => {
+                self.messages[index].announce(heard);
+                index
+            }
+            None => self.open(heard, true),
+        };
+        self.stash = None;
+        self.current = Some(index);
+        match end {
+            Some(end) => self.complete(record, index, heard, end),
+            None => {
+                for (place, part) in Heard::nested(heard.content).iter().enumerate() {
+                    self.part(record, index, part, Some(part.index.unwrap_or(to_u32(place))), false);
+                }
+                let told = &self.messages[index];
+                if told.kind == MessageType::Error && (heard.code.is_some() || heard.message.is_some()) {
+                    self.complete(record, index, heard, End::Failed);
+                } else {
+                    self.tell(record, index);
+                }
+            }
+        }
+    }
+
+    /// A message's end: it is authoritative. What is missing is told, what was told is not told again (rule 7).
+    fn complete(&mut self, record: &mut Record, index: usize, heard: &Heard<'_>, end: End) {
+        let parts = Heard::nested(heard.content);
+        self.messages[index].slots.begin_review();
+        for (place, part) in parts.iter().enumerate() {
+            let place = to_u32(place);
+            let slot = self.messages[index].slots.review(part.index, place, &part.content_type());
+            self.part(record, index, part, Some(slot), true);
+        }
+        let error = heard.error.map(|raw| read_error(raw, FaultKind::AgentFailed));
+        let code = heard.code.as_deref().map(str::to_owned).or_else(|| error.as_ref().map(|error| error.code.clone()));
+        let text = heard.message.as_deref().map(|text| filter::client_text(code.as_deref().unwrap_or(""), text));
+        let message_end = MessageEnd {
+            end,
+            kind: None,
+            code,
+            message: text.or_else(|| error.map(|error| error.message)),
+            usage: heard.usage.map(Json::keep),
+            metadata: heard.metadata.map(Json::keep),
+            extra: heard.extra(),
+        };
+        self.finish_message(record, index, message_end);
+    }
+
+    fn finish_message(&mut self, record: &mut Record, index: usize, mut end: MessageEnd) {
+        self.announced(record, index);
+        let told = &mut self.messages[index];
+        told.finish_slots(record);
+        let Some(at) = told.at else { return };
+        let announced = &record.run().messages[at as usize].announced;
+        if *announced != told.kind {
+            end.kind = Some(told.kind.clone());
+        }
+        if end.usage.is_none() {
+            end.usage = told.usage.take();
+        }
+        if end.metadata.is_none() {
+            end.metadata = told.metadata.take();
+        }
+        told.finished = true;
+        self.held = self.held.saturating_sub(told.slots.held());
+        told.slots = Slots::default();
+        record.finish_message(at, end);
+    }
+
+    fn content(&mut self, record: &mut Record, heard: &Heard<'_>) {
+        self.begun = true;
+        let known = match heard.msg_id.as_deref().filter(|id| !id.is_empty()) {
+            Some(id) => self.by_id.get(id).copied(),
+            // Without a message's id it belongs to the last open one (rule 5).
+            None => self.current.filter(|&index| !self.messages[index].finished),
+        };
+        if self.stash.is_some() && self.stash != known {
+            self.settle_stash(record);
+        }
+        let complete = heard.status.as_deref().and_then(End::read).is_some();
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let index = self.open(heard, false);
+                if complete && heard.content_type() == ContentType::Data {
+                    self.stash = Some(index);
+                }
+                index
+            }
+        };
+        if self.messages[index].finished {
+            self.ignored += 1;
+            return;
+        }
+        self.current = Some(index);
+        let slot = heard.index.or_else(|| self.messages[index].slots.last_index());
+        self.part(record, index, heard, slot, complete);
+    }
+
+    /// One content, whole or a fragment, for a slot of a message.
+    fn part(&mut self, record: &mut Record, index: usize, heard: &Heard<'_>, slot: Option<u32>, complete: bool) {
+        let held = self.messages[index].slots.held();
+        self.messages[index].take(record, heard, slot.unwrap_or(0), complete);
+        if self.stash != Some(index) {
+            self.tell(record, index);
+        }
+        self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
+    }
+
+    /// Tells whatever of a message can be told now.
+    fn tell(&mut self, record: &mut Record, index: usize) {
+        if self.messages[index].slots.is_empty() {
+            return;
+        }
+        self.announced(record, index);
+        self.messages[index].tell(record);
+    }
+
+    /// Sees to it that a message has begun.
+    fn announced(&mut self, record: &mut Record, index: usize) {
+        let told = &mut self.messages[index];
+        if told.at.is_some() {
+            return;
+        }
+        let mut announced = Announced::new(told.unique.clone(), told.kind.clone(), told.role.clone());
+        announced.metadata = told.metadata.clone();
+        announced.extra = std::mem::take(&mut told.extra);
+        told.at = Some(record.start_message(announced));
+    }
+
+    /// A message nobody knew.
+    fn open(&mut self, heard: &Heard<'_>, own_frame: bool) -> usize {
+        let index = self.messages.len();
+        let id = if own_frame { heard.id.as_deref() } else { heard.msg_id.as_deref() }.unwrap_or("");
+        let mut told = Told::new(id);
+        if own_frame {
+            told.announce(heard);
+        } else {
+            told.guess(heard);
+        }
+        if !id.is_empty() {
+            let mut times = 1;
+            while self.by_id.contains_key(&told.unique) {
+                times += 1;
+                told.unique = format!("{id}_{times}");
+            }
+            // The unique id is known as well, so that no later message takes it.
+            self.by_id.insert(told.unique.clone(), index);
+            self.by_id.insert(id.to_owned(), index);
+        }
+        self.messages.push(told);
+        self.current = Some(index);
+        index
+    }
+
+    fn settle_stash(&mut self, record: &mut Record) {
+        if let Some(index) = self.stash.take() {
+            self.tell(record, index);
+        }
+    }
+
+    /// Frames that are no object of the protocol (section 9).
+    fn other(&mut self, record: &mut Record, heard: &Heard<'_>) {
+        if let Some(raw) = heard.error {
+            let mut error = read_error(raw, FaultKind::AgentFailed);
+            if let (Some(code), true) = (&heard.code, error.code == FaultKind::AgentFailed.code()) {
+                error.code = code.clone().into_owned();
+            }
+            return self.finish(record, End::Failed, Some(error));
+        }
+        if heard.msg_id.is_some() && (heard.text.is_some() || heard.data.is_some()) {
+            return self.content(record, heard);
+        }
+        if let (Some(code), Some(message)) = (&heard.code, &heard.message) {
+            let error =
+                RunError { code: code.clone().into_owned(), message: filter::client_text(code, message) };
+            return self.finish(record, End::Failed, Some(error));
+        }
+        self.ignored += 1;
+    }
+}
+
+/// Reads `{"code","message"}`, a bare text, or whatever else stands where an error should.
+fn read_error(raw: &RawValue, kind: FaultKind) -> RunError {
+    let text = Json::keep(raw);
+    let (code, message) = if let Some(fields) = text.read::<Extra>() {
+        let word = |name: &str| fields.get(name).and_then(Json::read::<String>).filter(|word| !word.is_empty());
+        (word("code"), word("message").or_else(|| word("detail")).or_else(|| word("error")))
+    } else {
+        (None, text.read::<String>())
+    };
+    let message = message.unwrap_or_else(|| "the agent failed".to_owned());
+    // Servers of the 0.1 line put the whole text where the code belongs.
+    let code = code.filter(|code| *code != message && code.len() <= 64 && !code.contains(char::is_whitespace));
+    let code = code.unwrap_or_else(|| busy_or(&message, kind).to_owned());
+    let message = filter::client_text(&code, &message);
+    RunError { code, message }
+}
+
+/// The runtime tells of a busy session in words only (section 10).
+fn busy_or(message: &str, kind: FaultKind) -> &'static str {
+    let busy = message.starts_with("Task ") && message.contains("already in RUNNING state");
+    if busy { FaultKind::Busy.code() } else { kind.code() }
+}
+
+fn to_u32(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}
+
+fn role_of(heard: &Heard<'_>, kind: &MessageType) -> Role {
+    match heard.role.as_deref() {
+        Some(word) => Role::from(word),
+        None if kind.is_output() => Role::Tool,
+        None if *kind == MessageType::McpApprovalResponse => Role::User,
+        None => Role::Assistant,
+    }
+}
