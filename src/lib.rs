@@ -1,3 +1,5 @@
 //! The gateway as a library: everything that waits.
 
 pub mod config;
+pub mod store;
+pub mod upstream;
