@@ -7,6 +7,7 @@
 //! Not here: what an answer means (the readers and [`interlingua_core::normalize`]), what becomes of a run whose
 //! upstream fails, and when to stop reading because nobody follows (the engine).
 
+pub mod http;
 mod patience;
 
 use std::future::poll_fn;

@@ -1,0 +1,158 @@
+//! Connections: one pool a thread, and for each question whether it got a new connection or one from the pool.
+//!
+//! A thread drives the connections it opened itself, so an answer never wakes another thread on its way. Pools are
+//! shared by all agents a thread asks with the same bounds.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use interlingua_core::{Fault, FaultKind};
+use reqwest::Client;
+use reqwest::redirect::Policy;
+use tokio::time::Instant;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// How long an unused connection is kept: less than the five seconds after which common servers close it, so that
+/// hardly a question meets a connection that is being closed.
+const POOLED: Duration = Duration::from_secs(4);
+/// How many unused connections a thread keeps for one host.
+const POOL_SIZE: usize = 64;
+
+thread_local! {
+    static CLIENTS: RefCell<Vec<(Dialler, bool, Client)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How connections are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dialler {
+    connect: Duration,
+}
+
+impl Dialler {
+    pub(super) fn new(connect: Duration) -> Self {
+        Self { connect }
+    }
+
+    /// This thread's client. `secure`: whether it has to speak TLS.
+    pub(super) fn client(self, secure: bool) -> Result<Client, Fault> {
+        CLIENTS.with_borrow_mut(|clients| {
+            let known = clients.iter().find(|(dialler, for_tls, _)| *dialler == self && *for_tls == secure);
+            if let Some((_, _, client)) = known {
+                return Ok(client.clone());
+            }
+            let client = self.build(secure).map_err(|error| {
+                Fault::new(FaultKind::Internal, "the agent could not be asked").because(super::failure::chain(&error))
+            })?;
+            clients.push((self, secure, client.clone()));
+            Ok(client)
+        })
+    }
+
+    fn build(self, secure: bool) -> reqwest::Result<Client> {
+        static PROVIDER: Once = Once::new();
+        PROVIDER.call_once(|| {
+            // Fails if somebody installed another one before; that one does as well.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        });
+        let mut client = Client::builder()
+            .redirect(Policy::none())
+            .no_proxy()
+            .connect_timeout(self.connect)
+            .pool_idle_timeout(POOLED)
+            .pool_max_idle_per_host(POOL_SIZE)
+            .connector_layer(Watch);
+        if !secure {
+            // Reading the system's certificates takes time and memory that plain HTTP has no use for.
+            client = client.tls_backend_preconfigured(trusting_nobody());
+        }
+        client.build()
+    }
+}
+
+fn trusting_nobody() -> rustls::ClientConfig {
+    rustls::ClientConfig::builder()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+tokio::task_local! {
+    static ATTEMPT: Arc<Attempt>;
+}
+
+/// What became of a question on its way to the wire.
+#[derive(Debug, Default)]
+pub(super) struct Attempt {
+    dialled: AtomicBool,
+    connected: OnceLock<Instant>,
+}
+
+impl Attempt {
+    /// Notes what happens while `sending` is polled.
+    pub(super) fn watch<F: Future>(self: &Arc<Self>, sending: F) -> impl Future<Output = F::Output> + use<F> {
+        ATTEMPT.scope(Arc::clone(self), sending)
+    }
+
+    /// Whether a new connection was asked for. If not, the question went over one from the pool.
+    pub(super) fn dialled(&self) -> bool {
+        self.dialled.load(Ordering::Relaxed)
+    }
+
+    /// When there was a connection, or will have been at the latest.
+    pub(super) fn connected(&self, began: Instant, bound: Duration) -> Instant {
+        match self.connected.get() {
+            Some(moment) => *moment,
+            None if self.dialled() => began + bound,
+            None => began,
+        }
+    }
+}
+
+/// Wraps the making of connections.
+#[derive(Clone, Copy)]
+struct Watch;
+
+impl<S> Layer<S> for Watch {
+    type Service = Watched<S>;
+    fn layer(&self, inner: S) -> Watched<S> {
+        Watched(inner)
+    }
+}
+
+#[derive(Clone)]
+struct Watched<S>(S);
+
+impl<S, R> Service<R> for Watched<S>
+where
+    S: Service<R>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, target: R) -> Self::Future {
+        let attempt = ATTEMPT.try_with(Arc::clone).ok();
+        if let Some(attempt) = &attempt {
+            attempt.dialled.store(true, Ordering::Relaxed);
+        }
+        let connecting = self.0.call(target);
+        Box::pin(async move {
+            let connection = connecting.await?;
+            if let Some(attempt) = attempt {
+                // Set before only if the question was sent over a second connection.
+                let _ = attempt.connected.set(Instant::now());
+            }
+            Ok(connection)
+        })
+    }
+}

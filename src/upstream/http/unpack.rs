@@ -1,0 +1,121 @@
+//! Unpacking answers that came compressed although none was asked for, as careless proxies send them.
+//!
+//! One step takes in what makes about 32 KiB, so memory is bounded whatever is packed. What comes out meets
+//! the same limits as an answer that was never packed; one that is made of next to nothing is refused.
+
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::buf::Writer;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use flate2::write::MultiGzDecoder;
+use futures_util::Stream;
+use futures_util::stream::{BoxStream, StreamExt};
+use interlingua_core::{Fault, FaultKind};
+use tokio::task::coop;
+
+/// Text never packs as well as this: deflate reaches 1032, and only with one byte repeated.
+const BOMB: u64 = 256;
+/// Below this many unpacked bytes nothing is a bomb.
+const HARMLESS: u64 = 1024 * 1024;
+
+/// The body a compressed one was made of.
+pub(super) fn gzip(packed: BoxStream<'static, Result<Bytes, Fault>>) -> Gunzip {
+    let decoder = MultiGzDecoder::new(BytesMut::new().writer());
+    Gunzip { packed, input: Bytes::new(), decoder, state: State::Unpacking, taken: 0, made: 0 }
+}
+
+pub(super) struct Gunzip {
+    packed: BoxStream<'static, Result<Bytes, Fault>>,
+    /// What has come and is not yet unpacked.
+    input: Bytes,
+    decoder: MultiGzDecoder<Writer<BytesMut>>,
+    state: State,
+    taken: u64,
+    made: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unpacking,
+    /// All input is taken; what is still inside the decoder has to come out.
+    Flushing,
+    Over,
+}
+
+impl Gunzip {
+    /// Takes in a little, or pushes out what is held. Answers what came out.
+    fn step(&mut self) -> io::Result<Bytes> {
+        if self.state == State::Unpacking {
+            let taken = self.decoder.write(&self.input)?;
+            if taken == 0 {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "bytes after the end of what was packed"));
+            }
+            self.input.advance(taken);
+            self.taken += taken as u64;
+            if self.input.is_empty() {
+                self.state = State::Flushing;
+            }
+        } else {
+            self.decoder.flush()?;
+            self.state = State::Unpacking;
+        }
+        let made = self.decoder.get_mut().get_mut().split().freeze();
+        self.made += made.len() as u64;
+        Ok(made)
+    }
+
+    fn end(&mut self) -> Option<Result<Bytes, Fault>> {
+        self.state = State::Over;
+        if self.taken == 0 {
+            return None;
+        }
+        self.decoder.try_finish().err().map(|error| {
+            let message = "the agent's compressed answer ended before it was complete";
+            Err(Fault::new(FaultKind::UpstreamTruncated, message).because(error))
+        })
+    }
+}
+
+impl Stream for Gunzip {
+    type Item = Result<Bytes, Fault>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        loop {
+            if this.state == State::Over {
+                return Poll::Ready(None);
+            }
+            if this.state == State::Unpacking && this.input.is_empty() {
+                match ready!(this.packed.poll_next_unpin(context)) {
+                    Some(Ok(chunk)) if chunk.is_empty() => continue,
+                    Some(Ok(chunk)) => this.input = chunk,
+                    Some(Err(fault)) => {
+                        this.state = State::Over;
+                        return Poll::Ready(Some(Err(fault)));
+                    }
+                    None => return Poll::Ready(this.end()),
+                }
+            }
+            // Much may come out of little, without anything to wait for: others want their turn too.
+            let turn = ready!(coop::poll_proceed(context));
+            turn.made_progress();
+            match this.step() {
+                Ok(_) if this.made > HARMLESS && this.made / this.taken.max(1) > BOMB => {
+                    this.state = State::Over;
+                    let message = "the agent's answer is made of next to nothing: it unpacks without end";
+                    let detail = format!("{} bytes unpacked to {}", this.taken, this.made);
+                    return Poll::Ready(Some(Err(Fault::new(FaultKind::UpstreamGarbage, message).because(detail))));
+                }
+                Ok(made) if made.is_empty() => {}
+                Ok(made) => return Poll::Ready(Some(Ok(made))),
+                Err(error) => {
+                    this.state = State::Over;
+                    let message = "the agent's answer could not be unpacked";
+                    return Poll::Ready(Some(Err(Fault::new(FaultKind::UpstreamGarbage, message).because(error))));
+                }
+            }
+        }
+    }
+}
