@@ -336,13 +336,20 @@ impl MessageEnd {
     }
 }
 
-/// A run and the row of events that made it.
-#[derive(Clone, Debug, PartialEq)]
+/// A run and the row of events that made it. Two are equal if they tell the same.
+#[derive(Clone, Debug)]
 pub struct Record {
     run: Run,
     log: Vec<Entry>,
     now: Millis,
     size: usize,
+    noted: u64,
+}
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Self) -> bool {
+        self.run == other.run && self.log == other.log
+    }
 }
 
 impl Record {
@@ -350,7 +357,7 @@ impl Record {
     #[must_use]
     pub fn new(run: Run) -> Self {
         let now = run.created_at;
-        let mut record = Self { run, log: Vec::new(), now, size: 0 };
+        let mut record = Self { run, log: Vec::new(), now, size: 0, noted: 0 };
         record.tell(Event::RunStarted);
         record
     }
@@ -534,6 +541,7 @@ impl Record {
 
     /// What the upstream says of the turn as a whole, as it comes.
     pub fn note(&mut self, upstream_id: Option<&str>, usage: Option<Json>, extra: Extra) {
+        self.noted = self.len();
         let Some(turn) = self.run.turns.last_mut() else { return };
         if turn.upstream_id.is_none() {
             turn.upstream_id = upstream_id.map(str::to_owned);
@@ -544,6 +552,11 @@ impl Record {
         for (name, value) in extra.iter() {
             turn.extra.set(name, value.clone());
         }
+    }
+
+    /// How many events there were at the last [`Record::note`]: what is told besides the row of events.
+    pub(crate) const fn noted(&self) -> u64 {
+        self.noted
     }
 
     /// Ends the turn. Its messages have ended before.

@@ -1,0 +1,179 @@
+//! The written form of what is known of a run besides what was told in it: an object, since fields will be added.
+//! Not here: what was told.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::message::{Message, Written};
+use crate::call::{About, Delivery, RunState};
+use crate::event::Millis;
+use crate::id::RunId;
+use crate::json::{Extra, Json};
+use crate::model::{self, AgentRequest, Sampling, Stop};
+
+#[derive(Serialize)]
+struct Told<'a> {
+    protocol: &'a str,
+    owner: &'a str,
+    state: &'static str,
+    changed_at: Millis,
+    previous: Option<RunId>,
+    delivery: &'static str,
+    stored: bool,
+    request: Asked<'a>,
+    labels: &'a Json,
+}
+
+#[derive(Serialize)]
+struct Asked<'a> {
+    input: Vec<Message<'a>>,
+    id: &'a Option<String>,
+    session_id: &'a Option<String>,
+    user_id: &'a Option<String>,
+    model: &'a Option<String>,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
+    frequency_penalty: Option<f64>,
+    presence_penalty: Option<f64>,
+    max_tokens: Option<i64>,
+    stop: &'a Option<Stop>,
+    n: Option<i64>,
+    seed: Option<i64>,
+    tools: &'a Option<Vec<Json>>,
+    extra: &'a Extra,
+}
+
+impl Serialize for Written<&About> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let about = self.0;
+        let request = &about.request;
+        let sampling = &request.sampling;
+        let told = Told {
+            protocol: &about.protocol,
+            owner: &about.owner,
+            state: about.state.as_str(),
+            changed_at: about.changed_at,
+            previous: about.previous,
+            delivery: match about.delivery {
+                Delivery::Stream => "stream",
+                Delivery::Collect => "collect",
+                Delivery::Background => "background",
+            },
+            stored: about.stored,
+            request: Asked {
+                input: request.input.iter().map(Message).collect(),
+                id: &request.id,
+                session_id: &request.session_id,
+                user_id: &request.user_id,
+                model: &request.model,
+                temperature: sampling.temperature,
+                top_p: sampling.top_p,
+                frequency_penalty: sampling.frequency_penalty,
+                presence_penalty: sampling.presence_penalty,
+                max_tokens: sampling.max_tokens,
+                stop: &sampling.stop,
+                n: sampling.n,
+                seed: sampling.seed,
+                tools: &request.tools,
+                extra: &request.extra,
+            },
+            labels: &about.labels,
+        };
+        told.serialize(serializer)
+    }
+}
+
+#[derive(Deserialize)]
+struct Read {
+    protocol: String,
+    owner: String,
+    #[serde(deserialize_with = "state")]
+    state: RunState,
+    changed_at: Millis,
+    previous: Option<RunId>,
+    #[serde(deserialize_with = "delivery")]
+    delivery: Delivery,
+    stored: bool,
+    request: Heard,
+    labels: Json,
+}
+
+#[derive(Deserialize)]
+struct Heard {
+    input: Vec<Written<model::Message>>,
+    id: Option<String>,
+    session_id: Option<String>,
+    user_id: Option<String>,
+    model: Option<String>,
+    #[serde(deserialize_with = "exact")]
+    temperature: Option<f64>,
+    #[serde(deserialize_with = "exact")]
+    top_p: Option<f64>,
+    #[serde(deserialize_with = "exact")]
+    frequency_penalty: Option<f64>,
+    #[serde(deserialize_with = "exact")]
+    presence_penalty: Option<f64>,
+    max_tokens: Option<i64>,
+    stop: Option<Words>,
+    n: Option<i64>,
+    seed: Option<i64>,
+    tools: Option<Vec<Json>>,
+    extra: Extra,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Words {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for Written<About> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Read { protocol, owner, state, changed_at, previous, delivery, stored, request, labels } =
+            Read::deserialize(deserializer)?;
+        let request = AgentRequest {
+            input: request.input.into_iter().map(|Written(message)| message).collect(),
+            id: request.id,
+            session_id: request.session_id,
+            user_id: request.user_id,
+            model: request.model,
+            sampling: Sampling {
+                temperature: request.temperature,
+                top_p: request.top_p,
+                frequency_penalty: request.frequency_penalty,
+                presence_penalty: request.presence_penalty,
+                max_tokens: request.max_tokens,
+                stop: request.stop.map(|words| match words {
+                    Words::One(word) => Stop::One(word),
+                    Words::Many(words) => Stop::Many(words),
+                }),
+                n: request.n,
+                seed: request.seed,
+            },
+            tools: request.tools,
+            extra: request.extra,
+        };
+        Ok(Self(About { protocol, owner, state, changed_at, previous, delivery, stored, request, labels }))
+    }
+}
+
+fn state<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RunState, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    RunState::read(&word).ok_or_else(|| serde::de::Error::custom(format!("unknown state '{word}'")))
+}
+
+fn delivery<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Delivery, D::Error> {
+    match String::deserialize(deserializer)?.as_str() {
+        "stream" => Ok(Delivery::Stream),
+        "collect" => Ok(Delivery::Collect),
+        "background" => Ok(Delivery::Background),
+        word => Err(serde::de::Error::custom(format!("unknown delivery '{word}'"))),
+    }
+}
+
+/// A number to its last bit: serde_json's own reading of fractions may miss it by one.
+fn exact<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let Some(raw) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
+    raw.get().parse().map(Some).map_err(serde::de::Error::custom)
+}

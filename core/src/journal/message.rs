@@ -1,0 +1,151 @@
+//! The written form of messages and contents: every field at its place, so that nothing is lost or mistaken, unlike in
+//! the form of a request. Not here: facts about a run ([`super::about`]).
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeSeq, SerializeTuple, Serializer};
+
+use crate::json::{Extra, Json};
+use crate::model::{self, Body, File, MessageType, Role, Status};
+
+/// A value in its written form: reads back as it was. For [`model::Message`], [`model::Content`] and
+/// [`crate::call::About`]; `Written(&value)` serializes, `Written<Value>` deserializes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written<T>(pub T);
+
+impl Serialize for Written<&model::Message> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Message(self.0).serialize(serializer)
+    }
+}
+
+impl Serialize for Written<&model::Content> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Content(self.0).serialize(serializer)
+    }
+}
+
+/// A value that may be missing, and may be `null`: those are two things.
+pub(super) struct Maybe<'a>(pub(super) Option<&'a Json>);
+
+impl Serialize for Maybe<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.map(|json| (json,)).serialize(serializer)
+    }
+}
+
+pub(super) struct Message<'a>(pub(super) &'a model::Message);
+
+impl Serialize for Message<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let message = self.0;
+        let contents: Vec<_> = message.content.iter().map(Content).collect();
+        let mut items = serializer.serialize_tuple(10)?;
+        items.serialize_element(&message.id)?;
+        items.serialize_element(&message.kind)?;
+        items.serialize_element(&message.role)?;
+        items.serialize_element(&message.status)?;
+        items.serialize_element(&contents)?;
+        items.serialize_element(&message.code)?;
+        items.serialize_element(&message.message)?;
+        items.serialize_element(&Maybe(message.usage.as_ref()))?;
+        items.serialize_element(&Maybe(message.metadata.as_ref()))?;
+        items.serialize_element(&message.extra)?;
+        items.end()
+    }
+}
+
+type MessageItems = (
+    Option<String>,
+    MessageType,
+    Option<Role>,
+    Option<Status>,
+    Vec<Written<model::Content>>,
+    Option<String>,
+    Option<String>,
+    Option<(Json,)>,
+    Option<(Json,)>,
+    Extra,
+);
+
+impl<'de> Deserialize<'de> for Written<model::Message> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (id, kind, role, status, content, code, message, usage, metadata, extra) =
+            MessageItems::deserialize(deserializer)?;
+        Ok(Self(model::Message {
+            id,
+            kind,
+            role,
+            status,
+            content: content.into_iter().map(|Written(content)| content).collect(),
+            code,
+            message,
+            usage: usage.map(|(json,)| json),
+            metadata: metadata.map(|(json,)| json),
+            extra,
+        }))
+    }
+}
+
+pub(super) struct Content<'a>(pub(super) &'a model::Content);
+
+impl Serialize for Content<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut items = serializer.serialize_seq(None)?;
+        match &self.0.body {
+            Body::Text(text) => put(&mut items, "text", &[text])?,
+            Body::Refusal(text) => put(&mut items, "refusal", &[text])?,
+            Body::Image(url) => put(&mut items, "image", &[url])?,
+            Body::Data(data) => put(&mut items, "data", &[data])?,
+            Body::Audio { data, format } => put(&mut items, "audio", &[data, format])?,
+            Body::Video(url) => put(&mut items, "video", &[url])?,
+            Body::File(file) => put(&mut items, "file", &[&file.url, &file.id, &file.name, &file.data])?,
+            Body::Other(word) => put(&mut items, "other", &[word])?,
+        }
+        items.serialize_element(&self.0.extra)?;
+        items.end()
+    }
+}
+
+fn put<S: SerializeSeq, T: Serialize>(items: &mut S, tag: &str, values: &[T]) -> Result<(), S::Error> {
+    items.serialize_element(tag)?;
+    values.iter().try_for_each(|value| items.serialize_element(value))
+}
+
+impl<'de> Deserialize<'de> for Written<model::Content> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items;
+        impl<'de> Visitor<'de> for Items {
+            type Value = model::Content;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a content")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+                let tag: String = item(&mut items)?;
+                let body = match tag.as_str() {
+                    "text" => Body::Text(item(&mut items)?),
+                    "refusal" => Body::Refusal(item(&mut items)?),
+                    "image" => Body::Image(item(&mut items)?),
+                    "data" => Body::Data(item(&mut items)?),
+                    "audio" => Body::Audio { data: item(&mut items)?, format: item(&mut items)? },
+                    "video" => Body::Video(item(&mut items)?),
+                    "file" => Body::File(File {
+                        url: item(&mut items)?,
+                        id: item(&mut items)?,
+                        name: item(&mut items)?,
+                        data: item(&mut items)?,
+                    }),
+                    "other" => Body::Other(item::<String, A>(&mut items)?.into()),
+                    _ => return Err(A::Error::custom("a content of no known sort")),
+                };
+                Ok(model::Content { body, extra: item(&mut items)? })
+            }
+        }
+        deserializer.deserialize_seq(Items).map(Written)
+    }
+}
+
+fn item<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(items: &mut A) -> Result<T, A::Error> {
+    items.next_element()?.ok_or_else(|| A::Error::custom("it is too short"))
+}

@@ -1,0 +1,381 @@
+//! The laws of the written form: what is read equals what was written, whole or piece by piece; a torn end is
+//! dropped; nothing that was never written so is believed. Not here: where lines are kept.
+
+use interlingua_core::RunId;
+use interlingua_core::call::{About, Delivery, RunState};
+use interlingua_core::event::{End, Event};
+use interlingua_core::journal::{JournalError, VERSION, Written, extend, read, write};
+use interlingua_core::json::{Extra, Json};
+use interlingua_core::model::{
+    AgentRequest, Body, Content, ContentType, File, Message, MessageType, Role, Sampling, Status, Stop,
+};
+use interlingua_core::run::{Announced, CallHead, MessageEnd, Record, Run, RunError};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+fn json() -> impl Strategy<Value = Json> {
+    let texts = [
+        "null",
+        "{}",
+        "{\n  \"a\" : 1.50,\n \"a\":2}",
+        "[1e400,\"\\ud83d\\ude00\\u0000\"]",
+        "\"\"",
+        "7",
+        "{\"deep\":[[[[[{}]]]]]}",
+    ];
+    prop::sample::select(texts.to_vec()).prop_map(|text| Json::parse(text).unwrap())
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![3 => "[ -~]{0,8}", 1 => "\\PC{0,4}", 1 => Just("\"\\\n\r\t\u{0}\u{1f}\u{7f}\u{2028}é😀".to_owned())]
+}
+
+/// Repeated names too: they are kept as they came.
+fn extra() -> impl Strategy<Value = Extra> {
+    prop::collection::vec((prop::sample::select(vec!["a", "b", "text", "type"]), json()), 0..4)
+        .prop_map(|fields| fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+fn maybe<T: std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Strategy<Value = Option<T>> {
+    prop::option::of(value)
+}
+
+fn kind() -> impl Strategy<Value = MessageType> {
+    prop::sample::select(vec!["message", "reasoning", "function_call", "error", "of_tomorrow"])
+        .prop_map(MessageType::from)
+}
+
+fn role() -> impl Strategy<Value = Role> {
+    prop::sample::select(vec!["assistant", "user", "tool", "narrator"]).prop_map(Role::from)
+}
+
+fn end() -> impl Strategy<Value = End> {
+    prop::sample::select(vec![End::Completed, End::Incomplete, End::Failed, End::Rejected, End::Canceled])
+}
+
+fn content() -> impl Strategy<Value = Content> {
+    let file = (maybe(text()), maybe(text()), maybe(text()), maybe(text()))
+        .prop_map(|(url, id, name, data)| Body::File(File { url, id, name, data }));
+    let body = prop_oneof![
+        text().prop_map(Body::Text),
+        text().prop_map(Body::Refusal),
+        maybe(text()).prop_map(Body::Image),
+        maybe(text()).prop_map(Body::Video),
+        json().prop_map(Body::Data),
+        (maybe(text()), maybe(text())).prop_map(|(data, format)| Body::Audio { data, format }),
+        file,
+        text().prop_map(|word| Body::Other(word.into())),
+    ];
+    (body, extra()).prop_map(|(body, extra)| Content { body, extra })
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let words = (maybe(text()), kind(), maybe(role()), maybe(Just(Status::Completed)));
+    let rest = (maybe(text()), maybe(text()), maybe(json()), maybe(json()), extra());
+    (words, prop::collection::vec(content(), 0..3), rest).prop_map(
+        |((id, kind, role, status), content, (code, message, usage, metadata, extra))| Message {
+            id,
+            kind,
+            role,
+            status,
+            content,
+            code,
+            message,
+            usage,
+            metadata,
+            extra,
+        },
+    )
+}
+
+fn error() -> impl Strategy<Value = Option<RunError>> {
+    maybe((text(), text()).prop_map(|(code, message)| RunError { code, message }))
+}
+
+/// Something that may be told; what does not fit where the record is, is left out.
+#[derive(Clone, Debug)]
+enum Act {
+    At(u64),
+    Turn(Vec<Message>),
+    Start(Announced),
+    Open(usize, ContentType, Option<CallHead>),
+    Push(usize, String),
+    Replace(usize, String),
+    Shut(usize, Option<Content>, Extra),
+    Finish(usize, MessageEnd),
+    Note(Option<String>, Option<Json>, Extra),
+    FinishTurn(End, Option<RunError>),
+    Cut(End, Option<RunError>),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let announced = (text(), kind(), role(), maybe(json()), maybe(json()), extra())
+        .prop_map(|(id, kind, role, metadata, usage, extra)| Announced { id, kind, role, metadata, usage, extra });
+    let message_end = (end(), maybe(kind()), maybe(text()), maybe(text()), maybe(json()), maybe(json()), extra())
+        .prop_map(|(end, kind, code, message, usage, metadata, extra)| MessageEnd {
+            end,
+            kind,
+            code,
+            message,
+            usage,
+            metadata,
+            extra,
+        });
+    let slot = prop::sample::select(vec!["text", "refusal", "data", "hologram"]).prop_map(ContentType::from);
+    let call = maybe((text(), text(), maybe(text())))
+        .prop_map(|call| call.map(|(call_id, name, server_label)| CallHead { call_id, name, server_label }));
+    let which = || 0_usize..4;
+    prop_oneof![
+        // The last one is longer than the times of steps count.
+        4 => prop::sample::select(vec![0, 1, 250, 1 << 34]).prop_map(Act::At),
+        2 => prop::collection::vec(message(), 0..2).prop_map(Act::Turn),
+        4 => announced.prop_map(Act::Start),
+        6 => (which(), slot, call).prop_map(|(at, kind, call)| Act::Open(at, kind, call)),
+        12 => (which(), text()).prop_map(|(at, text)| Act::Push(at, text)),
+        1 => (which(), text()).prop_map(|(at, text)| Act::Replace(at, text)),
+        5 => (which(), maybe(content()), extra()).prop_map(|(at, value, extra)| Act::Shut(at, value, extra)),
+        3 => (which(), message_end).prop_map(|(at, end)| Act::Finish(at, end)),
+        1 => (maybe(text()), maybe(json()), extra()).prop_map(|(id, usage, extra)| Act::Note(id, usage, extra)),
+        1 => (end(), error()).prop_map(|(end, error)| Act::FinishTurn(end, error)),
+        1 => (end(), error()).prop_map(|(end, error)| Act::Cut(end, error)),
+    ]
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    // A turn to begin with, or nearly nothing could be told.
+    prop::collection::vec(act(), 0..60).prop_map(|mut acts| {
+        acts.insert(0, Act::Turn(Vec::new()));
+        acts
+    })
+}
+
+fn begin() -> Record {
+    Record::new(Run::new(RunId(Uuid::from_u128(7)), "friday \"\n", "s-é", 1_700_000_000_000))
+}
+
+fn tell(record: &mut Record, act: Act) {
+    let open = |record: &Record, which: usize| {
+        let messages = record.run().messages.iter().enumerate().filter(|(_, message)| message.end.is_none());
+        let open: Vec<_> = messages.map(|(index, message)| (index as u32, message.slots.clone())).collect();
+        (!open.is_empty() && record.in_turn()).then(|| open[which % open.len()].clone())
+    };
+    let slot = |record: &Record, which| {
+        let (message, slots) = open(record, which)?;
+        let content = slots.len().checked_sub(1)?;
+        (!slots[content].finished).then_some((message, content as u32))
+    };
+    match act {
+        Act::At(later) => record.at(record.now() + later),
+        Act::Turn(input) if !record.in_turn() && !record.is_finished() => record.start_turn(input),
+        Act::Start(announced) if record.in_turn() => drop(record.start_message(announced)),
+        Act::Open(which, kind, call) => {
+            if let Some((message, slots)) = open(record, which)
+                && slots.last().is_none_or(|slot| slot.finished)
+            {
+                record.start_content(message, kind, call);
+            }
+        }
+        Act::Push(which, text) => {
+            if let Some((message, content)) = slot(record, which) {
+                record.push(message, content, &text);
+            }
+        }
+        Act::Replace(which, text) => {
+            if let Some((message, content)) = slot(record, which) {
+                record.replace(message, content, &text);
+            }
+        }
+        Act::Shut(which, value, extra) => {
+            if let Some((message, content)) = slot(record, which) {
+                record.finish_content(message, content, value, extra);
+            }
+        }
+        Act::Finish(which, end) => {
+            if let Some((message, slots)) = open(record, which)
+                && slots.iter().all(|slot| slot.finished)
+            {
+                record.finish_message(message, end);
+            }
+        }
+        Act::Note(id, usage, extra) if record.in_turn() => record.note(id.as_deref(), usage, extra),
+        Act::FinishTurn(end, error) if record.in_turn() => {
+            record.close_messages(End::Incomplete);
+            record.finish_turn(end, error);
+        }
+        Act::Cut(end, error) => record.cut(end, error),
+        _ => {}
+    }
+}
+
+fn same(read: &Record, written: &Record) {
+    assert_eq!(read.run(), written.run());
+    assert!(read == written, "the events differ");
+    assert_eq!(read.size(), written.size());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_written_is_read(acts in acts()) {
+        let mut record = begin();
+        for act in acts {
+            tell(&mut record, act);
+        }
+        let mut lines = Vec::new();
+        write(&record, 0, &mut lines);
+        same(&read(&lines).unwrap(), &record);
+    }
+
+    #[test]
+    fn pieces_written_as_the_run_grows_are_the_whole(acts in acts(), every in 1_usize..6) {
+        let mut record = begin();
+        let (mut lines, mut written) = (Vec::new(), 0);
+        let mut followed: Option<Record> = None;
+        for (index, act) in acts.into_iter().enumerate() {
+            tell(&mut record, act);
+            if index % every == 0 {
+                let piece = lines.len();
+                write(&record, written, &mut lines);
+                written = record.len();
+                let tail = &lines[piece..];
+                followed = Some(followed.map_or_else(|| read(tail).unwrap(), |so_far| extend(so_far, tail).unwrap()));
+                same(followed.as_ref().unwrap(), &record);
+            }
+        }
+        write(&record, written, &mut lines);
+        same(&read(&lines).unwrap(), &record);
+    }
+
+    #[test]
+    fn a_torn_end_is_dropped(acts in acts(), cut in any::<prop::sample::Index>()) {
+        let mut record = begin();
+        for act in acts {
+            tell(&mut record, act);
+        }
+        let mut lines = Vec::new();
+        write(&record, 0, &mut lines);
+        let cut = cut.index(lines.len());
+        match read(&lines[..cut]) {
+            Err(JournalError::Empty) => prop_assert!(!lines[..cut].contains(&b']')),
+            Err(other) => panic!("cut at {cut}: {other}"),
+            Ok(part) => {
+                prop_assert!(part.len() <= record.len());
+                let events = |record: &Record| record.steps(0).map(|step| step.event).collect::<Vec<_>>();
+                prop_assert_eq!(&events(&part)[..], &events(&record)[..events(&part).len()]);
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_lines_never_panic(acts in acts(), at in any::<prop::sample::Index>(), byte in any::<u8>(), skip in 0_usize..9) {
+        let mut record = begin();
+        for act in acts {
+            tell(&mut record, act);
+        }
+        let mut lines = Vec::new();
+        write(&record, 0, &mut lines);
+        let at = at.index(lines.len());
+        lines[at] = byte;
+        let _ = read(&lines);
+        // Lines that are missing in the middle.
+        let mut kept: Vec<_> = lines.split_inclusive(|byte| *byte == b'\n').collect();
+        if skip < kept.len() {
+            kept.remove(skip);
+        }
+        let _ = read(&kept.concat());
+    }
+
+    #[test]
+    fn facts_about_a_run_are_read_as_written(
+        input in prop::collection::vec(message(), 0..2),
+        words in (maybe(text()), maybe(text()), maybe(text())),
+        numbers in (maybe(any::<f64>().prop_filter("JSON has no others", |number| number.is_finite())), maybe(any::<i64>())),
+        stop in maybe(prop_oneof![text().prop_map(Stop::One), prop::collection::vec(text(), 0..3).prop_map(Stop::Many)]),
+        tools in maybe(prop::collection::vec(json(), 0..2)),
+        extra in extra(),
+        labels in json(),
+        state in prop_oneof![end().prop_map(RunState::Ended), Just(RunState::Waiting), Just(RunState::Queued)],
+    ) {
+        let (temperature, n) = numbers;
+        let about = About {
+            protocol: "a2a".into(),
+            owner: "olga".into(),
+            state,
+            changed_at: 12,
+            previous: Some(RunId(Uuid::from_u128(3))),
+            delivery: Delivery::Background,
+            stored: true,
+            request: AgentRequest {
+                input, id: words.0, session_id: words.1, user_id: None, model: words.2,
+                sampling: Sampling { temperature, n, stop, ..Sampling::default() },
+                tools, extra,
+            },
+            labels,
+        };
+        let text = serde_json::to_vec(&Written(&about)).unwrap();
+        let Written(read): Written<About> = serde_json::from_slice(&text).unwrap();
+        prop_assert_eq!(read, about);
+    }
+}
+
+#[test]
+fn the_line_of_a_delta_is_short() {
+    let mut record = begin();
+    record.start_turn(Vec::new());
+    let message = record.start_message(Announced::new("m", MessageType::Message, Role::Assistant));
+    let content = record.start_content(message, ContentType::Text, None);
+    let from = record.len();
+    record.at(record.now() + 12);
+    record.push(message, content, "Hel\"lo");
+    let mut line = Vec::new();
+    write(&record, from, &mut line);
+    assert_eq!(String::from_utf8(line).unwrap(), "[\"d\",12,0,0,\"Hel\\\"lo\"]\n");
+}
+
+#[test]
+fn another_version_is_refused_by_its_number() {
+    let lines = format!("[\"interlingua\",{},\"of a form nobody knows\"]\n", VERSION + 1);
+    assert!(matches!(read(lines.as_bytes()), Err(JournalError::Version(2))));
+}
+
+#[test]
+fn lines_that_do_not_follow_are_refused() {
+    let mut lines = Vec::new();
+    write(&begin(), 0, &mut lines);
+    for line in [
+        "[\"d\",1,0,0,\"x\"]",
+        "[\"content\",1,4294967295,\"text\",null]",
+        "[\"message_end\",1,0,\"completed\",\"message\",null,null,null,null,{}]",
+        "[\"turn_end\",1,\"completed\",null,null,null,{}]",
+        "[\"turn_end\",1,\"over\",null,null,null,{}]",
+        "[\"turn\",18446744073709551615]",
+        "[\"sing\"]",
+        "{}",
+        "7",
+    ] {
+        let bytes = [&lines[..], line.as_bytes(), b"\n"].concat();
+        match read(&bytes) {
+            Err(JournalError::Malformed { line: 1, .. }) => {}
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+    // Extensions of later versions stand at the end of a line.
+    let more = [&lines[..], b"[\"turn\",18446744073709551615,[],{\"new\":1}]\n"].concat();
+    assert_eq!(read(&more).unwrap().len(), 2);
+}
+
+#[test]
+fn a_run_cut_while_it_waits_keeps_its_error() {
+    let mut record = begin();
+    record.start_turn(vec![Message::user("hi")]);
+    record.finish_turn(End::Completed, None);
+    let (mut lines, written) = (Vec::new(), record.len());
+    write(&record, 0, &mut lines);
+    record.at(record.now() + 5);
+    record.cut(End::Canceled, Some(RunError { code: "EXPIRED".into(), message: "nobody answered".into() }));
+    write(&record, written, &mut lines);
+    let read = read(&lines).unwrap();
+    same(&read, &record);
+    assert!(matches!(read.step(read.len() - 1).unwrap().event, Event::RunFinished { end: End::Canceled }));
+}
