@@ -12,10 +12,10 @@
 //! # Steps
 //!
 //! A run is a row of [`report::Report`] steps: `fmt`, `clippy`, `alone` (core and each adapter compiled by itself),
-//! `build`, `tests`, `doctests`, `deny`, and one step per conformance suite. All of them run even where an earlier one
-//! failed, so one CI run shows every mistake. Each prints how long it took; the last line is `N passed, N failed`. A
-//! step that could not be run is never silent: it is printed as `NOT RUN` with the reason, and with `CI=true` it is a
-//! failure.
+//! `build`, `tests`, `doctests`, `fuzz-targets` (they compile), `deny`, and one step per conformance suite. All of them
+//! run even where an earlier one failed, so one CI run shows every mistake. Each prints how long it took; the last
+//! line is `N passed, N failed`. A step that could not be run is never silent: it is printed as `NOT RUN` with the
+//! reason, and with `CI=true` it is a failure.
 //!
 //! # Children
 //!

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::report::{Outcome, Report};
-use crate::{conformance, process, root, suites, tools};
+use crate::{conformance, process, root, suites, target, tools};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     ("build", build),
     ("tests", tests),
     ("doctests", doctests),
+    ("fuzz-targets", fuzz_targets),
     ("deny", deny),
 ];
 
@@ -126,6 +127,14 @@ fn tests() -> Result<Outcome> {
 /// nextest runs none of these.
 fn doctests() -> Result<Outcome> {
     cargo(&["test", "--locked", "--workspace", "--doc", "--no-fail-fast"], TESTS_LIMIT)
+}
+
+/// The fuzz targets are outside the workspace, so nothing else would notice that one no longer compiles.
+fn fuzz_targets() -> Result<Outcome> {
+    let mut check = Command::new("cargo");
+    check.current_dir(root()).env("CARGO_TARGET_DIR", target().join("fuzz"));
+    process::run(check.args(["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml"]), BUILD_LIMIT)?;
+    Ok(Outcome::passed())
 }
 
 /// Licences, bans and sources. Advisories need the network: `cargo xtask audit`.
