@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::diagnostics::Diagnostic;
-use super::document::{AgentTable, Entries, Located, TimeoutsTable, UpstreamTable};
+use super::document::{AgentTable, Entries, Located, Table, TimeoutsTable, UpstreamTable};
 use super::headers;
 use super::resolve::Checking;
 use super::settings::{Agent, HistoryLimit, Timeouts, Upstream};
@@ -22,10 +22,7 @@ pub(super) struct Known {
 /// Names longer than this make unreadable paths.
 const LONGEST_NAME: usize = 64;
 
-pub(super) fn resolve(
-    agents: &Entries<AgentTable>,
-    checking: &mut Checking<'_, '_>,
-) -> Vec<Known> {
+pub(super) fn resolve(agents: &Entries<Table<AgentTable>>, checking: &mut Checking<'_, '_>) -> Vec<Known> {
     let mut known = Vec::new();
     for (name, table) in agents.iter() {
         check_name(name, checking);
@@ -51,14 +48,12 @@ fn check_name(name: &Located<String>, checking: &mut Checking<'_, '_>) {
 
 fn agent(
     name: &Located<String>,
-    written: &Located<AgentTable>,
+    written: &Located<Table<AgentTable>>,
     checking: &mut Checking<'_, '_>,
 ) -> Option<Agent> {
     let table = &written.value;
-    let turns = Located {
-        value: u64::from(table.history_limit.turns.value),
-        place: table.history_limit.turns.place.clone(),
-    };
+    let turns =
+        Located { value: u64::from(table.history_limit.turns.value), place: table.history_limit.turns.place.clone() };
     let turns = checking.between(&turns, "turns", 1, u64::from(u32::MAX));
     let bytes = checking.at_least(&table.history_limit.bytes, "bytes", Size(1024));
     let max_run_bytes = checking.at_least(&table.max_run_bytes, "max_run_bytes", Size(1024));
@@ -88,19 +83,14 @@ fn agent(
 
 fn upstream(
     agent: &Located<String>,
-    written: &Located<UpstreamTable>,
+    written: &Located<Table<UpstreamTable>>,
     checking: &mut Checking<'_, '_>,
 ) -> Option<Upstream> {
     let table = &written.value;
-    let headers = headers::resolve(
-        &table.headers,
-        checking.folder,
-        checking.surroundings,
-        &mut checking.found,
-    );
+    let headers =
+        headers::resolve(&table.headers, checking.folder, checking.surroundings, &checking.cuts, &mut checking.found);
     let timeouts = timeouts(&table.timeouts, checking);
-    let retries =
-        Located { value: u64::from(table.retries.value), place: table.retries.place.clone() };
+    let retries = Located { value: u64::from(table.retries.value), place: table.retries.place.clone() };
     let retries = checking.between(&retries, "retries", 0, 10);
     let max_event = checking.at_least(&table.max_event, "max_event", Size(1024));
     let url = table.url.as_ref().and_then(|url| checking.url(url, "url"));
@@ -108,7 +98,7 @@ fn upstream(
         if !checking.cuts.contain(&written.place, "protocol") {
             checking.mistake(
                 Diagnostic::error(format!("the upstream of agent {:?} has no protocol", agent.value))
-                    .at(&agent.place)
+                    .at(&written.place)
                     .label(known_upstreams(checking)),
             );
         }
@@ -147,6 +137,14 @@ fn upstream(
         ),
         _ => {}
     }
+    let options = options?;
+    // A connector that needs a URL is not tried without one: that would be told twice.
+    let connecting = declared.connecting.as_ref().filter(|_| url.is_some() || declared.built_in);
+    if let Some(Err(reason)) = connecting.map(|connecting| connecting(url.as_ref(), &options)) {
+        let (reason, label) = reason.split_once('\n').unwrap_or((&reason, "cannot be used so"));
+        let message = format!("upstream of agent {:?}: {reason}", agent.value);
+        checking.mistake(Diagnostic::error(message).at(&protocol.place).label(label));
+    }
     Some(Upstream {
         protocol: protocol.value.clone(),
         url,
@@ -155,7 +153,7 @@ fn upstream(
         retries: u32::try_from(retries).unwrap_or(0),
         max_event,
         approval_extension: table.approval_extension,
-        options: options?,
+        options,
     })
 }
 

@@ -114,12 +114,17 @@ impl Diagnostic {
     }
 }
 
+/// Nobody reads further, and each one is rendered with the whole source at hand.
+const MOST_SHOWN: usize = 100;
+
 /// Keeps a place inside the source and on one line, so that rendering cannot fail and a table
 /// of twenty lines is not quoted whole.
 fn within(place: &Range<usize>, source: &str) -> Range<usize> {
     let start = source.floor_char_boundary(place.start.min(source.len()));
     let end = source.ceil_char_boundary(place.end.min(source.len())).max(start);
     match source[start..end].find('\n') {
+        // The end of a line is shown at its last character.
+        Some(0) if start > 0 => source.floor_char_boundary(start - 1)..start,
         Some(length) => start..start + length.max(1),
         None => start..end,
     }
@@ -177,9 +182,12 @@ impl Diagnostics {
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let mut text = String::new();
-        for one in &self.found {
+        for one in self.found.iter().take(MOST_SHOWN) {
             text.push_str(&renderer.render(&[one.group(&self.name, &self.source)]));
             text.push_str("\n\n");
+        }
+        if let more @ 1.. = self.found.len().saturating_sub(MOST_SHOWN) {
+            text.push_str(&format!("and {more} more\n\n"));
         }
         let counted = [(Severity::Error, "error"), (Severity::Warning, "warning")]
             .into_iter()

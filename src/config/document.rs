@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 use toml::Spanned;
@@ -50,6 +51,50 @@ impl<T: Serialize> Serialize for Located<T> {
 }
 
 impl<T: JsonSchema> JsonSchema for Located<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<T>()
+    }
+}
+
+/// A table that really has to be one: derived types would take an array for their fields in turn.
+#[derive(Default)]
+pub(super) struct Table<T>(T);
+
+impl<T> Deref for Table<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Written<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Written<T> {
+            type Value = Table<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Table<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Table)
+            }
+        }
+        deserializer.deserialize_map(Written(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Table<T> {
     fn inline_schema() -> bool {
         true
     }
@@ -146,13 +191,13 @@ impl JsonSchema for Slot {
 #[schemars(rename = "Interlingua")]
 pub(super) struct Document {
     /// How the gateway itself is reached.
-    pub(super) server: ServerTable,
+    pub(super) server: Table<ServerTable>,
     /// Where runs and sessions are kept.
-    pub(super) store: StoreTable,
+    pub(super) store: Table<StoreTable>,
     /// The agents behind the gateway, by name.
-    pub(super) agents: Entries<AgentTable>,
+    pub(super) agents: Entries<Table<AgentTable>>,
     /// Where agents are mounted, and in which protocol they are served.
-    pub(super) routes: Vec<Located<RouteTable>>,
+    pub(super) routes: Vec<Located<Table<RouteTable>>>,
 }
 
 /// How the gateway itself is reached.
@@ -200,7 +245,7 @@ pub(super) struct StoreTable {
     /// The SQLite file, relative to the folder of this file.
     pub(super) path: Located<String>,
     /// How long finished runs are kept.
-    pub(super) retention: RetentionTable,
+    pub(super) retention: Table<RetentionTable>,
 }
 
 impl Default for StoreTable {
@@ -208,7 +253,7 @@ impl Default for StoreTable {
         Self {
             kind: StoreKind::Memory.into(),
             path: "data/interlingua.db".to_owned().into(),
-            retention: RetentionTable::default(),
+            retention: Table::default(),
         }
     }
 }
@@ -242,7 +287,7 @@ pub(super) struct AgentTable {
     /// then sends the whole history each time.
     pub(super) history: History,
     /// How much history the gateway sends.
-    pub(super) history_limit: HistoryLimitTable,
+    pub(super) history_limit: Table<HistoryLimitTable>,
     /// What becomes of a turn while another one of the same session is under way.
     pub(super) parallel_turns: ParallelTurns,
     /// The label that tool calls of an unlabelled server get.
@@ -250,7 +295,7 @@ pub(super) struct AgentTable {
     /// The largest run, in bytes of what the agent said; a larger one fails.
     pub(super) max_run_bytes: Located<Size>,
     /// How the agent is reached. Required.
-    pub(super) upstream: Option<Located<UpstreamTable>>,
+    pub(super) upstream: Option<Located<Table<UpstreamTable>>>,
 }
 
 impl Default for AgentTable {
@@ -259,7 +304,7 @@ impl Default for AgentTable {
             description: None,
             version: None,
             history: History::Upstream,
-            history_limit: HistoryLimitTable::default(),
+            history_limit: Table::default(),
             parallel_turns: ParallelTurns::Queue,
             server_label: None,
             max_run_bytes: Size::mebibytes(64).into(),
@@ -296,7 +341,7 @@ pub(super) struct UpstreamTable {
     /// Headers sent along. Secrets by `{ env = "NAME" }` or `{ file = "path" }`.
     pub(super) headers: Entries<HeaderValue>,
     /// How long the gateway waits for what.
-    pub(super) timeouts: TimeoutsTable,
+    pub(super) timeouts: Table<TimeoutsTable>,
     /// How often a request is sent again that surely was not worked on: no connection was made, or
     /// the upstream answered 503 before anything else.
     #[schemars(range(max = 10))]
@@ -316,7 +361,7 @@ impl Default for UpstreamTable {
             protocol: None,
             url: None,
             headers: Entries::default(),
-            timeouts: TimeoutsTable::default(),
+            timeouts: Table::default(),
             retries: 2.into(),
             max_event: Size::mebibytes(8).into(),
             approval_extension: false,

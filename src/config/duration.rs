@@ -9,8 +9,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
 /// The units, largest first, in milliseconds. A day has 24 hours.
-const UNITS: [(&str, u64); 5] =
-    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Longer than this is a mistake, and would overflow clocks somewhere down the line.
 const LONGEST_DAYS: u64 = 3650;
@@ -60,9 +59,7 @@ impl Period {
                 .and_then(|number| number.checked_mul(units[place].1))
                 .and_then(|part| total.checked_add(part))
                 .filter(|total| *total <= LONGEST_DAYS * UNITS[0].1)
-                .ok_or_else(|| {
-                    format!("a duration is too long\nat most \"{LONGEST_DAYS}d\" is possible")
-                })?;
+                .ok_or_else(|| format!("a duration is too long\nat most \"{LONGEST_DAYS}d\" is possible"))?;
             units = &units[place + 1..];
             rest = after.trim_start();
         }
@@ -141,9 +138,7 @@ mod tests {
 
     #[test]
     fn durations_are_read_with_one_or_several_units() {
-        for (text, milliseconds) in
-            [("250ms", 250), ("5s", 5_000), ("2m", 120_000), ("1h30m", 5_400_000), ("0s", 0)]
-        {
+        for (text, milliseconds) in [("250ms", 250), ("5s", 5_000), ("2m", 120_000), ("1h30m", 5_400_000), ("0s", 0)] {
             assert_eq!(Period::parse(text), Ok(Period(Duration::from_millis(milliseconds))));
         }
         assert_eq!(Period::parse("30d"), Ok(Period::seconds(30 * 86_400)));

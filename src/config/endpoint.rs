@@ -26,17 +26,9 @@ impl EndpointName {
 
     /// Whether one request could be meant for both.
     pub(super) fn clashes_with(&self, other: &Self) -> bool {
-        let methods =
-            self.method == other.method || self.method == "*" || other.method == "*";
+        let methods = self.method == other.method || self.method == "*" || other.method == "*";
         methods && paths_meet(&self.path, &other.path)
     }
-}
-
-/// Whether one path lies at or below the other. Only then can endpoints of two mounts meet.
-pub(super) fn is_below(one: &str, other: &str) -> bool {
-    let (one, other) = (one.trim_end_matches('/'), other.trim_end_matches('/'));
-    let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
-    long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn paths_meet(one: &str, other: &str) -> bool {
@@ -112,12 +104,5 @@ mod tests {
         assert!(!get.clashes_with(&EndpointName::new("POST", "/a")));
         assert!(get.clashes_with(&EndpointName::new("*", "/a")));
         assert_eq!(get.below("/"), get);
-    }
-
-    #[test]
-    fn a_mount_lies_below_another_by_whole_segments() {
-        assert!(is_below("/agents", "/agents/demo"));
-        assert!(is_below("/", "/agents/demo"));
-        assert!(!is_below("/agents/de", "/agents/demo"));
     }
 }

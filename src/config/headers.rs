@@ -10,10 +10,11 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::diagnostics::Diagnostic;
-use super::document::{Entries, Located};
+use super::document::Entries;
 use super::mask;
 use super::secret::{SecretTable, Surroundings};
 use super::settings::Header;
+use super::tree::Cuts;
 
 /// Headers that belong to the gateway itself: they follow from what it sends.
 const OURS: [&str; 10] = [
@@ -76,6 +77,7 @@ pub(super) fn resolve(
     headers: &Entries<HeaderValue>,
     folder: &Path,
     surroundings: &Surroundings<'_>,
+    cuts: &Cuts,
     found: &mut Vec<Diagnostic>,
 ) -> Vec<Header> {
     let mut resolved: Vec<Header> = Vec::new();
@@ -102,12 +104,14 @@ pub(super) fn resolve(
             continue;
         }
         let value = match &written.value {
-            HeaderValue::Literal(_) if mask::is_secret_name(&lower) => Err(Diagnostic::error(
-                format!("header {lower:?} holds a secret, which must not stand in this file"),
-            )
-            .at(&written.place)
-            .label("write { env = \"NAME\" } or { file = \"path\" }")
-            .help("a word before the secret goes into prefix = \"Bearer \"")),
+            // What is wrong with it has been told; it may have been meant as its source.
+            HeaderValue::Secret(_) if cuts.are_in(&written.place) => continue,
+            HeaderValue::Literal(_) if mask::is_secret_name(&lower) => {
+                Err(Diagnostic::error(format!("header {lower:?} holds a secret, which must not stand in this file"))
+                    .at(&written.place)
+                    .label("write { env = \"NAME\" } or { file = \"path\" }")
+                    .help("a word before the secret goes into prefix = \"Bearer \""))
+            }
             HeaderValue::Literal(text) => Ok(SecretString::from(text.as_str())),
             HeaderValue::Secret(table) => table.read(&written.place, folder, surroundings),
         };
@@ -128,12 +132,10 @@ pub(super) fn resolve(
 
 /// RFC 9110, section 5.6.2.
 fn is_token(name: &str) -> bool {
-    !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 /// RFC 9110, section 5.5, without the obsolete bytes above ASCII.
 fn is_field_value(value: &str) -> bool {
-    value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte))
-        && value.trim().len() == value.len()
+    value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte)) && value.trim().len() == value.len()
 }

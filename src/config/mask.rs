@@ -26,9 +26,7 @@ const SECRET_WORDS: [&str; 10] = [
 /// Whether a key or header of this name holds a secret.
 pub(super) fn is_secret_name(name: &str) -> bool {
     let name = name.to_lowercase().replace('_', "-");
-    name == "key"
-        || name.ends_with("-key")
-        || SECRET_WORDS.iter().any(|word| name.contains(word))
+    name == "key" || name.ends_with("-key") || SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
 /// Whether this could be the name of an environment variable, rather than its value.
@@ -55,8 +53,7 @@ pub(super) fn suspects(source: &str) -> String {
         let quote = line.find(['"', '\'']);
         let suspect = line.contains('@')
             || line.contains("headers")
-            || line.split(|letter: char| !letter.is_alphanumeric() && !"-_".contains(letter))
-                .any(is_secret_name);
+            || line.split(|letter: char| !letter.is_alphanumeric() && !"-_".contains(letter)).any(is_secret_name);
         if let (Some(quote), true) = (quote, suspect) {
             hide(&mut covered, start + quote + 1..start + line.trim_end().len());
         }

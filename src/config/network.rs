@@ -36,8 +36,7 @@ impl FromStr for Network {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let address: IpAddr =
-            address.parse().map_err(|_| "write an address or a network, like \"10.0.0.0/8\"")?;
+        let address: IpAddr = address.parse().map_err(|_| "write an address or a network, like \"10.0.0.0/8\"")?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             None => most,
@@ -49,9 +48,7 @@ impl FromStr for Network {
         };
         // `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
         match address.to_canonical() {
-            IpAddr::V4(v4) if address.is_ipv6() && bits >= 96 => {
-                Ok(Self { address: IpAddr::V4(v4), bits: bits - 96 })
-            }
+            IpAddr::V4(v4) if address.is_ipv6() && bits >= 96 => Ok(Self { address: IpAddr::V4(v4), bits: bits - 96 }),
             _ => Ok(Self { address, bits }),
         }
     }

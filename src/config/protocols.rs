@@ -11,9 +11,11 @@ use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toml::de::ValueDeserializer;
+use url::Url;
 
 use super::diagnostics::Diagnostic;
 use super::endpoint::EndpointName;
+use super::settings::Mount;
 use super::tree::{self, Cuts, Written};
 
 /// A protocol's own options, read and checked.
@@ -45,21 +47,26 @@ impl fmt::Debug for Options {
 }
 
 type ReadOptions = fn(Written<'_>, &mut Vec<Diagnostic>) -> Option<Options>;
-type NameEndpoints = Arc<dyn Fn(&Options) -> Vec<EndpointName> + Send + Sync>;
+type TryMount = Arc<dyn Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync>;
+type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<(), String> + Send + Sync>;
 
 /// Reads options as the type `O`, and remembers them untyped.
 fn read_options<O>(written: Written<'_>, found: &mut Vec<Diagnostic>) -> Option<Options>
 where
     O: DeserializeOwned + Any + Send + Sync,
 {
+    if !written.get_ref().is_table() {
+        let kind = tree::article(written.get_ref().type_str());
+        let message = format!("\"options\" must be a table, not {kind}");
+        found.push(Diagnostic::error(message).at(&written.span()));
+        return None;
+    }
     let before = found.len();
     let value = tree::read::<O>("options", written.clone(), &mut Cuts::default(), found)?;
     if found.len() > before {
         return None;
     }
-    // What could be read as `O` may still be a string, where the adapter says so; a copy of its
-    // options then has nothing to start from.
-    let table = toml::Table::deserialize(ValueDeserializer::from(written)).unwrap_or_default();
+    let table = toml::Table::deserialize(ValueDeserializer::from(written)).ok()?;
     Some(Options { value: Arc::new(value), table: Arc::new(table) })
 }
 
@@ -68,8 +75,7 @@ where
 pub struct ClientProtocol {
     pub(super) name: String,
     pub(super) read: ReadOptions,
-    pub(super) endpoints: Option<NameEndpoints>,
-    pub(super) several_agents: bool,
+    pub(super) mounting: Option<TryMount>,
     pub(super) schema: Option<Value>,
 }
 
@@ -79,31 +85,18 @@ impl ClientProtocol {
     /// Types of options deny unknown keys. A message of theirs may have a second line: it is
     /// shown right beside the value, as a suggestion.
     pub fn new<O: DeserializeOwned + Any + Send + Sync>(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            read: read_options::<O>,
-            endpoints: None,
-            several_agents: false,
-            schema: None,
-        }
+        Self { name: name.into(), read: read_options::<O>, mounting: None, schema: None }
     }
 
-    /// Says which endpoints it answers, so that clashes between routes are found. Without, it is
-    /// taken to answer everything at its path.
+    /// Tries a mount: says which endpoints it answers, so that clashes between routes are found, or
+    /// in a sentence for the operator why it cannot be mounted so. Without, the protocol is taken to
+    /// answer everything at its path.
     #[must_use]
-    pub fn endpoints(
+    pub fn mounting(
         mut self,
-        endpoints: impl Fn(&Options) -> Vec<EndpointName> + Send + Sync + 'static,
+        mounting: impl Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync + 'static,
     ) -> Self {
-        self.endpoints = Some(Arc::new(endpoints));
-        self
-    }
-
-    /// Says that one mount can serve several agents, as where the request names the agent. Without,
-    /// a route of several agents needs `{agent}` in its path.
-    #[must_use]
-    pub fn several_agents(mut self) -> Self {
-        self.several_agents = true;
+        self.mounting = Some(Arc::new(mounting));
         self
     }
 
@@ -120,6 +113,7 @@ impl ClientProtocol {
 pub struct UpstreamProtocol {
     pub(super) name: String,
     pub(super) read: ReadOptions,
+    pub(super) connecting: Option<TryConnect>,
     pub(super) built_in: bool,
     pub(super) schema: Option<Value>,
 }
@@ -127,7 +121,18 @@ pub struct UpstreamProtocol {
 impl UpstreamProtocol {
     /// Declares a protocol whose options are read as `O`; see [`ClientProtocol::new`].
     pub fn new<O: DeserializeOwned + Any + Send + Sync>(name: impl Into<String>) -> Self {
-        Self { name: name.into(), read: read_options::<O>, built_in: false, schema: None }
+        Self { name: name.into(), read: read_options::<O>, connecting: None, built_in: false, schema: None }
+    }
+
+    /// Tries to make a connector, without asking anything yet: says in a sentence for the operator
+    /// why it cannot be. The URL is `None` for what is [built in](Self::built_in).
+    #[must_use]
+    pub fn connecting(
+        mut self,
+        connecting: impl Fn(Option<&Url>, &Options) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.connecting = Some(Arc::new(connecting));
+        self
     }
 
     /// Says that its agents live in the gateway itself, and so have no URL.

@@ -37,17 +37,9 @@ pub(super) fn resolve(
     surroundings: &Surroundings<'_>,
 ) -> (Option<Settings>, Vec<Diagnostic>) {
     let options = take_options(tree.get_mut());
-    let mut checking = Checking {
-        protocols,
-        surroundings,
-        folder,
-        cuts: Cuts::default(),
-        found: Vec::new(),
-        options,
-    };
+    let mut checking = Checking { protocols, surroundings, folder, cuts: Cuts::default(), found: Vec::new(), options };
     let whole = Spanned::new(tree.span(), DeValue::Table(tree.into_inner()));
-    let document =
-        tree::read::<Document>("the file", whole, &mut checking.cuts, &mut checking.found);
+    let document = tree::read::<Document>("the file", whole, &mut checking.cuts, &mut checking.found);
     let Some(document) = document else {
         return (None, checking.found);
     };
@@ -106,9 +98,7 @@ impl<'i> Checking<'i, '_> {
                 _ => format!("must lie between {least} and {most}"),
             };
             self.mistake(
-                Diagnostic::error(format!("{key:?} cannot be {}", number.value))
-                    .at(&number.place)
-                    .label(bounds),
+                Diagnostic::error(format!("{key:?} cannot be {}", number.value)).at(&number.place).label(bounds),
             );
         }
         number.value
@@ -116,7 +106,8 @@ impl<'i> Checking<'i, '_> {
 
     /// An absolute http(s) URL without secrets in it.
     pub(super) fn url(&mut self, text: &Located<String>, key: &str) -> Option<Url> {
-        match web_url(&text.value) {
+        let scheme = if key == "public_url" { "https" } else { "http" };
+        match web_url(&text.value, scheme) {
             Ok(url) => Some(url),
             Err(label) => {
                 let message = format!("{key:?} is not a URL the gateway can use");
@@ -160,9 +151,7 @@ fn server(table: &ServerTable, checking: &mut Checking<'_, '_>) -> Option<Server
     let listen = listen_address(&table.listen.value);
     if let Err(label) = &listen {
         checking.mistake(
-            Diagnostic::error("\"listen\" is not an address with a port")
-                .at(&table.listen.place)
-                .label(label),
+            Diagnostic::error("\"listen\" is not an address with a port").at(&table.listen.place).label(label),
         );
     }
     let public_url = table.public_url.as_ref().and_then(|written| {
@@ -182,9 +171,7 @@ fn server(table: &ServerTable, checking: &mut Checking<'_, '_>) -> Option<Server
         match proxy.value.parse::<Network>() {
             Ok(network) => trusted_proxies.push(network),
             Err(label) => checking.mistake(
-                Diagnostic::error(format!("{:?} is not a network", proxy.value))
-                    .at(&proxy.place)
-                    .label(label),
+                Diagnostic::error(format!("{:?} is not a network", proxy.value)).at(&proxy.place).label(label),
             ),
         }
     }
@@ -211,14 +198,11 @@ fn store(table: &StoreTable, checking: &mut Checking<'_, '_>) -> Store {
         let mistake = Diagnostic::error("the store's path is empty").at(&path.place);
         checking.mistake(mistake.label("name a file, like \"data/interlingua.db\""));
     }
-    let RetentionTable { age, runs } = &table.retention;
+    let RetentionTable { age, runs } = &*table.retention;
     Store {
         kind,
         path: checking.folder.join(&path.value),
-        retention: Retention {
-            age: checking.positive(age, "age"),
-            runs: checking.between(runs, "runs", 1, u64::MAX),
-        },
+        retention: Retention { age: checking.positive(age, "age"), runs: checking.between(runs, "runs", 1, u64::MAX) },
     }
 }
 
@@ -241,12 +225,12 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
 
 /// Reads a URL, or says what to do about it. What was written is not repeated unless it surely
 /// holds no secret.
-fn web_url(text: &str) -> Result<Url, String> {
+fn web_url(text: &str, scheme: &str) -> Result<Url, String> {
     let simple = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:/-_[]".contains(&byte));
     let label = match Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => {
             if simple && !text.is_empty() && !text.contains("://") {
-                format!("did you mean \"http://{text}\"?")
+                format!("did you mean \"{scheme}://{text}\"?")
             } else {
                 "must begin with http:// or https://".to_owned()
             }
@@ -257,8 +241,9 @@ fn web_url(text: &str) -> Result<Url, String> {
         Ok(url) if url.fragment().is_some() => "leave out what follows the #".to_owned(),
         Ok(url) => return Ok(url),
         Err(url::ParseError::RelativeUrlWithoutBase) if simple && !text.is_empty() => {
-            format!("did you mean \"http://{}\"?", text.trim_start_matches('/'))
+            format!("did you mean \"{scheme}://{}\"?", text.trim_start_matches('/'))
         }
+        Err(url::ParseError::RelativeUrlWithoutBase) => "must begin with http:// or https://".to_owned(),
         Err(error) => error.to_string(),
     };
     Err(label)

@@ -1,14 +1,14 @@
 //! The routes: which agents are mounted where, and whether two of them want the same requests.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::agents::Known;
 use super::diagnostics::Diagnostic;
-use super::document::{Located, RouteTable};
-use super::endpoint::{self, EndpointName};
+use super::document::{Located, RouteTable, Table};
+use super::endpoint::EndpointName;
 use super::protocols::ClientProtocol;
 use super::resolve::Checking;
 use super::settings::{Agent, Mount, Route};
@@ -17,8 +17,11 @@ use super::suggest;
 /// What the gateway answers itself, on no route.
 const OWN_ENDPOINTS: [(&str, &str); 2] = [("GET", "/healthz"), ("GET", "/readyz")];
 
+/// Longer paths are no paths anybody would type.
+const LONGEST_PATH: usize = 1024;
+
 pub(super) fn resolve(
-    tables: &[Located<RouteTable>],
+    tables: &[Located<Table<RouteTable>>],
     known: &[Known],
     heartbeat: Duration,
     checking: &mut Checking<'_, '_>,
@@ -54,7 +57,7 @@ pub(super) fn resolve(
 
 /// Checks one route, and notes the agents it names, whether or not the rest of it is right.
 fn route<'k>(
-    written: &Located<RouteTable>,
+    written: &Located<Table<RouteTable>>,
     known: &'k [Known],
     heartbeat: Duration,
     named: &mut HashSet<&'k str>,
@@ -62,8 +65,7 @@ fn route<'k>(
 ) -> Option<Route> {
     let table = &written.value;
     let path = path(written, checking);
-    let served = agents(written, known, checking);
-    named.extend(served.iter().map(|agent| agent.name.as_str()));
+    let served = agents(written, known, named, checking);
     let heartbeat = match &table.heartbeat {
         Some(period) => checking.positive(period, "heartbeat"),
         None => heartbeat,
@@ -73,22 +75,6 @@ fn route<'k>(
     let written_options = checking.options(table.options.as_ref(), name);
     let options = (protocol.read)(written_options, &mut checking.found);
     let path = path?;
-    if served.len() > 1 && !path.value.contains(Route::AGENT) && !protocol.several_agents {
-        let one_each = match path.value.as_str() {
-            "/" => "/{agent}".to_owned(),
-            path => format!("{path}/{{agent}}"),
-        };
-        checking.mistake(
-            Diagnostic::error(format!(
-                "protocol {:?} serves one agent at a path, not {}",
-                name.value,
-                served.len()
-            ))
-            .at(&path.place)
-            .label(format!("did you mean {one_each:?}?"))
-            .help(format!("or name one agent: agents = [{:?}]", served[0].name)),
-        );
-    }
     let agents: Vec<Arc<Agent>> = served.iter().filter_map(|known| known.agent.clone()).collect();
     if agents.is_empty() {
         return None;
@@ -104,10 +90,7 @@ fn route<'k>(
     })
 }
 
-fn protocol<'a>(
-    written: &Located<RouteTable>,
-    checking: &mut Checking<'_, 'a>,
-) -> Option<&'a ClientProtocol> {
+fn protocol<'a>(written: &Located<Table<RouteTable>>, checking: &mut Checking<'_, 'a>) -> Option<&'a ClientProtocol> {
     let protocols = checking.protocols;
     let known = format!("routes may speak: {}", suggest::list(protocols.client_names()));
     let Some(name) = &written.value.protocol else {
@@ -135,10 +118,7 @@ fn protocol<'a>(
     declared
 }
 
-fn path<'t>(
-    written: &'t Located<RouteTable>,
-    checking: &mut Checking<'_, '_>,
-) -> Option<&'t Located<String>> {
+fn path<'t>(written: &'t Located<Table<RouteTable>>, checking: &mut Checking<'_, '_>) -> Option<&'t Located<String>> {
     let Some(path) = &written.value.path else {
         if !checking.cuts.contain(&written.place, "path") {
             let mistake = Diagnostic::error("a route has no path").at(&written.place);
@@ -160,6 +140,9 @@ fn path<'t>(
 fn path_mistake(path: &str) -> Option<String> {
     if path == "/" {
         return None;
+    }
+    if path.len() > LONGEST_PATH {
+        return Some(format!("at most {LONGEST_PATH} letters are possible"));
     }
     let Some(inner) = path.strip_prefix('/') else {
         return Some(format!("did you mean {:?}?", format!("/{path}")));
@@ -188,26 +171,43 @@ fn path_mistake(path: &str) -> Option<String> {
 
 /// The agents a route names, or every one.
 fn agents<'k>(
-    written: &Located<RouteTable>,
+    written: &Located<Table<RouteTable>>,
     known: &'k [Known],
+    named: &mut HashSet<&'k str>,
     checking: &mut Checking<'_, '_>,
 ) -> Vec<&'k Known> {
+    let mut every = || {
+        named.extend(known.iter().map(|known| known.name.as_str()));
+        known.iter().collect()
+    };
+    let unreadable = checking.cuts.contain(&written.place, "agents");
+    if unreadable {
+        // Nobody knows which agents were meant: none counts as forgotten.
+        every();
+    }
     let Some(list) = &written.value.agents else {
-        if known.is_empty() && !checking.cuts.contain(&written.place, "agents") {
+        if unreadable {
+            return Vec::new();
+        }
+        if known.is_empty() {
             let mistake = Diagnostic::error("there are no agents to mount").at(&written.place);
             checking.mistake(mistake.help("add a table [agents.NAME] with an upstream"));
         }
-        return known.iter().collect();
+        return every();
     };
-    if list.value.is_empty() && !checking.cuts.contain(&written.place, "agents") {
+    if list.value.is_empty() && !unreadable {
         let mistake = Diagnostic::error("a route serves no agents").at(&list.place);
         checking.mistake(mistake.label("name some, or leave \"agents\" out for every agent"));
     }
     let mut served: Vec<&Known> = Vec::new();
     for name in &list.value {
         let Some(agent) = known.iter().find(|known| known.name == name.value) else {
+            if checking.cuts.name(&name.value) {
+                continue;
+            }
             let names = known.iter().map(|known| known.name.as_str());
             let label = suggest::label(&name.value, names.clone(), "not known here");
+            named.extend(suggest::nearest(&name.value, names.clone()));
             let help = match known {
                 [] => "there are no agents".to_owned(),
                 _ => format!("agents are: {}", suggest::list(names)),
@@ -220,63 +220,94 @@ fn agents<'k>(
             let mistake = Diagnostic::error(format!("agent {:?} is named twice", name.value));
             checking.mistake(mistake.at(&name.place).label("once is enough"));
         } else {
+            named.insert(&agent.name);
             served.push(agent);
         }
     }
     served
 }
 
-/// Finds requests that two mounts would answer, or one that is the gateway's own.
+/// Tries every mount, and finds requests that two routes would answer, or one that is the gateway's own.
+///
+/// One clash for each route at most: what is wrong is its path, not its endpoints.
 fn clashes(routes: &[(Arc<Route>, Range<usize>)], checking: &mut Checking<'_, '_>) {
-    let mounts: Vec<(usize, Mount, Vec<EndpointName>)> = routes
-        .iter()
-        .enumerate()
-        .flat_map(|(index, (route, _))| {
-            let names = endpoints(route, checking.protocols.clients());
-            route.mounts().into_iter().map(move |mount| {
-                let below = names.iter().map(|name| name.below(&mount.path)).collect();
-                (index, mount, below)
-            })
-        })
-        .collect();
-    // One message for each pair of routes: what is wrong is their paths, not their endpoints.
-    let mut told = HashSet::new();
-    for (later, (index, mount, endpoints)) in mounts.iter().enumerate() {
-        for (method, path) in OWN_ENDPOINTS {
-            let own = EndpointName::new(method, path);
-            if endpoints.iter().any(|one| one.clashes_with(&own)) && told.insert((*index, *index)) {
-                checking.mistake(
-                    Diagnostic::error(format!("\"{method} {path}\" is the gateway's own"))
-                        .at(&routes[*index].1)
-                        .label("mount it at another path"),
-                );
+    let own = OWN_ENDPOINTS.map(|(method, path)| EndpointName::new(method, path));
+    // By path, since endpoints of two mounts can only meet where one lies below the other.
+    let mut mounted: BTreeMap<String, Vec<(usize, Vec<EndpointName>)>> = BTreeMap::new();
+    for (index, (route, place)) in routes.iter().enumerate() {
+        for mount in route.mounts() {
+            match endpoints(&mount, checking.protocols.clients()) {
+                Ok(endpoints) => {
+                    let path = mount.path.trim_end_matches('/').to_owned();
+                    mounted.entry(path).or_default().push((index, endpoints));
+                }
+                Err(reason) => {
+                    // The other agents' mounts would only say the same again.
+                    checking.mistake(cannot_mount(&mount, &reason).at(place));
+                    break;
+                }
             }
         }
-        for (first, earlier, others) in &mounts[..later] {
-            if first == index || !endpoint::is_below(&mount.path, &earlier.path) {
-                continue;
+    }
+    let mut told = HashSet::new();
+    for (path, here) in &mounted {
+        let above = path.match_indices('/').map(|(end, _)| &path[..end]).chain([path.as_str()]);
+        let neighbours: Vec<&(usize, Vec<EndpointName>)> =
+            above.filter_map(|above| mounted.get(above)).flatten().collect();
+        for (index, endpoints) in here {
+            let takes_own = endpoints.iter().any(|one| own.iter().any(|own| own.clashes_with(one)));
+            if takes_own && told.insert(*index) {
+                let (route, place) = &routes[*index];
+                let message =
+                    format!("path {:?} takes \"/healthz\" or \"/readyz\", which are the gateway's own", route.path);
+                checking.mistake(Diagnostic::error(message).at(place).label("mount it at another path"));
             }
-            let clash = endpoints.iter().find(|one| others.iter().any(|other| other.clashes_with(one)));
-            if let Some(clash) = clash
-                && told.insert((*first, *index))
-            {
-                let request = format!("{} {}", clash.method, clash.path);
-                checking.mistake(
-                    Diagnostic::error(format!("two routes answer {:?}", request.trim_start_matches("* ")))
-                        .at(&routes[*index].1)
-                        .label("mount one of them at another path")
-                        .also(&routes[*first].1, "mounted here first"),
-                );
+            for (other, theirs) in neighbours.iter().copied() {
+                let (first, later) = (index.min(other), index.max(other));
+                if first == later || told.contains(later) {
+                    continue;
+                }
+                let clash = endpoints.iter().find(|one| theirs.iter().any(|it| it.clashes_with(one)));
+                if let Some(clash) = clash {
+                    told.insert(*later);
+                    let request = format!("{} {}", clash.method, clash.path);
+                    let request = request.trim_start_matches("* ");
+                    checking.mistake(
+                        Diagnostic::error(format!("two routes answer {request:?}"))
+                            .at(&routes[*later].1)
+                            .label("mount one of them at another path")
+                            .also(&routes[*first].1, "mounted here first"),
+                    );
+                }
             }
         }
     }
 }
 
-fn endpoints(route: &Route, protocols: &[ClientProtocol]) -> Vec<EndpointName> {
-    let declared = protocols.iter().find(|protocol| protocol.name == route.protocol);
-    match declared.and_then(|protocol| protocol.endpoints.as_ref()) {
-        Some(endpoints) => endpoints(&route.options),
+/// What a protocol answers at a mount, as whole paths, or why it cannot be mounted so.
+fn endpoints(mount: &Mount, protocols: &[ClientProtocol]) -> Result<Vec<EndpointName>, String> {
+    let declared = protocols.iter().find(|protocol| protocol.name == mount.protocol());
+    let names = match declared.and_then(|protocol| protocol.mounting.as_ref()) {
+        Some(mounting) => mounting(mount)?,
         // Who does not say what it answers is taken to answer whatever has its path.
         None => vec![EndpointName::new("*", "")],
+    };
+    Ok(names.iter().map(|name| name.below(&mount.path)).collect())
+}
+
+fn cannot_mount(mount: &Mount, reason: &str) -> Diagnostic {
+    let several = mount.agents.len() > 1;
+    let (reason, label) = match reason.split_once('\n') {
+        Some((reason, label)) => (reason, label.to_owned()),
+        // By far the most common reason why a protocol does not like several agents.
+        None if several => {
+            (reason, format!("did you mean {:?}?", format!("{}/{}", mount.path.trim_end_matches('/'), Route::AGENT)))
+        }
+        None => (reason, "cannot be mounted so".to_owned()),
+    };
+    let mistake = Diagnostic::error(format!("protocol {:?}: {reason}", mount.protocol())).label(label);
+    match mount.agents.first() {
+        Some(agent) if several => mistake.help(format!("or name one agent: agents = [{:?}]", agent.name)),
+        _ => mistake,
     }
 }

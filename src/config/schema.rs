@@ -1,8 +1,8 @@
 //! The JSON Schema of the configuration file, for editors: `interlingua schema`.
 
+use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
-use schemars::Schema;
 use serde_json::{Value, json};
 
 use super::document::Document;
@@ -19,10 +19,8 @@ pub fn schema(protocols: &Protocols) -> Value {
         .into_root_schema_for::<Document>();
     let definitions = schema.get_mut("definitions").and_then(Value::as_object_mut);
     if let Some(definitions) = definitions {
-        let clients = protocols
-            .clients()
-            .iter()
-            .map(|protocol| (protocol.name.as_str(), protocol.schema.as_ref(), &[][..]));
+        let clients =
+            protocols.clients().iter().map(|protocol| (protocol.name.as_str(), protocol.schema.as_ref(), &[][..]));
         constrain(definitions.get_mut("RouteTable"), &["protocol", "path"], clients);
         let upstreams = protocols.upstreams().iter().map(|protocol| {
             let required: &[&str] = if protocol.built_in { &[] } else { &["url"] };
@@ -90,4 +88,3 @@ fn tidy(schema: &mut Schema) {
     // The names of our types mean nothing to a reader of the file.
     schema.remove("title");
 }
-

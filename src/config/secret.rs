@@ -108,19 +108,14 @@ fn from_env(name: &Located<String>, around: &Surroundings<'_>) -> Result<String,
     })
 }
 
-fn from_file(
-    path: &Located<String>,
-    folder: &Path,
-    around: &Surroundings<'_>,
-) -> Result<String, Diagnostic> {
+fn from_file(path: &Located<String>, folder: &Path, around: &Surroundings<'_>) -> Result<String, Diagnostic> {
     let bytes = (around.file)(&folder.join(&path.value), MAX_SECRET).map_err(|error| {
         Diagnostic::error(format!("cannot read secret file {:?}", path.value))
             .at(&path.place)
             .label(error.to_string())
             .help("relative paths start at the folder of this file")
     })?;
-    let text = String::from_utf8(bytes).map_err(|_| {
-        Diagnostic::error(format!("secret file {:?} is not text", path.value)).at(&path.place)
-    })?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Diagnostic::error(format!("secret file {:?} is not text", path.value)).at(&path.place))?;
     Ok(text.trim().to_owned())
 }

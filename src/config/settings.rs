@@ -228,7 +228,7 @@ impl Route {
     /// What stands for the agent's name in a path.
     pub(super) const AGENT: &'static str = "{agent}";
 
-    fn mounts(self: &Arc<Self>) -> Vec<Mount> {
+    pub(super) fn mounts(self: &Arc<Self>) -> Vec<Mount> {
         if !self.path.contains(Self::AGENT) {
             let mount = Mount { route: Arc::clone(self), path: self.path.clone(), agents: self.agents.clone() };
             return vec![mount];

@@ -67,10 +67,8 @@ impl Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, bytes) = UNITS
-            .into_iter()
-            .find(|(_, bytes)| self.0 >= *bytes && self.0.is_multiple_of(*bytes))
-            .unwrap_or(("B", 1));
+        let (unit, bytes) =
+            UNITS.into_iter().find(|(_, bytes)| self.0 >= *bytes && self.0.is_multiple_of(*bytes)).unwrap_or(("B", 1));
         write!(formatter, "{}{unit}", self.0 / bytes)
     }
 }

@@ -1,10 +1,7 @@
 //! "Did you mean …?": the nearest of the names that would have been right.
 
 /// The known name that `wrong` was most likely meant to be, if any is near enough.
-pub(super) fn nearest<'a>(
-    wrong: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Names are short; whatever is longer is no typing mistake and not worth comparing.
     if wrong.len() > 64 {
         return None;
@@ -27,11 +24,7 @@ pub(super) fn nearest<'a>(
 }
 
 /// The label for an unknown name: `did you mean "x"?`, or `otherwise`.
-pub(super) fn label<'a>(
-    wrong: &str,
-    known: impl IntoIterator<Item = &'a str>,
-    otherwise: &str,
-) -> String {
+pub(super) fn label<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
     match nearest(wrong, known) {
         Some(name) => format!("did you mean {name:?}?"),
         None => otherwise.to_owned(),

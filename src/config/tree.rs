@@ -6,11 +6,12 @@
 //! Schema and for messages, and finds every mistake. The types this is used with have a default
 //! for every key, so that cutting one entry never breaks another.
 
+use std::fmt;
 use std::ops::Range;
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue, Error, ValueDeserializer};
+use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
 
 use super::diagnostics::Diagnostic;
 use super::suggest;
@@ -26,6 +27,8 @@ pub(super) struct Cut {
     /// Where the table it stood in starts.
     table: usize,
     key: String,
+    /// Whether it was one value of an array, and `key` is the array's.
+    of_array: bool,
     /// What it was, in TOML's words.
     kind: &'static str,
 }
@@ -39,6 +42,16 @@ impl Cuts {
     /// second mistake that it is missing now.
     pub(super) fn contain(&self, place: &Range<usize>, key: &str) -> bool {
         self.0.iter().any(|cut| cut.table == place.start && cut.key == key)
+    }
+
+    /// Whether an entry of this name could not be read, wherever it stood.
+    pub(super) fn name(&self, key: &str) -> bool {
+        self.0.iter().any(|cut| cut.key == key)
+    }
+
+    /// Whether anything in the table at `place` could not be read.
+    pub(super) fn are_in(&self, place: &Range<usize>) -> bool {
+        self.0.iter().any(|cut| cut.table == place.start)
     }
 }
 
@@ -76,56 +89,75 @@ pub(super) fn read<T: DeserializeOwned>(
         }
         let start = tree.span().start;
         let whole = tree.get_ref().type_str();
-        let cut = cut(tree.get_mut(), start, &place);
-        let (subject, kind) = match &cut {
-            Some(cut) => (cut.key.as_str(), cut.kind),
-            None => (name, whole),
+        // `[[x]]` puts the array and its first table at one place; the message tells them apart.
+        let array = error.message().starts_with("invalid type: sequence");
+        let cut = cut(tree.get_mut(), start, &place, array);
+        let subject = match &cut {
+            Some(cut) => Subject { name: &cut.key, each: cut.of_array, kind: cut.kind },
+            None => Subject { name, each: false, kind: whole },
         };
-        found.push(explain(error.message(), &place, subject, kind));
+        found.push(explain(error.message(), &place, &subject));
         cuts.0.push(cut?);
     }
     found.push(Diagnostic::error("there are too many mistakes to tell them all").at(&tree.span()));
     None
 }
 
-/// Removes the innermost entry whose key or value stands at `place`.
-fn cut(value: &mut DeValue<'_>, start: usize, place: &Range<usize>) -> Option<Cut> {
+/// Removes the innermost entry whose key or value stands at `place`; an array, if that is asked for.
+fn cut(value: &mut DeValue<'_>, start: usize, place: &Range<usize>, is_array: bool) -> Option<Cut> {
     match value {
         DeValue::Table(table) => {
             for (key, value) in table.iter_mut() {
-                let start = value.span().start;
-                if let Some(mut cut) = cut(value.get_mut(), start, place) {
-                    if cut.key.is_empty() {
+                let inner = value.span().start;
+                if let Some(mut cut) = cut(value.get_mut(), inner, place, is_array) {
+                    if cut.of_array && cut.key.is_empty() {
                         cut.key = key.get_ref().to_string();
+                        cut.table = start;
                     }
                     return Some(cut);
                 }
             }
-            let (key, value) = table
-                .iter()
-                .find(|(key, value)| key.span() == *place || value.span() == *place)?;
-            let cut = Cut {
-                table: start,
-                key: key.get_ref().to_string(),
-                kind: value.get_ref().type_str(),
-            };
+            let (key, value) = table.iter().find(|(key, value)| {
+                let value_fits = value.span() == *place && (!is_array || value.get_ref().is_array());
+                value_fits || key.span() == *place
+            })?;
+            let cut =
+                Cut { table: start, key: key.get_ref().to_string(), of_array: false, kind: value.get_ref().type_str() };
             let key = key.get_ref().to_string();
             table.remove(key.as_str());
             Some(cut)
         }
         DeValue::Array(array) => {
             for value in array.iter_mut() {
-                let start = value.span().start;
-                if let Some(cut) = cut(value.get_mut(), start, place) {
+                let inner = value.span().start;
+                if let Some(cut) = cut(value.get_mut(), inner, place, is_array) {
                     return Some(cut);
                 }
             }
-            let index = array.iter().position(|value| value.span() == *place)?;
-            let kind = array.remove(index).get_ref().type_str();
+            let index =
+                array.iter().position(|value| value.span() == *place && (!is_array || value.get_ref().is_array()))?;
+            let kind = array[index].get_ref().type_str();
+            let all = std::mem::replace(array, DeArray::from_iter([]));
+            let kept = all.into_iter().enumerate().filter(|(at, _)| *at != index);
+            *array = kept.map(|(_, value)| value).collect();
             // The key is that of the array; the table the array stands in fills it in.
-            Some(Cut { table: start, key: String::new(), kind })
+            Some(Cut { table: start, key: String::new(), of_array: true, kind })
         }
         _ => None,
+    }
+}
+
+/// What a message speaks of.
+struct Subject<'a> {
+    name: &'a str,
+    each: bool,
+    kind: &'static str,
+}
+
+impl fmt::Display for Subject<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let each = if self.each { "each of " } else { "" };
+        write!(formatter, "{each}{:?}", self.name)
     }
 }
 
@@ -133,11 +165,12 @@ fn cut(value: &mut DeValue<'_>, start: usize, place: &Range<usize>) -> Option<Cu
 ///
 /// Custom messages may have two lines: the second becomes the label beside the place. Values as
 /// written are never repeated: they could be secrets that stand in the wrong place.
-fn explain(message: &str, place: &Range<usize>, subject: &str, kind: &str) -> Diagnostic {
+fn explain(message: &str, place: &Range<usize>, subject: &Subject<'_>) -> Diagnostic {
+    let kind = subject.kind;
     if message.starts_with("unknown field ") {
         let known = expected_names(message);
-        let label = suggest::label(subject, known.iter().copied(), "not known here");
-        let mistake = Diagnostic::error(format!("unknown key {subject:?}")).at(place).label(label);
+        let label = suggest::label(subject.name, known.iter().copied(), "not known here");
+        let mistake = Diagnostic::error(format!("unknown key {:?}", subject.name)).at(place).label(label);
         return match known.as_slice() {
             [] => mistake.help("no keys are known here"),
             known => mistake.help(format!("known here: {}", suggest::list(known.iter().copied()))),
@@ -147,29 +180,26 @@ fn explain(message: &str, place: &Range<usize>, subject: &str, kind: &str) -> Di
         let known = expected_names(message);
         let value = rest.rsplit_once("`, ").map_or("", |(value, _)| value);
         let label = suggest::label(value, known.iter().copied(), "not known here");
-        return Diagnostic::error(format!("{subject:?} cannot be {value:?}"))
+        return Diagnostic::error(format!("{subject} cannot be {value:?}"))
             .at(place)
             .label(label)
             .help(format!("known here: {}", suggest::list(known.iter().copied())));
     }
     if let Some(key) = missing(message) {
-        return Diagnostic::error(format!("missing key {key:?}"))
-            .at(place)
-            .label("must be given here");
+        return Diagnostic::error(format!("missing key {key:?}")).at(place).label("must be given here");
     }
     if message == "wanted string or table" {
-        return Diagnostic::error(format!("{subject:?} must be a string, not {}", article(kind)))
-            .at(place);
+        return Diagnostic::error(format!("{subject} must be a string, not {}", article(kind))).at(place);
     }
     if message.starts_with("invalid type: ") || message.starts_with("invalid value: ") {
         let wanted = message.rsplit_once(", expected ").map_or("something else", |(_, it)| it);
-        let wanted = in_toml_words(wanted);
-        return if message.starts_with("invalid type: ") {
-            let error = format!("{subject:?} must be {wanted}, not {}", article(kind));
-            Diagnostic::error(error).at(place)
+        let (wanted, range) = in_toml_words(wanted);
+        let error = if message.starts_with("invalid type: ") {
+            format!("{subject} must be {wanted}, not {}", article(kind))
         } else {
-            Diagnostic::error(format!("{subject:?} must be {wanted}")).at(place)
+            format!("{subject} must be {wanted}{range}")
         };
+        return Diagnostic::error(error).at(place);
     }
     match message.split_once('\n') {
         Some((message, label)) => Diagnostic::error(message).at(place).label(plain(label)),
@@ -187,23 +217,24 @@ fn expected_names(message: &str) -> Vec<&str> {
     names.split('`').skip(1).step_by(2).collect()
 }
 
-/// What serde calls a Rust type, as a reader of TOML would say it.
-fn in_toml_words(wanted: &str) -> &str {
+/// What serde calls a Rust type, as a reader of TOML would say it, and which values it can have.
+fn in_toml_words(wanted: &str) -> (&str, &'static str) {
     match wanted {
-        "u8" => "a whole number from 0 to 255",
-        "u16" => "a whole number from 0 to 65535",
-        "u32" | "u64" | "usize" => "a whole number, not negative",
-        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
-        "f32" | "f64" => "a number",
-        "a boolean" => "true or false",
-        "a sequence" => "an array",
-        "a map" => "a table",
-        other if other.starts_with("struct ") => "a table",
-        other => other,
+        "u8" => ("a whole number", " from 0 to 255"),
+        "u16" => ("a whole number", " from 0 to 65535"),
+        "u32" => ("a whole number", " from 0 to 4294967295"),
+        "u64" | "usize" => ("a whole number", ", not negative"),
+        "i8" | "i16" | "i32" | "i64" | "isize" => ("a whole number", " of another size"),
+        "f32" | "f64" => ("a number", ""),
+        "a boolean" => ("true or false", ""),
+        "a sequence" => ("an array", ""),
+        "a map" => ("a table", ""),
+        other if other.starts_with("struct ") => ("a table", ""),
+        other => (other, ""),
     }
 }
 
-fn article(kind: &str) -> String {
+pub(super) fn article(kind: &str) -> String {
     match kind.chars().next() {
         Some('a' | 'e' | 'i' | 'o' | 'u') => format!("an {kind}"),
         _ => format!("a {kind}"),

@@ -1,0 +1,444 @@
+//! Configuration files, good and bad, and what is said about them.
+//!
+//! Every file in `tests/config/bad` is refused with the message beside it, every one in `odd` is
+//! accepted with a warning, every one in `good` without a word. Nothing here depends on the
+//! environment, on the protocols that exist, or on files outside of this folder.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use interlingua::config::{
+    self, ClientProtocol, Diagnostics, EndpointName, History, OnDisconnect, ParallelTurns, Protocols, Settings,
+    StoreKind, Surroundings, UpstreamProtocol,
+};
+use proptest::prelude::*;
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::json;
+
+#[derive(Deserialize, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+struct NativeOptions {
+    tasks: bool,
+    depth: u8,
+}
+
+impl Default for NativeOptions {
+    fn default() -> Self {
+        Self { tasks: false, depth: 3 }
+    }
+}
+
+#[derive(Deserialize, Debug, Default, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Flavour {
+    #[default]
+    Vanilla,
+    Strawberry,
+}
+
+#[derive(Deserialize, Debug, Default, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+struct UpstreamOptions {
+    flavour: Flavour,
+    #[serde(deserialize_with = "even")]
+    odd: u32,
+}
+
+fn even<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let number = u32::deserialize(deserializer)?;
+    if number.is_multiple_of(2) {
+        return Ok(number);
+    }
+    Err(serde::de::Error::custom("an odd number is no good\ndid you mean an even one?"))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoOptions {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only that it is required matters")]
+struct Required {
+    region: String,
+}
+
+/// Protocols that look like real ones, without being any.
+fn protocols() -> Protocols {
+    let native = ClientProtocol::new::<NativeOptions>("agent-api")
+        .mounting(|mount| {
+            if mount.agents.len() > 1 {
+                return Err("one agent is served at a path, not several".to_owned());
+            }
+            let options = mount.route.options.get::<NativeOptions>().expect("the type declared above");
+            let mut endpoints =
+                vec![EndpointName::new("POST", "/process"), EndpointName::new("GET", "/runs/{id}/events")];
+            if options.tasks {
+                endpoints.push(EndpointName::new("POST", "/process/task"));
+            }
+            Ok(endpoints)
+        })
+        .schema(json!({
+            "type": "object",
+            "properties": { "tasks": { "type": "boolean" }, "depth": { "type": "integer" } },
+            "additionalProperties": false,
+        }));
+    let responses = ClientProtocol::new::<NoOptions>("responses")
+        .mounting(|_| Ok(vec![EndpointName::new("POST", "/responses"), EndpointName::new("GET", "/responses/{id}")]));
+    let plain = ClientProtocol::new::<NoOptions>("plain").mounting(|mount| match mount.path.as_str() {
+        "/nowhere" => Err("it does not like this path\nmount it somewhere".to_owned()),
+        _ => Ok(vec![EndpointName::new("GET", "/healthz"), EndpointName::new("POST", "/agents/{name}/{do}")]),
+    });
+    let upstream = UpstreamProtocol::new::<UpstreamOptions>("agent-api").connecting(|url, _| match url {
+        Some(url) if url.query() == Some("no") => Err("it does not like this query".to_owned()),
+        Some(_) => Ok(()),
+        None => panic!("a connector was tried without a URL"),
+    });
+    Protocols::new()
+        .client(native)
+        .client(responses)
+        .client(plain)
+        .client(ClientProtocol::new::<NoOptions>("whole"))
+        .upstream(UpstreamProtocol::new::<NoOptions>("demo").built_in())
+        .upstream(upstream)
+        .upstream(UpstreamProtocol::new::<Required>("picky").built_in())
+}
+
+fn env(name: &str) -> Option<String> {
+    match name {
+        "FRIDAY_TOKEN" => Some("hunter2".to_owned()),
+        "TWO_LINES" => Some("hunter2\nhunter2".to_owned()),
+        "EMPTY" => Some(String::new()),
+        _ => None,
+    }
+}
+
+fn file(path: &Path, _: usize) -> io::Result<Vec<u8>> {
+    if path.ends_with("secrets/friday.key") {
+        return Ok(b"hunter3\n".to_vec());
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "no such file"))
+}
+
+fn read(source: &str, name: &str) -> Result<(Settings, Diagnostics), Diagnostics> {
+    config::read(source, Path::new(name), &protocols(), &Surroundings { env: &env, file: &file })
+}
+
+/// The files of one folder: name without ending, and text.
+fn files(folder: &str) -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config").join(folder);
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("a folder of files")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+        .collect();
+    files.sort();
+    files
+        .into_iter()
+        .map(|path| {
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            (name, fs::read_to_string(path).expect("a text file"))
+        })
+        .collect()
+}
+
+/// Compares with the message that lies beside the file.
+fn compare(folder: &str, name: &str, message: &str) {
+    insta::with_settings!({
+        snapshot_path => format!("config/{folder}"),
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+    }, {
+        insta::assert_snapshot!(name, message);
+    });
+}
+
+fn good(name: &str) -> Settings {
+    let (_, source) = files("good").into_iter().find(|(file, _)| file == name).expect("a file");
+    read(&source, "conf/gateway.toml").expect("a good file").0
+}
+
+#[test]
+fn every_bad_file_is_refused_with_its_message() {
+    let files = files("bad");
+    assert!(files.len() >= 20);
+    for (name, source) in files {
+        let found = match read(&source, "gateway.toml") {
+            Ok((settings, _)) => panic!("{name} was accepted: {settings:#?}"),
+            Err(found) => found,
+        };
+        compare("bad", &name, &found.to_string());
+    }
+}
+
+#[test]
+fn every_odd_file_is_accepted_with_a_warning() {
+    for (name, source) in files("odd") {
+        let (_, warnings) = read(&source, "gateway.toml").expect("a file without mistakes");
+        assert!(!warnings.is_empty(), "{name}");
+        compare("odd", &name, &warnings.to_string());
+    }
+}
+
+#[test]
+fn every_good_file_is_accepted_without_a_word() {
+    for (name, source) in files("good") {
+        match read(&source, "gateway.toml") {
+            Ok((_, warnings)) => assert!(warnings.is_empty(), "{name}: {warnings}"),
+            Err(found) => panic!("{name}: {found}"),
+        }
+    }
+}
+
+#[test]
+fn every_mistake_points_at_its_place() {
+    for (name, source) in files("bad") {
+        let found = read(&source, "gateway.toml").expect_err("a bad file");
+        for one in found.iter() {
+            let (line, column) = found.line_and_column(one).unwrap_or_else(|| {
+                panic!("{name}: {:?} points nowhere", one.message());
+            });
+            let place = format!("gateway.toml:{line}:{column}\n");
+            assert!(found.to_string().contains(&place), "{name}: no {place:?} in\n{found}");
+        }
+    }
+}
+
+#[test]
+fn no_message_shows_a_secret() {
+    for (name, source) in files("bad") {
+        let found = read(&source, "gateway.toml").expect_err("a bad file");
+        for shown in [found.to_string(), found.render(true), format!("{found:#?}")] {
+            assert!(!shown.contains("hunter"), "{name}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn debug_shows_no_secret() {
+    let shown = format!("{:#?}", good("everything"));
+    assert!(shown.contains("authorization"));
+    for secret in ["hunter", "mode=fast", "blue"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}
+
+#[test]
+fn colours_change_nothing_but_colours() {
+    let found = read("[sever]\n", "gateway.toml").expect_err("a bad file");
+    let coloured = found.render(true);
+    assert!(coloured.contains("\u{1b}["));
+    assert!(coloured.contains("did you mean"));
+    assert!(!found.render(false).contains('\u{1b}'));
+}
+
+#[test]
+fn defaults_are_filled_in() {
+    let settings = good("smallest");
+    assert_eq!(settings.server.listen.to_string(), "127.0.0.1:8080");
+    assert!(settings.server.workers >= 1);
+    assert_eq!(settings.server.max_body, 64 << 20);
+    assert_eq!(settings.server.drain, Duration::from_secs(30));
+    assert_eq!(settings.store.kind, StoreKind::Memory);
+    assert_eq!(settings.store.retention.age, Duration::from_secs(30 * 86_400));
+    assert_eq!(settings.store.retention.runs, 100_000);
+    let demo = settings.agent("demo").expect("the agent of the file");
+    assert_eq!(demo.history, History::Upstream);
+    assert_eq!((demo.history_limit.turns, demo.history_limit.bytes), (50, 1 << 20));
+    assert_eq!(demo.parallel_turns, ParallelTurns::Queue);
+    assert_eq!(demo.max_run_bytes, 64 << 20);
+    assert_eq!((demo.upstream.retries, demo.upstream.max_event), (2, 8 << 20));
+    assert_eq!(demo.upstream.timeouts.total, Duration::from_secs(3600));
+    let route = &settings.routes[0];
+    assert_eq!(route.heartbeat, Duration::from_secs(15));
+    assert_eq!(route.on_disconnect, OnDisconnect::Cancel);
+    assert!(route.shared_sessions);
+    let options = route.options.get::<NativeOptions>().expect("the type they were declared with");
+    assert_eq!(*options, NativeOptions::default());
+}
+
+#[test]
+fn what_is_written_is_what_is_used() {
+    let settings = good("everything");
+    assert_eq!(settings.server.public_url.as_deref(), Some("https://agents.example.com/gateway"));
+    assert_eq!(settings.server.max_body, 1 << 20);
+    assert_eq!(settings.server.trusted_proxies.len(), 2);
+    // Relative paths start at the folder of the file, which is `conf` here.
+    assert_eq!(settings.store.path, Path::new("conf/state/runs.db"));
+    let friday = settings.agent("friday").expect("an agent of the file");
+    assert_eq!(friday.upstream.timeouts.connect, Duration::from_millis(250));
+    assert_eq!(friday.upstream.timeouts.idle, Duration::from_secs(150));
+    let url = friday.upstream.url.as_ref().map(|url| url.as_str());
+    assert_eq!(url, Some("http://127.0.0.1:8090/process?mode=fast"));
+    let headers: Vec<_> =
+        friday.upstream.headers.iter().map(|header| (header.name.as_str(), header.value.expose_secret())).collect();
+    assert_eq!(headers, [("authorization", "Bearer hunter2"), ("x-api-key", "hunter3"), ("x-team", "blue")]);
+    let options = settings.routes[0].options.copy::<NativeOptions>();
+    assert_eq!(options, Some(NativeOptions { tasks: true, depth: 3 }));
+    // The route's own heartbeat, and the server's where it has none.
+    assert_eq!(settings.routes[0].heartbeat, Duration::from_secs(30));
+    assert_eq!(settings.routes[1].heartbeat, Duration::from_millis(7500));
+}
+
+#[test]
+fn mounts_spell_out_every_agent() {
+    let mounts = serde_json::to_value(good("everything").mounts()).expect("JSON");
+    assert_eq!(
+        mounts,
+        json!([
+            { "protocol": "agent-api", "path": "/agents/friday", "agents": ["friday"] },
+            { "protocol": "agent-api", "path": "/agents/demo", "agents": ["demo"] },
+            { "protocol": "responses", "path": "/v1", "agents": ["demo", "friday"] },
+        ])
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_one_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("gateway.toml");
+    let missing = config::load(&path, &protocols(), &Surroundings::process());
+    let missing = missing.expect_err("no file").to_string();
+    assert!(missing.contains("cannot read") && missing.contains("--config"), "{missing}");
+    fs::write(&path, b"# fine\nname = \"\xff\"\n").expect("a written file");
+    let broken = config::load(&path, &protocols(), &Surroundings::process());
+    let broken = broken.expect_err("no text").to_string();
+    assert!(broken.contains("not UTF-8 in line 2"), "{broken}");
+}
+
+#[test]
+fn files_and_secret_files_are_read_from_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("gateway.toml");
+    fs::write(folder.path().join("token"), "hunter4\n").expect("a written file");
+    let source = "[agents.a.upstream]\nprotocol = \"agent-api\"\nurl = \"http://a\"\n\
+        headers = { authorization = { file = \"token\", prefix = \"Bearer \" } }\n\
+        [[routes]]\nprotocol = \"agent-api\"\npath = \"/\"\n";
+    fs::write(&path, source).expect("a written file");
+    let (settings, warnings) = config::load(&path, &protocols(), &Surroundings::process()).expect("a good file");
+    assert!(warnings.is_empty());
+    let header = &settings.agents[0].upstream.headers[0];
+    assert_eq!(header.value.expose_secret(), "Bearer hunter4");
+}
+
+#[test]
+fn hostile_files_are_refused_in_good_time() {
+    let deep = format!("a = {}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let dotted = format!("{}a = 1", "a.".repeat(100_000));
+    let wrong: String = (0..5_000).map(|number| format!("k{number} = 1\n")).collect();
+    for source in [deep, dotted, wrong] {
+        let found = read(&source, "gateway.toml").expect_err("a bad file");
+        assert!(found.iter().count() <= 60);
+    }
+}
+
+/// The file as JSON, which is what a schema judges.
+fn as_json(source: &str) -> serde_json::Value {
+    let table: toml::Table = source.parse().expect("TOML");
+    serde_json::to_value(table).expect("JSON")
+}
+
+#[test]
+fn the_schema_accepts_every_good_file() {
+    let schema = config::schema(&protocols());
+    let schema = jsonschema::validator_for(&schema).expect("a valid schema");
+    for (name, source) in files("good").into_iter().chain(files("odd")) {
+        let file = as_json(&source);
+        let errors: Vec<_> = schema.iter_errors(&file).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+    }
+}
+
+#[test]
+fn the_schema_refuses_what_it_can_see() {
+    let schema = config::schema(&protocols());
+    let schema = jsonschema::validator_for(&schema).expect("a valid schema");
+    for name in [
+        "unknown_keys",
+        "wrong_types",
+        "unknown_protocols",
+        "bad_durations",
+        "bad_sizes",
+        "bad_words",
+        "agent_without_upstream",
+        "incomplete_routes",
+        "bad_route_options",
+    ] {
+        let (_, source) = files("bad").into_iter().find(|(file, _)| file == name).expect("a file");
+        assert!(!schema.is_valid(&as_json(&source)), "{name}");
+    }
+}
+
+#[test]
+fn the_schema_tells_defaults_and_protocols() {
+    let schema = config::schema(&protocols());
+    let server = &schema["definitions"]["ServerTable"]["properties"];
+    assert_eq!(server["listen"]["default"], "127.0.0.1:8080");
+    assert_eq!(server["drain"]["default"], "30s");
+    assert_eq!(server["max_body"]["default"], "64MiB");
+    let protocol = &schema["definitions"]["RouteTable"]["properties"]["protocol"];
+    assert_eq!(protocol["enum"], json!(["agent-api", "responses", "plain", "whole"]));
+}
+
+#[test]
+fn the_shipped_file_is_good_and_fits_the_schema() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml");
+    let source = fs::read_to_string(&path).expect("the shipped file");
+    let (settings, warnings) = read(&source, "gateway.toml").expect("a good file");
+    assert!(warnings.is_empty(), "{warnings}");
+    assert_eq!(settings.store.kind, StoreKind::Sqlite);
+    assert_eq!(settings.store.path, Path::new("data/interlingua.db"));
+    let mounted = settings.mounts();
+    assert!(mounted.iter().any(|mount| mount.path == "/agents/demo"));
+    let schema = jsonschema::validator_for(&config::schema(&protocols())).expect("a schema");
+    assert!(schema.is_valid(&as_json(&source)));
+}
+
+#[test]
+fn the_shipped_file_is_good_with_its_examples_switched_on() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml");
+    let source = fs::read_to_string(&path).expect("the shipped file");
+    // Lines of example are commented with "#" alone, explanations with "# ".
+    let on: String = source
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(example) if !example.is_empty() && !example.starts_with([' ', '#']) => example,
+            _ => line,
+        })
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    assert_ne!(on, source);
+    match read(&on, "gateway.toml") {
+        Ok((settings, warnings)) => {
+            assert!(warnings.is_empty(), "{warnings}");
+            assert!(settings.agent("friday").is_some());
+        }
+        Err(found) => panic!("{found}"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in any::<String>()) {
+        let _ = read(&text, "gateway.toml").map_err(|found| found.render(true));
+    }
+
+    #[test]
+    fn no_change_to_a_good_file_makes_the_reader_panic(
+        at in any::<prop::sample::Index>(),
+        length in 0..20usize,
+        put in "[\\[\\]{}=\"'.,#\n a-z0-9ü]{0,6}",
+    ) {
+        let (_, mut source) = files("good").swap_remove(0);
+        let start = source.floor_char_boundary(at.index(source.len()));
+        let end = source.ceil_char_boundary((start + length).min(source.len()));
+        source.replace_range(start..end, &put);
+        if let Err(found) = read(&source, "gateway.toml") {
+            prop_assert!(!found.is_empty());
+            prop_assert!(!found.to_string().contains("hunter"));
+        }
+    }
+}
