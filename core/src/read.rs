@@ -16,12 +16,8 @@ impl AgentRequest {
     /// # Errors
     /// The first field at fault, by its path.
     pub fn read(object: &Object<'_>) -> Result<Self, Fault> {
-        let input = object.required("input")?;
-        let input = match input.kind() {
-            // Nobody's protocol, but everybody's first try with curl.
-            Kind::String => vec![Message::user(input.string()?)],
-            _ => input.array()?.iter().map(Message::read).collect::<Result<_, _>>()?,
-        };
+        let input = object.required("input")?.array()?;
+        let input = input.iter().map(Message::read).collect::<Result<_, _>>()?;
         let id = object.any(&["id", "response_id"]).map(|node| owned(&node)).transpose()?;
         let tools = object
             .get("tools")

@@ -1,0 +1,127 @@
+//! What the builder makes: frames, spelled as the runtime spells them (Agent API, sections 4 and 14.1).
+
+use std::fmt;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::Built;
+use crate::json::Json;
+use crate::model::{Content, MessageType, Role, Status};
+use crate::run::RunError;
+
+/// One frame of a native event stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Frame(String);
+
+impl Frame {
+    pub(super) fn of<T: Serialize>(object: &T) -> Self {
+        Self(serde_json::to_string(object).expect("texts, numbers and JSON are JSON"))
+    }
+
+    /// The object, as compact JSON.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        &self.0
+    }
+
+    /// The frame of an event stream: `data: `, the object, an empty line.
+    #[must_use]
+    pub fn sse(&self) -> String {
+        format!("data: {}\n\n", self.0)
+    }
+}
+
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct ResponseFrame<'a> {
+    pub(super) sequence_number: Option<u64>,
+    pub(super) object: &'static str,
+    pub(super) status: &'a Status,
+    pub(super) error: Option<&'a RunError>,
+    pub(super) id: &'a str,
+    pub(super) created_at: u64,
+    pub(super) completed_at: Option<u64>,
+    pub(super) output: Option<Vec<MessageFrame<'a>>>,
+    pub(super) usage: Option<&'a Json>,
+    pub(super) session_id: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+pub(super) struct MessageFrame<'a> {
+    sequence_number: Option<u64>,
+    object: &'static str,
+    status: &'a Status,
+    error: Option<&'a RunError>,
+    id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a MessageType,
+    role: &'a Role,
+    content: Option<Vec<ContentFrame<'a>>>,
+    code: Option<&'a str>,
+    message: Option<&'a str>,
+    usage: Option<&'a Json>,
+    metadata: Option<&'a Json>,
+}
+
+impl<'a> MessageFrame<'a> {
+    /// The message as it is announced.
+    pub(super) fn begun(built: &'a Built) -> Self {
+        Self { content: None, ..Self::whole(built) }
+    }
+
+    /// The message with those of its contents that are complete.
+    pub(super) fn whole(built: &'a Built) -> Self {
+        let complete = built.contents.iter().enumerate().filter_map(|(index, content)| {
+            // The nested copy has no number: it is a place in the message and no frame.
+            let content = content.complete.as_ref()?;
+            Some(ContentFrame { number: None, status: "completed", index, delta: false, msg_id: &built.id, content })
+        });
+        let content: Vec<_> = complete.collect();
+        Self {
+            sequence_number: built.number,
+            object: "message",
+            status: &built.status,
+            error: built.error.as_ref(),
+            id: &built.id,
+            kind: &built.kind,
+            role: &built.role,
+            content: (!content.is_empty()).then_some(content),
+            code: built.error.as_ref().map(|error| error.code.as_str()),
+            message: built.error.as_ref().map(|error| error.message.as_str()),
+            usage: built.usage.as_ref(),
+            metadata: built.metadata.as_ref(),
+        }
+    }
+}
+
+pub(super) struct ContentFrame<'a> {
+    pub(super) number: Option<u64>,
+    pub(super) status: &'a str,
+    pub(super) index: usize,
+    pub(super) delta: bool,
+    pub(super) msg_id: &'a str,
+    pub(super) content: &'a Content,
+}
+
+impl Serialize for ContentFrame<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("sequence_number", &self.number)?;
+        map.serialize_entry("object", "content")?;
+        map.serialize_entry("status", self.status)?;
+        map.serialize_entry("error", &())?;
+        map.serialize_entry("type", &self.content.body.kind())?;
+        map.serialize_entry("index", &self.index)?;
+        map.serialize_entry("delta", &self.delta)?;
+        map.serialize_entry("msg_id", self.msg_id)?;
+        self.content.fields(&mut map)?;
+        map.end()
+    }
+}
