@@ -1,12 +1,44 @@
-//! Reading what a client answered to a pending item: one function for all protocols (human-in-the-loop page,
-//! section 4). Never approves by default.
+//! Reading what a client answered to a pending item, and handing the decision on: one way for all protocols
+//! (human-in-the-loop page, sections 3, 4, 6 and 8). Never approves by default, never decides twice.
+//!
+//! The way of an answer: a protocol's form becomes an [`Answer`] ([`native`] finds those told as native messages);
+//! [`Waiting`] knows which items are open and whether this answer may be given now; [`decide`] judges it against its
+//! item; [`Decided::message`] is what goes upstream.
+//!
+//! Not here: what is waited for ([`crate::pending`]), who may answer (the engine), clocks.
 
+mod decide;
+pub mod langgraph;
+mod native;
+mod schema;
+mod terms;
+mod waiting;
+
+pub use decide::{Decided, Undecided, decide};
+pub use native::{native, with_requests};
+pub use schema::{Misfit, fits};
+pub use terms::{Asking, EVERY_DECISION, NATIVE_DECISIONS, Orphans, Terms, Ttl, offer, taken};
+pub use waiting::{Asked, Open, Outcome, Waiting};
+
+use crate::json::Json;
 use crate::pending::Decision;
+
+/// [`crate::Fault::code`] of an answer that decides nothing; the item stays open.
+pub const UNDECIDED: &str = "ANSWER_UNDECIDED";
+/// [`crate::Fault::code`] of an answer that decides, but what it must not; the item stays open.
+pub const NOT_TAKEN: &str = "ANSWER_NOT_TAKEN";
+/// [`crate::Fault::code`] of an answer to something that does not wait: unknown, answered already, or expired.
+pub const NOT_WAITING: &str = "NOT_WAITING";
 
 /// The decision a single word stands for, case ignored. None: the word decides nothing.
 #[must_use]
 pub fn decision_word(word: &str) -> Option<Decision> {
-    Some(match word.trim().to_ascii_lowercase().as_str() {
+    let word = word.trim();
+    // No word is longer: a long text costs nothing.
+    if word.len() > "cancelled".len() {
+        return None;
+    }
+    Some(match word.to_ascii_lowercase().as_str() {
         "accept" | "approve" | "approved" | "yes" | "ok" => Decision::Accept,
         "edit" => Decision::Edit,
         "respond" | "response" => Decision::Respond,
@@ -29,7 +61,7 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Given {
     /// Any JSON, to be read by the table of section 4.
-    Payload(crate::json::Json),
+    Payload(Json),
     /// A plain text, to be read by the table of section 4.
     Text(String),
     /// A decision the protocol has a word for, with what belongs to it.
@@ -41,6 +73,6 @@ pub enum Given {
         /// Text of a response, or why it was rejected.
         text: Option<String>,
         /// What the client sent, verbatim.
-        payload: Option<crate::json::Json>,
+        payload: Option<Json>,
     },
 }

@@ -3,7 +3,7 @@
 //! The gateway serves each kind of [`Call`] once, for every protocol; an adapter only spells. Adapters keep no state:
 //! what has to outlive a request stands in runs, sessions and documents, all of them owned by a caller.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Terms};
 use crate::event::{End, Millis};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
@@ -47,12 +47,16 @@ pub struct RunCall {
     pub id: Option<RunId>,
     /// What is said. `session_id`, `user_id` and `id` are filled in by the engine from what stands here.
     pub request: AgentRequest,
+    /// Messages that go upstream in front of everything else this once and are not kept: instructions of one turn.
+    pub preamble: Vec<model::Message>,
     /// How the answer is wanted.
     pub delivery: Delivery,
     /// Which conversation it belongs to.
     pub thread: Thread,
     /// Answers to pending items that the protocol does not tell as native messages in the request's input.
     pub answers: Vec<Answer>,
+    /// How this protocol asks for what a run waits for.
+    pub terms: Terms,
     /// True: the run goes on when the client leaves. False: it is cancelled, unless the route says otherwise.
     pub durable: bool,
     /// True: answer at once, before the upstream has begun. False: wait, so that a refusal becomes a real status.
@@ -76,9 +80,11 @@ impl RunCall {
             agent: agent.into(),
             id: None,
             request,
+            preamble: Vec::new(),
             delivery: Delivery::Stream,
             thread: Thread::New,
             answers: Vec::new(),
+            terms: Terms::default(),
             durable: false,
             early: false,
             stored: true,

@@ -246,6 +246,13 @@ pub trait Exchange: Send + 'static {
     /// What is wrong with it; it comes back in `fail`, what was written is dropped.
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault>;
 
+    /// Asked when a call met [`crate::FaultKind::NotFound`]: a lookup that may well find nothing. Some: what to do
+    /// instead. None: the fault comes back in `fail`.
+    fn missed(&mut self, fault: &Fault) -> Option<Call> {
+        let _ = fault;
+        None
+    }
+
     /// Writes a refusal: status, headers and body.
     fn fail(&mut self, fault: &Fault, out: &mut Out);
 

@@ -1,9 +1,14 @@
 //! What a run that stopped still waits for: one canonical form for all protocols (human-in-the-loop page, section 2).
 //!
-//! Not here: reading the answers ([`crate::answer`]), and who may give them and how often (the engine).
+//! Not here: reading the answers and what is open when ([`crate::answer`]), and who may give them (the engine).
 
+pub mod time;
+
+use serde::Serialize;
+
+use crate::event::Millis;
 use crate::json::Json;
-use crate::model::{self, MessageType};
+use crate::model::{self, Content, MessageType, Role};
 use crate::run::Run;
 use crate::{End, Extra};
 
@@ -128,13 +133,26 @@ impl Pending {
                 .map(|json| json.read::<String>().unwrap_or_else(|| json.text().to_owned()))
         };
         let extension: Extension = asked.interrupt.as_ref().and_then(Json::read).unwrap_or_default();
+        let payload = extension.payload.filter(|payload| !payload.is_null());
         let kind = match extension.kind.as_deref() {
             Some("input") => PendingKind::Input,
             Some("auth") => PendingKind::Auth,
-            Some("tool") => PendingKind::Tool,
+            // Whatever asks in this form is answered in this form, and never let through unasked.
             _ => PendingKind::Approval,
         };
         let words = extension.decisions.unwrap_or_default();
+        let mut decisions: Vec<Decision> = words.iter().filter_map(|word| crate::answer::decision_word(word)).collect();
+        let mut message = extension.message;
+        // A payload of a shape we know says itself what it asks (section 8), where the extension does not.
+        if let Some((questions, _)) = payload.as_ref().map(crate::answer::langgraph::read)
+            && let Ok([question]) = <[_; 1]>::try_from(questions)
+            && question.kind == kind
+        {
+            if decisions.is_empty() {
+                decisions = question.decisions;
+            }
+            message = message.or(question.message);
+        }
         Some(Self {
             id: asked.id.filter(|id| !id.is_empty())?,
             kind,
@@ -142,13 +160,13 @@ impl Pending {
             arguments: text(asked.arguments).unwrap_or_default(),
             server_label: asked.server_label,
             reason: extension.reason,
-            message: extension.message,
+            message,
             call_id: extension.call_id,
-            decisions: words.iter().filter_map(|word| crate::answer::decision_word(word)).collect(),
+            decisions,
             response_schema: extension.response_schema.filter(|schema| !schema.is_null()),
             expires_at: extension.expires_at,
-            payload: extension.payload.filter(|payload| !payload.is_null()),
-            extension: asked.interrupt,
+            payload,
+            extension: asked.interrupt.filter(Json::is_object),
             request: None,
         })
     }
@@ -223,5 +241,98 @@ impl Pending {
             extension: None,
             request: None,
         }
+    }
+}
+
+/// The body of an `mcp_approval_request`, as connectors write it for upstreams that ask in another way.
+#[derive(Serialize)]
+struct Request<'a> {
+    id: &'a str,
+    name: &'a str,
+    arguments: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_label: Option<&'a str>,
+    interrupt: Interrupt<'a>,
+}
+
+#[derive(Serialize)]
+struct Interrupt<'a> {
+    kind: PendingKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[Decision]>::is_empty")]
+    decisions: &'a [Decision],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_schema: Option<&'a Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a Json>,
+}
+
+impl Pending {
+    /// The item as the data of an `mcp_approval_request` (section 2). The extension the source wrote, if any, is kept
+    /// as it is.
+    #[must_use]
+    pub fn to_data(&self) -> Json {
+        if let Some(extension) = &self.extension {
+            let mut data = Extra::new();
+            data.push("id", Json::of(&self.id));
+            data.push("name", Json::of(&self.name));
+            data.push("arguments", Json::of(&self.arguments));
+            if let Some(label) = &self.server_label {
+                data.push("server_label", Json::of(label));
+            }
+            data.push("interrupt", extension.clone());
+            return Json::of(&data);
+        }
+        Json::of(&Request {
+            id: &self.id,
+            name: &self.name,
+            arguments: &self.arguments,
+            server_label: self.server_label.as_deref(),
+            interrupt: Interrupt {
+                kind: self.kind,
+                reason: self.reason.as_deref(),
+                message: self.message.as_deref(),
+                call_id: self.call_id.as_deref(),
+                decisions: &self.decisions,
+                response_schema: self.response_schema.as_ref(),
+                expires_at: self.expires_at.as_deref(),
+                payload: self.payload.as_ref(),
+            },
+        })
+    }
+
+    /// The message that asked: as it came, else made from the item. None for tools: their call is in the history.
+    #[must_use]
+    pub fn request(&self) -> Option<model::Message> {
+        if self.kind == PendingKind::Tool {
+            return None;
+        }
+        let kept = self.request.as_ref().and_then(|request| {
+            let node = crate::tree::Node::at("", request.raw());
+            model::Message::read(&node).ok()
+        });
+        Some(kept.unwrap_or_else(|| {
+            let data = Content::new(model::Body::Data(self.to_data()));
+            model::Message::new(MessageType::McpApprovalRequest, Some(Role::Assistant), vec![data])
+        }))
+    }
+
+    /// When it expires. None: never, or nobody can read when.
+    #[must_use]
+    pub fn expires(&self) -> Option<Millis> {
+        self.expires_at.as_deref().and_then(time::read)
+    }
+
+    /// True once it can only be cancelled.
+    #[must_use]
+    pub fn is_expired(&self, now: Millis) -> bool {
+        self.expires().is_some_and(|expires| expires <= now)
     }
 }

@@ -1,0 +1,366 @@
+//! One answer judged against one item: the table of section 4, and what a decision must bring along.
+//!
+//! Not here: whether the item is open at all ([`super::Waiting`]).
+
+use std::fmt;
+
+use crate::answer::schema::{Misfit, fits};
+use crate::answer::{Given, NOT_TAKEN, UNDECIDED, decision_word};
+use crate::fault::{Fault, FaultKind};
+use crate::json::{Extra, Json};
+use crate::pending::{Decision, Pending, PendingKind};
+
+/// What was decided about an item, and checked against it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Decided {
+    /// The decision.
+    pub decision: Decision,
+    /// For an edit: the complete new arguments, a JSON object as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// For a response: its text. For a rejection: why. For a tool: its output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The client's answer, verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Json>,
+}
+
+impl Decided {
+    /// A decision that needs nothing else.
+    #[must_use]
+    pub const fn new(decision: Decision) -> Self {
+        Self { decision, arguments: None, text: None, payload: None }
+    }
+}
+
+/// Why an answer decides nothing. The item stays open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undecided {
+    /// It says neither yes nor no.
+    Unclear,
+    /// It says what cannot be done with this item.
+    NotOffered(Decision, Vec<Decision>),
+    /// An edit without arguments, or with arguments that are no object.
+    WithoutArguments,
+    /// A response without a text.
+    WithoutText,
+    /// An edit that names another tool than the one that was asked about.
+    OtherTool(String),
+    /// What it brings does not fit the schema.
+    Misfit(Misfit),
+}
+
+impl fmt::Display for Undecided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unclear => f.write_str("the answer decides nothing"),
+            Self::NotOffered(decision, offered) => {
+                let offered: Vec<&str> = offered.iter().map(|offered| offered.as_str()).collect();
+                write!(f, "'{}' cannot be decided here, only {}", decision.as_str(), offered.join(", "))
+            }
+            Self::WithoutArguments => f.write_str("an edit needs the new arguments as an object"),
+            Self::WithoutText => f.write_str("a response needs a text"),
+            Self::OtherTool(name) => write!(f, "the edit names another tool, '{name}'"),
+            Self::Misfit(misfit) => write!(f, "the answer does not fit its schema: {misfit}"),
+        }
+    }
+}
+
+impl From<Undecided> for Fault {
+    fn from(undecided: Undecided) -> Self {
+        let code = if undecided == Undecided::Unclear { UNDECIDED } else { NOT_TAKEN };
+        Self::new(FaultKind::Invalid, undecided.to_string()).coded(code)
+    }
+}
+
+/// Reads an answer to an item. `offered` is what may be decided ([`super::offer`]); to cancel is always possible.
+///
+/// # Errors
+/// If it decides nothing, or what it decides cannot be done.
+pub fn decide(item: &Pending, given: &Given, offered: &[Decision]) -> Result<Decided, Undecided> {
+    let spoken = match given {
+        Given::Decided { decision, arguments, text, payload } => Spoken {
+            decision: *decision,
+            arguments: arguments.as_deref().map(|text| Json::parse(text).unwrap_or_else(Json::null)),
+            tool: None,
+            value: text.as_ref().map(Json::of).or_else(|| payload.clone()),
+            text: text.clone(),
+            payload: payload.clone(),
+        },
+        Given::Text(text) => spoken_text(item, text, offered)?,
+        Given::Payload(payload) => match payload.read::<String>() {
+            Some(text) => spoken_text(item, &text, offered)?,
+            None => spoken_json(item, payload, offered)?,
+        },
+    };
+    spoken.checked(item, offered)
+}
+
+/// A decision as it was said, not yet checked.
+struct Spoken {
+    decision: Decision,
+    arguments: Option<Json>,
+    /// The tool an edit names.
+    tool: Option<String>,
+    text: Option<String>,
+    /// What a schema looks at.
+    value: Option<Json>,
+    payload: Option<Json>,
+}
+
+impl Spoken {
+    const fn new(decision: Decision) -> Self {
+        Self { decision, arguments: None, tool: None, text: None, value: None, payload: None }
+    }
+
+    fn checked(self, item: &Pending, offered: &[Decision]) -> Result<Decided, Undecided> {
+        let decision = self.decision;
+        if decision != Decision::Cancel && !offered.contains(&decision) {
+            return Err(Undecided::NotOffered(decision, offered.to_vec()));
+        }
+        let mut decided = Decided { decision, arguments: None, text: self.text, payload: self.payload };
+        match decision {
+            Decision::Edit => {
+                let arguments = self.arguments.and_then(as_object).ok_or(Undecided::WithoutArguments)?;
+                if let Some(tool) = self.tool.filter(|tool| *tool != item.name) {
+                    return Err(Undecided::OtherTool(tool));
+                }
+                decided.arguments = Some(arguments.text().to_owned());
+            }
+            Decision::Respond => {
+                let has_text = decided.text.as_ref().is_some_and(|text| !text.is_empty());
+                match item.kind {
+                    // What a tool returned may be empty.
+                    PendingKind::Tool if decided.text.is_some() => decided.payload = None,
+                    PendingKind::Input | PendingKind::Auth => {
+                        let value = self.value.filter(|_| has_text || decided.payload.is_some());
+                        let value = value.ok_or(Undecided::WithoutText)?;
+                        if let Some(schema) = &item.response_schema {
+                            fits(schema, &value).map_err(Undecided::Misfit)?;
+                        }
+                    }
+                    _ if !has_text => return Err(Undecided::WithoutText),
+                    _ => {}
+                }
+            }
+            Decision::Accept | Decision::Reject | Decision::Cancel => {}
+        }
+        Ok(decided)
+    }
+}
+
+/// JSON text inside of JSON text is looked through once: `arguments` travels so in the canonical form.
+fn as_object(json: Json) -> Option<Json> {
+    let json = json.read::<String>().and_then(|text| Json::parse(&text)).unwrap_or(json);
+    // Read once, so that what goes on is an object a tool can be called with, and not nested beyond any parser.
+    (json.is_object() && json.read::<serde_json::Value>().is_some()).then_some(json)
+}
+
+fn spoken_text(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spoken, Undecided> {
+    if item.kind == PendingKind::Tool {
+        return Ok(Spoken { text: Some(text.to_owned()), ..Spoken::new(Decision::Respond) });
+    }
+    if let Some(json) = Json::parse(text.trim()) {
+        return match json.read::<String>() {
+            Some(inner) => spoken_words(item, &inner, offered),
+            None => spoken_json(item, &json, offered),
+        };
+    }
+    spoken_words(item, text, offered)
+}
+
+/// A text that is no JSON: a word that decides, or the answer to a question.
+fn spoken_words(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spoken, Undecided> {
+    let payload = Some(Json::of(text));
+    if let Some(decision) = decision_word(text)
+        && may_mean(item, decision, offered)
+    {
+        return Ok(Spoken { payload, ..Spoken::new(decision) });
+    }
+    if !takes_anything(item, offered) || text.trim().is_empty() {
+        return Err(Undecided::Unclear);
+    }
+    let value = payload.clone();
+    Ok(Spoken { text: Some(text.to_owned()), value, payload, ..Spoken::new(Decision::Respond) })
+}
+
+fn spoken_json(item: &Pending, json: &Json, offered: &[Decision]) -> Result<Spoken, Undecided> {
+    let said = said(json);
+    if item.kind == PendingKind::Tool {
+        // Only an outspoken decision is one: whatever else is JSON is what the tool returned.
+        let outspoken =
+            object(json).is_some_and(|fields| word(&fields, "decision").or(word(&fields, "type")).is_some());
+        return Ok(said
+            .filter(|_| outspoken)
+            .unwrap_or_else(|| Spoken { text: Some(json.text().to_owned()), ..Spoken::new(Decision::Respond) }));
+    }
+    if let Some(mut said) = said
+        && may_mean(item, said.decision, offered)
+    {
+        said.payload = Some(json.clone());
+        if said.decision == Decision::Respond && said.value.is_none() {
+            said.value = said.text.as_ref().map(Json::of);
+        }
+        return Ok(said);
+    }
+    let empty = json.is_null() || (item.response_schema.is_none() && matches!(json.text(), "{}" | "[]"));
+    if !takes_anything(item, offered) || empty {
+        return Err(Undecided::Unclear);
+    }
+    Ok(Spoken { value: Some(json.clone()), payload: Some(json.clone()), ..Spoken::new(Decision::Respond) })
+}
+
+/// To a question that offers no yes and no, «yes» is an answer like any other.
+fn may_mean(item: &Pending, decision: Decision, offered: &[Decision]) -> bool {
+    let is_question = matches!(item.kind, PendingKind::Input | PendingKind::Auth);
+    !is_question || decision == Decision::Cancel || offered.contains(&decision)
+}
+
+fn takes_anything(item: &Pending, offered: &[Decision]) -> bool {
+    match item.kind {
+        PendingKind::Input => true,
+        PendingKind::Auth => offered.contains(&Decision::Respond),
+        PendingKind::Tool | PendingKind::Approval => false,
+    }
+}
+
+/// What a JSON value says by the rows of the table. None: nothing.
+fn said(json: &Json) -> Option<Spoken> {
+    match json.text() {
+        "true" => return Some(Spoken::new(Decision::Accept)),
+        "false" => return Some(Spoken::new(Decision::Reject)),
+        _ => {}
+    }
+    if json.text().starts_with('[') {
+        // List in, list out: agents that ask with a list of one are answered with one.
+        return one_of(&json.read::<Vec<Json>>()?);
+    }
+    let fields = object(json)?;
+    if let Some(decisions) = field(&fields, "decisions") {
+        return one_of(&decisions.read::<Vec<Json>>()?);
+    }
+    let flag = flag(&fields)?;
+    let told = match (word(&fields, "decision"), word(&fields, "type")) {
+        (Some(decision), _) => Some(decision_word(&decision)?),
+        (None, Some(word)) => decision_word(&word),
+        (None, None) => None,
+    };
+    let mut decision = match (told, flag) {
+        (Some(decision), None) => decision,
+        (None, Some(yes)) => {
+            if yes {
+                Decision::Accept
+            } else {
+                Decision::Reject
+            }
+        }
+        // Said twice, it has to be said alike.
+        (Some(decision @ (Decision::Accept | Decision::Edit)), Some(true)) => decision,
+        (Some(decision @ (Decision::Reject | Decision::Cancel)), Some(false)) => decision,
+        (Some(Decision::Respond), Some(_)) => Decision::Respond,
+        _ => return None,
+    };
+    let edit = edited(&fields);
+    // Approved with other arguments is never approved with the old ones.
+    if decision == Decision::Accept && edit.is_some() {
+        decision = Decision::Edit;
+    }
+    let mut spoken = Spoken::new(decision);
+    let args = field(&fields, "args").cloned();
+    match decision {
+        Decision::Edit => {
+            let (arguments, tool) = edit.unwrap_or_else(|| inner_arguments(&fields));
+            spoken.arguments = arguments;
+            spoken.tool = tool;
+        }
+        Decision::Respond => {
+            spoken.text = text(&fields).or_else(|| args.as_ref().map(|args| args.text().to_owned()));
+            spoken.value = args.filter(Json::is_object);
+        }
+        Decision::Reject | Decision::Cancel | Decision::Accept => spoken.text = text(&fields),
+    }
+    Some(spoken)
+}
+
+/// Several decisions for one item count as one if they are all the same plain one.
+fn one_of(decisions: &[Json]) -> Option<Spoken> {
+    let mut all = decisions.iter().map(|one| match one.read::<String>() {
+        Some(word) => decision_word(&word).map(Spoken::new),
+        // One level: a list in a list says nothing.
+        None if one.text().starts_with('[') => None,
+        None if object(one).is_some_and(|fields| field(&fields, "decisions").is_some()) => None,
+        None => said(one),
+    });
+    let first = all.next()??;
+    if decisions.len() == 1 {
+        return Some(first);
+    }
+    let plain = matches!(first.decision, Decision::Accept | Decision::Reject | Decision::Cancel);
+    all.all(|other| other.is_some_and(|other| other.decision == first.decision)).then_some(first).filter(|_| plain)
+}
+
+/// The outer option is None if the flags contradict one another or are no booleans.
+fn flag(fields: &Extra) -> Option<Option<bool>> {
+    let mut flag = None;
+    for name in ["approved", "approve", "accepted", "confirmed"] {
+        if let Some(value) = field(fields, name) {
+            let value: bool = value.read()?;
+            if flag.is_some_and(|flag| flag != value) {
+                return None;
+            }
+            flag = Some(value);
+        }
+    }
+    Some(flag)
+}
+
+/// Arguments that are plainly said to be new ones, and the tool they are for.
+fn edited(fields: &Extra) -> Option<(Option<Json>, Option<String>)> {
+    if let Some(arguments) = field(fields, "editedArgs").or_else(|| field(fields, "edited_args")) {
+        return Some((Some(arguments.clone()), None));
+    }
+    if let Some(action) = field(fields, "edited_action") {
+        let action = object(action).unwrap_or_default();
+        return Some((field(&action, "args").cloned(), word(&action, "name")));
+    }
+    let args = object(field(fields, "args")?)?;
+    Some((Some(field(&args, "edited_args")?.clone()), None))
+}
+
+/// Arguments of something that calls itself an edit.
+fn inner_arguments(fields: &Extra) -> (Option<Json>, Option<String>) {
+    if let Some(arguments) = field(fields, "arguments") {
+        return (Some(arguments.clone()), None);
+    }
+    let Some(args) = field(fields, "args") else { return (None, None) };
+    let inner = object(args).unwrap_or_default();
+    match field(&inner, "args").filter(|inner| inner.is_object()) {
+        Some(arguments) => (Some(arguments.clone()), word(&inner, "action")),
+        None => (Some(args.clone()), None),
+    }
+}
+
+fn text(fields: &Extra) -> Option<String> {
+    const NAMES: [&str; 4] = ["text", "message", "feedback", "reason"];
+    let outer = NAMES.iter().find_map(|name| word(fields, name)).or_else(|| word(fields, "args"));
+    outer.or_else(|| {
+        let args = object(field(fields, "args")?)?;
+        word(&args, "args").or_else(|| NAMES.iter().find_map(|name| word(&args, name)))
+    })
+}
+
+fn object(json: &Json) -> Option<Extra> {
+    if json.is_object() { json.read() } else { None }
+}
+
+fn field<'a>(fields: &'a Extra, name: &str) -> Option<&'a Json> {
+    fields.get(name).filter(|value| !value.is_null())
+}
+
+fn word(fields: &Extra, name: &str) -> Option<String> {
+    field(fields, name)?.read()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::answer::{EVERY_DECISION, NATIVE_DECISIONS, offer};
+
+fn item(kind: PendingKind) -> Pending {
+    let data = r#"{"id":"appr_1","name":"send_mail","arguments":"{\"to\":\"a\"}"}"#;
+    let mut item = Pending::read(&Json::parse(data).expect("JSON")).expect("an item");
+    item.kind = kind;
+    item
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text).expect("JSON")
+}
+
+fn read(kind: PendingKind, given: &Given) -> String {
+    let item = item(kind);
+    match decide(&item, given, &offer(&item, EVERY_DECISION)) {
+        Ok(decided) => {
+            let mut line = decided.decision.as_str().to_owned();
+            if let Some(arguments) = decided.arguments {
+                line.push_str(&format!(" arguments {arguments}"));
+            }
+            if let Some(text) = decided.text {
+                line.push_str(&format!(" text {text:?}"));
+            }
+            line
+        }
+        Err(undecided) => format!("undecided: {undecided}"),
+    }
+}
+
+#[test]
+fn payloads_are_read_by_the_table() {
+    let mut table = String::new();
+    for payload in [
+        "true",
+        "false",
+        "null",
+        "7",
+        "{}",
+        "[]",
+        "\"\"",
+        "\"yes\"",
+        "\" Approved \"",
+        "\"maybe\"",
+        "\"true\"",
+        r#""{\"approved\":true}""#,
+        r#"{"decisions":[{"type":"approve"}]}"#,
+        r#"{"decisions":[{"type":"edit","edited_action":{"name":"send_mail","args":{"to":"b"}}}]}"#,
+        r#"{"decisions":[{"type":"edit","edited_action":{"name":"drop_table","args":{"to":"b"}}}]}"#,
+        r#"{"decisions":[{"type":"reject","message":"no need"}]}"#,
+        r#"{"decisions":["approve","approve"]}"#,
+        r#"{"decisions":["approve","reject"]}"#,
+        r#"{"decisions":[{"type":"edit","args":{}},{"type":"edit","args":{}}]}"#,
+        r#"{"decisions":[]}"#,
+        r#"{"decisions":[{"decisions":["approve"]}]}"#,
+        r#"[{"type":"accept","args":null}]"#,
+        r#"[[true]]"#,
+        r#"{"decision":"approve"}"#,
+        r#"{"decision":"ok","reason":"fine"}"#,
+        r#"{"decision":"perhaps","approved":true}"#,
+        r#"{"type":"accept","args":{"action":"send_mail","args":{"to":"a"}}}"#,
+        r#"{"type":"edit","args":{"to":"b"}}"#,
+        r#"{"type":"edit","args":{"args":{"to":"b"}}}"#,
+        r#"{"type":"edit","args":{"action":"send_mail","args":{"to":"b"}}}"#,
+        r#"{"type":"edit","args":{"action":"drop_table","args":{"to":"b"}}}"#,
+        r#"{"type":"edit","args":{"edited_args":{"to":"b"}}}"#,
+        r#"{"type":"edit","editedArgs":{"to":"b"}}"#,
+        r#"{"type":"edit","arguments":"{\"to\":\"b\"}"}"#,
+        r#"{"type":"edit","args":{}}"#,
+        r#"{"type":"edit"}"#,
+        r#"{"type":"edit","args":"to b"}"#,
+        r#"{"type":"edit","editedArgs":[1]}"#,
+        r#"{"type":"approve","args":{"edited_args":{"to":"b"}}}"#,
+        r#"{"type":"response","args":"later"}"#,
+        r#"{"type":"response","args":{"args":"later"}}"#,
+        r#"{"type":"response","args":{"message":"later"}}"#,
+        r#"{"type":"response","args":{"x":1}}"#,
+        r#"{"type":"response"}"#,
+        r#"{"type":"respond","feedback":"later"}"#,
+        r#"{"type":"ignore","args":null}"#,
+        r#"{"type":"cancelled"}"#,
+        r#"{"type":"denied","args":"never"}"#,
+        r#"{"type":"click","approved":true}"#,
+        r#"{"type":"reject","approved":true}"#,
+        r#"{"approved":true}"#,
+        r#"{"approve":false,"reason":"no"}"#,
+        r#"{"accepted":true,"editedArgs":{"to":"b"}}"#,
+        r#"{"confirmed":true,"edited_args":{"to":"b"}}"#,
+        r#"{"approved":true,"editedArgs":null}"#,
+        r#"{"approved":true,"editedArgs":"all of them"}"#,
+        r#"{"approved":false,"editedArgs":{"to":"b"}}"#,
+        r#"{"approved":"yes"}"#,
+        r#"{"approved":true,"confirmed":false}"#,
+        r#"{"steps":["a"]}"#,
+    ] {
+        let given = Given::Payload(json(payload));
+        table.push_str(&format!("{payload}\n    approval: {}\n", read(PendingKind::Approval, &given)));
+        table.push_str(&format!("    input:    {}\n", read(PendingKind::Input, &given)));
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn texts_are_read_by_the_table() {
+    let mut table = String::new();
+    for text in [
+        "accept",
+        "Approve",
+        "APPROVED",
+        "yes",
+        "ok",
+        "edit",
+        "respond",
+        "reject",
+        "no",
+        "cancel",
+        "ignore",
+        "",
+        "  ",
+        "yes please",
+        "true",
+        "false",
+        "\"yes\"",
+        "{\"approved\":true}",
+        "42",
+        "Paris",
+        "approved approved",
+    ] {
+        let given = Given::Text(text.to_owned());
+        for kind in [PendingKind::Approval, PendingKind::Input, PendingKind::Auth, PendingKind::Tool] {
+            table.push_str(&format!("{text:?} {kind:?}: {}\n", read(kind, &given)));
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn an_edit_is_refused_where_it_is_not_offered_and_never_becomes_an_accept() {
+    let item = item(PendingKind::Approval);
+    let offered = offer(&item, NATIVE_DECISIONS);
+    for payload in [r#"{"type":"edit","args":{"to":"b"}}"#, r#"{"approved":true,"editedArgs":{"to":"b"}}"#] {
+        let refused = decide(&item, &Given::Payload(json(payload)), &offered).expect_err("not offered");
+        assert!(matches!(refused, Undecided::NotOffered(Decision::Edit, _)), "{refused:?}");
+    }
+}
+
+#[test]
+fn to_cancel_is_always_possible() {
+    let cancel = Given::Text("cancel".into());
+    assert_eq!(decide(&item(PendingKind::Approval), &cancel, &[]).expect("possible").decision, Decision::Cancel);
+}
+
+#[test]
+fn a_question_without_yes_and_no_takes_yes_for_an_answer() {
+    let mut item = item(PendingKind::Input);
+    item.decisions = vec![Decision::Respond];
+    let offered = offer(&item, EVERY_DECISION);
+    let decided = decide(&item, &Given::Text("yes".into()), &offered).expect("an answer");
+    assert_eq!((decided.decision, decided.text.as_deref()), (Decision::Respond, Some("yes")));
+    let decided = decide(&item, &Given::Payload(json("true")), &offered).expect("an answer");
+    assert_eq!((decided.decision, decided.payload), (Decision::Respond, Some(json("true"))));
+}
+
+#[test]
+fn an_answer_is_checked_against_the_schema_of_its_question() {
+    let mut item = item(PendingKind::Input);
+    item.response_schema =
+        Some(json(r#"{"type":"object","required":["city"],"properties":{"city":{"type":"string"}}}"#));
+    let offered = offer(&item, EVERY_DECISION);
+    let answer = |given: Given| decide(&item, &given, &offered);
+    assert!(answer(Given::Payload(json(r#"{"city":"Paris"}"#))).is_ok());
+    assert!(answer(Given::Text(r#"{"city":"Paris"}"#.into())).is_ok());
+    for wrong in [r#"{"city":7}"#, "{}", "7", "\"Paris\""] {
+        let misfit = answer(Given::Payload(json(wrong))).expect_err("does not fit");
+        assert!(matches!(misfit, Undecided::Misfit(_)), "{wrong}: {misfit:?}");
+    }
+    let explicit = Given::Decided { decision: Decision::Accept, arguments: None, text: None, payload: None };
+    assert!(matches!(answer(explicit), Err(Undecided::NotOffered(..))), "to go on is no answer");
+}
+
+#[test]
+fn the_answer_itself_is_kept_verbatim() {
+    let item = item(PendingKind::Approval);
+    let said = r#"{ "approved" : true, "editedArgs": {"z":1.50,"a":2}, "note":"x" }"#;
+    for given in [Given::Payload(json(said)), Given::Text(said.into()), Given::Payload(Json::of(said))] {
+        let decided = decide(&item, &given, EVERY_DECISION).expect("an edit");
+        assert_eq!(decided.payload.expect("kept").text(), said);
+        assert_eq!(decided.arguments.as_deref(), Some(r#"{"z":1.50,"a":2}"#));
+    }
+}
+
+#[test]
+fn depth_costs_nothing_and_decides_nothing() {
+    let deep = format!("{{\"decisions\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let item = item(PendingKind::Approval);
+    assert!(decide(&item, &Given::Text(deep), EVERY_DECISION).is_err());
+    let edit = format!("{{\"type\":\"edit\",\"args\":{}1{}}}", "{\"a\":".repeat(50_000), "}".repeat(50_000));
+    assert!(decide(&item, &Given::Text(edit), EVERY_DECISION).is_err());
+}
+
+/// Anything JSON-like, near the words that mean something.
+fn anything() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("true".to_owned()),
+        Just("false".to_owned()),
+        Just("null".to_owned()),
+        Just("1".to_owned()),
+        "[a-z ]{0,9}".prop_map(|text| format!("{text:?}")),
+        Just("\"edit\"".to_owned()),
+        Just("\"reject\"".to_owned()),
+    ];
+    let name = prop_oneof![
+        Just("type"),
+        Just("decision"),
+        Just("args"),
+        Just("approved"),
+        Just("decisions"),
+        Just("editedArgs"),
+        Just("x"),
+    ];
+    leaf.prop_recursive(4, 32, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(|items| format!("[{}]", items.join(","))),
+            prop::collection::vec((name.clone(), inner), 0..4).prop_map(|fields| {
+                let fields: Vec<String> =
+                    fields.into_iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+                format!("{{{}}}", fields.join(","))
+            }),
+        ]
+    })
+}
+
+proptest! {
+    /// Nothing approves that does not hold one of the few forms of yes.
+    #[test]
+    fn nothing_approves_by_default(payload in anything()) {
+        let item = item(PendingKind::Approval);
+        if let Ok(decided) = decide(&item, &Given::Text(payload.clone()), EVERY_DECISION)
+            && decided.decision == Decision::Accept
+        {
+            let words = ["true", "accept", "approve", "yes", "ok"];
+            prop_assert!(words.iter().any(|word| payload.to_lowercase().contains(word)), "{}", payload);
+            prop_assert!(decided.arguments.is_none());
+        }
+    }
+
+    #[test]
+    fn an_edit_always_has_an_object_of_arguments(payload in anything()) {
+        if let Ok(decided) = decide(&item(PendingKind::Approval), &Given::Text(payload), EVERY_DECISION) {
+            let is_edit = decided.decision == Decision::Edit;
+            prop_assert_eq!(is_edit, decided.arguments.is_some_and(|arguments| arguments.starts_with('{')));
+        }
+    }
+}

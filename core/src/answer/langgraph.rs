@@ -1,0 +1,425 @@
+//! Payloads of agents built with LangGraph, which many upstreams hand through: what they ask, and what they want to
+//! hear (sections 6 and 8). Also the payload we write ourselves where a protocol needs one and the source had none.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::answer::Decided;
+use crate::json::{Extra, Json};
+use crate::pending::{Decision, Pending, PendingKind};
+
+/// The form an answer made by the gateway takes (`resume_style`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    /// `{"approved":bool,"editedArgs"?,"text"?}`
+    Approved,
+    /// `{"type":"accept|edit|response|ignore","args":…}`
+    Langgraph,
+    /// The same, in a list of one.
+    LanggraphList,
+    /// `{"decisions":[…]}`, one for each action.
+    Decisions,
+    /// The text or payload itself.
+    Plain,
+}
+
+/// One question in a payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Approval or input.
+    pub kind: PendingKind,
+    /// The tool. Empty for input.
+    pub name: String,
+    /// JSON text. Empty for input.
+    pub arguments: String,
+    /// Prompt for a person.
+    pub message: Option<String>,
+    /// What may be decided.
+    pub decisions: Vec<Decision>,
+    /// Schema of the arguments.
+    pub schema: Option<Json>,
+}
+
+/// What a payload asks: one question, or one for each action; and how it wants to be answered.
+#[must_use]
+pub fn read(payload: &Json) -> (Vec<Question>, Style) {
+    action_requests(payload)
+        .or_else(|| action_request(payload).map(|question| (vec![question], Style::Langgraph)))
+        .or_else(|| {
+            let [only]: [Json; 1] = payload.read::<Vec<Json>>()?.try_into().ok()?;
+            Some((vec![action_request(&only)?], Style::LanggraphList))
+        })
+        .unwrap_or_else(|| (vec![input(payload)], Style::Plain))
+}
+
+fn action_request(payload: &Json) -> Option<Question> {
+    let fields = object(payload)?;
+    let action = object(fields.get("action_request")?)?;
+    let decisions = match fields.get("config").and_then(object) {
+        None => vec![Decision::Accept, Decision::Edit, Decision::Respond, Decision::Cancel],
+        Some(config) => [
+            ("allow_accept", Decision::Accept),
+            ("allow_edit", Decision::Edit),
+            ("allow_respond", Decision::Respond),
+            ("allow_ignore", Decision::Cancel),
+        ]
+        .into_iter()
+        .filter(|(name, _)| config.get(name).and_then(Json::read) == Some(true))
+        .map(|(_, decision)| decision)
+        .collect(),
+    };
+    Some(Question {
+        kind: PendingKind::Approval,
+        name: word(&action, "action").unwrap_or_default(),
+        arguments: action.get("args").map_or_else(|| "{}".to_owned(), |args| args.text().to_owned()),
+        message: word(&fields, "description"),
+        decisions,
+        schema: None,
+    })
+}
+
+fn action_requests(payload: &Json) -> Option<(Vec<Question>, Style)> {
+    let fields = object(payload)?;
+    let actions: Vec<Extra> = fields.get("action_requests")?.read()?;
+    let reviews: Vec<Extra> = fields.get("review_configs").and_then(Json::read).unwrap_or_default();
+    let questions: Vec<Question> = actions
+        .iter()
+        .map(|action| {
+            let name = word(action, "name").unwrap_or_default();
+            let review = reviews.iter().find(|review| word(review, "action_name").is_some_and(|known| known == name));
+            let words: Option<Vec<String>> = review.and_then(|review| review.get("allowed_decisions")?.read());
+            let decisions = words.map_or_else(
+                || vec![Decision::Accept, Decision::Edit, Decision::Reject],
+                |words| words.iter().filter_map(|word| super::decision_word(word)).collect(),
+            );
+            let arguments = action.get("args").or_else(|| action.get("arguments"));
+            Question {
+                kind: PendingKind::Approval,
+                name,
+                arguments: arguments.map_or_else(|| "{}".to_owned(), |args| args.text().to_owned()),
+                message: word(action, "description"),
+                decisions,
+                schema: review.and_then(|review| review.get("args_schema")).filter(|schema| !schema.is_null()).cloned(),
+            }
+        })
+        .collect();
+    (!questions.is_empty()).then_some((questions, Style::Decisions))
+}
+
+fn input(payload: &Json) -> Question {
+    let message = payload.read::<String>().or_else(|| {
+        let fields = object(payload)?;
+        ["message", "question", "prompt"].iter().find_map(|name| word(&fields, name))
+    });
+    Question {
+        kind: PendingKind::Input,
+        name: String::new(),
+        arguments: String::new(),
+        message,
+        decisions: vec![Decision::Respond],
+        schema: None,
+    }
+}
+
+/// The items an upstream's interrupt stands for, in the canonical form: one for each action, all of them answered
+/// together. `id` is the source's; where there are several, their place is added.
+#[must_use]
+pub fn items(id: &str, reason: Option<&str>, payload: &Json) -> Vec<Pending> {
+    let (questions, _) = read(payload);
+    let several = questions.len() > 1;
+    questions
+        .into_iter()
+        .enumerate()
+        .map(|(place, question)| {
+            let is_input = question.kind == PendingKind::Input;
+            Pending {
+                id: if several { format!("{id}:{place}") } else { id.to_owned() },
+                kind: question.kind,
+                name: if is_input { reason.unwrap_or("input_required").to_owned() } else { question.name },
+                arguments: if is_input { payload.text().to_owned() } else { question.arguments },
+                server_label: None,
+                reason: reason.map(str::to_owned),
+                message: question.message,
+                call_id: None,
+                decisions: question.decisions,
+                response_schema: None,
+                expires_at: None,
+                payload: Some(payload.clone()),
+                extension: None,
+                request: None,
+            }
+        })
+        .collect()
+}
+
+/// The answer to an upstream that asked with one payload, in a style. `decided` are its items, in order.
+#[must_use]
+pub fn answer(style: Style, decided: &[(&Pending, &Decided)]) -> Json {
+    if style == Style::Decisions {
+        let decisions: Vec<One<'_>> = decided.iter().map(|(item, decided)| one(item, decided)).collect();
+        return Json::of(&Decisions { decisions });
+    }
+    let Some((item, decided)) = decided.first() else { return Json::null() };
+    match style {
+        Style::Langgraph => Json::of(&typed(item, decided)),
+        Style::LanggraphList => Json::of(&[typed(item, decided)]),
+        Style::Plain if decided.decision == Decision::Respond => {
+            decided.payload.clone().unwrap_or_else(|| Json::of(&decided.text))
+        }
+        Style::Plain | Style::Approved | Style::Decisions => Json::of(&Approved {
+            approved: matches!(decided.decision, Decision::Accept | Decision::Edit)
+                || (decided.decision == Decision::Respond && item.kind != PendingKind::Approval),
+            edited: raw(decided.arguments.as_deref()),
+            text: decided.text.as_deref(),
+        }),
+    }
+}
+
+#[derive(Serialize)]
+struct Approved<'a> {
+    approved: bool,
+    #[serde(rename = "editedArgs", skip_serializing_if = "Option::is_none")]
+    edited: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Typed<'a> {
+    r#type: &'static str,
+    args: Option<Args<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Args<'a> {
+    Text(&'a str),
+    Action { action: &'a str, args: &'a RawValue },
+}
+
+#[derive(Serialize)]
+struct Decisions<'a> {
+    decisions: Vec<One<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum One<'a> {
+    Approve,
+    Edit {
+        edited_action: Named<'a>,
+    },
+    Reject {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<&'a str>,
+    },
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
+    args: &'a RawValue,
+}
+
+fn typed<'a>(item: &'a Pending, decided: &'a Decided) -> Typed<'a> {
+    let (word, args) = match decided.decision {
+        Decision::Accept => ("accept", None),
+        Decision::Edit => {
+            let args = raw(decided.arguments.as_deref()).unwrap_or(RawValue::NULL);
+            ("edit", Some(Args::Action { action: &item.name, args }))
+        }
+        Decision::Respond => ("response", decided.text.as_deref().map(Args::Text)),
+        Decision::Reject | Decision::Cancel => ("ignore", None),
+    };
+    Typed { r#type: word, args }
+}
+
+fn one<'a>(item: &'a Pending, decided: &'a Decided) -> One<'a> {
+    match (decided.decision, raw(decided.arguments.as_deref())) {
+        (Decision::Accept, _) => One::Approve,
+        (Decision::Edit, Some(args)) => One::Edit { edited_action: Named { name: &item.name, args } },
+        (Decision::Cancel, _) => One::Reject { message: Some("cancelled") },
+        _ => One::Reject { message: decided.text.as_deref() },
+    }
+}
+
+fn raw(text: Option<&str>) -> Option<&RawValue> {
+    text.and_then(|text| serde_json::from_str(text).ok())
+}
+
+#[derive(Serialize)]
+struct Action<'a> {
+    action: &'a str,
+    args: Json,
+}
+
+#[derive(Serialize)]
+struct Config {
+    allow_accept: bool,
+    allow_edit: bool,
+    allow_respond: bool,
+    allow_ignore: bool,
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    action_request: Action<'a>,
+    config: Config,
+    description: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Ask<'a> {
+    message: Option<&'a str>,
+    response_schema: Option<&'a Json>,
+}
+
+/// The payload to ask with: the source's own, verbatim, else one of ours (section 5).
+#[must_use]
+pub fn payload(item: &Pending, offered: &[Decision]) -> Json {
+    if let Some(payload) = &item.payload {
+        return payload.clone();
+    }
+    match item.kind {
+        PendingKind::Approval | PendingKind::Tool => request(item, offered),
+        PendingKind::Input | PendingKind::Auth => {
+            Json::of(&Ask { message: item.message.as_deref(), response_schema: item.response_schema.as_ref() })
+        }
+    }
+}
+
+/// The `action_request` form of an item, whatever its source wrote.
+#[must_use]
+pub fn request(item: &Pending, offered: &[Decision]) -> Json {
+    let has = |decision| offered.contains(&decision);
+    Json::of(&Request {
+        action_request: Action { action: &item.name, args: arguments(&item.arguments) },
+        config: Config {
+            allow_accept: has(Decision::Accept),
+            allow_edit: has(Decision::Edit),
+            allow_respond: has(Decision::Respond),
+            allow_ignore: has(Decision::Reject) || has(Decision::Cancel),
+        },
+        description: item.message.as_deref(),
+    })
+}
+
+/// Arguments as JSON. They are the model's text and may be invalid: then they are shown as text.
+fn arguments(text: &str) -> Json {
+    if text.trim().is_empty() {
+        return Json::of(&Extra::new());
+    }
+    Json::parse(text).unwrap_or_else(|| Json::of(text))
+}
+
+fn object(json: &Json) -> Option<Extra> {
+    if json.is_object() { json.read() } else { None }
+}
+
+fn word(fields: &Extra, name: &str) -> Option<String> {
+    fields.get(name)?.read()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        Json::parse(text).expect("JSON")
+    }
+
+    #[test]
+    fn each_payload_of_the_table_is_understood() {
+        use Decision::{Accept, Cancel, Edit, Reject, Respond};
+        let action = r#"{"action_request":{"action":"book","args":{"n":1}},"config":{"allow_accept":true,"allow_edit":false,"allow_ignore":true},"description":"Book?"}"#;
+        let (questions, style) = read(&json(action));
+        assert_eq!(style, Style::Langgraph);
+        let [question] = questions.try_into().expect("one");
+        assert_eq!((question.kind, question.decisions), (PendingKind::Approval, vec![Accept, Cancel]));
+        assert_eq!((question.name.as_str(), question.arguments.as_str()), ("book", r#"{"n":1}"#));
+
+        let (questions, style) = read(&json(&format!("[{}]", r#"{"action_request":{"action":"b"},"config":null}"#)));
+        assert_eq!((style, &questions[0].decisions), (Style::LanggraphList, &vec![Accept, Edit, Respond, Cancel]));
+
+        let several = r#"{"action_requests":[{"name":"a","args":{}},{"name":"b","args":{"x":1},"description":"B?"}],
+            "review_configs":[{"action_name":"b","allowed_decisions":["approve","reject"]}]}"#;
+        let (questions, style) = read(&json(several));
+        assert_eq!((style, questions.len()), (Style::Decisions, 2));
+        assert_eq!(questions[0].decisions, [Accept, Edit, Reject]);
+        assert_eq!((&questions[1].decisions, questions[1].message.as_deref()), (&vec![Accept, Reject], Some("B?")));
+
+        for (payload, message) in [
+            (r#""Which city?""#, Some("Which city?")),
+            (r#"{"question":"Which city?"}"#, Some("Which city?")),
+            (r#"{"steps":[1]}"#, None),
+            ("7", None),
+            ("[1,2]", None),
+            (r#"{"action_requests":[]}"#, None),
+        ] {
+            let (questions, style) = read(&json(payload));
+            let [question] = questions.try_into().expect("one");
+            assert_eq!((style, question.kind), (Style::Plain, PendingKind::Input), "{payload}");
+            assert_eq!((question.message.as_deref(), question.decisions), (message, vec![Respond]), "{payload}");
+        }
+    }
+
+    #[test]
+    fn several_actions_are_several_items_with_one_payload() {
+        let payload =
+            json(r#"{"action_requests":[{"name":"a","args":{}},{"name":"b","args":{}}],"review_configs":[]}"#);
+        let items = items("int-1", Some("review"), &payload);
+        let ids: Vec<&str> = items.iter().map(|item| item.id.as_str()).collect();
+        assert_eq!(ids, ["int-1:0", "int-1:1"]);
+        assert!(items.iter().all(|item| item.payload.as_ref() == Some(&payload)));
+        let edit = Decided { arguments: Some(r#"{"x":2}"#.into()), ..Decided::new(Decision::Edit) };
+        let no = Decided { text: Some("why".into()), ..Decided::new(Decision::Reject) };
+        assert_eq!(
+            answer(Style::Decisions, &[(&items[0], &edit), (&items[1], &no)]).text(),
+            r#"{"decisions":[{"type":"edit","edited_action":{"name":"a","args":{"x":2}}},{"type":"reject","message":"why"}]}"#
+        );
+    }
+
+    #[test]
+    fn each_style_has_a_form_for_each_decision() {
+        let item = &items("i", None, &json(r#"{"action_request":{"action":"send","args":{}},"config":null}"#))[0];
+        let decisions = [
+            Decided::new(Decision::Accept),
+            Decided { arguments: Some("{}".into()), ..Decided::new(Decision::Edit) },
+            Decided { text: Some("hi".into()), ..Decided::new(Decision::Respond) },
+            Decided::new(Decision::Reject),
+            Decided::new(Decision::Cancel),
+        ];
+        let mut table = String::new();
+        for style in [Style::Approved, Style::Langgraph, Style::LanggraphList, Style::Decisions, Style::Plain] {
+            for decided in &decisions {
+                let said = answer(style, &[(item, decided)]);
+                table.push_str(&format!("{style:?} {:?}: {}\n", decided.decision, said.text()));
+                // Whatever we say, our own reading of it is what was decided.
+                let read =
+                    crate::answer::decide(item, &crate::answer::Given::Payload(said), super::super::EVERY_DECISION);
+                let heard = read.map(|read| read.decision).ok();
+                let says_no = matches!(decided.decision, Decision::Reject | Decision::Cancel | Decision::Respond);
+                let heard_no = !matches!(heard, Some(Decision::Accept | Decision::Edit));
+                assert_eq!(says_no, heard_no, "{style:?} {decided:?} {heard:?}");
+            }
+        }
+        insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn a_source_s_own_payload_is_shown_unchanged() {
+        let own = json(r#"{ "z":1, "a" : [ 2.50 ] }"#);
+        let mut item = items("i", None, &own).remove(0);
+        assert_eq!(payload(&item, &[]).text(), own.text());
+        item.payload = None;
+        item.kind = PendingKind::Approval;
+        item.name = "send".into();
+        item.arguments = "{broken".into();
+        item.message = Some("Send?".into());
+        assert_eq!(
+            payload(&item, &[Decision::Accept, Decision::Reject]).text(),
+            r#"{"action_request":{"action":"send","args":"{broken"},"config":{"allow_accept":true,"allow_edit":false,"allow_respond":false,"allow_ignore":true},"description":"Send?"}"#
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! Answers as native messages, both ways: what goes upstream, and what native clients send (sections 2 and 6).
+
+use serde::Serialize;
+
+use crate::answer::{Answer, Decided, Given, decision_word};
+use crate::json::{Extra, Json};
+use crate::model::{Content, Message, MessageType, Role};
+use crate::pending::{Decision, Pending, PendingKind, approval_id};
+
+/// The body of an `mcp_approval_response`.
+#[derive(Serialize)]
+struct Response<'a> {
+    approval_request_id: &'a str,
+    id: &'a str,
+    approve: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interrupt: Option<Extension<'a>>,
+}
+
+/// What the plain native answer has no word for.
+#[derive(Serialize)]
+struct Extension<'a> {
+    decision: Decision,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a Json>,
+}
+
+/// The body of a `function_call_output`.
+#[derive(Serialize)]
+struct Output<'a> {
+    call_id: &'a str,
+    output: &'a str,
+}
+
+impl Decided {
+    /// The native message that tells the agent. `extension`: the upstream understands the `interrupt` block; an item
+    /// that came with one is answered with one in any case.
+    #[must_use]
+    pub fn message(&self, item: &Pending, extension: bool) -> Message {
+        if item.kind == PendingKind::Tool {
+            let output = Output { call_id: &item.id, output: self.output() };
+            return Message::new(MessageType::FunctionCallOutput, Some(Role::Tool), vec![Content::data(&output)]);
+        }
+        let extension = extension || item.extension.is_some();
+        let (approve, reason) = match self.decision {
+            // Never offered, never decided; all the same nothing runs that was not decided (section 3, rule 2).
+            Decision::Edit if !extension => (false, Some("the edit could not be handed on")),
+            Decision::Accept | Decision::Edit => (true, self.text.as_deref()),
+            // An answer to a question lets the agent go on; a text in a tool's place does not let the tool run.
+            Decision::Respond => (item.kind != PendingKind::Approval, self.text.as_deref()),
+            Decision::Reject => (false, self.text.as_deref()),
+            Decision::Cancel => (false, Some("cancelled")),
+        };
+        let extension = extension.then_some(Extension {
+            decision: self.decision,
+            arguments: self.arguments.as_deref(),
+            text: self.text.as_deref(),
+            payload: self.payload.as_ref(),
+        });
+        let response = Response { approval_request_id: &item.id, id: &item.id, approve, reason, interrupt: extension };
+        Message::new(MessageType::McpApprovalResponse, Some(Role::User), vec![Content::data(&response)])
+    }
+
+    /// What a tool that a person stands in for is said to have returned.
+    fn output(&self) -> &str {
+        self.text.as_deref().unwrap_or(match self.decision {
+            Decision::Reject => "rejected",
+            Decision::Cancel => "cancelled",
+            Decision::Accept | Decision::Edit | Decision::Respond => "",
+        })
+    }
+}
+
+/// The answers a native message holds: approvals, and outputs of tools the client ran. Several in one message occur.
+#[must_use]
+pub fn native(message: &Message) -> Vec<Answer> {
+    match message.kind {
+        MessageType::McpApprovalResponse => {
+            message.content.iter().filter_map(Content::as_data).filter_map(approval).collect()
+        }
+        MessageType::FunctionCallOutput => message
+            .outputs()
+            .filter(|output| !output.call_id.is_empty())
+            .map(|output| Answer { id: output.call_id, given: Given::Text(output.output) })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn approval(data: &Json) -> Option<Answer> {
+    let id = approval_id(data)?;
+    let fields: Extra = data.read()?;
+    let text = |fields: &Extra, name: &str| fields.get(name).and_then(Json::read::<String>);
+    let approve = fields.get("approve").and_then(Json::read::<bool>);
+    let extension: Extra = fields.get("interrupt").and_then(Json::read).unwrap_or_default();
+    let told = match text(&extension, "decision") {
+        // A word nobody knows decides nothing, whatever stands beside it.
+        Some(word) => decision_word(&word),
+        None => approve.map(|approve| if approve { Decision::Accept } else { Decision::Reject }),
+    };
+    let contradicts = match (told, approve) {
+        (Some(Decision::Accept | Decision::Edit), Some(approve)) => !approve,
+        (Some(Decision::Reject | Decision::Cancel), Some(approve)) => approve,
+        _ => false,
+    };
+    let given = match told.filter(|_| !contradicts) {
+        Some(decision) => Given::Decided {
+            decision,
+            arguments: text(&extension, "arguments"),
+            text: text(&extension, "text").or_else(|| text(&fields, "reason")),
+            payload: extension.get("payload").filter(|payload| !payload.is_null()).cloned(),
+        },
+        // Reads as «nothing», for any kind of item.
+        None => Given::Payload(Json::null()),
+    };
+    Some(Answer { id, given })
+}
+
+/// The input as a native upstream wants it: each answer after the message that asked, unless that is there already
+/// (section 2). `answered` is what the input answers.
+#[must_use]
+pub fn with_requests(input: &[Message], answered: &[Pending]) -> Vec<Message> {
+    let mut told: Vec<String> = Vec::new();
+    let mut written = Vec::with_capacity(input.len() + answered.len());
+    for message in input {
+        match message.kind {
+            MessageType::McpApprovalRequest => {
+                told.extend(message.content.iter().filter_map(Content::as_data).filter_map(approval_id));
+            }
+            MessageType::McpApprovalResponse => {
+                for answer in native(message) {
+                    let asked = answered.iter().find(|item| item.id == answer.id && item.kind != PendingKind::Tool);
+                    if let Some(request) = asked.and_then(Pending::request)
+                        && !told.contains(&answer.id)
+                    {
+                        written.push(request);
+                        told.push(answer.id);
+                    }
+                }
+            }
+            _ => {}
+        }
+        written.push(message.clone());
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(kind: PendingKind, extension: bool) -> Pending {
+        let data = r#"{"id":"appr_1","name":"send_mail","arguments":"{\"to\":\"a\"}","server_label":"mailer"}"#;
+        let mut item = Pending::read(&Json::parse(data).expect("JSON")).expect("an item");
+        item.kind = kind;
+        item.extension = extension.then(|| Json::parse("{}").expect("JSON"));
+        item
+    }
+
+    fn body(decided: &Decided, item: &Pending, extension: bool) -> String {
+        decided.message(item, extension).content[0].as_data().expect("data").text().to_owned()
+    }
+
+    #[test]
+    fn each_decision_becomes_the_native_answer_of_the_table() {
+        let with = |decision, text: Option<&str>| Decided { text: text.map(str::to_owned), ..Decided::new(decision) };
+        let mut table = String::new();
+        for kind in [PendingKind::Approval, PendingKind::Input, PendingKind::Tool] {
+            for extension in [false, true] {
+                for decided in [
+                    Decided::new(Decision::Accept),
+                    Decided { arguments: Some(r#"{"to":"b"}"#.into()), ..Decided::new(Decision::Edit) },
+                    with(Decision::Respond, Some("tell her yourself")),
+                    with(Decision::Reject, Some("not today")),
+                    Decided::new(Decision::Reject),
+                    Decided::new(Decision::Cancel),
+                ] {
+                    let body = body(&decided, &item(kind, false), extension);
+                    table.push_str(&format!("{kind:?} {extension} {:?}: {body}\n", decided.decision));
+                }
+            }
+        }
+        insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn an_item_that_came_with_the_extension_is_answered_with_it() {
+        let body = body(&Decided::new(Decision::Accept), &item(PendingKind::Input, true), false);
+        assert!(body.contains(r#""interrupt":{"decision":"accept"}"#), "{body}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let item = item(PendingKind::Approval, false);
+        for decision in [Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject, Decision::Cancel] {
+            let said = Decided {
+                decision,
+                arguments: (decision == Decision::Edit).then(|| "{}".to_owned()),
+                text: Some("why".to_owned()),
+                payload: Json::parse(r#"{"x":1}"#),
+            };
+            let heard = native(&said.message(&item, true));
+            let given = Given::Decided {
+                decision,
+                arguments: said.arguments.clone(),
+                text: said.text.clone(),
+                payload: said.payload.clone(),
+            };
+            assert_eq!(heard, [Answer { id: "appr_1".into(), given }]);
+        }
+    }
+
+    #[test]
+    fn an_answer_that_contradicts_itself_decides_nothing() {
+        for data in [
+            r#"{"id":"a"}"#,
+            r#"{"id":"a","approve":"yes"}"#,
+            r#"{"id":"a","approve":true,"interrupt":{"decision":"reject"}}"#,
+            r#"{"id":"a","approve":false,"interrupt":{"decision":"accept"}}"#,
+            r#"{"id":"a","approve":true,"interrupt":{"decision":"perhaps"}}"#,
+        ] {
+            let data = Json::parse(data).expect("JSON");
+            assert_eq!(approval(&data).expect("an answer").given, Given::Payload(Json::null()), "{data:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_stands_once_in_front_of_its_answer() {
+        let item = item(PendingKind::Approval, false);
+        let answer = Decided::new(Decision::Accept).message(&item, false);
+        let input = [answer, Message::user("and now?")];
+        let once = with_requests(&input, std::slice::from_ref(&item));
+        let kinds: Vec<&str> = once.iter().map(|message| message.kind.as_str()).collect();
+        assert_eq!(kinds, ["mcp_approval_request", "mcp_approval_response", "message"]);
+        assert_eq!(with_requests(&once, &[item]), once);
+        assert_eq!(with_requests(&input, &[]), input);
+    }
+}
