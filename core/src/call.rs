@@ -3,6 +3,8 @@
 //! The gateway serves each kind of [`Call`] once, for every protocol; an adapter only spells. Adapters keep no state:
 //! what has to outlive a request stands in runs, sessions and documents, all of them owned by a caller.
 
+use std::time::Duration;
+
 use crate::answer::{Answer, Terms};
 use crate::event::{End, Millis};
 use crate::id::RunId;
@@ -66,6 +68,10 @@ pub struct RunCall {
     /// True: a turn that leaves pending items, or ends with [`End::Incomplete`], does not end the run: it waits for
     /// a [`Thread::Continue`].
     pub turns: bool,
+    /// After which ends of a turn a run with `turns` waits although nothing is pending.
+    pub waits_after: Vec<End>,
+    /// With [`Delivery::Collect`]: the run is answered as it stands after so long, and goes on.
+    pub patience: Option<Duration>,
     /// What to do if the session is busy. None: as the agent's setting says.
     pub busy: Option<Busy>,
     /// Facts the adapter wants back with the run, such as the request's echo. Nobody else reads them.
@@ -89,6 +95,8 @@ impl RunCall {
             early: false,
             stored: true,
             turns: false,
+            waits_after: vec![End::Incomplete],
+            patience: None,
             busy: None,
             labels: Json::null(),
         }
@@ -144,6 +152,8 @@ pub struct Filter {
     pub session: Option<String>,
     /// Begun over this protocol.
     pub protocol: Option<String>,
+    /// With this agent.
+    pub agent: Option<String>,
     /// In one of these states. Empty: any.
     pub states: Vec<RunState>,
     /// Whose state changed at this time or later.

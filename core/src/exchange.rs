@@ -18,6 +18,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use crate::call::{AgentCard, Call, Reply, RunView};
+use crate::courier::Couriers;
 use crate::event::{Millis, Step};
 use crate::fault::Fault;
 use crate::id::RunId;
@@ -64,6 +65,16 @@ pub struct Mounted {
     pub max_body: Option<usize>,
     /// Origins, headers and methods any browser may use, if the protocol wants that.
     pub cors: Option<Cors>,
+    /// What it delivers without being asked.
+    pub couriers: Option<Couriers>,
+}
+
+impl Mounted {
+    /// Endpoints, and an exchange for whatever no endpoint answers. Nothing else.
+    #[must_use]
+    pub fn new(endpoints: Vec<Endpoint>, stray: Open) -> Self {
+        Self { endpoints, stray, curl: Vec::new(), max_body: None, cors: None, couriers: None }
+    }
 }
 
 /// What browsers are allowed: any origin, and these headers.
@@ -116,6 +127,8 @@ pub struct Endpoint {
     pub path: &'static str,
     /// Also answers at the root of the host, if the route is the first of its protocol: well-known paths.
     pub at_root: bool,
+    /// Needs no credentials, even if the route asks for them: cards.
+    pub public: bool,
     /// Opens its exchange.
     pub open: Open,
     /// Takes WebSocket upgrades: each text frame is a request of its own, each frame written one message.
@@ -130,7 +143,7 @@ impl Endpoint {
         path: &'static str,
         open: impl Fn() -> E + Send + Sync + 'static,
     ) -> Self {
-        Self { method, path, at_root: false, open: Box::new(move || Box::new(open())), websocket: false }
+        Self { method, path, at_root: false, public: false, open: Box::new(move || Box::new(open())), websocket: false }
     }
 
     /// Reads.

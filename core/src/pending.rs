@@ -179,12 +179,17 @@ impl Run {
     /// the same answer. Nothing after an end that was failed, rejected or canceled, and nothing before the turn ended.
     #[must_use]
     pub fn pending(&self) -> Vec<Pending> {
-        let Some(last) = self.turns.len().checked_sub(1) else { return Vec::new() };
-        if !matches!(self.turns[last].end, Some(End::Completed | End::Incomplete)) {
+        self.turns.len().checked_sub(1).map_or_else(Vec::new, |last| self.pending_of(last))
+    }
+
+    /// What a turn was waiting for when it ended, whatever came after.
+    #[must_use]
+    pub fn pending_of(&self, turn: usize) -> Vec<Pending> {
+        if !matches!(self.turns.get(turn).and_then(|turn| turn.end), Some(End::Completed | End::Incomplete)) {
             return Vec::new();
         }
         let mut open: Vec<Pending> = Vec::new();
-        for message in self.messages_of(last) {
+        for message in self.messages_of(turn) {
             let contents = message.slots.iter();
             match &message.kind {
                 MessageType::FunctionCall => open.extend(contents.filter_map(|slot| {

@@ -1,1 +1,151 @@
-//! native
+//! The native Agent API: what serves it ([`Native`]) and what asks agents that speak it ([`NativeUpstream`]).
+//!
+//! Names, options and the table of endpoints live here. The protocol's spelling is in `wire`, the row of frames in
+//! `frames`, one module for each group of endpoints, and the upstream half in `connect`. Not here: the native model
+//! and the reading of requests, which are the gateway's own tongue and so live in `interlingua_core`.
+
+mod body;
+mod connect;
+mod fault;
+mod frames;
+mod process;
+mod runs;
+mod task;
+mod wire;
+
+use std::sync::Arc;
+
+use interlingua_core::exchange::{Cors, Mounted};
+use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
+use serde::Deserialize;
+
+pub use connect::{NativeUpstream, UpstreamOptions};
+
+/// Serves the native Agent API to clients.
+#[derive(Clone, Copy, Debug)]
+pub struct Native;
+
+/// What an operator may choose for a native route.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// How ends are told that are neither `completed` nor `failed`.
+    pub terminal: Terminal,
+    /// Whether quiet streams get comment lines.
+    pub heartbeat: bool,
+    /// Whether web pages of any origin may ask, as with the runtime.
+    pub cors: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { terminal: Terminal::Precise, heartbeat: true, cors: true }
+    }
+}
+
+/// How a response is told that ended as `incomplete`, `rejected` or `canceled` (Agent API, rule 13.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Terminal {
+    /// With that very status.
+    #[default]
+    Precise,
+    /// As `failed`, with the precise status as the error's code: for clients that know but two ends.
+    Failed,
+}
+
+/// What all exchanges of one mount share.
+#[derive(Debug)]
+struct Route {
+    agent: String,
+    options: Options,
+}
+
+impl ProtocolAdapter for Native {
+    const NAME: &'static str = "agent-api";
+    type Options = Options;
+
+    fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
+        let [agent] = mount.agents.as_slice() else {
+            return Err(
+                "an \"agent-api\" route serves one agent: put {agent} in its path, or name one in agents".into()
+            );
+        };
+        let cors = options.cors.then(|| Cors {
+            // The star does not cover `authorization`.
+            allow_headers: vec!["*".into(), "authorization".into()],
+            expose_headers: Vec::new(),
+        });
+        let route = Arc::new(Route { agent: agent.name.clone(), options });
+        Ok(Mounted {
+            endpoints: endpoints(&route),
+            stray: Box::new(|| Box::new(fault::Stray)),
+            curl: vec![
+                "curl -N {url}/process -H 'content-type: application/json' \
+                 -d '{\"input\":[{\"role\":\"user\",\"content\":\"hello\"}]}'"
+                    .into(),
+            ],
+            max_body: None,
+            cors,
+            couriers: None,
+        })
+    }
+
+    fn options_schema() -> serde_json::Value {
+        serde_json::json!({
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "terminal": {
+                    "description": "How ends are told that are neither completed nor failed.",
+                    "enum": ["precise", "failed"],
+                    "default": "precise"
+                },
+                "heartbeat": {
+                    "description": "Whether quiet streams get comment lines.",
+                    "type": "boolean",
+                    "default": true
+                },
+                "cors": {
+                    "description": "Whether web pages of any origin may ask.",
+                    "type": "boolean",
+                    "default": true
+                }
+            }
+        })
+    }
+}
+
+/// The table. What the runtime has besides, `/shutdown` and `/admin/…` first of all, must stay a stray path.
+fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
+    let on = |open: fn(&Arc<Route>) -> process::Process| {
+        let route = Arc::clone(route);
+        move || open(&route)
+    };
+    let runs = |task: runs::Task| {
+        let route = Arc::clone(route);
+        move || runs::OneRun::new(&route, task)
+    };
+    let followed = Arc::clone(route);
+    vec![
+        Endpoint::post("/process", on(process::Process::new)),
+        Endpoint::post("/process/task", {
+            let route = Arc::clone(route);
+            move || task::Submit::new(&route)
+        }),
+        Endpoint::get("/process/task/{id}", {
+            let route = Arc::clone(route);
+            move || task::Poll::new(&route)
+        }),
+        Endpoint::post("/stop", || task::Stop),
+        Endpoint::get("/runs/{id}/events", move || process::Events::new(&followed)),
+        Endpoint::post("/runs/{id}/cancel", runs(runs::Task::Cancel)),
+        Endpoint::get("/runs/{id}", runs(runs::Task::Fetch)),
+        Endpoint::delete("/runs/{id}", runs(runs::Task::Delete)),
+        Endpoint::get("/runs", {
+            let route = Arc::clone(route);
+            move || runs::AllRuns::new(&route)
+        }),
+        Endpoint::get("/health", || runs::Health),
+    ]
+}

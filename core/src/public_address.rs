@@ -1,0 +1,337 @@
+//! Where the gateway may be sent by a client: which addresses are public, and which URLs may be named at all (A2A
+//! page, section 11).
+//!
+//! Pure: a name is resolved elsewhere, and every address it resolves to is judged here, once when the URL is taken and
+//! again before each connection. Whoever connects must connect to the very address that was judged, follow no redirect
+//! and use no proxy.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// True for addresses of the public internet. Everything special is refused: loopback, private, link-local with the
+/// metadata services of clouds, shared, documentation, benchmark, multicast, reserved; and each of these inside an
+/// IPv6 address that carries an IPv4 one (mapped, compatible, translated, 6to4, Teredo).
+#[must_use]
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+/// The special blocks of IPv4 (IANA's registry), by first address and prefix length.
+const SPECIAL_V4: &[([u8; 4], u32)] = &[
+    ([0, 0, 0, 0], 8),        // this network, unspecified
+    ([10, 0, 0, 0], 8),       // private
+    ([100, 64, 0, 0], 10),    // carrier-grade NAT, some clouds' metadata
+    ([127, 0, 0, 0], 8),      // loopback
+    ([169, 254, 0, 0], 16),   // link-local, most clouds' metadata
+    ([172, 16, 0, 0], 12),    // private
+    ([192, 0, 0, 0], 24),     // protocol assignments, one cloud's metadata
+    ([192, 0, 2, 0], 24),     // documentation
+    ([192, 31, 196, 0], 24),  // AS112
+    ([192, 52, 193, 0], 24),  // AMT
+    ([192, 88, 99, 0], 24),   // 6to4 relays, retired
+    ([192, 168, 0, 0], 16),   // private
+    ([192, 175, 48, 0], 24),  // AS112
+    ([198, 18, 0, 0], 15),    // benchmarks
+    ([198, 51, 100, 0], 24),  // documentation
+    ([203, 0, 113, 0], 24),   // documentation
+    ([224, 0, 0, 0], 4),      // multicast
+    ([240, 0, 0, 0], 4),      // reserved, broadcast
+    ([168, 63, 129, 16], 32), // one cloud's host agent: public by number, internal in fact
+];
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let bits = u32::from(address);
+    !SPECIAL_V4.iter().any(|(block, length)| {
+        let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+        bits & mask == u32::from(Ipv4Addr::from(*block)) & mask
+    })
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    if let Some(inner) = carried(address) {
+        return is_public_v4(inner);
+    }
+    let [first, second, ..] = address.segments();
+    // Only 2000::/3 is handed out. Not public in it: protocol assignments (with ORCHID and benchmarks), documentation.
+    let assigned = first & 0xe000 == 0x2000;
+    let protocol = first == 0x2001 && second < 0x0200;
+    let documentation = (first == 0x2001 && second == 0x0db8) || (first == 0x3fff && second < 0x1000);
+    assigned && !protocol && !documentation
+}
+
+/// The IPv4 address that an IPv6 address stands for, in whatever form.
+fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let segments = address.segments();
+    let joined = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match segments {
+        // ::ffff:a.b.c.d (mapped), ::ffff:0:a.b.c.d (translated), ::a.b.c.d (compatible; :: and ::1 are in 0/8).
+        [0, 0, 0, 0, 0, 0xffff | 0, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => Some(joined(high, low)),
+        // NAT64, the well-known prefix. The local ones (64:ff9b:1::/48) are outside 2000::/3.
+        [0x0064, 0xff9b, 0, 0, 0, 0, high, low] => Some(joined(high, low)),
+        // 6to4
+        [0x2002, high, low, ..] => Some(joined(high, low)),
+        // Teredo: the client's address, inverted. Its server may be named by anybody too.
+        [0x2001, 0, server_high, server_low, _, _, high, low] => {
+            let server = joined(server_high, server_low);
+            Some(if is_public_v4(server) { joined(!high, !low) } else { server })
+        }
+        // ISATAP, whatever the prefix.
+        [_, _, _, _, 0x0000 | 0x0200, 0x5efe, high, low] => Some(joined(high, low)),
+        _ => None,
+    }
+}
+
+/// What operators allow and forbid.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Whether `http` will do.
+    pub allow_http: bool,
+    /// The ports that may be named. Empty: any above 0.
+    pub ports: Vec<u16>,
+    /// Exceptions for addresses that are not public.
+    pub allow: Vec<Allowed>,
+}
+
+/// An exception: a block of addresses, or a name and whatever it resolves to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// Addresses with the same first bits.
+    Block(IpAddr, u32),
+    /// A name, in lower case.
+    Name(String),
+}
+
+impl Allowed {
+    /// Reads `10.1.0.0/16`, `10.1.2.3`, `fd00::/8`, `hooks.internal`.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+        let Ok(address) = address.parse::<IpAddr>() else {
+            let is_name = length.is_none() && !text.is_empty() && text.bytes().all(is_name_byte);
+            return if is_name {
+                Ok(Self::Name(text.trim_end_matches('.').to_ascii_lowercase()))
+            } else {
+                Err(format!("'{text}' is neither an address, a block like 10.1.0.0/16, nor a name"))
+            };
+        };
+        let whole = if address.is_ipv4() { 32 } else { 128 };
+        let length = match length {
+            None => whole,
+            Some(length) => length
+                .parse()
+                .ok()
+                .filter(|length| *length <= whole)
+                .ok_or_else(|| format!("'{text}' has no valid prefix length"))?,
+        };
+        Ok(Self::Block(address, length))
+    }
+
+    fn covers(&self, host: &str, address: IpAddr) -> bool {
+        match self {
+            Self::Name(name) => name == host,
+            Self::Block(IpAddr::V4(block), length) => {
+                let inner = match address {
+                    IpAddr::V4(address) => address,
+                    // Only the mapped form reaches the same machine from here.
+                    IpAddr::V6(address) => match address.to_ipv4_mapped() {
+                        Some(inner) => inner,
+                        None => return false,
+                    },
+                };
+                let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+                u32::from(inner) & mask == u32::from(*block) & mask
+            }
+            Self::Block(IpAddr::V6(block), length) => {
+                let IpAddr::V6(address) = address else { return false };
+                let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+                u128::from(address) & mask == u128::from(*block) & mask
+            }
+        }
+    }
+}
+
+/// A destination as a URL names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// Whether it is `https`.
+    pub tls: bool,
+    /// The name, in lower case, or the address without brackets.
+    pub host: String,
+    /// The address, where the URL holds one, in whatever notation.
+    pub address: Option<IpAddr>,
+    /// The port, told or implied.
+    pub port: u16,
+}
+
+/// Why a URL may not be named. Says nothing of what a name resolved to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// It cannot be read as a URL.
+    NoUrl,
+    /// Another scheme than is allowed.
+    Scheme,
+    /// It holds a user or a password.
+    UserInfo,
+    /// A port that is not allowed.
+    Port,
+    /// Not a public host.
+    Host,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoUrl => "must be an absolute URL",
+            Self::Scheme => "must be an https URL",
+            Self::UserInfo => "must not hold a user or a password",
+            Self::Port => "names a port that is not allowed",
+            Self::Host => "must name a public host",
+        })
+    }
+}
+
+impl Policy {
+    /// Reads a URL and judges what can be judged without resolving its name.
+    ///
+    /// # Errors
+    /// Why it may not be named.
+    pub fn destination(&self, url: &str) -> Result<Destination, Refused> {
+        let destination = Destination::read(url)?;
+        if !destination.tls && !self.allow_http {
+            return Err(Refused::Scheme);
+        }
+        let port = destination.port;
+        if port == 0 || (!self.ports.is_empty() && !self.ports.contains(&port)) {
+            return Err(Refused::Port);
+        }
+        match destination.address {
+            Some(address) if !self.allows(&destination.host, address) => Err(Refused::Host),
+            _ => Ok(destination),
+        }
+    }
+
+    /// Whether an address may be connected to, that a host of this name resolved to.
+    #[must_use]
+    pub fn allows(&self, host: &str, address: IpAddr) -> bool {
+        is_public(address) || self.allow.iter().any(|allowed| allowed.covers(host, address))
+    }
+
+    /// Judges everything a name resolved to, since one bad address spoils it. `own` are the gateway's own listening
+    /// addresses, which are refused whatever is allowed; an unspecified one stands for every address of the machine
+    /// that is not public.
+    ///
+    /// # Errors
+    /// [`Refused::Host`]
+    pub fn resolved(&self, host: &str, addresses: &[SocketAddr], own: &[SocketAddr]) -> Result<(), Refused> {
+        let is_own = |address: &SocketAddr| {
+            let plain = address.ip().to_canonical();
+            own.iter().any(|own| {
+                own.port() == address.port()
+                    && (own.ip().to_canonical() == plain || (own.ip().is_unspecified() && plain.is_loopback()))
+            })
+        };
+        let good = |address: &SocketAddr| self.allows(host, address.ip()) && !is_own(address);
+        if !addresses.is_empty() && addresses.iter().all(good) { Ok(()) } else { Err(Refused::Host) }
+    }
+}
+
+impl Destination {
+    fn read(url: &str) -> Result<Self, Refused> {
+        // What browsers repair (tabs, backslashes, missing slashes) is refused: two readers must not differ.
+        if url.len() > 8192 || url.bytes().any(|byte| byte <= b' ' || byte == b'\\' || byte >= 0x7f) {
+            return Err(Refused::NoUrl);
+        }
+        let (scheme, rest) = url.split_once("://").ok_or(Refused::NoUrl)?;
+        let tls = match scheme.to_ascii_lowercase().as_str() {
+            "https" => true,
+            "http" => false,
+            _ => return Err(Refused::Scheme),
+        };
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
+        if authority.contains('@') {
+            return Err(Refused::UserInfo);
+        }
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(inner) => {
+                let (host, after) = inner.split_once(']').ok_or(Refused::NoUrl)?;
+                let port = if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(Refused::NoUrl)?) };
+                return Self::at_v6(tls, host, port);
+            }
+            None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+        };
+        let host = host.to_ascii_lowercase();
+        let host = host.strip_suffix('.').unwrap_or(&host);
+        if host.is_empty() || host.len() > 253 || !host.bytes().all(is_name_byte) || host.contains("..") {
+            // With percent signs too: they would be decoded by one reader and not by another.
+            return Err(Refused::NoUrl);
+        }
+        let port = read_port(tls, port)?;
+        let last = host.rsplit('.').next().unwrap_or("");
+        let numeric = last.bytes().all(|byte| byte.is_ascii_digit())
+            || last.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        if !numeric {
+            return Ok(Self { tls, host: host.to_owned(), address: None, port });
+        }
+        // A host that ends in a number is an address, or nothing.
+        let address = IpAddr::V4(legacy_v4(host).ok_or(Refused::NoUrl)?);
+        Ok(Self { tls, host: address.to_string(), address: Some(address), port })
+    }
+
+    fn at_v6(tls: bool, host: &str, port: Option<&str>) -> Result<Self, Refused> {
+        // A zone (`%eth0`) does not parse, and names a link in any case.
+        let address: Ipv6Addr = host.parse().map_err(|_| Refused::NoUrl)?;
+        let port = read_port(tls, port)?;
+        Ok(Self { tls, host: address.to_string(), address: Some(IpAddr::V6(address)), port })
+    }
+}
+
+const fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
+}
+
+fn read_port(tls: bool, port: Option<&str>) -> Result<u16, Refused> {
+    match port {
+        None | Some("") => Ok(if tls { 443 } else { 80 }),
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            digits.parse().map_err(|_| Refused::Port)
+        }
+        Some(_) => Err(Refused::NoUrl),
+    }
+}
+
+/// An IPv4 address in any notation resolvers take: one to four numbers, decimal, octal or hexadecimal, the last one
+/// filling what is left.
+fn legacy_v4(host: &str) -> Option<Ipv4Addr> {
+    let number = |text: &str| -> Option<u32> {
+        if let Some(hex) = text.strip_prefix("0x") {
+            return if hex.is_empty() { Some(0) } else { u32::from_str_radix(hex, 16).ok() };
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        match text.strip_prefix('0') {
+            Some("") => Some(0),
+            Some(octal) => u32::from_str_radix(octal, 8).ok(),
+            None => text.parse().ok(),
+        }
+    };
+    let parts: Vec<u32> = host.split('.').map(number).collect::<Option<_>>()?;
+    let (last, front) = parts.split_last()?;
+    if front.len() > 3 || front.iter().any(|part| *part > 255) {
+        return None;
+    }
+    let room = 8 * (4 - u32::try_from(front.len()).ok()?);
+    if u64::from(*last) >= 1_u64 << room {
+        return None;
+    }
+    let high = front.iter().enumerate().fold(0_u32, |bits, (place, part)| bits | (part << (24 - 8 * place)));
+    Some(Ipv4Addr::from(high | last))
+}
+
+#[cfg(test)]
+mod tests;

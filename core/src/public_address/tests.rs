@@ -1,0 +1,155 @@
+//! The table of what may be named and what may not.
+
+use super::*;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+#[test]
+fn special_addresses_are_not_public_in_whatever_form_they_come() {
+    for inner in [
+        "0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.255.254",
+        "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.1.1",
+        "198.18.0.1", "198.19.255.255", "198.51.100.7", "203.0.113.9", "224.0.0.1", "239.255.255.255", "240.0.0.1",
+        "255.255.255.255", "168.63.129.16",
+    ] {
+        let plain: Ipv4Addr = inner.parse().expect("an address");
+        let [a, b, c, d] = plain.octets();
+        let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        for form in [
+            inner.to_owned(),
+            format!("::ffff:{inner}"),
+            format!("::{inner}"),
+            format!("::ffff:0:{inner}"),
+            format!("64:ff9b::{inner}"),
+            format!("2002:{high:x}:{low:x}::1"),
+            format!("2001:0:4136:e378:8000:63bf:{:x}:{:x}", !high, !low),
+            format!("2001:0:{high:x}:{low:x}::f7f7:f7f7"),
+            format!("2606:4700::200:5efe:{high:x}:{low:x}"),
+        ] {
+            assert!(!is_public(ip(&form)), "{form}");
+        }
+    }
+    for address in [
+        "::", "::1", "fe80::1", "febf::1", "fec0::1", "fc00::1", "fd00:ec2::254", "ff02::1", "2001:db8::1",
+        "3fff:fff::1", "2001:2::1", "2001:10::1", "2001:20::1", "100::1", "64:ff9b:1::808:808", "5f00::1", "4000::1",
+    ] {
+        assert!(!is_public(ip(address)), "{address}");
+    }
+}
+
+#[test]
+fn addresses_of_the_internet_are_public() {
+    for address in [
+        "8.8.8.8", "1.1.1.1", "100.63.255.255", "100.128.0.1", "172.15.0.1", "172.32.0.1", "192.0.1.1", "198.20.0.1",
+        "223.255.255.255", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1", "2606:4700:4700::1111",
+        "2a00:1450:4001:81b::200e", "2001:4860:4860::8888",
+    ] {
+        assert!(is_public(ip(address)), "{address}");
+    }
+}
+
+#[test]
+fn a_url_is_judged_by_what_resolvers_make_of_it() {
+    let policy = Policy { allow_http: true, ..Policy::default() };
+    for (url, refused) in [
+        ("https://127.0.0.1/", Refused::Host),
+        ("https://2130706433/", Refused::Host),
+        ("https://0x7f000001/", Refused::Host),
+        ("https://0x7f.1/", Refused::Host),
+        ("https://0177.0.0.1/", Refused::Host),
+        ("https://017700000001/", Refused::Host),
+        ("https://127.1/", Refused::Host),
+        ("https://10.1/", Refused::Host),
+        ("https://127.0.0.1./", Refused::Host),
+        ("https://0/", Refused::Host),
+        ("https://3232235777:8443/x", Refused::Host),
+        ("https://169.254.169.254/latest/meta-data", Refused::Host),
+        ("https://0xa9fea9fe/", Refused::Host),
+        ("https://[::1]/", Refused::Host),
+        ("https://[::ffff:127.0.0.1]/", Refused::Host),
+        ("https://[::ffff:7f00:1]:8443/", Refused::Host),
+        ("https://[64:ff9b::7f00:1]/", Refused::Host),
+        ("https://[2002:7f00:1::]/", Refused::Host),
+        ("https://[fe80::1]/", Refused::Host),
+        ("https://[fe80::1%25eth0]/", Refused::NoUrl),
+        ("https://256.0.0.1/", Refused::NoUrl),
+        ("https://1.2.3.4.5/", Refused::NoUrl),
+        ("https://host.09/", Refused::NoUrl),
+        ("https://4294967296/", Refused::NoUrl),
+        ("https://user@hooks.example/", Refused::UserInfo),
+        ("https://user:word@hooks.example/", Refused::UserInfo),
+        ("https://hooks.example@127.0.0.1/", Refused::UserInfo),
+        ("https://hooks.example\\@127.0.0.1/", Refused::NoUrl),
+        ("https://127。0。0。1/", Refused::NoUrl),
+        ("https://%31%32%37.0.0.1/", Refused::NoUrl),
+        ("https://hooks.example\t.evil/", Refused::NoUrl),
+        ("https:///x", Refused::NoUrl),
+        ("https:hooks.example", Refused::NoUrl),
+        ("//hooks.example/", Refused::NoUrl),
+        ("hooks.example", Refused::NoUrl),
+        ("", Refused::NoUrl),
+        ("ftp://hooks.example/", Refused::Scheme),
+        ("file:///etc/passwd", Refused::Scheme),
+        ("gopher://127.0.0.1:70/", Refused::Scheme),
+        ("https://hooks.example:0/", Refused::Port),
+        ("https://hooks.example:65536/", Refused::Port),
+        ("https://hooks.example:x/", Refused::NoUrl),
+    ] {
+        assert_eq!(policy.destination(url), Err(refused), "{url}");
+    }
+    let good = policy.destination("HTTPS://Hooks.Example.:8443/a?b@c#d").expect("a public name");
+    assert_eq!((good.tls, good.host.as_str(), good.address, good.port), (true, "hooks.example", None, 8443));
+    let good = policy.destination("http://0x08080808").expect("a public address");
+    assert_eq!((good.host.as_str(), good.port), ("8.8.8.8", 80));
+    assert_eq!(Policy::default().destination("http://hooks.example/"), Err(Refused::Scheme));
+    let narrow = Policy { ports: vec![443], ..Policy::default() };
+    assert_eq!(narrow.destination("https://hooks.example:8443/"), Err(Refused::Port));
+    assert!(narrow.destination("https://hooks.example/").is_ok());
+}
+
+#[test]
+fn exceptions_open_what_they_name_and_nothing_else() {
+    let read = |text: &str| Allowed::read(text).expect("an exception");
+    let policy = Policy {
+        allow_http: true,
+        ports: Vec::new(),
+        allow: ["10.1.0.0/16", "Hooks.Internal", "fd00:1::/32", "127.0.0.1"].map(read).to_vec(),
+    };
+    for (host, address, allowed) in [
+        ("x", "10.1.2.3", true),
+        ("x", "::ffff:10.1.2.3", true),
+        ("x", "10.2.0.1", false),
+        ("x", "64:ff9b::10.1.2.3", false),
+        ("hooks.internal", "192.168.7.7", true),
+        ("other.internal", "192.168.7.7", false),
+        ("x", "fd00:1::5", true),
+        ("x", "fd00:2::5", false),
+        ("x", "127.0.0.1", true),
+        ("x", "127.0.0.2", false),
+    ] {
+        assert_eq!(policy.allows(host, ip(address)), allowed, "{host} {address}");
+    }
+    assert!(policy.destination("http://127.0.0.1:9000/").is_ok());
+    for wrong in ["", "10.0.0.0/33", "10.0.0.0/x", "a b", "name/8"] {
+        assert!(Allowed::read(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn one_bad_address_among_many_spoils_a_name() {
+    let policy = Policy::default();
+    let addresses = |texts: &[&str]| -> Vec<SocketAddr> { texts.iter().map(|text| text.parse().expect("one")).collect() };
+    let good = addresses(&["8.8.8.8:443", "[2606:4700::1]:443"]);
+    assert_eq!(policy.resolved("h", &good, &[]), Ok(()));
+    assert_eq!(policy.resolved("h", &addresses(&["8.8.8.8:443", "10.0.0.1:443"]), &[]), Err(Refused::Host));
+    assert_eq!(policy.resolved("h", &[], &[]), Err(Refused::Host));
+    // The gateway itself, allowed or not.
+    let open = Policy { allow: vec![Allowed::Name("localhost".into())], ..Policy::default() };
+    let own = addresses(&["0.0.0.0:8080"]);
+    assert_eq!(open.resolved("localhost", &addresses(&["127.0.0.1:8080"]), &own), Err(Refused::Host));
+    assert_eq!(open.resolved("localhost", &addresses(&["[::ffff:127.0.0.1]:8080"]), &own), Err(Refused::Host));
+    assert_eq!(open.resolved("localhost", &addresses(&["127.0.0.1:9000"]), &own), Ok(()));
+    assert_eq!(policy.resolved("h", &good, &addresses(&["8.8.8.8:443"])), Err(Refused::Host));
+}
