@@ -1,0 +1,90 @@
+//! What a delta costs on its way to a native client: nanoseconds and allocations.
+//!
+//! Only the encoder: reading and normalizing are measured in core, the way through a socket by `cargo xtask bench`.
+
+use divan::counter::ItemsCount;
+use divan::{AllocProfiler, Bencher};
+use interlingua_core::call::AgentCard;
+use interlingua_core::exchange::{Caller, Exchange};
+use interlingua_core::model::{ContentType, MessageType, Role};
+use interlingua_core::run::{Announced, Record, Run};
+use interlingua_core::{Mount, Out, ProtocolAdapter, Request, RunId};
+use interlingua_native::{Native, Options};
+
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+const DELTAS: u64 = 1000;
+
+fn main() {
+    divan::main();
+}
+
+/// A run that has told this many deltas.
+fn told(text: &str) -> Record {
+    let mut record = Record::new(Run::new(RunId(uuid::Uuid::from_u128(7)), "demo", "session-1", 0));
+    record.start_turn(Vec::new());
+    let id = "msg_3f30a8e6-a67d-4cfa-bcd0-29da63b9711b";
+    let message = record.start_message(Announced::new(id, MessageType::Message, Role::Assistant));
+    let content = record.start_content(message, ContentType::Text, None);
+    for _ in 0..DELTAS {
+        record.push(message, content, text);
+    }
+    record
+}
+
+/// An exchange that has encoded everything before the first delta.
+fn opened(record: &Record, path: &str, out: &mut Out) -> (Box<dyn Exchange>, u64) {
+    let agent = AgentCard { name: "demo".into(), ..AgentCard::default() };
+    let mount = Mount { path: String::new(), agents: vec![agent.into()], public_url: None };
+    let mounted = Native::mount(&mount, Options::default()).expect("it mounts");
+    let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == path).expect("an endpoint");
+    let mut exchange = (endpoint.open)();
+    let request = Request {
+        method: endpoint.method.as_str(),
+        path,
+        params: &[("id".into(), record.run().id.to_string())],
+        query: "",
+        headers: &[("content-type", "application/json")],
+        body: br#"{"input":[]}"#,
+        base_url: "",
+        caller: &Caller { owner: "anonymous".into(), authenticated: false },
+        now: 0,
+        fresh: record.run().id,
+    };
+    exchange.decode(&request).expect("a request");
+    let first = record.len() - DELTAS;
+    for sequence in 0..first {
+        exchange.encode(record.step(sequence).expect("it was told"), out);
+    }
+    (exchange, first)
+}
+
+fn deltas(bencher: Bencher<'_, '_>, text: &str, path: &str) {
+    let record = told(text);
+    bencher
+        .counter(ItemsCount::new(DELTAS))
+        .with_inputs(|| {
+            let mut out = Out::new();
+            let (exchange, first) = opened(&record, path, &mut out);
+            out.body.clear();
+            out.body.reserve(1 << 20);
+            (exchange, first, out)
+        })
+        .bench_local_refs(|(exchange, first, out)| {
+            for sequence in *first..record.len() {
+                exchange.encode(record.step(sequence).expect("it was told"), out);
+            }
+            divan::black_box(&out.body);
+        });
+}
+
+#[divan::bench(args = [" token", "a sentence of forty-two bytes, no escapes.", "say \"yes\", then \"no\""])]
+fn process(bencher: Bencher<'_, '_>, text: &str) {
+    deltas(bencher, text, "/process");
+}
+
+#[divan::bench]
+fn resumed(bencher: Bencher<'_, '_>) {
+    deltas(bencher, " token", "/runs/{id}/events");
+}

@@ -1,0 +1,187 @@
+//! Runs as resources: reading, stopping, forgetting and listing them. Extensions; the runtime has none of them.
+
+use std::sync::Arc;
+
+use interlingua_core::call::{Call, Cursor, Filter, Page, Reply, Target};
+use interlingua_core::event::Step;
+use interlingua_core::exchange::{Exchange, Flow, Next};
+use interlingua_core::run::RunError;
+use interlingua_core::{Fault, Out, Request, RunId};
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
+
+use crate::process::no_such_run;
+use crate::{Route, Terminal, fault, frames, wire};
+
+/// The run in the path.
+pub(crate) fn run_id(request: &Request<'_>) -> Result<RunId, Fault> {
+    let id = request.param("id");
+    RunId::read(id).ok_or_else(|| no_such_run(id))
+}
+
+/// What is wanted of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    Fetch,
+    Cancel,
+    Delete,
+}
+
+/// `GET /runs/{id}`, `POST /runs/{id}/cancel`, `DELETE /runs/{id}`
+pub(crate) struct OneRun {
+    route: Arc<Route>,
+    task: Task,
+    id: Option<RunId>,
+}
+
+impl OneRun {
+    pub(crate) fn new(route: &Arc<Route>, task: Task) -> Self {
+        Self { route: Arc::clone(route), task, id: None }
+    }
+}
+
+impl Exchange for OneRun {
+    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        let id = run_id(request)?;
+        self.id = Some(id);
+        let target = Target::Run(id);
+        Ok(match self.task {
+            Task::Fetch => Call::Fetch(target),
+            Task::Cancel => Call::Cancel(target),
+            Task::Delete => Call::Delete(target),
+        })
+    }
+
+    fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
+        match (reply, self.id) {
+            (Reply::Run(view), _) => frames::write_response(self.route.options.terminal, view, out),
+            (Reply::Done, Some(id)) => {
+                out.json(&Deleted { id: wire::response_id(id), object: "response", deleted: true });
+            }
+            (reply, _) => return Err(fault::unexpected(&reply)),
+        }
+        Ok(Next::Done)
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+        fault::write(fault, out);
+    }
+
+    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
+        Flow::Close
+    }
+}
+
+#[derive(Serialize)]
+struct Deleted {
+    id: String,
+    object: &'static str,
+    deleted: bool,
+}
+
+/// `GET /runs?session_id=…&limit=…&cursor=…`
+pub(crate) struct AllRuns {
+    route: Arc<Route>,
+}
+
+impl AllRuns {
+    pub(crate) fn new(route: &Arc<Route>) -> Self {
+        Self { route: Arc::clone(route) }
+    }
+}
+
+impl Exchange for AllRuns {
+    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        let limit = request.query("limit").map(|text| match text.parse() {
+            Ok(limit @ 1..=100) => Ok(limit),
+            _ => Err(Fault::invalid("?limit", "must be a number between 1 and 100")),
+        });
+        let cursor = request.query("cursor").map(|text| {
+            read_cursor(&text).ok_or_else(|| Fault::invalid("?cursor", "is not one this list has given out"))
+        });
+        Ok(Call::List(Filter {
+            session: request.query("session_id").map(Into::into),
+            limit: limit.transpose()?.unwrap_or(0),
+            cursor: cursor.transpose()?,
+            ..Filter::default()
+        }))
+    }
+
+    fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
+        let Reply::Runs(page) = reply else { return Err(fault::unexpected(&reply)) };
+        out.json(&Listed {
+            object: "list",
+            total: page.total,
+            next: page.next.map(|next| format!("{}.{}", next.changed_at, next.id)),
+            data: Entries { page: &page, terminal: self.route.options.terminal },
+        });
+        Ok(Next::Done)
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+        fault::write(fault, out);
+    }
+
+    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
+        Flow::Close
+    }
+}
+
+fn read_cursor(text: &str) -> Option<Cursor> {
+    let (changed_at, id) = text.split_once('.')?;
+    Some(Cursor { changed_at: changed_at.parse().ok()?, id: RunId::read(id)? })
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    object: &'static str,
+    total: usize,
+    /// Goes into `cursor` for the next page.
+    next: Option<String>,
+    data: Entries<'a>,
+}
+
+/// The responses of a page, without their output.
+struct Entries<'a> {
+    page: &'a Page<'a>,
+    terminal: Terminal,
+}
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.page.runs.len()))?;
+        for view in &self.page.runs {
+            let mut error = RunError { code: String::new(), message: String::new() };
+            list.serialize_element(&frames::listed_response(self.terminal, *view, &mut error))?;
+        }
+        list.end()
+    }
+}
+
+/// `GET /health`: the gateway answers, not the agent.
+pub(crate) struct Health;
+
+impl Exchange for Health {
+    fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
+        Ok(Call::Nothing)
+    }
+
+    fn reply(&mut self, _: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
+        #[derive(Serialize)]
+        struct Healthy {
+            status: &'static str,
+            mode: &'static str,
+            runner: &'static str,
+        }
+        out.json(&Healthy { status: "healthy", mode: "gateway", runner: "ready" });
+        Ok(Next::Done)
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+        fault::write(fault, out);
+    }
+
+    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
+        Flow::Close
+    }
+}

@@ -1,0 +1,276 @@
+//! The frames of the Agent API as the runtime writes them: key order, nulls and all (Agent API, sections 4 and 14.1).
+//!
+//! Everything borrows from the run and can only be written. Not here: which frame comes when (`frames`).
+
+use interlingua_core::model::{ContentType, MessageType, Role};
+use interlingua_core::run::{CallHead, Message, Run, RunError, Slot};
+use interlingua_core::{End, Extra, Json, RunId};
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+
+/// `object: "response"`
+pub(crate) struct Response<'a> {
+    pub(crate) sequence_number: Option<u64>,
+    pub(crate) status: &'a str,
+    pub(crate) error: Option<&'a RunError>,
+    pub(crate) id: RunId,
+    /// Unix seconds.
+    pub(crate) created_at: u64,
+    /// Unix seconds; set by `completed` alone.
+    pub(crate) completed_at: Option<u64>,
+    pub(crate) output: Option<Output<'a>>,
+    pub(crate) usage: Option<&'a Json>,
+    pub(crate) session_id: &'a str,
+    pub(crate) extra: Option<&'a Extra>,
+}
+
+impl Serialize for Response<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("sequence_number", &self.sequence_number)?;
+        map.serialize_entry("object", "response")?;
+        map.serialize_entry("status", self.status)?;
+        map.serialize_entry("error", &self.error)?;
+        map.serialize_entry("id", &response_id(self.id))?;
+        map.serialize_entry("created_at", &self.created_at)?;
+        map.serialize_entry("completed_at", &self.completed_at)?;
+        map.serialize_entry("output", &self.output)?;
+        map.serialize_entry("usage", &self.usage)?;
+        map.serialize_entry("session_id", self.session_id)?;
+        extra(&mut map, self.extra)?;
+        map.end()
+    }
+}
+
+/// The id of a response: the run's, as the runtime spells ids.
+pub(crate) fn response_id(id: RunId) -> String {
+    format!("response_{id}")
+}
+
+/// The numbers under which a message and its contents were told last. What was not told has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) message: Option<u64>,
+    pub(crate) contents: Vec<u64>,
+}
+
+/// All messages of a run.
+pub(crate) struct Output<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) numbers: &'a [Numbers],
+}
+
+impl Serialize for Output<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        for (index, message) in self.run.messages.iter().enumerate() {
+            let numbers = self.numbers.get(index);
+            let number = numbers.and_then(|numbers| numbers.message);
+            list.serialize_element(&ToldMessage { number, message, numbers })?;
+        }
+        list.end()
+    }
+}
+
+/// `object: "message"`, as it begins.
+pub(crate) struct BegunMessage<'a> {
+    pub(crate) number: u64,
+    pub(crate) id: &'a str,
+    pub(crate) kind: &'a MessageType,
+    pub(crate) role: &'a Role,
+    pub(crate) metadata: Option<&'a Json>,
+}
+
+impl Serialize for BegunMessage<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("sequence_number", &self.number)?;
+        map.serialize_entry("object", "message")?;
+        map.serialize_entry("status", "in_progress")?;
+        map.serialize_entry("error", &())?;
+        map.serialize_entry("id", self.id)?;
+        map.serialize_entry("type", self.kind)?;
+        map.serialize_entry("role", self.role)?;
+        for unknown_yet in ["content", "code", "message", "usage"] {
+            map.serialize_entry(unknown_yet, &())?;
+        }
+        map.serialize_entry("metadata", &self.metadata)?;
+        map.end()
+    }
+}
+
+/// `object: "message"`, as far as it is: in its last frame, and in `output`.
+pub(crate) struct ToldMessage<'a> {
+    pub(crate) number: Option<u64>,
+    pub(crate) message: &'a Message,
+    pub(crate) numbers: Option<&'a Numbers>,
+}
+
+impl Serialize for ToldMessage<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let told = self.message;
+        let error = told
+            .message
+            .as_deref()
+            .or(told.code.as_deref())
+            .map(|text| MessageError { code: told.code.as_deref().unwrap_or("AGENT_ERROR"), message: text });
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("sequence_number", &self.number)?;
+        map.serialize_entry("object", "message")?;
+        map.serialize_entry("status", told.end.map_or("in_progress", End::as_str))?;
+        map.serialize_entry("error", &error)?;
+        map.serialize_entry("id", &told.id)?;
+        map.serialize_entry("type", &told.kind)?;
+        map.serialize_entry("role", &told.role)?;
+        map.serialize_entry("content", &Contents { message: told, numbers: self.numbers })?;
+        map.serialize_entry("code", &told.code)?;
+        map.serialize_entry("message", &told.message)?;
+        map.serialize_entry("usage", &told.usage)?;
+        map.serialize_entry("metadata", &told.metadata)?;
+        extra(&mut map, Some(&told.extra))?;
+        map.end()
+    }
+}
+
+#[derive(Serialize)]
+struct MessageError<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+struct Contents<'a> {
+    message: &'a Message,
+    numbers: Option<&'a Numbers>,
+}
+
+impl Serialize for Contents<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        for (index, slot) in self.message.slots.iter().enumerate() {
+            // A value that is not there yet cannot be shown; a text can.
+            if slot.finished || slot.call.is_some() || !slot.text().is_empty() {
+                let number = self.numbers.and_then(|numbers| numbers.contents.get(index)).copied();
+                list.serialize_element(&ToldContent { number, index, msg_id: &self.message.id, slot })?;
+            }
+        }
+        list.end()
+    }
+}
+
+/// `object: "content"`, as far as it is: in its last frame, and nested in messages.
+pub(crate) struct ToldContent<'a> {
+    pub(crate) number: Option<u64>,
+    pub(crate) index: usize,
+    pub(crate) msg_id: &'a str,
+    pub(crate) slot: &'a Slot,
+}
+
+impl Serialize for ToldContent<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let slot = self.slot;
+        let known = slot.value.as_ref().map(|value| value.body.kind());
+        let kind = known.as_ref().unwrap_or(&slot.kind);
+        let status = if slot.finished { "completed" } else { "in_progress" };
+        // A completed text has null there, all else false: so the runtime's main adapter writes it.
+        let delta = (*kind != ContentType::Text).then_some(false);
+        let mut map = serializer.serialize_map(None)?;
+        envelope(&mut map, self.number, status, kind, self.index, delta, self.msg_id)?;
+        match (&slot.value, &slot.call) {
+            (Some(value), _) => value.fields(&mut map)?,
+            (None, None) if *kind == ContentType::Text => {
+                map.serialize_entry("text", slot.text())?;
+                extra(&mut map, Some(&slot.extra))?;
+            }
+            _ => slot.content().fields(&mut map)?,
+        }
+        map.end()
+    }
+}
+
+/// `object: "content"`, a snapshot: the value as it stands, to be replaced.
+pub(crate) struct Snapshot<'a> {
+    pub(crate) number: u64,
+    pub(crate) index: usize,
+    pub(crate) msg_id: &'a str,
+    pub(crate) value: SnapshotValue<'a>,
+}
+
+/// What a snapshot shows.
+pub(crate) enum SnapshotValue<'a> {
+    /// A text that takes the place of what was told of it.
+    Text(&'a str),
+    /// A call whose arguments are still to come.
+    Call(&'a CallHead),
+}
+
+impl Serialize for Snapshot<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let kind = match self.value {
+            SnapshotValue::Text(_) => ContentType::Text,
+            SnapshotValue::Call(_) => ContentType::Data,
+        };
+        envelope(&mut map, Some(self.number), "in_progress", &kind, self.index, Some(false), self.msg_id)?;
+        match self.value {
+            SnapshotValue::Text(text) => map.serialize_entry("text", text)?,
+            SnapshotValue::Call(head) => map.serialize_entry("data", &EmptyCall(head))?,
+        }
+        map.end()
+    }
+}
+
+struct EmptyCall<'a>(&'a CallHead);
+
+impl Serialize for EmptyCall<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("call_id", &self.0.call_id)?;
+        map.serialize_entry("name", &self.0.name)?;
+        map.serialize_entry("arguments", "")?;
+        if let Some(label) = &self.0.server_label {
+            map.serialize_entry("server_label", label)?;
+        }
+        map.end()
+    }
+}
+
+/// What every content begins with.
+fn envelope<M: SerializeMap>(
+    map: &mut M,
+    number: Option<u64>,
+    status: &str,
+    kind: &ContentType,
+    index: usize,
+    delta: Option<bool>,
+    msg_id: &str,
+) -> Result<(), M::Error> {
+    map.serialize_entry("sequence_number", &number)?;
+    map.serialize_entry("object", "content")?;
+    map.serialize_entry("status", status)?;
+    map.serialize_entry("error", &())?;
+    map.serialize_entry("type", kind)?;
+    map.serialize_entry("index", &index)?;
+    map.serialize_entry("delta", &delta)?;
+    map.serialize_entry("msg_id", msg_id)
+}
+
+/// What stands between the number and the text in every fragment of one content: constant, so made once.
+pub(crate) fn fragment_middle(index: usize, msg_id: &str) -> Vec<u8> {
+    struct Middle<'a>(usize, &'a str);
+    impl Serialize for Middle<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut map = serializer.serialize_map(None)?;
+            envelope(&mut map, None, "in_progress", &ContentType::Text, self.0, Some(true), self.1)?;
+            map.end()
+        }
+    }
+    let mut bytes = serde_json::to_vec(&Middle(index, msg_id)).expect("texts and numbers are JSON");
+    bytes.drain(..b"{\"sequence_number\":null".len());
+    bytes.pop();
+    bytes.extend_from_slice(b",\"text\":");
+    bytes
+}
+
+fn extra<M: SerializeMap>(map: &mut M, extra: Option<&Extra>) -> Result<(), M::Error> {
+    extra.into_iter().flat_map(Extra::iter).try_for_each(|(name, value)| map.serialize_entry(name, value))
+}
