@@ -120,14 +120,19 @@ const MOST_SHOWN: usize = 100;
 /// Keeps a place inside the source and on one line, so that rendering cannot fail and a table
 /// of twenty lines is not quoted whole.
 fn within(place: &Range<usize>, source: &str) -> Range<usize> {
-    let start = source.floor_char_boundary(place.start.min(source.len()));
-    let end = source.ceil_char_boundary(place.end.min(source.len())).max(start);
+    let start = boundary_before(source, place.start);
+    let end = boundary_before(source, place.end).max(start);
     match source[start..end].find('\n') {
         // The end of a line is shown at its last character.
-        Some(0) if start > 0 => source.floor_char_boundary(start - 1)..start,
+        Some(0) if start > 0 => boundary_before(source, start - 1)..start,
         Some(length) => start..start + length.max(1),
         None => start..end,
     }
+}
+
+/// The nearest place at or before `at` where a character of the source begins.
+fn boundary_before(source: &str, at: usize) -> usize {
+    (0..=at.min(source.len())).rev().find(|at| source.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Everything that was found in one file, in the order of the file.
