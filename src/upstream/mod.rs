@@ -7,6 +7,8 @@
 //! Not here: what an answer means (the readers and [`interlingua_core::normalize`]), what becomes of a run whose
 //! upstream fails, and when to stop reading because nobody follows (the engine).
 
+pub mod demo;
+pub mod client;
 pub mod http;
 mod patience;
 
@@ -99,12 +101,11 @@ impl Conversation {
     /// # Errors
     /// As there.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
-        if let Poll::Ready(next) = self.body.poll_next_unpin(context) {
-            return Poll::Ready(next.transpose());
-        }
-        match &mut self.patience {
-            Some(patience) => patience.poll_lost(context).map(Err),
-            None => Poll::Pending,
+        match (self.body.poll_next_unpin(context), &mut self.patience) {
+            (Poll::Ready(Some(Ok(chunk))), Some(patience)) => Poll::Ready(patience.outlasts().map(|()| Some(chunk))),
+            (Poll::Ready(next), _) => Poll::Ready(next.transpose()),
+            (Poll::Pending, Some(patience)) => patience.poll_lost(context).map(Err),
+            (Poll::Pending, None) => Poll::Pending,
         }
     }
 
@@ -179,7 +180,10 @@ impl Conversation {
     fn gather(&mut self, chunk: &[u8]) -> Result<(), Fault> {
         if self.whole.len() + chunk.len() > self.max_event {
             let limit = self.max_event;
-            return Err(Fault::new(FaultKind::UpstreamTooLarge, format!("the agent's answer is larger than {limit} bytes")));
+            return Err(Fault::new(
+                FaultKind::UpstreamTooLarge,
+                format!("the agent's answer is larger than {limit} bytes"),
+            ));
         }
         self.whole.extend_from_slice(chunk);
         if let Some(patience) = &mut self.patience {

@@ -25,13 +25,15 @@ pub struct Patience {
     /// Bytes since the last sign of life.
     crumbs: usize,
     timer: Option<Pin<Box<Sleep>>>,
+    /// Pieces since the time was last looked at.
+    unwatched: u8,
 }
 
 impl Patience {
     /// Patience for an answer that was asked for at `since`: `idle` for each silence, `total` for all of it.
     #[must_use]
     pub fn new(since: Instant, idle: Duration, total: Duration) -> Self {
-        Self { idle, total, ends: after(since, total), waiting: None, crumbs: 0, timer: None }
+        Self { idle, total, ends: after(since, total), waiting: None, crumbs: 0, timer: None, unwatched: 0 }
     }
 
     /// Something came: so many bytes, and perhaps the end of a line.
@@ -41,6 +43,26 @@ impl Patience {
             self.crumbs = 0;
             self.waiting = None;
         }
+    }
+
+    /// Whether there is time left while pieces keep coming. The clock is looked at now and then: an answer without end
+    /// may be a little longer for it.
+    ///
+    /// # Errors
+    /// [`FaultKind::UpstreamTimeout`] if not.
+    pub(super) fn outlasts(&mut self) -> Result<(), Fault> {
+        const NOW_AND_THEN: u8 = 64;
+        self.unwatched += 1;
+        if self.unwatched < NOW_AND_THEN {
+            return Ok(());
+        }
+        self.unwatched = 0;
+        if Instant::now() < self.ends { Ok(()) } else { Err(self.too_long()) }
+    }
+
+    fn too_long(&self) -> Fault {
+        Fault::new(FaultKind::UpstreamTimeout, "the agent took too long to answer")
+            .because(format_args!("the answer was not complete after {:?} (timeouts.total)", self.total))
     }
 
     /// Ready when patience is lost. To be asked only when there is nothing to read.
@@ -54,10 +76,7 @@ impl Patience {
             ready!(timer.as_mut().poll(context));
             let now = Instant::now();
             if now >= self.ends {
-                return Poll::Ready(
-                    Fault::new(FaultKind::UpstreamTimeout, "the agent took too long to answer")
-                        .because(format_args!("the answer was not complete after {:?} (timeouts.total)", self.total)),
-                );
+                return Poll::Ready(self.too_long());
             }
             if now >= deadline {
                 return Poll::Ready(

@@ -55,11 +55,7 @@ impl Dialler {
     }
 
     fn build(self, secure: bool) -> reqwest::Result<Client> {
-        static PROVIDER: Once = Once::new();
-        PROVIDER.call_once(|| {
-            // Fails if somebody installed another one before; that one does as well.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        });
+        install_crypto();
         let mut client = Client::builder()
             .redirect(Policy::none())
             .no_proxy()
@@ -75,10 +71,18 @@ impl Dialler {
     }
 }
 
+/// Chooses the cryptography of the process, once, unless somebody chose before. To be called before any client is
+/// built.
+pub fn install_crypto() {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        // Fails if somebody installed another one before; that one does as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
 fn trusting_nobody() -> rustls::ClientConfig {
-    rustls::ClientConfig::builder()
-        .with_root_certificates(rustls::RootCertStore::empty())
-        .with_no_client_auth()
+    rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
 }
 
 tokio::task_local! {

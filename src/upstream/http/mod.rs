@@ -31,6 +31,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::{Conversation, Form, Patience, Upstream};
 use dial::{Attempt, Dialler};
 
+pub use dial::install_crypto;
+
 /// How much of a refusal's body is read, in bytes.
 const REFUSAL: usize = 64 * 1024;
 /// How long a refusal's body, or the answer to a stop call, is waited for.
@@ -141,7 +143,8 @@ impl Agent {
                     (fault, pause)
                 }
             };
-            if tried >= self.settings.retries || pause > LONGEST_PAUSE || since.elapsed() + pause >= self.settings.total {
+            if tried >= self.settings.retries || pause > LONGEST_PAUSE || since.elapsed() + pause >= self.settings.total
+            {
                 return Err(fault);
             }
             tried += 1;
@@ -287,8 +290,11 @@ fn form(headers: &HeaderMap) -> Result<Form, Fault> {
         "" | "text/plain" | "application/octet-stream" => Form::Unsaid,
         json if json.ends_with("+json") => Form::Whole,
         _ => {
-            return Err(Fault::new(FaultKind::UpstreamGarbage, "the agent's answer is neither an event stream nor JSON")
-                .because(format_args!("content-type: {told}")));
+            return Err(Fault::new(
+                FaultKind::UpstreamGarbage,
+                "the agent's answer is neither an event stream nor JSON",
+            )
+            .because(format_args!("content-type: {told}")));
         }
     })
 }
@@ -301,8 +307,11 @@ fn unpacked(response: Response) -> Result<BoxStream<'static, Result<Bytes, Fault
         b"" | b"identity" => true,
         b"gzip" | b"x-gzip" => false,
         other => {
-            return Err(Fault::new(FaultKind::UpstreamGarbage, "the agent's answer is compressed in a way nobody asked for")
-                .because(format_args!("content-encoding: {}", String::from_utf8_lossy(other))));
+            return Err(Fault::new(
+                FaultKind::UpstreamGarbage,
+                "the agent's answer is compressed in a way nobody asked for",
+            )
+            .because(format_args!("content-encoding: {}", String::from_utf8_lossy(other))));
         }
     };
     let body = response.bytes_stream().map(|chunk| chunk.map_err(|error| failure::in_answer(&error)));

@@ -1,0 +1,311 @@
+//! Performing: a plan of acts becomes frames and pauses, one after the other, as somebody listens.
+//!
+//! A long answer is made while it is told, never ahead of it. How frames look is the builder's matter.
+
+use std::collections::VecDeque;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use interlingua_core::builder::{ContentBuilder, Frame, MessageBuilder, ResponseBuilder};
+use interlingua_core::event::End;
+use interlingua_core::model::{Body, Content, MessageType, Role, Status, ToolCall};
+use serde_json::json;
+use uuid::Uuid;
+
+/// What the agent is going to do.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// In this order.
+    pub(super) acts: VecDeque<Act>,
+    /// And then.
+    pub(super) ending: Ending,
+    /// What was asked, in words, if the answer is to say what it cost.
+    pub(super) usage: Option<usize>,
+}
+
+/// One thing the agent does.
+#[derive(Debug)]
+pub(super) enum Act {
+    /// A message told in pieces.
+    Say(MessageType, String),
+    /// The beginning of a message that is never ended.
+    Begin(String),
+    /// Two messages told at the same time: thoughts and an answer.
+    Overlap(String, String),
+    /// So many words, each after this pause.
+    Count(usize, Duration),
+    /// A call: the name first, then the arguments as they are thought of.
+    Call(MessageType, ToolCall),
+    /// A message whose contents are there at once.
+    Show(MessageType, Role, Vec<Content>),
+    /// A message of type `error`; the run goes on.
+    Complain(&'static str, &'static str),
+    /// A sign of life.
+    Heartbeat,
+    /// Nothing, for a while.
+    Pause(Duration),
+}
+
+/// How the answer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// As such.
+    As(End),
+    /// With a failure, which is told: code and text.
+    Failing(&'static str, &'static str),
+    /// Not at all: the body is over.
+    Breaking,
+}
+
+/// Bytes of the answer, and the pause before them.
+#[derive(Debug)]
+pub(super) struct Beat {
+    pub(super) after: Duration,
+    pub(super) bytes: String,
+}
+
+/// An answer being told.
+pub(super) struct Performance {
+    plan: Plan,
+    response: ResponseBuilder,
+    began: u64,
+    pace: Duration,
+    /// What is ready to be told.
+    ready: VecDeque<Beat>,
+    /// Pieces told so far.
+    told: usize,
+    counting: Option<Counting>,
+    scene: Scene,
+}
+
+/// A long count under way.
+struct Counting {
+    message: usize,
+    told: usize,
+    words: usize,
+    every: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scene {
+    Opening,
+    Acting,
+    Over,
+}
+
+impl Performance {
+    /// An answer to be told with this pause between pieces. `began` in Unix seconds.
+    pub(super) fn new(plan: Plan, response: ResponseBuilder, began: u64, pace: Duration) -> Self {
+        let scene = Scene::Opening;
+        Self { plan, response, began, pace, ready: VecDeque::new(), told: 0, counting: None, scene }
+    }
+
+    /// What comes next. None: the body is over.
+    pub(super) fn next(&mut self) -> Option<Beat> {
+        loop {
+            if let Some(beat) = self.ready.pop_front() {
+                return Some(beat);
+            }
+            match self.scene {
+                Scene::Opening => {
+                    self.scene = Scene::Acting;
+                    let frames = [self.response.created(), self.response.in_progress()];
+                    frames.into_iter().for_each(|frame| self.at_once(&frame));
+                }
+                Scene::Acting if self.counting.is_some() => self.count(),
+                Scene::Acting => match self.plan.acts.pop_front() {
+                    Some(act) => self.act(act),
+                    None => {
+                        self.scene = Scene::Over;
+                        self.finish();
+                    }
+                },
+                Scene::Over => return None,
+            }
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Say(kind, text) => {
+                let message = self.begin(kind, Role::Assistant);
+                self.tell(message, pieces(&text));
+                self.close(message);
+            }
+            Act::Begin(text) => {
+                let message = self.begin(MessageType::Message, Role::Assistant);
+                self.tell(message, pieces(&text));
+            }
+            Act::Overlap(thought, answer) => self.overlap(&thought, &answer),
+            Act::Count(words, every) => {
+                let message = self.begin(MessageType::Message, Role::Assistant);
+                self.counting = Some(Counting { message, told: 0, words, every });
+            }
+            Act::Call(kind, call) => self.call(kind, &call),
+            Act::Show(kind, role, contents) => {
+                let message = self.begin(kind, role);
+                for content in contents {
+                    self.show(message, content.body);
+                }
+                self.end(message);
+            }
+            Act::Complain(code, text) => {
+                let frame = self.fresh(MessageType::Error, Role::Assistant).fail(code, text);
+                self.paced(&frame);
+            }
+            Act::Heartbeat => {
+                let message = self.begin(MessageType::Heartbeat, Role::Assistant);
+                self.end(message);
+            }
+            // A comment says nothing: what comes next comes after the pause.
+            Act::Pause(pause) => self.ready.push_back(Beat { after: pause, bytes: ": awake\n\n".to_owned() }),
+        }
+    }
+
+    fn overlap(&mut self, thought: &str, answer: &str) {
+        let (mut thoughts, mut words) = (pieces(thought), pieces(answer));
+        let thinking = self.begin(MessageType::Reasoning, Role::Assistant);
+        self.tell(thinking, thoughts.next());
+        let answering = self.begin(MessageType::Message, Role::Assistant);
+        loop {
+            let (word, thought) = (words.next(), thoughts.next());
+            if word.is_none() && thought.is_none() {
+                break;
+            }
+            self.tell(answering, word);
+            self.tell(thinking, thought);
+        }
+        self.close(thinking);
+        self.close(answering);
+    }
+
+    /// Arguments come as snapshots that grow, as agents have them that think aloud.
+    fn call(&mut self, kind: MessageType, call: &ToolCall) {
+        let message = self.begin(kind, Role::Assistant);
+        let mut so_far = ToolCall { arguments: String::new(), ..call.clone() };
+        let mut frames = Vec::new();
+        let mut open = self.message(message);
+        let mut content = open.data();
+        frames.push(content.set_data(&so_far));
+        for piece in pieces(&call.arguments) {
+            so_far.arguments.push_str(piece);
+            frames.push(content.set_data(&so_far));
+        }
+        let complete = content.complete();
+        frames.iter().for_each(|frame| self.paced(frame));
+        self.at_once(&complete);
+        self.end(message);
+    }
+
+    fn count(&mut self) {
+        let Some(mut counting) = self.counting.take() else { return };
+        if counting.told == counting.words {
+            self.close(counting.message);
+            return;
+        }
+        counting.told += 1;
+        let bytes = self.text(counting.message, &format!("{} ", counting.told)).sse();
+        self.told += 1;
+        self.ready.push_back(Beat { after: counting.every, bytes });
+        self.counting = Some(counting);
+    }
+
+    fn finish(&mut self) {
+        if let Some(asked) = self.plan.usage {
+            let told = self.told;
+            let usage = json!({ "input_tokens": asked, "output_tokens": told, "total_tokens": asked + told });
+            self.response.set_usage(&usage);
+        }
+        let frame = match self.plan.ending {
+            Ending::As(End::Completed) => self.response.complete(now().max(self.began)),
+            Ending::As(end) => self.response.end(&Status::from(end.as_str())),
+            Ending::Failing(code, text) => self.response.fail(code, text),
+            Ending::Breaking => return,
+        };
+        self.at_once(&frame);
+    }
+
+    /// A message that was not told of yet. Its id differs from those of other turns of the same run.
+    fn fresh(&mut self, kind: MessageType, role: Role) -> MessageBuilder<'_> {
+        self.response.message(kind, role).id(format!("msg_{}", Uuid::now_v7().simple()))
+    }
+
+    fn begin(&mut self, kind: MessageType, role: Role) -> usize {
+        let mut message = self.fresh(kind, role);
+        let (index, frame) = (message.index(), message.in_progress());
+        self.at_once(&frame);
+        index
+    }
+
+    fn message(&mut self, index: usize) -> MessageBuilder<'_> {
+        self.response.resume(index).expect("the message was begun above")
+    }
+
+    /// One more piece of the one text of a message.
+    fn text(&mut self, message: usize, piece: &str) -> Frame {
+        let mut message = self.message(message);
+        if let Some(mut content) = message.resume(0) {
+            return content.add_text_delta(piece);
+        }
+        message.text().add_text_delta(piece)
+    }
+
+    fn tell<'t>(&mut self, message: usize, pieces: impl IntoIterator<Item = &'t str>) {
+        for piece in pieces {
+            let frame = self.text(message, piece);
+            self.paced(&frame);
+        }
+    }
+
+    fn show(&mut self, message: usize, body: Body) {
+        let mut open = self.message(message);
+        let mut content = open.content(body.kind());
+        let set = set(&mut content, body);
+        let complete = content.complete();
+        self.paced(&set);
+        self.at_once(&complete);
+    }
+
+    /// Ends a message that is one text told in pieces.
+    fn close(&mut self, message: usize) {
+        let frame = self.message(message).resume(0).map(ContentBuilder::complete);
+        frame.iter().for_each(|frame| self.at_once(frame));
+        self.end(message);
+    }
+
+    fn end(&mut self, message: usize) {
+        let frame = self.message(message).complete();
+        self.at_once(&frame);
+    }
+
+    fn at_once(&mut self, frame: &Frame) {
+        self.ready.push_back(Beat { after: Duration::ZERO, bytes: frame.sse() });
+    }
+
+    fn paced(&mut self, frame: &Frame) {
+        self.told += 1;
+        self.ready.push_back(Beat { after: self.pace, bytes: frame.sse() });
+    }
+}
+
+fn set(content: &mut ContentBuilder<'_>, body: Body) -> Frame {
+    match body {
+        Body::Text(text) => content.set_text(text),
+        Body::Refusal(text) => content.set_refusal(text),
+        Body::Image(url) => content.set_image(url.unwrap_or_default()),
+        Body::Video(url) => content.set_video(url.unwrap_or_default()),
+        Body::Audio { data, format } => content.set_audio(data.unwrap_or_default(), format.as_deref()),
+        Body::File(file) => content.set_file(file),
+        Body::Data(data) => content.set_data(&data),
+        Body::Other(word) => content.set_text(word),
+    }
+}
+
+/// A text in pieces such as models speak in: a word each, with the space after it.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive([' ', '\n'])
+}
+
+/// Unix seconds.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

@@ -1,0 +1,465 @@
+//! What the demo agent understands: the words a message may begin with, and what each makes it do.
+//!
+//! Words stand at the beginning of the user's last message, one or several, in any order: they are taken one after the
+//! other up to the first that is none. A message that begins with none is answered in the ordinary way.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::time::Duration;
+
+use interlingua_core::connector::Question;
+use interlingua_core::event::End;
+use interlingua_core::model::{Body, Content, ContentType, File, Message, MessageType, Role, ToolCall, ToolOutput};
+use interlingua_core::pending::{Decision, PendingKind};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::memory::History;
+use super::replies;
+use super::stage::{Act, Ending, Plan};
+
+/// One word, and what it shows.
+struct Word {
+    word: &'static str,
+    shows: &'static str,
+    does: fn(&mut Scenario<'_>),
+}
+
+const fn word(word: &'static str, shows: &'static str, does: fn(&mut Scenario<'_>)) -> Word {
+    Word { word, shows, does }
+}
+
+const WORDS: &[Word] = &[
+    word("help", "this list", help),
+    word("echo TEXT", "the text, and nothing else", echo),
+    word("long N MS", "N words, MS milliseconds apart", long),
+    word("sleep MS", "silence for so many milliseconds", sleep),
+    word("reasoning", "thoughts before the answer", reasoning),
+    word("overlap", "thoughts beside the answer", overlap),
+    word("tool", "a call of a tool of my own, and its output", tool),
+    word("parallel", "two such calls at once", parallel),
+    word("mcp", "the tools of an MCP server, a call and its output", mcp),
+    word("component", "a call of a component, and its output", component),
+    word("client tool", "a call of your first tool; answer with its output", client_tool),
+    word("approval", "a request to approve a call; accept, edit, respond or reject", approval),
+    word("question", "a question with a schema for your answer", question),
+    word("login", "a request to log in somewhere", login),
+    word("image", "a picture", image),
+    word("audio", "a sound", audio),
+    word("video", "a film", video),
+    word("file", "a file", file),
+    word("data", "a JSON object", data),
+    word("refusal", "an answer that declines", refusal),
+    word("warning", "an error message in the middle of an answer", warning),
+    word("unicode", "letters from all over the world", unicode),
+    word("history", "what I remember of this session", history),
+    word("usage", "what the answer cost", usage),
+    word("heartbeat", "a sign of life that says nothing", heartbeat),
+    word("empty", "an answer without content", empty),
+    word("error", "a failure before the first word", error),
+    word("fail", "a failure after some words", fail),
+    word("incomplete", "an answer cut off by a limit", incomplete),
+    word("reject", "an answer that is turned away", reject),
+    word("cancel", "an answer that cancels itself", cancel),
+    word("break", "an answer that breaks off without an end", breaks),
+];
+
+/// The longest answer on request, in words.
+const MOST_WORDS: usize = 100_000;
+/// The longest pause on request.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// The longest text repeated in an ordinary answer, in letters.
+const REPEATED: usize = 2000;
+
+/// What the agent is going to do about a question.
+pub(super) fn plan(asked: &Question<'_>, history: &History) -> Plan {
+    let input = &asked.request.input;
+    let last = input.iter().rposition(is_said);
+    let message = last.map(|last| &input[last]);
+    let text = message.map(Message::text).unwrap_or_default();
+    let mut scenario = Scenario {
+        asked,
+        history,
+        rest: text.trim(),
+        acts: VecDeque::new(),
+        ending: Ending::As(End::Completed),
+        usage: None,
+        silent: false,
+    };
+    // Only what was answered after the last thing said is new.
+    let answered = replies::react(asked, &input[last.map_or(0, |last| last + 1)..]);
+    if answered.is_empty() {
+        scenario.follow(message);
+    } else {
+        scenario.acts.extend(answered);
+    }
+    Plan { acts: scenario.acts, ending: scenario.ending, usage: scenario.usage }
+}
+
+/// Whether a message is something the user said, as opposed to a tool's output or a decision.
+pub(super) fn is_said(message: &Message) -> bool {
+    message.kind == MessageType::Message && matches!(message.role, None | Some(Role::User))
+}
+
+struct Scenario<'a> {
+    asked: &'a Question<'a>,
+    history: &'a History,
+    /// What stands behind the words taken so far.
+    rest: &'a str,
+    acts: VecDeque<Act>,
+    ending: Ending,
+    usage: Option<usize>,
+    /// Nothing else is to be said.
+    silent: bool,
+}
+
+impl Scenario<'_> {
+    fn follow(&mut self, message: Option<&Message>) {
+        let mut heard = false;
+        while let Some(word) = self.next_word() {
+            heard = true;
+            (word.does)(self);
+        }
+        let unsaid = |act: &Act| matches!(act, Act::Pause(_) | Act::Heartbeat | Act::Say(MessageType::Reasoning, _));
+        if self.silent || (self.rest.is_empty() && !self.acts.iter().all(unsaid)) {
+            return;
+        }
+        let answer =
+            if heard && self.rest.is_empty() { "There you are.".to_owned() } else { ordinary(self.rest, message) };
+        self.say(answer);
+    }
+
+    /// Takes the next word, if it is one of ours.
+    fn next_word(&mut self) -> Option<&'static Word> {
+        let known = WORDS.iter().find_map(|known| {
+            let names = known.word.split(' ').take_while(|name| name.chars().all(char::is_lowercase));
+            let mut rest = self.rest;
+            for name in names {
+                rest = taken(rest, name)?;
+            }
+            Some((known, rest))
+        });
+        let (known, rest) = known?;
+        self.rest = rest;
+        Some(known)
+    }
+
+    /// Takes the next number, if there is one.
+    fn number(&mut self) -> Option<u64> {
+        let (digits, rest) = split(self.rest);
+        let number = digits.trim_end_matches("ms").parse().ok()?;
+        self.rest = rest;
+        Some(number)
+    }
+
+    fn say(&mut self, text: impl Into<String>) {
+        self.acts.push_back(Act::Say(MessageType::Message, text.into()));
+    }
+
+    /// Says something, and never comes to its end.
+    fn begin(&mut self, text: &str) {
+        self.acts.push_back(Act::Begin(text.to_owned()));
+    }
+
+    fn show(&mut self, text: &str, content: Content) {
+        self.acts.push_back(Act::Show(MessageType::Message, Role::Assistant, vec![Content::text(text), content]));
+    }
+
+    fn ask(&mut self, item: replies::Item) {
+        self.acts.push_back(Act::Show(MessageType::McpApprovalRequest, Role::Assistant, vec![item.into_content()]));
+    }
+}
+
+/// The first word and what stands behind it.
+fn split(text: &str) -> (&str, &str) {
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (first, rest.trim_start())
+}
+
+/// What stands behind a word, if the text begins with it. Case and a comma behind it make no difference.
+fn taken<'t>(text: &'t str, word: &str) -> Option<&'t str> {
+    let (first, rest) = split(text);
+    first.trim_end_matches([',', '.', '!', ':', ';']).eq_ignore_ascii_case(word).then_some(rest)
+}
+
+fn ordinary(text: &str, message: Option<&Message>) -> String {
+    let others = message
+        .map_or(0, |message| message.content.iter().filter(|content| content.body.kind() != ContentType::Text).count());
+    let mut answer = match text {
+        "" => "I heard you, but you said nothing.".to_owned(),
+        text => format!("You said: {}", text.chars().take(REPEATED).collect::<String>()),
+    };
+    if let Some(message) = message.filter(|_| others > 0) {
+        let kinds: Vec<String> = message
+            .content
+            .iter()
+            .filter(|content| content.body.kind() != ContentType::Text)
+            .map(|content| content.body.kind().to_string())
+            .collect();
+        let _ = write!(answer, "\nI also got: {}.", kinds.join(", "));
+    }
+    answer.push_str("\nSay help to see what else I can do.");
+    answer
+}
+
+fn help(scenario: &mut Scenario<'_>) {
+    let mut text = "I am the demo agent: I need no model, and answer whatever you say. \
+                    Begin a message with one or more of these words to see something else:\n\n"
+        .to_owned();
+    for word in WORDS {
+        let _ = writeln!(text, "- {}: {}", word.word, word.shows);
+    }
+    scenario.say(text);
+}
+
+fn echo(scenario: &mut Scenario<'_>) {
+    let text = std::mem::take(&mut scenario.rest);
+    scenario.silent = true;
+    if !text.is_empty() {
+        scenario.say(text);
+    }
+}
+
+fn long(scenario: &mut Scenario<'_>) {
+    let words = scenario.number().unwrap_or(100);
+    let every = scenario.number().unwrap_or(20);
+    let words = usize::try_from(words).unwrap_or(MOST_WORDS).min(MOST_WORDS);
+    scenario.acts.push_back(Act::Count(words, Duration::from_millis(every).min(LONGEST_PAUSE)));
+}
+
+fn sleep(scenario: &mut Scenario<'_>) {
+    let pause = Duration::from_millis(scenario.number().unwrap_or(1000)).min(LONGEST_PAUSE);
+    scenario.acts.push_back(Act::Pause(pause));
+}
+
+const THOUGHT: &str = "The user would like to see me think. So I think about it, step by step, before I answer.";
+
+fn reasoning(scenario: &mut Scenario<'_>) {
+    scenario.acts.push_back(Act::Say(MessageType::Reasoning, THOUGHT.to_owned()));
+}
+
+fn overlap(scenario: &mut Scenario<'_>) {
+    scenario
+        .acts
+        .push_back(Act::Overlap(THOUGHT.to_owned(), "While I think, I answer already: yes, I can.".to_owned()));
+}
+
+fn call(name: &str, arguments: &serde_json::Value, server_label: Option<&str>) -> ToolCall {
+    ToolCall {
+        call_id: format!("call_{}", Uuid::now_v7().simple()),
+        name: name.to_owned(),
+        arguments: arguments.to_string(),
+        server_label: server_label.map(str::to_owned),
+    }
+}
+
+fn output(kind: MessageType, call: &ToolCall, output: &str) -> Act {
+    let output = ToolOutput { call_id: call.call_id.clone(), name: Some(call.name.clone()), output: output.to_owned() };
+    Act::Show(kind, Role::Tool, vec![Content::data(&output)])
+}
+
+fn tool(scenario: &mut Scenario<'_>) {
+    let weather = call("get_weather", &json!({ "city": "Paris" }), None);
+    let result = output(MessageType::PluginCallOutput, &weather, "18 C, sunny");
+    scenario.acts.extend([Act::Call(MessageType::PluginCall, weather), result]);
+    scenario.say("It is 18 degrees and sunny in Paris.");
+}
+
+fn parallel(scenario: &mut Scenario<'_>) {
+    let paris = call("get_weather", &json!({ "city": "Paris" }), None);
+    let oslo = call("get_weather", &json!({ "city": "Oslo" }), None);
+    let results = [
+        output(MessageType::PluginCallOutput, &oslo, "4 C, rain"),
+        output(MessageType::PluginCallOutput, &paris, "18 C, sunny"),
+    ];
+    scenario.acts.extend([Act::Call(MessageType::PluginCall, paris), Act::Call(MessageType::PluginCall, oslo)]);
+    scenario.acts.extend(results);
+    scenario.say("Paris has 18 degrees and sun, Oslo has 4 degrees and rain.");
+}
+
+fn mcp(scenario: &mut Scenario<'_>) {
+    let tools = json!({
+        "id": format!("mcpl_{}", Uuid::now_v7().simple()),
+        "server_label": "calendar",
+        "tools": [{
+            "name": "next_event",
+            "description": "The next event of a calendar",
+            "input_schema": { "type": "object", "properties": { "calendar": { "type": "string" } } },
+        }],
+    });
+    let event = call("next_event", &json!({ "calendar": "work" }), Some("calendar"));
+    let result = output(MessageType::McpCallOutput, &event, "Stand-up at 10:00");
+    scenario.acts.extend([
+        Act::Show(MessageType::McpListTools, Role::Assistant, vec![Content::data(&tools)]),
+        Act::Call(MessageType::McpCall, event),
+        result,
+    ]);
+    scenario.say("Your next event is the stand-up at ten.");
+}
+
+fn component(scenario: &mut Scenario<'_>) {
+    let chart = call("chart", &json!({ "values": [1, 2, 3] }), None);
+    let result = output(MessageType::ComponentCallOutput, &chart, "drawn");
+    scenario.acts.extend([Act::Call(MessageType::ComponentCall, chart), result]);
+    scenario.say("The chart is drawn.");
+}
+
+fn client_tool(scenario: &mut Scenario<'_>) {
+    let declared = scenario.asked.request.tools.iter().flatten().find_map(replies::declared);
+    let (name, arguments) = declared.unwrap_or_else(|| ("get_location".to_owned(), json!({ "precision": "city" })));
+    scenario.acts.push_back(Act::Call(MessageType::FunctionCall, call(&name, &arguments, None)));
+    scenario.silent = true;
+}
+
+fn approval(scenario: &mut Scenario<'_>) {
+    scenario.say("I would like to send a mail. May I?");
+    scenario.ask(replies::Item {
+        kind: PendingKind::Approval,
+        name: "send_mail",
+        arguments: json!({ "to": "ada@example.com", "subject": "Hello from the demo agent" }),
+        server_label: "mailer",
+        reason: "tool_call",
+        message: "Send this mail?",
+        decisions: &[Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject],
+        response_schema: None,
+        payload: None,
+    });
+    scenario.silent = true;
+}
+
+fn question(scenario: &mut Scenario<'_>) {
+    scenario.ask(replies::Item {
+        kind: PendingKind::Input,
+        name: "input_required",
+        arguments: json!({ "question": "Which colour should it be?" }),
+        server_label: "demo",
+        reason: "input_required",
+        message: "Which colour should it be?",
+        decisions: &[Decision::Respond, Decision::Reject],
+        response_schema: Some(json!({
+            "type": "object",
+            "properties": { "colour": { "type": "string", "enum": ["red", "green", "blue"] } },
+            "required": ["colour"],
+        })),
+        payload: Some(json!({ "question": "Which colour should it be?" })),
+    });
+    scenario.silent = true;
+}
+
+fn login(scenario: &mut Scenario<'_>) {
+    scenario.ask(replies::Item {
+        kind: PendingKind::Auth,
+        name: "auth_required",
+        arguments: json!({ "url": "https://example.com/login" }),
+        server_label: "demo",
+        reason: "auth_required",
+        message: "Please log in at https://example.com/login and tell me when you are done.",
+        decisions: &[Decision::Accept, Decision::Reject],
+        response_schema: None,
+        payload: Some(json!({ "url": "https://example.com/login" })),
+    });
+    scenario.silent = true;
+}
+
+/// A blue square of 16 by 16.
+const PICTURE: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAIAAACQkWg2AAAAFklEQVR42mPQqDhBEmIY\
+                       1TCqYfhqAADDSmgQB35GTAAAAABJRU5ErkJggg==";
+/// A hundredth of a second of a rattle.
+const SOUND: &str = "UklGRnQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YVAAAABYWFhYWFhYWFhYqKioqKioqKioqFhYWFhYWFhY\
+                     WFioqKioqKioqKioWFhYWFhYWFhYWKioqKioqKioqKhYWFhYWFhYWFhYqKioqKioqKioqA==";
+/// A greeting.
+const TEXT_FILE: &str = "data:text/plain;base64,SGVsbG8gZnJvbSB0aGUgZGVtbyBhZ2VudC4K";
+
+fn image(scenario: &mut Scenario<'_>) {
+    scenario.show("Here is a picture:", Content::new(Body::Image(Some(PICTURE.to_owned()))));
+}
+
+fn audio(scenario: &mut Scenario<'_>) {
+    let sound = Body::Audio { data: Some(SOUND.to_owned()), format: Some("wav".to_owned()) };
+    scenario.show("Here is a sound:", Content::new(sound));
+}
+
+fn video(scenario: &mut Scenario<'_>) {
+    let film = Body::Video(Some("https://example.com/film.mp4".to_owned()));
+    scenario.show("Here is a film:", Content::new(film));
+}
+
+fn file(scenario: &mut Scenario<'_>) {
+    let greeting = File { url: None, id: None, name: Some("hello.txt".to_owned()), data: Some(TEXT_FILE.to_owned()) };
+    scenario.show("Here is a file:", Content::new(Body::File(greeting)));
+}
+
+fn data(scenario: &mut Scenario<'_>) {
+    scenario.show("Here are the numbers:", Content::data(&json!({ "city": "Paris", "degrees": 18, "sunny": true })));
+}
+
+fn refusal(scenario: &mut Scenario<'_>) {
+    let declined = Content::new(Body::Refusal("I am sorry, but I would rather not do that.".to_owned()));
+    scenario.acts.push_back(Act::Show(MessageType::Message, Role::Assistant, vec![declined]));
+}
+
+fn warning(scenario: &mut Scenario<'_>) {
+    scenario.acts.push_back(Act::Complain("TOOL_EXECUTION_FAILED", "one of two sources did not answer"));
+    scenario.say("One of two sources did not answer; the other one says yes.");
+}
+
+fn unicode(scenario: &mut Scenario<'_>) {
+    scenario.say(
+        "Grüße, 世界! Привет мир, שלום עולם, مرحبا, नमस्ते. 👩‍👩‍👧‍👦 🇪🇺 e\u{301} 𝄞 \u{2028}\u{2029} \u{feff} \"quoted\" \\ back \
+         \u{1f600}",
+    );
+}
+
+fn history(scenario: &mut Scenario<'_>) {
+    let history = scenario.history;
+    let mut text = format!("This is message {} of yours in this session.", history.messages);
+    if let Some(previous) = &history.previous {
+        let _ = write!(text, " The first was: {} The one before this was: {}", history.first, previous);
+    }
+    scenario.say(text);
+}
+
+fn usage(scenario: &mut Scenario<'_>) {
+    let said = scenario.asked.request.input.iter().map(|message| message.text().split_whitespace().count());
+    scenario.usage = Some(said.sum());
+}
+
+fn heartbeat(scenario: &mut Scenario<'_>) {
+    scenario.acts.push_back(Act::Heartbeat);
+}
+
+fn empty(scenario: &mut Scenario<'_>) {
+    scenario.silent = true;
+}
+
+fn error(scenario: &mut Scenario<'_>) {
+    scenario.silent = true;
+    // As real servers say it, insides included: filtering them is the gateway's business.
+    scenario.ending =
+        Ending::Failing("AGENT_UNKNOWN_ERROR", "Unknown agent error: RuntimeError: you asked for an error");
+}
+
+fn fail(scenario: &mut Scenario<'_>) {
+    scenario.begin("So far everything went well, but");
+    scenario.ending = Ending::Failing("MODEL_EXECUTION_FAILED", "the model stopped working");
+}
+
+fn incomplete(scenario: &mut Scenario<'_>) {
+    scenario.begin("There is more to be said, but the limit on");
+    scenario.ending = Ending::As(End::Incomplete);
+}
+
+fn reject(scenario: &mut Scenario<'_>) {
+    scenario.silent = true;
+    scenario.ending = Ending::As(End::Rejected);
+}
+
+fn cancel(scenario: &mut Scenario<'_>) {
+    scenario.begin("On second thought");
+    scenario.ending = Ending::As(End::Canceled);
+}
+
+fn breaks(scenario: &mut Scenario<'_>) {
+    scenario.begin("What nobody expects is");
+    scenario.ending = Ending::Breaking;
+}
