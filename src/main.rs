@@ -1,2 +1,7 @@
-//! x
-fn main(){}
+//! The gateway that ships: all built-in protocols.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    interlingua::cli::exit(interlingua::Gateway::builtin().main())
+}

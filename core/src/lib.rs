@@ -36,7 +36,7 @@ pub mod tree;
 
 pub use call::{Call, Delivery, Reply, RunCall, Thread};
 pub use event::{End, Event, Step};
-pub use exchange::{Endpoint, Exchange, Method, Mount, Next, ProtocolAdapter, Request};
+pub use exchange::{Endpoint, Exchange, Flow, Method, Mount, Next, ProtocolAdapter, Request};
 pub use fault::{Blame, Fault, FaultKind};
 pub use id::RunId;
 pub use json::{Extra, Json};

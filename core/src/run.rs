@@ -436,6 +436,13 @@ impl Record {
         self.tell(Event::TurnStarted { turn });
     }
 
+    /// Sets the input of the turn under way, once it is known: before anything was answered.
+    pub fn amend_input(&mut self, input: Vec<model::Message>) {
+        if let Some(turn) = self.run.turns.last_mut() {
+            turn.input = input;
+        }
+    }
+
     /// Begins a message; answers its place.
     pub fn start_message(&mut self, announced: Announced) -> u32 {
         let message = index(self.run.messages.len());

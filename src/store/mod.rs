@@ -8,13 +8,12 @@
 //! # The contract
 //!
 //! **Futures.** Work begins when a method is called, not when its future is polled; a future that is dropped cancels
-//! nothing. Calls made one after the other take effect in that order. No method blocks the calling thread, and all
-//! may be called with a run's lock held: a store takes that lock ([`Journal::with`]) only on threads of its own or
-//! while a future is polled, and never while it holds a lock that a method needs. (So do not poll with a run's lock
-//! held.)
+//! nothing. Writes take effect in the order of the calls; a read sees every write that was confirmed before it was
+//! called, and perhaps later ones. No method blocks the calling thread for longer than a look into memory. Only
+//! [`Store::touch`] may be called with a run's lock held: a store takes that lock ([`Journal::with`]) itself.
 //!
 //! **Durability.** *Safe* means: survives `kill -9` of the process for stores that outlive it, and the end of all
-//! futures otherwise. What a future confirmed is safe, and seen by every later call. A store of several replicas
+//! process otherwise. What a future confirmed is safe, and seen by every later call. A store of several replicas
 //! confirms when the shared store did.
 //!
 //! **Atomicity.** A run is loaded as it was at one moment: a row of whole events with the facts about it that
@@ -27,6 +26,13 @@
 //! settled it for good; it holds the lease `run/<id>` meanwhile, and the store renews it. Other replicas follow
 //! ([`Store::follow`]), stop it by [`Store::signal`], and take it over only when the lease ran out: that is what
 //! [`Store::recover`] hands out, each run to one replica. Stores of one process need none of this.
+
+mod local;
+mod memory;
+mod sqlite;
+
+pub use memory::Memory;
+pub use sqlite::{Sqlite, SqliteOptions};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -234,6 +240,13 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// What is wrong with something that was stored.
+    pub(crate) fn corrupt(what: impl std::fmt::Display, why: impl std::fmt::Display) -> Self {
+        Self::Corrupt { what: what.to_string(), why: why.to_string() }
+    }
+}
+
 /// Keeps runs, documents and leases. See the [module](self) for what holds of all methods.
 pub trait Store: Send + Sync + 'static {
     /// Makes a run known, or takes a known one up again: the store now looks at this journal. Needed before the first
@@ -312,7 +325,8 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// The runs that were queued or running when their process died, oldest first. Each one is the caller's now: to be
-    /// loaded, closed, opened and settled. Waiting runs are not among them: they go on waiting. Called once, at the
+    /// loaded, closed, opened and settled. The record may hold more than the facts about it do, its end even: nobody
+    /// was told of that. Waiting runs are not among them: they go on waiting. Called once, at the
     /// start; by a store of several replicas also every now and then.
     fn recover(&self) -> Later<Vec<RunId>>;
 

@@ -1,0 +1,10 @@
+//! The one list of protocols compiled in.
+
+use interlingua_native::{Native, NativeUpstream};
+
+use crate::Gateway;
+
+/// Everything that comes with the gateway.
+pub(crate) fn builtin() -> Gateway {
+    Gateway::empty().serve::<Native>().ask::<NativeUpstream>()
+}

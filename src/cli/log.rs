@@ -1,0 +1,20 @@
+//! Log lines: to standard error, for people or for machines.
+
+use std::io::IsTerminal as _;
+
+use anyhow::Context as _;
+use tracing_subscriber::EnvFilter;
+
+use super::LogFormat;
+
+/// Begins to write log lines.
+pub(super) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).with_context(|| format!("\"{filter}\" is no log filter"))?;
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr);
+    let started = match format {
+        LogFormat::Pretty => lines.with_target(false).compact().try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("{error}"))
+}

@@ -1,0 +1,240 @@
+//! What an agent is asked: the new input, what was said before where it has to be told, and the answers to what it
+//! waits for (Responses page, section 15; human-in-the-loop page, section 3).
+
+use interlingua_core::answer::{self, Answer, Asked, Terms};
+use interlingua_core::call::Thread;
+use interlingua_core::event::Millis;
+use interlingua_core::model::{AgentRequest, Message, MessageType};
+use interlingua_core::pending::Pending;
+use interlingua_core::{End, Fault, FaultKind, Json, RunId};
+
+use super::session::{Doc, Entry, Session};
+use super::{Agent, Engine, History, clock};
+
+/// What is needed to find out what to ask.
+pub(super) struct Preparing<'a> {
+    pub(super) session: &'a Session,
+    pub(super) agent: &'a Agent,
+    pub(super) request: &'a AgentRequest,
+    pub(super) preamble: &'a [Message],
+    pub(super) answers: &'a [Answer],
+    pub(super) terms: Terms,
+    pub(super) thread: &'a Thread,
+}
+
+/// What to ask.
+pub(super) struct Prepared {
+    /// The whole request.
+    pub(super) request: AgentRequest,
+    /// The session's id as the upstream knows it.
+    pub(super) upstream_id: String,
+    /// What the connector remembered.
+    pub(super) memory: Json,
+    /// The items that are answered by it.
+    pub(super) answered: Vec<Pending>,
+    /// True if an item was decided: the session has to be safe before the agent is asked.
+    pub(super) decided: bool,
+    /// What the client said, if it is another than was told at first.
+    pub(super) said: Option<Vec<Message>>,
+}
+
+/// What comes of preparing.
+pub(super) enum Outcome {
+    /// Ask.
+    Ready(Box<Prepared>),
+    /// The session waits for answers first, to a question of this run.
+    Waiting(Option<RunId>),
+}
+
+impl Outcome {
+    /// For a turn that was told of already: one that may not be taken fails.
+    pub(super) fn ready(self) -> Result<Prepared, Fault> {
+        match self {
+            Self::Ready(prepared) => Ok(*prepared),
+            Self::Waiting(_) => Err(waiting()),
+        }
+    }
+}
+
+/// The session waits for answers first.
+pub(super) fn waiting() -> Fault {
+    Fault::new(FaultKind::Waiting, "the session waits for an answer to what the agent asked")
+}
+
+impl Engine {
+    /// Finds out what to ask. The caller has the session's turn.
+    pub(super) async fn prepare(&self, preparing: Preparing<'_>) -> Result<Outcome, Fault> {
+        let Preparing { session, agent, request, preamble, answers, terms, thread } = preparing;
+        let now = clock::now();
+        // The session is told of what was decided in one piece: refused requests leave no trace in it.
+        let (outcome, doc) = {
+            let mut doc = session.doc();
+            let outcome = doc.waiting.take(request.input.clone(), answers.to_vec(), terms, now);
+            (outcome, doc.clone())
+        };
+        let (input, answered) = match outcome {
+            answer::Outcome::Goes { input, answered } => (input, answered),
+            answer::Outcome::Waits => {
+                let run = doc.waiting.open().next().map(|open| open.run).or(doc.latest);
+                // Answers that were collected meanwhile survive a restart too.
+                self.save_session(session).await?;
+                return Ok(Outcome::Waiting(run));
+            }
+            answer::Outcome::Refused(fault) => return Err(fault),
+        };
+        let decided = !answered.is_empty();
+        let said = decided.then(|| input.clone());
+        let input = answer::with_requests(&input, &answered);
+        let strict = doc.kept || matches!(thread, Thread::After(_));
+        let branch = match thread {
+            Thread::After(run) => (!doc.ends_with(*run)).then_some(*run),
+            _ => None,
+        };
+        let whole = match agent.history {
+            History::Gateway => true,
+            History::Upstream => strict && (doc.stale || branch.is_some()),
+        };
+        let mut upstream_id = doc.upstream_id.clone().unwrap_or_else(|| doc.id.clone());
+        let mut memory = doc.memory.clone();
+        if agent.history == History::Upstream && whole {
+            // The upstream remembers something else: it is told all anew, as a session it has not seen.
+            if !doc.entries.is_empty() {
+                upstream_id = clock::fresh().to_string();
+            }
+            memory = Json::null();
+        }
+        let before = if whole {
+            match branch {
+                Some(run) => self.chain(run, agent).await?,
+                None => self.said_before(&doc, agent).await?,
+            }
+        } else if strict {
+            // What was put into the session since the upstream was asked last.
+            self.unseen(&doc)
+        } else {
+            Vec::new()
+        };
+        let mut asked = request.clone();
+        asked.input = preamble.iter().cloned().chain(join(before, input)).collect();
+        asked.session_id = Some(upstream_id.clone());
+        if asked.user_id.is_none() {
+            // Without both ids all anonymous clients share one lock upstream (Agent API, section 10).
+            asked.user_id = Some(doc.id.clone());
+        }
+        Ok(Outcome::Ready(Box::new(Prepared { request: asked, upstream_id, memory, answered, decided, said })))
+    }
+
+    /// What was said in a session, bounded as the agent's setting says.
+    async fn said_before(&self, doc: &Doc, agent: &Agent) -> Result<Vec<Message>, Fault> {
+        let mut turns = Vec::new();
+        let mut bytes = 0;
+        for entry in doc.entries.iter().rev() {
+            let messages: Vec<Message> = match entry {
+                Entry::Turn { run, turn } => {
+                    let Some(handle) = self.handle(*run).await? else { continue };
+                    handle.view(|view| turn_messages(view.run(), *turn as usize))
+                }
+                Entry::Said { .. } => self.unseen_entry(entry).into_iter().collect(),
+            };
+            bytes += messages.iter().map(weight).sum::<usize>();
+            if turns.len() >= agent.history_limit.turns || bytes > agent.history_limit.bytes {
+                break;
+            }
+            turns.push(messages);
+        }
+        Ok(whole_pairs(turns.into_iter().rev().flatten().collect()))
+    }
+
+    /// What was said up to and in a run, along the chain it belongs to.
+    async fn chain(&self, last: RunId, agent: &Agent) -> Result<Vec<Message>, Fault> {
+        let mut turns = Vec::new();
+        let mut bytes = 0;
+        let mut next = Some(last);
+        while let Some(id) = next {
+            let Some(handle) = self.handle(id).await? else { break };
+            let (messages, previous) = handle.view(|view| {
+                let run = view.run();
+                let good = matches!(run.end, Some(End::Completed | End::Incomplete) | None);
+                let messages: Vec<Message> = if good || id == last {
+                    (0..run.turns.len()).flat_map(|turn| turn_messages(run, turn)).collect()
+                } else {
+                    Vec::new()
+                };
+                (messages, view.about.previous)
+            });
+            bytes += messages.iter().map(weight).sum::<usize>();
+            if turns.len() >= agent.history_limit.turns.max(1000) || bytes > agent.history_limit.bytes.max(16 << 20) {
+                break;
+            }
+            turns.push(messages);
+            next = previous;
+        }
+        Ok(whole_pairs(turns.into_iter().rev().flatten().collect()))
+    }
+
+    fn unseen(&self, doc: &Doc) -> Vec<Message> {
+        doc.entries.iter().skip(doc.seen).filter_map(|entry| self.unseen_entry(entry)).collect()
+    }
+
+    fn unseen_entry(&self, entry: &Entry) -> Option<Message> {
+        let Entry::Said { message, .. } = entry else { return None };
+        Message::read(&interlingua_core::tree::Node::at("", message.raw())).ok()
+    }
+}
+
+/// What was said in one turn, as history: complaints are not part of it.
+fn turn_messages(run: &interlingua_core::Run, turn: usize) -> Vec<Message> {
+    let Some(asked) = run.turns.get(turn) else { return Vec::new() };
+    let answer = run.messages_of(turn).iter().filter(|message| {
+        !matches!(message.kind, MessageType::Error | MessageType::Heartbeat | MessageType::McpListTools)
+    });
+    asked.input.iter().cloned().chain(answer.map(interlingua_core::run::Message::to_model)).collect()
+}
+
+/// Drops outputs whose call was cut off: half a pair is worse than none.
+fn whole_pairs(messages: Vec<Message>) -> Vec<Message> {
+    let mut called = std::collections::HashSet::new();
+    messages
+        .into_iter()
+        .filter(|message| {
+            called.extend(message.calls().map(|call| call.call_id));
+            message.outputs().all(|output| called.contains(&output.call_id))
+        })
+        .collect()
+}
+
+/// History, then what is new. System messages of this turn come first, as instructions do.
+fn join(before: Vec<Message>, input: Vec<Message>) -> Vec<Message> {
+    if before.is_empty() {
+        return input;
+    }
+    use interlingua_core::model::Role;
+    let leading = input.iter().take_while(|message| message.role == Some(Role::System)).count();
+    let mut input = input;
+    let rest = input.split_off(leading);
+    input.into_iter().chain(before).chain(rest).collect()
+}
+
+fn weight(message: &Message) -> usize {
+    Json::of(message).text().len()
+}
+
+/// Takes down what the agent asked at the end of a turn; answers what of it is open.
+pub(super) fn ask(doc: &mut Doc, agent: &Agent, run: RunId, pending: Vec<Pending>, turn: &Asking<'_>) -> Vec<Pending> {
+    let asked = Asked {
+        run,
+        now: turn.now,
+        terms: turn.terms,
+        tools: turn.tools,
+        approval_extension: agent.approval_extension,
+    };
+    doc.waiting.ask(pending, &asked);
+    doc.waiting.pending_of(run)
+}
+
+/// How a turn asked.
+pub(super) struct Asking<'a> {
+    pub(super) now: Millis,
+    pub(super) terms: Terms,
+    pub(super) tools: &'a [Json],
+}

@@ -1,0 +1,158 @@
+//! Following a run: step by step, from the first one or from a point on, live or out of the store.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use interlingua_core::Step;
+use interlingua_core::call::RunView;
+use interlingua_core::pending::Pending;
+
+use super::Engine;
+use super::live::{Live, Take};
+use crate::store::Stored;
+
+/// A run to look at: in memory, or out of the store.
+#[derive(Clone)]
+pub enum RunHandle {
+    /// In memory.
+    Live(Arc<Live>),
+    /// Out of the store.
+    Stored(Arc<Stored>, Arc<[Pending]>),
+}
+
+impl RunHandle {
+    /// Shows the run as it stands.
+    pub fn view<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
+        match self {
+            Self::Live(live) => live.view(look),
+            Self::Stored(stored, pending) => {
+                look(RunView { record: &stored.record, about: &stored.about, pending })
+            }
+        }
+    }
+}
+
+/// Somebody's place in a run. Dropping it is leaving: an attached run whose last follower leaves is cancelled.
+pub struct Follower {
+    engine: Engine,
+    source: Source,
+    next: u64,
+}
+
+enum Source {
+    Live(Arc<Live>, usize),
+    Stored(RunHandle),
+}
+
+impl Follower {
+    pub(super) fn new(engine: Engine, run: RunHandle, attached: bool) -> Self {
+        let source = match run {
+            RunHandle::Live(live) => {
+                let place = live.follow(attached);
+                Source::Live(live, place)
+            }
+            stored => Source::Stored(stored),
+        };
+        Self { engine, source, next: 0 }
+    }
+
+    /// Shows the run as it stands and goes on from there: what the view holds is not told again, what it lacks is.
+    /// Without `skip` the steps begin with the first one.
+    pub fn begin<T>(&mut self, skip: bool, look: impl FnOnce(RunView<'_>) -> T) -> T {
+        match &self.source {
+            Source::Live(live, _) => {
+                let next = &mut self.next;
+                live.view(|view| {
+                    if skip {
+                        *next = view.record.len();
+                    }
+                    look(view)
+                })
+            }
+            Source::Stored(run) => run.view(|view| {
+                if skip {
+                    self.next = view.record.len();
+                }
+                look(view)
+            }),
+        }
+    }
+
+    /// Shows the steps there are to see. Ready after at least one, pending if there is none yet. `Ready(false)`:
+    /// there will never be another one.
+    pub fn poll_steps(
+        &mut self,
+        context: &Context<'_>,
+        take: &mut dyn FnMut(RunView<'_>, Step<'_>) -> Take,
+    ) -> Poll<bool> {
+        match &self.source {
+            Source::Live(live, place) => {
+                if let Poll::Ready((next, last)) = live.poll_steps(*place, self.next, context, take) {
+                    self.next = next;
+                    return Poll::Ready(last != Take::Close);
+                }
+                // Nothing to see: perhaps because the end was seen.
+                if live.is_over() && live.view(|view| view.record.len()) == self.next {
+                    return Poll::Ready(false);
+                }
+                Poll::Pending
+            }
+            Source::Stored(run) => {
+                let from = self.next;
+                let next = &mut self.next;
+                let last = run.view(|view| {
+                    for step in view.record.steps(from) {
+                        *next += 1;
+                        let last = take(view, step);
+                        if last != Take::More {
+                            return last;
+                        }
+                    }
+                    Take::More
+                });
+                Poll::Ready(self.next > from && last != Take::Close)
+            }
+        }
+    }
+
+    /// Waits until `done` says so of the run, or it is over.
+    pub(super) async fn until(&mut self, mut done: impl FnMut(RunView<'_>) -> bool) {
+        poll_fn(|context| {
+            loop {
+                let mut reached = false;
+                let more = self.poll_steps(context, &mut |view, _| {
+                    reached = done(view);
+                    if reached { Take::Enough } else { Take::More }
+                });
+                match more {
+                    Poll::Ready(true) if !reached => {}
+                    Poll::Ready(_) => return Poll::Ready(()),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await;
+    }
+
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> RunHandle {
+        match &self.source {
+            Source::Live(live, _) => RunHandle::Live(Arc::clone(live)),
+            Source::Stored(run) => run.clone(),
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        if let Source::Live(live, place) = &self.source {
+            if live.unfollow(*place) {
+                tracing::debug!(run = %live.id(), "the client left");
+                live.stop(None);
+            }
+            self.engine.forget_if_idle(live);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! A run in memory: its record under a lock, who follows it, and who may stop it.
+//!
+//! Not here: what drives a run forward ([`super::pump`]) and where it is kept ([`crate::store`]).
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use interlingua_core::call::{About, RunState, RunView};
+use interlingua_core::event::{Event, Millis};
+use interlingua_core::pending::Pending;
+use interlingua_core::{End, Fault, Record, RunId};
+use tokio_util::sync::CancellationToken;
+
+use super::{Agent, clock};
+use crate::store::{Journal, Mark};
+
+/// A run in memory.
+pub struct Live {
+    id: RunId,
+    /// Its agent.
+    pub(super) agent: Arc<Agent>,
+    mark: Mark,
+    state: Mutex<State>,
+    /// Stops the turn under way.
+    pub(super) cancel: CancellationToken,
+}
+
+/// What is under the lock.
+pub(super) struct State {
+    pub(super) record: Record,
+    pub(super) about: About,
+    /// What the run waits for, as far as that is still open.
+    pub(super) pending: Vec<Pending>,
+    /// How much of the record may be seen: an end is shown when it is safe in the store.
+    visible: u64,
+    followers: Vec<Option<Follows>>,
+    /// The pump, while it is held back by a slow reader.
+    held: Option<Waker>,
+    /// Turns that wait for the one under way.
+    pub(super) queued: Vec<super::pump::Turn>,
+    /// Why it was cancelled, if not by its client.
+    pub(super) cancelled_for: Option<Fault>,
+}
+
+/// Somebody who follows a run.
+struct Follows {
+    /// The record's size when this follower had seen all of it last.
+    seen: usize,
+    waker: Option<Waker>,
+    attached: bool,
+}
+
+impl Live {
+    pub(super) fn new(agent: Arc<Agent>, record: Record, about: About) -> Arc<Self> {
+        let visible = record.len();
+        Arc::new(Self {
+            id: record.run().id,
+            agent,
+            mark: Mark::default(),
+            state: Mutex::new(State {
+                record,
+                about,
+                pending: Vec::new(),
+                visible,
+                followers: Vec::new(),
+                held: None,
+                queued: Vec::new(),
+                cancelled_for: None,
+            }),
+            cancel: CancellationToken::new(),
+        })
+    }
+
+    /// The state. A panic under the lock left the record whole: it changes by single calls.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Its id.
+    #[must_use]
+    pub const fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// Shows the run as it stands.
+    pub fn view<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
+        let state = self.state();
+        look(RunView { record: &state.record, about: &state.about, pending: &state.pending })
+    }
+
+    /// Changes the run, and wakes whoever follows it.
+    pub(super) fn grow<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let result = change(&mut state);
+        state.show();
+        result
+    }
+
+    /// Changes the run without showing it yet: what comes out is safe first.
+    pub(super) fn grow_unseen<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state())
+    }
+
+    /// Shows everything there is.
+    pub(super) fn show(&self) {
+        self.state().show();
+    }
+
+    /// Stops it, for a reason that is told to its clients in the place of `canceled`.
+    pub(super) fn stop(&self, reason: Option<Fault>) {
+        let mut state = self.state();
+        if state.cancelled_for.is_none() {
+            state.cancelled_for = reason;
+        }
+        drop(state);
+        self.cancel.cancel();
+    }
+
+    /// True once its last event is shown.
+    pub(super) fn is_over(&self) -> bool {
+        let state = self.state();
+        state.record.is_finished() && state.visible == state.record.len()
+    }
+
+    /// Waits until the pump may go on reading: while somebody is attached, what nobody has read stays below a bound.
+    pub(super) fn poll_room(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
+        let mut state = self.state();
+        let size = state.record.size();
+        let attached = state.followers.iter().flatten().filter(|follows| follows.attached);
+        let backlog = attached.map(|follows| size.saturating_sub(follows.seen)).min();
+        if backlog.is_none_or(|backlog| backlog < bound) {
+            state.held = None;
+            return Poll::Ready(());
+        }
+        state.held = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Begins to follow it. An attached follower takes the run along when it leaves.
+    pub(super) fn follow(self: &Arc<Self>, attached: bool) -> usize {
+        let mut state = self.state();
+        let follows = Follows { seen: state.record.size(), waker: None, attached };
+        if let Some(place) = state.followers.iter().position(Option::is_none) {
+            state.followers[place] = Some(follows);
+            place
+        } else {
+            state.followers.push(Some(follows));
+            state.followers.len() - 1
+        }
+    }
+
+    /// Ends following. True if nobody attached is left and the run has no other reason to go on.
+    pub(super) fn unfollow(&self, place: usize) -> bool {
+        let mut state = self.state();
+        let attached = state.followers[place].take().is_some_and(|follows| follows.attached);
+        if let Some(held) = state.held.take() {
+            held.wake();
+        }
+        attached && !state.record.is_finished() && !state.followers.iter().flatten().any(|follows| follows.attached)
+    }
+
+    /// True if nobody follows it.
+    pub(super) fn is_alone(&self) -> bool {
+        self.state().followers.iter().all(Option::is_none)
+    }
+
+    /// Shows the steps from a place on, as long as `take` wants more. Ready with the next place; pending if there is
+    /// nothing to see yet.
+    pub(super) fn poll_steps(
+        &self,
+        place: usize,
+        from: u64,
+        context: &Context<'_>,
+        take: &mut dyn FnMut(RunView<'_>, interlingua_core::Step<'_>) -> Take,
+    ) -> Poll<(u64, Take)> {
+        let mut state = self.state();
+        let mut next = from;
+        let mut last = Take::More;
+        while next < state.visible {
+            let Some(step) = state.record.step(next) else { break };
+            let view = RunView { record: &state.record, about: &state.about, pending: &state.pending };
+            last = take(view, step);
+            next += 1;
+            if last != Take::More || matches!(step.event, Event::RunFinished { .. }) {
+                break;
+            }
+        }
+        let size = state.record.size();
+        let caught_up = next == state.visible;
+        let waits = next == from;
+        let held = state.held.take_if(|_| caught_up);
+        if let Some(follows) = state.followers[place].as_mut() {
+            if caught_up {
+                follows.seen = size;
+            }
+            if waits && !follows.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                follows.waker = Some(context.waker().clone());
+            }
+        }
+        drop(state);
+        if let Some(held) = held {
+            held.wake();
+        }
+        if waits { Poll::Pending } else { Poll::Ready((next, last)) }
+    }
+}
+
+/// What a follower says after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// The next one, please.
+    More,
+    /// Enough for now.
+    Enough,
+    /// Nothing more, ever.
+    Close,
+}
+
+impl State {
+    fn show(&mut self) {
+        self.visible = self.record.len();
+        for follows in self.followers.iter_mut().flatten() {
+            if let Some(waker) = follows.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Sets where the run stands.
+    pub(super) fn set(&mut self, state: RunState, now: Millis) {
+        if self.about.state != state {
+            self.about.state = state;
+            self.about.changed_at = now.max(self.about.changed_at);
+        }
+    }
+
+    /// Ends the run wherever it stands.
+    pub(super) fn cut(&mut self, end: End, error: Option<interlingua_core::run::RunError>) {
+        let now = clock::now();
+        self.record.at(now);
+        self.record.cut(end, error);
+        self.pending.clear();
+        self.set(RunState::Ended(end), now);
+    }
+}
+
+impl Journal for Live {
+    fn id(&self) -> RunId {
+        self.id
+    }
+
+    fn with(&self, look: &mut dyn FnMut(&Record, &About)) {
+        let state = self.state();
+        look(&state.record, &state.about);
+    }
+
+    fn mark(&self) -> &Mark {
+        &self.mark
+    }
+}

@@ -1,0 +1,424 @@
+//! Driving a run: its turns one after the other, each one an exchange with the upstream, to an end whatever happens.
+//!
+//! Invariant: a turn that was begun ends, the run after its last one, and what clients see of an end is safe in the
+//! store before they see it.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+
+use interlingua_core::answer::{Answer, Terms};
+use interlingua_core::call::{Busy, RunState, Thread};
+use interlingua_core::connector::{Ear, Question};
+use interlingua_core::heard::Heard;
+use interlingua_core::model::{AgentRequest, Message};
+use interlingua_core::normalize::Normalizer;
+use interlingua_core::pending::PendingKind;
+use interlingua_core::run::RunError;
+use interlingua_core::{End, Fault, FaultKind, Record};
+use tokio::sync::oneshot;
+
+use super::context::{self, Prepared, Preparing};
+use super::live::Live;
+use super::session::{Entry, Queued, Session, TurnGuard};
+use super::{Engine, Journal, clock};
+use crate::upstream::Conversation;
+
+/// What nobody has read may grow to this, in bytes of the record, before reading from the upstream is held back.
+const BACKLOG: usize = 1 << 20;
+/// A reader that has read nothing for so long has left.
+const STALLED: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// A turn to be taken.
+pub(super) struct Turn {
+    pub(super) session: Arc<Session>,
+    pub(super) place: Option<Place>,
+    /// What the client said, and its settings.
+    pub(super) request: AgentRequest,
+    pub(super) preamble: Vec<Message>,
+    pub(super) answers: Vec<Answer>,
+    pub(super) terms: Terms,
+    pub(super) thread: Thread,
+    /// Leaves the run waiting if the turn does.
+    pub(super) turns: bool,
+    pub(super) stored: bool,
+    /// Told once the upstream has begun to answer, or why it never did.
+    pub(super) begun: Option<oneshot::Sender<Result<(), Fault>>>,
+}
+
+/// Where a turn stands in its session's queue.
+pub(super) enum Place {
+    /// It is its turn, and what is to be asked is known.
+    Ready(TurnGuard, Box<Prepared>),
+    /// Others are before it.
+    Behind(Queued),
+}
+
+impl Place {
+    /// What the client said, its answers in native form, if that is known already.
+    pub(super) fn said(&mut self) -> Option<Vec<Message>> {
+        match self {
+            Self::Ready(_, prepared) => prepared.said.take(),
+            Self::Behind(_) => None,
+        }
+    }
+}
+
+impl Turn {
+    /// What is needed to find out what to ask.
+    pub(super) fn preparing<'a>(&'a self, agent: &'a super::Agent) -> Preparing<'a> {
+        Preparing {
+            session: &self.session,
+            agent,
+            request: &self.request,
+            preamble: &self.preamble,
+            answers: &self.answers,
+            terms: self.terms,
+            thread: &self.thread,
+        }
+    }
+
+    fn tell(&mut self, begun: Result<(), Fault>) {
+        if let Some(waiting) = self.begun.take() {
+            // Whoever asked may have stopped waiting.
+            let _ = waiting.send(begun);
+        }
+    }
+}
+
+struct Listener<'a> {
+    record: &'a mut Record,
+    normalizer: &'a mut Normalizer,
+}
+
+impl Ear for Listener<'_> {
+    fn hear(&mut self, heard: &Heard<'_>) -> Result<(), Fault> {
+        self.normalizer.hear(self.record, heard).map(|_| ())
+    }
+}
+
+/// Takes the turns of a run until none is left.
+pub(super) async fn drive(engine: Engine, live: Arc<Live>, first: Turn) {
+    let journal: Arc<dyn Journal> = Arc::clone(&live) as Arc<dyn Journal>;
+    let mut next = Some(first);
+    while let Some(turn) = next.take() {
+        next = take(&engine, &live, &journal, turn).await;
+    }
+    engine.ended(&live);
+}
+
+/// Takes one turn; answers the one that was queued behind it.
+async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut turn: Turn) -> Option<Turn> {
+    let mut normalizer = Normalizer::new(live.agent.max_run_bytes);
+    let mut conversation = None;
+    let begun_at = std::time::Instant::now();
+    let asked = ask(engine, live, &mut turn).await;
+    let (guard, prepared) = match asked {
+        Ok(Asked { guard, prepared, opened }) => {
+            match opened {
+                Ok(opened) => {
+                    conversation = Some(opened);
+                    (Some(guard), Some(prepared))
+                }
+                Err(fault) => {
+                    // What was decided did not arrive: it can be decided again (human-in-the-loop page, rule 3).
+                    if fault.kind != FaultKind::Canceled {
+                        turn.session.doc().waiting.reopen();
+                    }
+                    end_early(live, &mut normalizer, &mut turn, fault);
+                    (Some(guard), Some(prepared))
+                }
+            }
+        }
+        Err(fault) => {
+            end_early(live, &mut normalizer, &mut turn, fault);
+            (None, None)
+        }
+    };
+    if let Some(conversation) = &mut conversation {
+        let heard = listen(engine, live, journal, conversation, &mut normalizer, &mut turn).await;
+        live.grow(|state| {
+            state.record.at(clock::now());
+            match heard {
+                Ok(()) => {}
+                Err(fault) if live.cancel.is_cancelled() && fault.kind == FaultKind::Canceled => {
+                    match state.cancelled_for.clone() {
+                        Some(reason) => normalizer.fail(&mut state.record, &reason),
+                        None => normalizer.cancel(&mut state.record),
+                    }
+                }
+                Err(fault) => {
+                    log_fault(live, &fault);
+                    normalizer.fail(&mut state.record, &fault);
+                }
+            }
+        });
+    }
+    if live.cancel.is_cancelled()
+        && let Some(prepared) = &prepared
+    {
+        let stop = live.agent.upstream.stop(&prepared.question());
+        tokio::task::spawn_local(stop);
+    }
+    // Whoever still waits for the beginning learns of the end.
+    let early = live.view(|view| view.run().error().cloned());
+    turn.tell(match early {
+        Some(error) if !normalizer.has_begun() => Err(fault_of(&error)),
+        _ => Ok(()),
+    });
+    let remembered = conversation.as_ref().and_then(Conversation::remember);
+    if let Some(conversation) = conversation {
+        if live.cancel.is_cancelled() { drop(conversation) } else { conversation.release() }
+    }
+    let next = conclude(engine, live, journal, &turn, prepared.as_deref(), remembered).await;
+    drop(guard);
+    tracing::info!(
+        run = %live.id(), agent = %live.agent.name, took_ms = begun_at.elapsed().as_millis() as u64,
+        ignored_frames = normalizer.ignored(),
+        outcome = live.view(|view| view.about.state.as_str()), "turn ended"
+    );
+    next
+}
+
+struct Asked {
+    guard: TurnGuard,
+    prepared: Box<Prepared>,
+    opened: Result<Conversation, Fault>,
+}
+
+/// Waits for the session's turn, finds out what to ask, and asks.
+async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn) -> Result<Asked, Fault> {
+    let (guard, mut prepared) = match turn.place.take() {
+        Some(Place::Ready(guard, prepared)) => (guard, prepared),
+        None => return Err(Fault::new(FaultKind::Internal, "the turn was taken before")),
+        Some(Place::Behind(queued)) => {
+            let guard = cancellable(live, async { Ok(queued.turn().await) }).await?;
+            let preparing = turn.preparing(&live.agent);
+            let prepared = cancellable(live, engine.prepare(preparing)).await?;
+            (guard, Box::new(prepared.ready()?))
+        }
+    };
+    prepared.request.id = Some(live.id().spelled("response_"));
+    let now = clock::now();
+    live.grow(|state| {
+        state.record.at(now);
+        state.set(RunState::Running, now);
+        if let Some(input) = prepared.said.take() {
+            state.amend_input(input);
+        }
+    });
+    if prepared.decided {
+        // What was decided is decided, before anything comes of it.
+        engine.save_session(&turn.session).await?;
+    }
+    let opened = cancellable(live, live.agent.upstream.open(&prepared.question())).await;
+    Ok(Asked { guard, prepared, opened })
+}
+
+/// Hears the answer to its end.
+async fn listen(
+    engine: &Engine,
+    live: &Arc<Live>,
+    journal: &Arc<dyn Journal>,
+    conversation: &mut Conversation,
+    normalizer: &mut Normalizer,
+    turn: &mut Turn,
+) -> Result<(), Fault> {
+    let mut cancelled = pin!(live.cancel.cancelled());
+    loop {
+        let chunk = poll_fn(|context| {
+            if cancelled.as_mut().poll(context).is_ready() {
+                return std::task::Poll::Ready(Err(Fault::new(FaultKind::Canceled, "canceled")));
+            }
+            conversation.poll_chunk(context)
+        })
+        .await;
+        let heard = match chunk {
+            Ok(Some(chunk)) => live.grow(|state| {
+                state.record.at(clock::now());
+                conversation.feed(&chunk, &mut Listener { record: &mut state.record, normalizer })
+            }),
+            Ok(None) => {
+                return live.grow(|state| {
+                    state.record.at(clock::now());
+                    let finished = conversation.finish(&mut Listener { record: &mut state.record, normalizer });
+                    if finished.is_ok() {
+                        normalizer.end_of_body(&mut state.record);
+                    }
+                    finished
+                });
+            }
+            Err(fault) => {
+                // A last whole frame may have come before the connection went.
+                live.grow(|state| {
+                    let _ = conversation.finish(&mut Listener { record: &mut state.record, normalizer });
+                });
+                return if normalizer.has_ended() { Ok(()) } else { Err(fault) };
+            }
+        };
+        engine.store().touch(journal);
+        if normalizer.has_begun() && turn.begun.is_some() {
+            turn.tell(Ok(()));
+        }
+        if normalizer.has_ended() {
+            return Ok(());
+        }
+        heard?;
+        room(live).await?;
+    }
+}
+
+/// Waits while the one who reads is too far behind.
+async fn room(live: &Arc<Live>) -> Result<(), Fault> {
+    let ready = poll_fn(|context| live.poll_room(context, BACKLOG));
+    // Nearly always there is room: no timer is made for that.
+    let mut ready = pin!(ready);
+    let now = poll_fn(|context| std::task::Poll::Ready(ready.as_mut().poll(context))).await;
+    if now.is_ready() {
+        return Ok(());
+    }
+    let waited = cancellable(live, async { Ok(tokio::time::timeout(STALLED, ready).await) }).await?;
+    waited.map_err(|_| {
+        live.stop(None);
+        Fault::new(FaultKind::Canceled, "canceled")
+    })
+}
+
+/// Does something, unless the run is cancelled first.
+async fn cancellable<T>(live: &Live, doing: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    tokio::select! {
+        biased;
+        () = live.cancel.cancelled() => {
+            Err(live.state().cancelled_for.clone().unwrap_or_else(|| Fault::new(FaultKind::Canceled, "canceled")))
+        }
+        done = doing => done,
+    }
+}
+
+/// Ends a turn that the upstream never began.
+fn end_early(live: &Live, normalizer: &mut Normalizer, turn: &mut Turn, fault: Fault) {
+    live.grow(|state| {
+        state.record.at(clock::now());
+        if fault.kind == FaultKind::Canceled {
+            normalizer.cancel(&mut state.record);
+        } else {
+            log_fault(live, &fault);
+            normalizer.fail(&mut state.record, &fault);
+        }
+    });
+    turn.tell(Err(fault));
+}
+
+/// Writes down what a turn has come to, and shows it.
+async fn conclude(
+    engine: &Engine,
+    live: &Arc<Live>,
+    journal: &Arc<dyn Journal>,
+    turn: &Turn,
+    prepared: Option<&Prepared>,
+    remembered: Option<interlingua_core::Json>,
+) -> Option<Turn> {
+    let now = clock::now();
+    let (end, number, pending) = live.view(|view| {
+        let run = view.run();
+        let end = run.turn().and_then(|turn| turn.end).unwrap_or(End::Failed);
+        (end, run.turns.len().saturating_sub(1), run.pending())
+    });
+    let good = matches!(end, End::Completed | End::Incomplete);
+    let mut open = Vec::new();
+    if let Some(prepared) = prepared {
+        let mut doc = turn.session.doc();
+        doc.latest = Some(live.id());
+        doc.waiting.settled();
+        if good {
+            let tools = turn.request.tools.as_deref().unwrap_or_default();
+            let asking = context::Asking { now, terms: turn.terms, tools };
+            open = context::ask(&mut doc, &live.agent, live.id(), pending, &asking);
+            if turn.stored {
+                let turn = u32::try_from(number).unwrap_or(u32::MAX);
+                doc.entries.push(Entry::Turn { run: live.id(), turn });
+            }
+            doc.seen = doc.entries.len();
+            doc.stale = !turn.stored;
+            if let Some(memory) = remembered {
+                doc.memory = memory;
+            }
+        } else {
+            doc.stale = true;
+        }
+        if prepared.upstream_id != doc.id {
+            doc.upstream_id = Some(prepared.upstream_id.clone());
+        }
+    }
+    let waits = turn.turns && good && (!open.is_empty() || end == End::Incomplete || live.view(|view| hints(view.run())));
+    let auth = open.iter().any(|item| item.kind == PendingKind::Auth);
+    let next = live.grow_unseen(|state| {
+        state.pending = open;
+        let queued = (!state.queued.is_empty() && !live.cancel.is_cancelled()).then(|| state.queued.remove(0));
+        if let Some(next) = &queued {
+            state.record.at(now);
+            state.record.start_turn(next.request.input.clone());
+            state.set(RunState::Queued, now);
+        } else if waits {
+            state.set(if auth { RunState::WaitingForAuth } else { RunState::Waiting }, now);
+        } else {
+            state.record.at(now);
+            state.record.finish_run(end);
+            state.set(RunState::Ended(end), now);
+        }
+        queued
+    });
+    if prepared.is_some() {
+        engine.index_pending(&live.agent.name, &turn.session, live).await;
+        if let Err(fault) = engine.save_session(&turn.session).await {
+            log_fault(live, &fault);
+        }
+    }
+    if let Err(error) = engine.store().settle(journal).await {
+        // The client is told all the same: its answer is whole, only the record of it is in danger.
+        tracing::error!(run = %live.id(), %error, "the run could not be written down");
+    }
+    live.show();
+    next
+}
+
+/// True if the last message of the agent says that it waits for more (A2A page, section 13).
+fn hints(run: &interlingua_core::Run) -> bool {
+    let Some(metadata) = run.messages.last().and_then(|message| message.metadata.as_ref()) else { return false };
+    metadata
+        .read::<serde_json::Value>()
+        .and_then(|value| value.pointer("/a2a/state").and_then(|state| state.as_str().map(str::to_owned)))
+        .is_some_and(|state| state == "input-required" || state == "auth-required")
+}
+
+/// A run's error as a fault, for those who still wait for its beginning.
+fn fault_of(error: &RunError) -> Fault {
+    let kind = FaultKind::ALL.iter().copied().find(|kind| kind.code() == error.code).unwrap_or(FaultKind::AgentFailed);
+    Fault::new(kind, error.message.clone()).coded(error.code.clone())
+}
+
+fn log_fault(live: &Live, fault: &Fault) {
+    tracing::warn!(
+        run = %live.id(), agent = %live.agent.name, code = fault.code(), status = fault.upstream_status,
+        detail = fault.detail.as_deref(), "{}", fault.message
+    );
+}
+
+/// Whether a busy session lets turns queue.
+pub(super) fn queues(agent_queues: bool, busy: Option<Busy>) -> bool {
+    busy.map_or(agent_queues, |busy| busy == Busy::Queue)
+}
+
+impl Prepared {
+    /// The question as the connector gets it.
+    pub(super) fn question(&self) -> Question<'_> {
+        Question { request: &self.request, memory: &self.memory, answered: &self.answered }
+    }
+}
+
+impl super::live::State {
+    /// The input of the turn under way, once it is known what of it goes to the agent.
+    fn amend_input(&mut self, input: Vec<Message>) {
+        self.record.amend_input(input);
+    }
+}

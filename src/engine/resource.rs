@@ -1,0 +1,201 @@
+//! Sessions and documents as resources: what their owner may do with them besides asking agents.
+
+use interlingua_core::call::{DocumentCall, SessionCall};
+use interlingua_core::tree::Node;
+use interlingua_core::{Fault, FaultKind, Json, RunCall};
+use std::sync::Arc;
+
+use super::session::{self, Session};
+use super::{Agent, Answer, Engine, Live, RunHandle, Scope, clock, store_fault};
+use crate::store::Expect;
+
+/// The most documents one list answers.
+const MOST_DOCUMENTS: usize = 1000;
+
+impl Engine {
+    pub(super) async fn session_call(&self, call: SessionCall, scope: &Scope) -> Result<Answer, Fault> {
+        match call {
+            SessionCall::Create { agent, session, items, labels } => {
+                if !scope.agents.iter().any(|card| card.name == agent) {
+                    return Err(Fault::new(FaultKind::NoSuchAgent, format!("no agent is called '{agent}'")));
+                }
+                let made = self.session(&agent, &scope.owner, &session, false).await?;
+                {
+                    let mut doc = made.doc();
+                    doc.kept = true;
+                    doc.entries.extend(items.iter().map(session::said));
+                    for (name, value) in labels.iter() {
+                        doc.labels.set(name, value.clone());
+                    }
+                }
+                self.save_session(&made).await?;
+                self.show(&made).await
+            }
+            SessionCall::Look { session } => {
+                let found = self.owned_session(&session, scope).await?;
+                self.show(&found).await
+            }
+            SessionCall::List => {
+                let mut views = Vec::new();
+                for card in scope.agents.iter() {
+                    for doc in self.sessions_of(&card.name, &scope.owner).await? {
+                        views.push(self.session_view(&doc, false).await?);
+                    }
+                }
+                Ok(Answer::Sessions(views))
+            }
+            SessionCall::Append { session, items } => {
+                let found = self.owned_session(&session, scope).await?;
+                found.doc().entries.extend(items.iter().map(session::said));
+                self.save_session(&found).await?;
+                self.show(&found).await
+            }
+            SessionCall::Remove { session, item } => {
+                let found = self.owned_session(&session, scope).await?;
+                let doc = found.doc().clone();
+                if !self.items(&doc).await?.iter().any(|known| known.id == item) {
+                    return Err(Fault::not_found(format_args!("item '{item}'")));
+                }
+                {
+                    let mut doc = found.doc();
+                    let place = doc.entries.iter().position(|entry| {
+                        matches!(entry, session::Entry::Said { id, .. } if *id == item)
+                    });
+                    match place {
+                        Some(place) => {
+                            doc.entries.remove(place);
+                            if place < doc.seen {
+                                doc.seen -= 1;
+                                doc.stale = true;
+                            }
+                        }
+                        None => {
+                            doc.removed.insert(item);
+                            doc.stale = true;
+                        }
+                    }
+                }
+                self.save_session(&found).await?;
+                self.show(&found).await
+            }
+            SessionCall::Label { session, labels } => {
+                let found = self.owned_session(&session, scope).await?;
+                for (name, value) in labels.iter() {
+                    found.doc().labels.set(name, value.clone());
+                }
+                self.save_session(&found).await?;
+                self.show(&found).await
+            }
+            SessionCall::Delete { session } => {
+                let found = self.owned_session(&session, scope).await?;
+                let latest = found.doc().latest;
+                if let Some(id) = latest
+                    && let Some(RunHandle::Live(live)) = self.handle(id).await?
+                {
+                    live.stop(None);
+                }
+                self.remove_session(&found).await?;
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    async fn owned_session(&self, id: &str, scope: &Scope) -> Result<Arc<Session>, Fault> {
+        for card in scope.agents.iter() {
+            if let Some(session) = self.known_session(&card.name, &scope.owner, id).await? {
+                return Ok(session);
+            }
+        }
+        Err(Fault::not_found(format_args!("session '{id}'")))
+    }
+
+    async fn show(&self, session: &Session) -> Result<Answer, Fault> {
+        let doc = session.doc().clone();
+        Ok(Answer::Sessions(vec![self.session_view(&doc, true).await?]))
+    }
+
+    pub(super) async fn document_call(&self, call: DocumentCall, scope: &Scope) -> Result<Answer, Fault> {
+        // Keys begin with the owner: what is another caller's is never looked at.
+        let owned = |key: &str| format!("{}\u{1f}{key}", scope.owner.replace(|c: char| c.is_control(), "\u{fffd}"));
+        let store = self.store();
+        match call {
+            DocumentCall::Get { collection, key } => {
+                let found = store.get(&collection, &owned(&key)).await.map_err(|error| store_fault(&error))?;
+                let found = found.and_then(|document| read(&document.value));
+                Ok(Answer::Documents(found.map(|value| (key, value)).into_iter().collect()))
+            }
+            DocumentCall::List { collection, prefix } => {
+                let start = owned("").len();
+                let found = store.list(&collection, &owned(&prefix), None, MOST_DOCUMENTS).await;
+                let mut found = found.map_err(|error| store_fault(&error))?;
+                found.sort_by_key(|entry| entry.document.made);
+                let documents = found
+                    .iter()
+                    .filter_map(|entry| Some((entry.key.get(start..)?.to_owned(), read(&entry.document.value)?)));
+                Ok(Answer::Documents(documents.collect()))
+            }
+            DocumentCall::Put { collection, key, value } => {
+                let value = value.text().as_bytes().to_vec();
+                let put = store.put(&collection, &owned(&key), value.into(), Expect::Anything, clock::now());
+                let _ = put.await.map_err(|error| store_fault(&error))?;
+                Ok(Answer::Done)
+            }
+            DocumentCall::Delete { collection, key } => {
+                let gone = store.delete(&collection, &owned(&key), Expect::Anything);
+                let _ = gone.await.map_err(|error| store_fault(&error))?;
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    /// The session in which one of the items was asked that this call answers.
+    pub(super) async fn session_of_answers(
+        &self,
+        call: &RunCall,
+        agent: &Agent,
+        owner: &str,
+    ) -> Result<Option<Arc<Session>>, Fault> {
+        let told = call.request.input.iter().flat_map(interlingua_core::answer::native);
+        let ids: Vec<String> = call.answers.iter().cloned().chain(told).map(|answer| answer.id).collect();
+        for id in ids {
+            let key = asked_key(&agent.name, owner, &id);
+            let found = self.store().get(ASKED, &key).await.map_err(|error| store_fault(&error))?;
+            let session = found.and_then(|document| read(&document.value)).and_then(|json| json.read::<String>());
+            if let Some(session) = session
+                && let Some(session) = self.known_session(&agent.name, owner, &session).await?
+            {
+                return Ok(Some(session));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Remembers in which session the open items of a run were asked: some clients answer without saying where.
+    pub(super) async fn index_pending(&self, agent: &str, session: &Session, live: &Live) {
+        let (owner, ids) = live.view(|view| {
+            let ids: Vec<String> = view.pending.iter().map(|item| item.id.clone()).collect();
+            (view.about.owner.clone(), ids)
+        });
+        for id in ids {
+            let key = asked_key(agent, &owner, &id);
+            let value = Json::of(&session.id).text().as_bytes().to_vec();
+            let put = self.store().put(ASKED, &key, value.into(), Expect::Anything, clock::now());
+            if let Err(error) = put.await {
+                tracing::error!(%error, "an open item could not be written down");
+            }
+        }
+    }
+}
+
+/// The collection of the store that says where open items were asked.
+pub(super) const ASKED: &str = "asked";
+
+fn asked_key(agent: &str, owner: &str, id: &str) -> String {
+    let clean = |part: &str| part.replace(|c: char| c.is_control(), "\u{fffd}");
+    format!("{}\u{1f}{}\u{1f}{}", clean(agent), clean(owner), clean(id))
+}
+
+fn read(bytes: &[u8]) -> Option<Json> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    Node::parse(text.as_bytes()).ok().map(|node| node.keep())
+}

@@ -1,0 +1,344 @@
+//! Sessions: whose turn it is, what was said, and what the upstream knows of it.
+//!
+//! A session belongs to an agent and an owner. It is a small document in the store, kept in memory while a turn is
+//! under way. What was said in its runs stands in the runs; the document names them.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use interlingua_core::call::{SessionItem, SessionView};
+use interlingua_core::event::Millis;
+use interlingua_core::model::{Message, MessageType};
+use interlingua_core::tree::Node;
+use interlingua_core::{Extra, Fault, FaultKind, Json, RunId};
+use serde::{Deserialize, Serialize};
+
+use super::{Engine, clock, store_fault};
+use crate::store::Expect;
+
+/// The collection of the store that sessions are in.
+pub(super) const COLLECTION: &str = "sessions";
+/// More turns than this do not queue for one session.
+const MOST_QUEUED: usize = 64;
+
+/// What identifies a session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key(String);
+
+impl Key {
+    /// Owners and ids come from outside: control characters keep the parts apart, whatever they are.
+    pub(super) fn new(agent: &str, owner: &str, session: &str) -> Self {
+        Self(format!("{}{}", Self::prefix(agent, owner), clean(session)))
+    }
+
+    fn prefix(agent: &str, owner: &str) -> String {
+        format!("{}\u{1f}{}\u{1f}", clean(agent), clean(owner))
+    }
+}
+
+fn clean(part: &str) -> String {
+    part.replace(|c: char| c.is_control(), "\u{fffd}")
+}
+
+/// A session in memory.
+pub(super) struct Session {
+    key: Key,
+    pub(super) id: String,
+    /// Held while a turn is under way.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    queued: Mutex<usize>,
+    doc: Mutex<Doc>,
+}
+
+/// The right to take a turn.
+pub(super) type TurnGuard = tokio::sync::OwnedMutexGuard<()>;
+
+/// What is kept of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Doc {
+    pub(super) id: String,
+    pub(super) agent: String,
+    pub(super) created_at: Millis,
+    pub(super) updated_at: Millis,
+    /// Made as a resource of its own: a conversation. Its owner may change what was said.
+    #[serde(default)]
+    pub(super) kept: bool,
+    /// What was said, oldest first.
+    #[serde(default)]
+    pub(super) entries: Vec<Entry>,
+    /// Items of runs that were taken out.
+    #[serde(default)]
+    pub(super) removed: BTreeSet<String>,
+    /// The id the upstream knows it by, if not its own.
+    #[serde(default)]
+    pub(super) upstream_id: Option<String>,
+    /// How many entries the upstream has seen.
+    #[serde(default)]
+    pub(super) seen: usize,
+    /// What the upstream remembers is not what was said: it is told everything anew, under a new id.
+    #[serde(default)]
+    pub(super) stale: bool,
+    /// What the connector wants to know again.
+    #[serde(default = "Json::null")]
+    pub(super) memory: Json,
+    /// The latest run.
+    #[serde(default)]
+    pub(super) latest: Option<RunId>,
+    /// What it waits for, and what was answered.
+    #[serde(default)]
+    pub(super) waiting: interlingua_core::answer::Waiting,
+    /// The adapters' own facts.
+    #[serde(default)]
+    pub(super) labels: Extra,
+}
+
+/// One thing that was said.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Entry {
+    /// A turn of a run: what the client said and what the agent answered.
+    Turn {
+        /// The run.
+        run: RunId,
+        /// Which of its turns.
+        turn: u32,
+    },
+    /// A message that was put there.
+    Said {
+        /// Its id.
+        id: String,
+        /// What it says.
+        message: Json,
+    },
+}
+
+impl Doc {
+    fn new(id: &str, agent: &str) -> Self {
+        let now = clock::now();
+        Self {
+            id: id.to_owned(),
+            agent: agent.to_owned(),
+            created_at: now,
+            updated_at: now,
+            kept: false,
+            entries: Vec::new(),
+            removed: BTreeSet::new(),
+            upstream_id: None,
+            seen: 0,
+            stale: false,
+            memory: Json::null(),
+            latest: None,
+            waiting: Default::default(),
+            labels: Extra::new(),
+        }
+    }
+
+    /// True if the last thing said is a turn of this run.
+    pub(super) fn ends_with(&self, id: RunId) -> bool {
+        matches!(self.entries.last(), Some(Entry::Turn { run, .. }) if *run == id)
+    }
+}
+
+impl Session {
+    /// The document. A panic under the lock left it whole.
+    pub(super) fn doc(&self) -> MutexGuard<'_, Doc> {
+        self.doc.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The right to take a turn, if nobody has it.
+    pub(super) fn try_turn(&self) -> Option<TurnGuard> {
+        Arc::clone(&self.turn).try_lock_owned().ok()
+    }
+
+    /// Joins the queue of those who wait for a turn.
+    pub(super) fn enqueue(self: &Arc<Self>) -> Result<Queued, Fault> {
+        let mut queued = self.queued.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *queued >= MOST_QUEUED {
+            return Err(busy(&self.id));
+        }
+        *queued += 1;
+        Ok(Queued(Arc::clone(self)))
+    }
+}
+
+/// A place in the queue of a session.
+pub(super) struct Queued(Arc<Session>);
+
+impl Queued {
+    /// Waits for the turn, first come, first served.
+    pub(super) async fn turn(self) -> TurnGuard {
+        Arc::clone(&self.0.turn).lock_owned().await
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        let mut queued = self.0.queued.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *queued = queued.saturating_sub(1);
+    }
+}
+
+/// The session has a turn under way.
+pub(super) fn busy(session: &str) -> Fault {
+    Fault::new(FaultKind::Busy, format!("session '{session}' has a run under way"))
+}
+
+impl Engine {
+    /// A session, made if it is not there. A `new` id is not looked up.
+    pub(super) async fn session(&self, agent: &str, owner: &str, id: &str, new: bool) -> Result<Arc<Session>, Fault> {
+        let key = Key::new(agent, owner, id);
+        if let Some(session) = self.session_in_memory(&key) {
+            return Ok(session);
+        }
+        let doc = if new { None } else { self.read_session(&key).await? };
+        Ok(self.remember_session(key, doc.unwrap_or_else(|| Doc::new(id, agent))))
+    }
+
+    /// A session that was used before.
+    pub(super) async fn known_session(&self, agent: &str, owner: &str, id: &str) -> Result<Option<Arc<Session>>, Fault> {
+        let key = Key::new(agent, owner, id);
+        if let Some(session) = self.session_in_memory(&key) {
+            return Ok(Some(session));
+        }
+        let doc = self.read_session(&key).await?;
+        Ok(doc.map(|doc| self.remember_session(key, doc)))
+    }
+
+    fn session_in_memory(&self, key: &Key) -> Option<Arc<Session>> {
+        self.lock_sessions().get(key).and_then(std::sync::Weak::upgrade)
+    }
+
+    fn remember_session(&self, key: Key, doc: Doc) -> Arc<Session> {
+        let mut sessions = self.lock_sessions();
+        // Somebody else may have been faster.
+        if let Some(session) = sessions.get(&key).and_then(std::sync::Weak::upgrade) {
+            return session;
+        }
+        let session = Arc::new(Session {
+            key: key.clone(),
+            id: doc.id.clone(),
+            turn: Arc::default(),
+            queued: Mutex::new(0),
+            doc: Mutex::new(doc),
+        });
+        sessions.insert(key, Arc::downgrade(&session));
+        if sessions.len() > 64 && sessions.len().is_power_of_two() {
+            sessions.retain(|_, session| session.strong_count() > 0);
+        }
+        session
+    }
+
+    async fn read_session(&self, key: &Key) -> Result<Option<Doc>, Fault> {
+        let found = self.store().get(COLLECTION, &key.0).await.map_err(|error| store_fault(&error))?;
+        found.map(|document| read_doc(&document.value)).transpose()
+    }
+
+    /// Writes a session down; resolves when it is safe.
+    pub(super) async fn save_session(&self, session: &Session) -> Result<(), Fault> {
+        let written = {
+            let mut doc = session.doc();
+            doc.updated_at = clock::now();
+            serde_json::to_vec(&*doc).unwrap_or_default()
+        };
+        let put = self.store().put(COLLECTION, &session.key.0, written.into(), Expect::Anything, clock::now());
+        put.await.map_err(|error| store_fault(&error))?.map_err(|_| Fault::new(FaultKind::Internal, "conflict"))?;
+        Ok(())
+    }
+
+    /// Forgets a session.
+    pub(super) async fn remove_session(&self, session: &Session) -> Result<(), Fault> {
+        self.lock_sessions().remove(&session.key);
+        let gone = self.store().delete(COLLECTION, &session.key.0, Expect::Anything);
+        gone.await.map_err(|error| store_fault(&error))?.map_err(|_| Fault::new(FaultKind::Internal, "conflict"))?;
+        Ok(())
+    }
+
+    /// All sessions of an owner with an agent.
+    pub(super) async fn sessions_of(&self, agent: &str, owner: &str) -> Result<Vec<Doc>, Fault> {
+        const PAGE: usize = 500;
+        let prefix = Key::prefix(agent, owner);
+        let mut docs = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.store().list(COLLECTION, &prefix, after.as_deref(), PAGE);
+            let page = page.await.map_err(|error| store_fault(&error))?;
+            for entry in &page {
+                docs.push(read_doc(&entry.document.value)?);
+            }
+            match page.last() {
+                Some(last) if page.len() == PAGE => after = Some(last.key.clone()),
+                _ => return Ok(docs),
+            }
+        }
+    }
+
+    /// Everything that was said in a session, oldest first.
+    pub(super) async fn items(&self, doc: &Doc) -> Result<Vec<SessionItem>, Fault> {
+        let mut items = Vec::new();
+        for entry in &doc.entries {
+            match entry {
+                Entry::Said { id, message } => {
+                    if let Ok(message) = Message::read(&Node::at("", message.raw())) {
+                        items.push(SessionItem { id: id.clone(), run: None, message });
+                    }
+                }
+                Entry::Turn { run, turn } => {
+                    let Some(handle) = self.handle(*run).await? else { continue };
+                    handle.view(|view| items.extend(turn_items(*run, *turn, view.run())));
+                }
+            }
+        }
+        items.retain(|item| !doc.removed.contains(&item.id));
+        Ok(items)
+    }
+
+    /// A session as its owner may see it.
+    pub(super) async fn session_view(&self, doc: &Doc, whole: bool) -> Result<SessionView, Fault> {
+        let items = if whole { self.items(doc).await? } else { Vec::new() };
+        let state = match doc.latest {
+            Some(id) => self.handle(id).await?.map(|run| run.view(|view| view.about.state)),
+            None => None,
+        };
+        Ok(SessionView {
+            id: doc.id.clone(),
+            agent: doc.agent.clone(),
+            created_at: doc.created_at,
+            updated_at: doc.updated_at,
+            items,
+            pending: doc.waiting.open().map(|open| open.item.clone()).collect(),
+            latest: doc.latest,
+            state,
+            labels: doc.labels.clone(),
+        })
+    }
+}
+
+fn read_doc(bytes: &[u8]) -> Result<Doc, Fault> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Fault::new(FaultKind::Internal, "the stored session cannot be read").because(error))
+}
+
+/// What was said in one turn, every item with an id of its own.
+fn turn_items(run: RunId, turn: u32, told: &interlingua_core::Run) -> Vec<SessionItem> {
+    let index = turn as usize;
+    let Some(asked) = told.turns.get(index) else { return Vec::new() };
+    let input = asked.input.iter().enumerate().map(|(place, message)| SessionItem {
+        id: format!("msg_{}_in{turn}_{place}", run.0.simple()),
+        run: Some(run),
+        message: message.clone(),
+    });
+    let answer = told.messages_of(index).iter().enumerate().filter(|(_, message)| message.kind != MessageType::Error);
+    let answer = answer.map(|(place, message)| SessionItem {
+        id: run.message(asked.first_message + place),
+        run: Some(run),
+        message: message.to_model(),
+    });
+    input.chain(answer).collect()
+}
+
+/// A message that is put into a session, as it is kept.
+pub(super) fn said(message: &Message) -> Entry {
+    let id = message.id.clone().filter(|id| !id.is_empty());
+    let id = id.unwrap_or_else(|| clock::fresh().spelled("msg_"));
+    Entry::Said { id, message: Json::of(message) }
+}

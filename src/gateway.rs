@@ -1,0 +1,314 @@
+//! Putting a gateway together: protocols, settings, store, engine, server.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlingua_core::call::AgentCard;
+use interlingua_core::connector::{Connector, UpstreamAdapter};
+use interlingua_core::exchange::{Mount, Mounted};
+use interlingua_core::ProtocolAdapter;
+
+use crate::config::{self, ClientProtocol, EndpointName, Protocols, Settings, StoreKind, Surroundings, UpstreamProtocol};
+use crate::engine::{self, Engine, Scope, clock};
+use crate::server::{self, Served};
+use crate::store::{Memory, Retention, Sqlite, SqliteOptions, Store};
+use crate::upstream::Upstream;
+use crate::upstream::demo::{DemoOptions, DemoUpstream};
+use crate::upstream::http::{HttpSettings, HttpUpstream};
+
+/// How the demo agent's protocol is called in the configuration.
+const DEMO: &str = "demo";
+/// How much of a stream may pass before a client has to be sure of its agent's first word.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A gateway being put together: which protocols it speaks.
+///
+/// ```no_run
+/// // What ships:
+/// let gateway = interlingua::Gateway::builtin();
+/// // A binary with a protocol of its own adds `.serve::<MyProtocol>()`, and ends in:
+/// std::process::exit(gateway.main());
+/// ```
+#[derive(Clone, Default)]
+pub struct Gateway {
+    clients: Vec<Client>,
+    upstreams: Vec<Asked>,
+}
+
+#[derive(Clone)]
+struct Client {
+    name: &'static str,
+    declared: ClientProtocol,
+    mount: fn(&Mount, &config::Options) -> Result<Mounted, String>,
+}
+
+#[derive(Clone)]
+struct Asked {
+    name: &'static str,
+    declared: UpstreamProtocol,
+    connect: fn(&str, &config::Options) -> Result<Box<dyn Connector>, String>,
+}
+
+/// A gateway that listens.
+pub struct Running {
+    /// Where it listens.
+    pub address: SocketAddr,
+    engine: Engine,
+    store: Arc<dyn Store>,
+    retention: Retention,
+    drain: Duration,
+    server: server::Listening,
+}
+
+impl Gateway {
+    /// All protocols that ship.
+    #[must_use]
+    pub fn builtin() -> Self {
+        crate::adapters::builtin()
+    }
+
+    /// No protocol at all, but for the demo agent.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Serves a protocol to clients.
+    #[must_use]
+    pub fn serve<P: ProtocolAdapter>(mut self) -> Self {
+        fn mount<P: ProtocolAdapter>(mount: &Mount, options: &config::Options) -> Result<Mounted, String> {
+            P::mount(mount, options.copy::<P::Options>().ok_or("the options cannot be read")?)
+        }
+        let declared = ClientProtocol::new::<P::Options>(P::NAME).schema(P::options_schema()).mounting(|place| {
+            let mounted = mount::<P>(&core_mount(place, None), &place.route.options)?;
+            let endpoints = mounted.endpoints.iter();
+            Ok(endpoints.map(|endpoint| EndpointName::new(endpoint.method.as_str(), endpoint.path)).collect())
+        });
+        self.clients.retain(|client| client.name != P::NAME);
+        self.clients.push(Client { name: P::NAME, declared, mount: mount::<P> });
+        self
+    }
+
+    /// Asks agents in a protocol.
+    #[must_use]
+    pub fn ask<U: UpstreamAdapter>(mut self) -> Self {
+        fn connect<U: UpstreamAdapter>(url: &str, options: &config::Options) -> Result<Box<dyn Connector>, String> {
+            U::connect(url, options.copy::<U::Options>().ok_or("the options cannot be read")?)
+        }
+        let declared = UpstreamProtocol::new::<U::Options>(U::NAME).connecting(|url, options| {
+            connect::<U>(url.map_or("", |url| url.as_str()), options).map(|_| ())
+        });
+        self.upstreams.retain(|asked| asked.name != U::NAME);
+        self.upstreams.push(Asked { name: U::NAME, declared, connect: connect::<U> });
+        self
+    }
+
+    /// The protocols as the configuration has to know them.
+    #[must_use]
+    pub fn protocols(&self) -> Protocols {
+        let demo = UpstreamProtocol::new::<DemoOptions>(DEMO).built_in();
+        let mut protocols = Protocols::new().upstream(demo);
+        for client in &self.clients {
+            protocols = protocols.client(client.declared.clone());
+        }
+        for asked in &self.upstreams {
+            protocols = protocols.upstream(asked.declared.clone());
+        }
+        protocols
+    }
+
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load(&self, path: &Path) -> Result<(Settings, config::Diagnostics), config::Diagnostics> {
+        config::load(path, &self.protocols(), &Surroundings::process())
+    }
+
+    /// Runs the command line; answers the exit code.
+    #[must_use]
+    pub fn main(self) -> i32 {
+        crate::cli::run(&self)
+    }
+
+    /// Lines to paste into a shell for a mount, `{url}` standing for its URL.
+    pub(crate) fn curl(&self, place: &config::Mount) -> Vec<String> {
+        let client = self.clients.iter().find(|client| client.name == place.protocol());
+        let mounted = client.and_then(|client| (client.mount)(&core_mount(place, None), &place.route.options).ok());
+        mounted.map_or_else(Vec::new, |mounted| mounted.curl)
+    }
+
+    /// Opens the store, listens, and closes what the last process left open. To be called in an actix system.
+    ///
+    /// # Errors
+    /// If the store cannot be opened or the address cannot be listened on.
+    pub async fn start(&self, settings: &Settings) -> anyhow::Result<Running> {
+        let store = open_store(settings)?;
+        let agents = settings.agents.iter().map(|agent| self.agent(agent)).collect::<anyhow::Result<Vec<_>>>()?;
+        let engine = Engine::new(agents, Arc::clone(&store));
+        let recovered = engine.recover().await?;
+        if recovered > 0 {
+            tracing::warn!(runs = recovered, "runs were under way when the last process ended: they are closed as failed");
+        }
+        let routes = self.routes(settings)?;
+        let listener = listen(settings.server.listen)?;
+        let server = server::listen(
+            listener,
+            engine.clone(),
+            routes,
+            server::Settings {
+                workers: settings.server.workers,
+                max_body: settings.server.max_body,
+                public_url: settings.server.public_url.clone(),
+                trusted_proxies: settings.server.trusted_proxies.clone(),
+            },
+        )?;
+        let retention = Retention {
+            age: settings.store.retention.age,
+            runs: settings.store.retention.runs,
+            collections: vec!["sessions".to_owned(), "asked".to_owned()],
+        };
+        Ok(Running { address: server.address, engine, store, retention, drain: settings.server.drain, server })
+    }
+
+    fn agent(&self, agent: &config::Agent) -> anyhow::Result<Arc<engine::Agent>> {
+        let upstream: Arc<dyn Upstream> = if agent.upstream.protocol == DEMO {
+            let options = agent.upstream.options.copy::<DemoOptions>().unwrap_or_default();
+            Arc::new(DemoUpstream::new(Duration::from_millis(options.pace_ms)))
+        } else {
+            let asked = self.upstreams.iter().find(|asked| asked.name == agent.upstream.protocol);
+            let asked = asked.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
+            let url = agent.upstream.url.as_ref().map_or("", |url| url.as_str());
+            let connector = (asked.connect)(url, &agent.upstream.options).map_err(anyhow::Error::msg)?;
+            let upstream = &agent.upstream;
+            let settings = HttpSettings {
+                headers: upstream.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect(),
+                connect: upstream.timeouts.connect,
+                first_byte: upstream.timeouts.first_byte,
+                idle: upstream.timeouts.idle,
+                total: upstream.timeouts.total,
+                retries: upstream.retries,
+                max_event: upstream.max_event,
+            };
+            Arc::new(HttpUpstream::new(connector, settings).map_err(anyhow::Error::msg)?)
+        };
+        Ok(Arc::new(engine::Agent {
+            name: agent.name.clone(),
+            card: card(agent),
+            upstream,
+            history: match agent.history {
+                config::History::Upstream => engine::History::Upstream,
+                config::History::Gateway => engine::History::Gateway,
+            },
+            history_limit: engine::HistoryLimit {
+                turns: agent.history_limit.turns,
+                bytes: agent.history_limit.bytes,
+            },
+            queue_turns: agent.parallel_turns == config::ParallelTurns::Queue,
+            max_run_bytes: agent.max_run_bytes,
+            approval_extension: approval_extension(agent),
+        }))
+    }
+
+    fn routes(&self, settings: &Settings) -> anyhow::Result<Vec<Served>> {
+        let mut routes: Vec<Served> = Vec::new();
+        for place in settings.mounts() {
+            let client = self.clients.iter().find(|client| client.name == place.protocol());
+            let client = client.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", place.protocol()))?;
+            let mount = core_mount(&place, settings.server.public_url.as_deref());
+            let mounted = (client.mount)(&mount, &place.route.options).map_err(anyhow::Error::msg)?;
+            let first = !routes.iter().any(|route| route.scope.protocol == client.name);
+            routes.push(Served {
+                scope: Scope {
+                    owner: String::new(),
+                    agents: mount.agents.clone().into(),
+                    protocol: client.name,
+                    detach: place.route.on_disconnect == config::OnDisconnect::Detach,
+                    patience: if place.route.heartbeat.is_zero() { PATIENCE } else { place.route.heartbeat.min(PATIENCE) },
+                },
+                heartbeat: place.route.heartbeat,
+                partition: (!place.route.shared_sessions).then(|| format!("route:{}", mount.path)),
+                first,
+                path: mount.path,
+                mounted,
+            });
+        }
+        Ok(routes)
+    }
+}
+
+impl Running {
+    /// Serves until `stop` resolves; then takes no new runs, lets those under way end, and closes the store.
+    ///
+    /// # Errors
+    /// Those of the server and of the store.
+    pub async fn run(self, stop: impl Future<Output = ()> + 'static) -> anyhow::Result<()> {
+        let Self { engine, store, retention, drain, server, .. } = self;
+        let keeping = tokio::task::spawn_local(engine.clone().housekeeping(retention));
+        let stopper = server.stopper();
+        let draining = engine.clone();
+        tokio::task::spawn_local(async move {
+            stop.await;
+            tracing::info!("stopping: no new runs are taken");
+            draining.drain(drain).await;
+            stopper.stop().await;
+        });
+        let served = server.run().await;
+        keeping.abort();
+        store.close().await?;
+        served?;
+        Ok(())
+    }
+
+    /// The engine, for tests that look inside.
+    #[must_use]
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn Store>> {
+    Ok(match settings.store.kind {
+        StoreKind::Memory => Arc::new(Memory::new()),
+        StoreKind::Sqlite => Arc::new(Sqlite::open(&settings.store.path, &SqliteOptions::default())?),
+    })
+}
+
+fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    use anyhow::Context as _;
+    let socket = socket(address).with_context(|| format!("cannot listen on {address}"))?;
+    Ok(socket)
+}
+
+fn socket(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn approval_extension(agent: &config::Agent) -> bool {
+    // The demo agent is one of ours: it takes every decision.
+    agent.upstream.approval_extension || agent.upstream.protocol == DEMO
+}
+
+fn card(agent: &config::Agent) -> Arc<AgentCard> {
+    Arc::new(AgentCard {
+        name: agent.name.clone(),
+        description: agent.description.clone().unwrap_or_default(),
+        version: agent.version.clone().unwrap_or_default(),
+        server_label: agent.server_label.clone().unwrap_or_else(|| agent.name.clone()),
+        since: clock::now(),
+        approval_extension: approval_extension(agent),
+    })
+}
+
+fn core_mount(place: &config::Mount, public_url: Option<&str>) -> Mount {
+    let path = place.path.trim_end_matches('/').to_owned();
+    Mount {
+        public_url: public_url.map(|url| format!("{url}{path}")),
+        agents: place.agents.iter().map(|agent| card(agent)).collect(),
+        path,
+    }
+}

@@ -1,0 +1,269 @@
+//! One handler for every endpoint of every protocol: read, decode, ask the engine, write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::web::{Bytes, BytesMut, Payload};
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use futures_util::StreamExt;
+use interlingua_core::call::{Page, Reply};
+use interlingua_core::exchange::Caller;
+use interlingua_core::out::Head;
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request};
+
+use super::peer::Watch;
+use super::stream::Steps;
+use super::{Gateway, Served};
+use crate::engine::{Answer, Follower, RunHandle, Scope, clock};
+
+/// A client that pauses for longer while it sends its body is turned away.
+const BODY_PAUSE: Duration = Duration::from_secs(30);
+/// An exchange asks at most so many things before its answer.
+const MOST_CALLS: usize = 256;
+
+/// Serves a request of an endpoint.
+pub(super) async fn endpoint(
+    gateway: Arc<Gateway>,
+    route: Arc<Served>,
+    index: usize,
+    request: HttpRequest,
+    payload: Payload,
+) -> HttpResponse {
+    let endpoint = &route.mounted.endpoints[index];
+    if endpoint.websocket && request.headers().contains_key("upgrade") {
+        return super::websocket::serve(&gateway, &route, index, &request, payload);
+    }
+    let mut exchange = (endpoint.open)();
+    let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
+    let body = match read_body(payload, limit).await {
+        Ok(body) => body,
+        Err(fault) => return fail(&route, &mut *exchange, &fault),
+    };
+    let mut watch = Watch::new(&request);
+    let (call, scope) = match decode(&gateway, &route, &mut *exchange, &request, request.method().as_str(), &body) {
+        Ok(decoded) => decoded,
+        Err(fault) => return fail(&route, &mut *exchange, &fault),
+    };
+    drop(body);
+    let answer = tokio::select! {
+        biased;
+        answer = converse(&gateway, &mut *exchange, call, &scope) => answer,
+        // Nobody is there to be answered. Dropping the call takes back what was not meant to outlive its client.
+        () = watch.gone() => return HttpResponse::new(StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)),
+    };
+    match answer {
+        Ok(Conversed::Whole(out)) => whole(&route, out),
+        Ok(Conversed::Steps { mut follower, attach }) => {
+            let mut head = Head::default();
+            exchange.head(&mut head);
+            let mut out = Out::new();
+            follower.begin(attach, |view| exchange.begin(view, &mut out));
+            let mut response = builder(&route, &head);
+            response.body(Steps::new(follower, exchange, out, watch, route.heartbeat))
+        }
+        Err(fault) => fail(&route, &mut *exchange, &fault),
+    }
+}
+
+/// What a conversation with the engine has come to.
+pub(super) enum Conversed {
+    /// An answer is written.
+    Whole(Out),
+    /// An answer will come step by step.
+    Steps { follower: Follower, attach: bool },
+}
+
+/// Reads a request with an exchange.
+pub(super) fn decode(
+    gateway: &Gateway,
+    route: &Served,
+    exchange: &mut dyn Exchange,
+    request: &HttpRequest,
+    method: &str,
+    body: &[u8],
+) -> Result<(Call, Scope), Fault> {
+    let headers: Vec<(&str, &str)> = request
+        .headers()
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
+        .collect();
+    let params: Vec<(String, String)> =
+        request.match_info().iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let base_url = base_url(gateway, route, request);
+    let caller = Caller { owner: "anonymous".to_owned(), authenticated: false };
+    let decoded = exchange.decode(&Request {
+        method,
+        path: request.path(),
+        params: &params,
+        query: request.query_string(),
+        headers: &headers,
+        body,
+        base_url: &base_url,
+        caller: &caller,
+        now: clock::now(),
+        fresh: clock::fresh(),
+    });
+    let mut scope = route.scope.clone();
+    scope.owner = caller.owner;
+    for part in route.partition.as_deref().into_iter().chain(exchange.partition()) {
+        scope.owner = format!("{}/{part}", scope.owner);
+    }
+    decoded.map(|call| (call, scope))
+}
+
+/// The URL of the mount as this client sees it.
+fn base_url(gateway: &Gateway, route: &Served, request: &HttpRequest) -> String {
+    if let Some(url) = &gateway.settings.public_url {
+        return format!("{url}{}", route.path);
+    }
+    let peer = request.peer_addr().map(|address| address.ip());
+    let trusted = peer.is_some_and(|peer| gateway.settings.trusted_proxies.iter().any(|proxy| proxy.contains(peer)));
+    if trusted {
+        let info = request.connection_info();
+        return format!("{}://{}{}", info.scheme(), info.host(), route.path);
+    }
+    let host = request.headers().get("host").and_then(|host| host.to_str().ok());
+    let host = host.or_else(|| request.uri().host()).unwrap_or("localhost");
+    format!("http://{host}{}", route.path)
+}
+
+/// Asks the engine, as often as the exchange needs to.
+pub(super) async fn converse(
+    gateway: &Gateway,
+    exchange: &mut dyn Exchange,
+    call: Call,
+    scope: &Scope,
+) -> Result<Conversed, Fault> {
+    let mut call = call;
+    for _ in 0..MOST_CALLS {
+        let answer = match gateway.engine.answer(call, scope).await {
+            Ok(answer) => answer,
+            Err(fault) => match (fault.kind == FaultKind::NotFound).then(|| exchange.missed(&fault)).flatten() {
+                Some(instead) => {
+                    call = instead;
+                    continue;
+                }
+                None => return Err(fault),
+            },
+        };
+        let mut out = Out::new();
+        let next = match answer {
+            Answer::Steps { follower, attach } => return Ok(Conversed::Steps { follower, attach }),
+            Answer::Run(run) => run.view(|view| exchange.reply(Reply::Run(view), &mut out)),
+            Answer::Waiting(run) => run.view(|view| exchange.reply(Reply::Waiting(view), &mut out)),
+            Answer::Runs { runs, total, next } => page(&runs, &mut Vec::new(), &mut |views| {
+                exchange.reply(Reply::Runs(Page { runs: std::mem::take(views), total, next }), &mut out)
+            }),
+            Answer::Agents => exchange.reply(Reply::Agents(&scope.agents), &mut out),
+            Answer::Sessions(sessions) => exchange.reply(Reply::Session(&sessions), &mut out),
+            Answer::Documents(documents) => exchange.reply(Reply::Documents(&documents), &mut out),
+            Answer::Done => exchange.reply(Reply::Done, &mut out),
+        };
+        match next? {
+            Next::Done => return Ok(Conversed::Whole(out)),
+            Next::Call(again) => call = again,
+        }
+    }
+    Err(Fault::new(FaultKind::Internal, "the request asks for too many things"))
+}
+
+/// Looks at all runs of a page at once.
+fn page<'a, T>(
+    runs: &'a [RunHandle],
+    views: &mut Vec<interlingua_core::call::RunView<'_>>,
+    look: &mut dyn FnMut(&mut Vec<interlingua_core::call::RunView<'_>>) -> T,
+) -> T {
+    let _ = views;
+    fn each<T>(
+        runs: &[RunHandle],
+        views: Vec<interlingua_core::call::RunView<'_>>,
+        look: &mut dyn FnMut(&mut Vec<interlingua_core::call::RunView<'_>>) -> T,
+    ) -> T {
+        match runs.split_first() {
+            None => {
+                let mut views = views;
+                look(&mut views)
+            }
+            Some((run, rest)) => run.view(|view| {
+                let mut views = views.clone();
+                views.push(view);
+                each(rest, views, look)
+            }),
+        }
+    }
+    each(runs, Vec::new(), look)
+}
+
+async fn read_body(mut payload: Payload, limit: usize) -> Result<Bytes, Fault> {
+    let mut body = BytesMut::new();
+    loop {
+        let chunk = tokio::time::timeout(BODY_PAUSE, payload.next()).await;
+        let chunk = chunk.map_err(|_| Fault::new(FaultKind::Malformed, "the body did not come in time"))?;
+        let Some(chunk) = chunk else { return Ok(body.freeze()) };
+        let chunk = chunk.map_err(|error| Fault::new(FaultKind::Malformed, "the body broke off").because(error))?;
+        if body.len() + chunk.len() > limit {
+            return Err(Fault::new(FaultKind::TooLarge, format!("the body is larger than {limit} bytes")));
+        }
+        body.extend_from_slice(&chunk);
+    }
+}
+
+/// Answers what no endpoint answers.
+pub(super) fn stray(gateway: &Gateway, route: &Served, request: &HttpRequest, fault: Fault) -> HttpResponse {
+    let mut exchange = (route.mounted.stray)();
+    // Some protocols speak several dialects: the request says in which one to complain.
+    let _ = decode(gateway, route, &mut *exchange, request, request.method().as_str(), b"");
+    fail(route, &mut *exchange, &fault)
+}
+
+/// Writes a refusal.
+pub(super) fn fail(route: &Served, exchange: &mut dyn Exchange, fault: &Fault) -> HttpResponse {
+    if fault.kind.blame() == interlingua_core::Blame::Client {
+        tracing::debug!(route = %route.path, code = fault.code(), field = fault.field.as_deref(), "{}", fault.message);
+    } else {
+        tracing::warn!(
+            route = %route.path, code = fault.code(), detail = fault.detail.as_deref(), "{}", fault.message
+        );
+    }
+    let mut out = Out::new();
+    out.head.status = fault.kind.status();
+    exchange.fail(fault, &mut out);
+    if !fault.allow.is_empty() && out.head.get("allow").is_none() {
+        out.header("allow", fault.allow.join(", "));
+    }
+    whole(route, out)
+}
+
+pub(super) fn preflight(route: &Served, allow: &[&'static str]) -> HttpResponse {
+    let mut response = builder(route, &Head { status: 204, headers: Vec::new() });
+    if let Some(cors) = &route.mounted.cors {
+        response.insert_header(("access-control-allow-headers", cors.allow_headers.join(", ")));
+        response.insert_header(("access-control-allow-methods", format!("{}, OPTIONS", allow.join(", "))));
+        response.insert_header(("access-control-max-age", "600"));
+    }
+    response.finish()
+}
+
+fn whole(route: &Served, out: Out) -> HttpResponse {
+    builder(route, &out.head).body(out.body.freeze())
+}
+
+fn builder(route: &Served, head: &Head) -> HttpResponseBuilder {
+    let status = if head.status == 0 { 200 } else { head.status };
+    let mut response = HttpResponse::build(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
+    for (name, value) in &head.headers {
+        // A header that is none says nothing; the rest of the answer still does.
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) {
+            response.insert_header((name, value));
+        }
+    }
+    if let Some(cors) = &route.mounted.cors {
+        response.insert_header(("access-control-allow-origin", "*"));
+        if !cors.expose_headers.is_empty() {
+            response.insert_header(("access-control-expose-headers", cors.expose_headers.join(", ")));
+        }
+    }
+    response
+}

@@ -1,0 +1,224 @@
+//! Serving HTTP: mounting the adapters' endpoints, reading requests within limits, streaming answers, shutting down.
+//!
+//! The only room that knows actix-web. What a call means is the engine's matter, how it is spelled the adapters'.
+
+mod handle;
+mod peer;
+mod stream;
+mod websocket;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::dev::ServerHandle;
+use actix_web::http::KeepAlive;
+use actix_web::{App, HttpResponse, HttpServer, web};
+use interlingua_core::exchange::{Endpoint, Mounted};
+use interlingua_core::{Fault, FaultKind};
+
+use crate::config::Network;
+use crate::engine::{Engine, Scope};
+
+/// A protocol where it is mounted.
+pub struct Served {
+    /// The path, without a slash at its end; empty for the root.
+    pub path: String,
+    /// Its table.
+    pub mounted: Mounted,
+    /// On whose behalf and where calls are made; the owner is filled in for each request.
+    pub scope: Scope,
+    /// How long a stream may be silent before it gives a sign of life.
+    pub heartbeat: Duration,
+    /// Sessions and runs of this route are its own.
+    pub partition: Option<String>,
+    /// True for the first route of its protocol: it answers well-known paths at the root.
+    pub first: bool,
+}
+
+/// How the server itself is set.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Threads that serve.
+    pub workers: usize,
+    /// The largest body of a request, in bytes, where the protocol has no opinion.
+    pub max_body: usize,
+    /// The URL clients reach the gateway at, without a slash at its end.
+    pub public_url: Option<String>,
+    /// Proxies whose word on host and scheme is taken.
+    pub trusted_proxies: Vec<Network>,
+}
+
+struct Gateway {
+    engine: Engine,
+    routes: Vec<Arc<Served>>,
+    settings: Settings,
+}
+
+/// A server that listens.
+pub struct Listening {
+    /// Where.
+    pub address: SocketAddr,
+    handle: ServerHandle,
+    server: actix_web::dev::Server,
+}
+
+impl Listening {
+    /// Serves until it is stopped by [`Stopper`], or its last thread is gone.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn run(self) -> std::io::Result<()> {
+        self.server.await
+    }
+
+    /// Stops the server from elsewhere.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.handle.clone())
+    }
+}
+
+/// Stops a server.
+pub struct Stopper(ServerHandle);
+
+impl Stopper {
+    /// Lets answers under way end, for a moment, and stops.
+    pub async fn stop(&self) {
+        self.0.stop(true).await;
+    }
+}
+
+/// Listens, and serves these routes. To be called in an actix system.
+///
+/// # Errors
+/// Those of the system, when the address cannot be listened on.
+pub fn listen(listener: TcpListener, engine: Engine, routes: Vec<Served>, settings: Settings) -> std::io::Result<Listening> {
+    /// A client that takes longer to send its head is turned away.
+    const HEAD: Duration = Duration::from_secs(30);
+    const IDLE: Duration = Duration::from_secs(75);
+    const MOST_CONNECTIONS: usize = 100_000;
+    let address = listener.local_addr()?;
+    let workers = settings.workers;
+    let gateway = Arc::new(Gateway { engine, routes: routes.into_iter().map(Arc::new).collect(), settings });
+    let server = HttpServer::new(move || {
+        let gateway = Arc::clone(&gateway);
+        App::new().configure(move |app| mount(app, &gateway))
+    })
+    .workers(workers)
+    .max_connections(MOST_CONNECTIONS)
+    .backlog(4096)
+    .keep_alive(KeepAlive::Timeout(IDLE))
+    .client_request_timeout(HEAD)
+    .client_disconnect_timeout(Duration::from_secs(2))
+    .shutdown_timeout(3)
+    .disable_signals()
+    .on_connect(peer::remember)
+    .listen(listener)?
+    .run();
+    Ok(Listening { address, handle: server.handle(), server })
+}
+
+fn mount(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
+    health(app, gateway);
+    for route in gateway.routes.iter().filter(|route| route.first) {
+        let at_root = route.mounted.endpoints.iter().enumerate().filter(|(_, endpoint)| endpoint.at_root);
+        for (index, endpoint) in at_root.filter(|_| !route.path.is_empty()) {
+            resource(app, gateway, route, endpoint.path.to_owned(), &[index]);
+        }
+    }
+    // Endpoints first, then what is stray below a mount: longer mounts before shorter ones, so that none hides another.
+    let mut routes: Vec<&Arc<Served>> = gateway.routes.iter().collect();
+    routes.sort_by_key(|route| std::cmp::Reverse(route.path.len()));
+    for route in &routes {
+        for (path, indexes) in by_path(&route.mounted.endpoints) {
+            let path = format!("{}{path}", route.path);
+            if path == route.path {
+                if !path.is_empty() {
+                    resource(app, gateway, route, path.clone(), &indexes);
+                }
+                resource(app, gateway, route, format!("{path}/"), &indexes);
+            } else {
+                resource(app, gateway, route, path, &indexes);
+            }
+        }
+    }
+    for route in &routes {
+        for path in [route.path.clone(), format!("{}/{{tail:.*}}", route.path)] {
+            if path.is_empty() {
+                continue;
+            }
+            let (gateway, route) = (Arc::clone(gateway), Arc::clone(route));
+            app.service(web::resource(path).to(move |request: actix_web::HttpRequest| {
+                let (gateway, route) = (Arc::clone(&gateway), Arc::clone(&route));
+                async move {
+                    let message = format!("no endpoint at '{}'", request.path());
+                    handle::stray(&gateway, &route, &request, Fault::new(FaultKind::NoSuchPath, message))
+                }
+            }));
+        }
+    }
+}
+
+/// Endpoints grouped by their path, in the order of the table.
+fn by_path(endpoints: &[Endpoint]) -> Vec<(&'static str, Vec<usize>)> {
+    let mut paths: Vec<(&'static str, Vec<usize>)> = Vec::new();
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        match paths.iter_mut().find(|(path, _)| *path == endpoint.path) {
+            Some((_, indexes)) => indexes.push(index),
+            None => paths.push((endpoint.path, vec![index])),
+        }
+    }
+    paths
+}
+
+/// One path with all its methods.
+fn resource(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>, route: &Arc<Served>, path: String, indexes: &[usize]) {
+    let mut resource = web::resource(path);
+    let mut allow = Vec::new();
+    for &index in indexes {
+        let method = route.mounted.endpoints[index].method;
+        let methods: &[actix_web::http::Method] = match method {
+            interlingua_core::Method::Get => &[actix_web::http::Method::GET, actix_web::http::Method::HEAD],
+            interlingua_core::Method::Post => &[actix_web::http::Method::POST],
+            interlingua_core::Method::Put => &[actix_web::http::Method::PUT],
+            interlingua_core::Method::Patch => &[actix_web::http::Method::PATCH],
+            interlingua_core::Method::Delete => &[actix_web::http::Method::DELETE],
+        };
+        allow.push(method.as_str());
+        for method in methods {
+            let (gateway, route) = (Arc::clone(gateway), Arc::clone(route));
+            resource = resource.route(web::method(method.clone()).to(move |request, payload| {
+                handle::endpoint(Arc::clone(&gateway), Arc::clone(&route), index, request, payload)
+            }));
+        }
+    }
+    let (gateway, route) = (Arc::clone(gateway), Arc::clone(route));
+    app.service(resource.default_service(web::to(move |request: actix_web::HttpRequest| {
+        let (gateway, route, allow) = (Arc::clone(&gateway), Arc::clone(&route), allow.clone());
+        async move {
+            if request.method() == actix_web::http::Method::OPTIONS && route.mounted.cors.is_some() {
+                return handle::preflight(&route, &allow);
+            }
+            let message = format!("'{}' is not a method of '{}'", request.method(), request.path());
+            let mut fault = Fault::new(FaultKind::MethodNotAllowed, message);
+            fault.allow = allow;
+            handle::stray(&gateway, &route, &request, fault)
+        }
+    })));
+}
+
+fn health(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
+    let ready = Arc::clone(gateway);
+    app.service(web::resource("/healthz").to(|| async { HttpResponse::Ok().json(serde_json::json!({ "status": "ok" })) }));
+    app.service(web::resource("/readyz").to(move || {
+        let open = ready.engine.is_open();
+        async move {
+            if open {
+                HttpResponse::Ok().json(serde_json::json!({ "status": "ready" }))
+            } else {
+                HttpResponse::ServiceUnavailable().json(serde_json::json!({ "status": "shutting down" }))
+            }
+        }
+    }));
+}

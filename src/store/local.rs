@@ -1,0 +1,88 @@
+//! Leases and signals for a store of one process: memory is all they need. Not here: how several processes agree.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use interlingua_core::id::RunId;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::Signal;
+
+/// Locks what no panic can leave half-changed.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who has what, until when.
+#[derive(Debug, Default)]
+pub(super) struct Leases(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    by_key: HashMap<String, (String, Instant)>,
+    /// How many there may be before those that ran out are looked for.
+    sweep_at: usize,
+}
+
+impl Leases {
+    pub(super) fn take(&self, key: &str, holder: &str, ttl: Duration) -> bool {
+        let now = Instant::now();
+        // A time beyond the clock's end is as good as none.
+        let until = now.checked_add(ttl).unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()));
+        let mut held = lock(&self.0);
+        if let Some((known, end)) = held.by_key.get_mut(key) {
+            if known != holder && now < *end {
+                return false;
+            }
+            if known != holder {
+                holder.clone_into(known);
+            }
+            *end = until;
+            return true;
+        }
+        if held.by_key.len() >= held.sweep_at {
+            held.by_key.retain(|_, (_, end)| now < *end);
+            held.sweep_at = 64 + 2 * held.by_key.len();
+        }
+        held.by_key.insert(key.to_owned(), (holder.to_owned(), until));
+        true
+    }
+
+    pub(super) fn give_back(&self, key: &str, holder: &str) {
+        let mut held = lock(&self.0);
+        if held.by_key.get(key).is_some_and(|(known, _)| known == holder) {
+            held.by_key.remove(key);
+        }
+    }
+}
+
+/// Who listens for signals.
+#[derive(Debug, Default)]
+pub(super) struct Signals(Mutex<Listeners>);
+
+#[derive(Debug, Default)]
+struct Listeners {
+    senders: Vec<UnboundedSender<(RunId, Signal)>>,
+    closed: bool,
+}
+
+impl Signals {
+    pub(super) fn send(&self, id: RunId, signal: Signal) {
+        lock(&self.0).senders.retain(|listener| listener.send((id, signal)).is_ok());
+    }
+
+    pub(super) fn listen(&self) -> UnboundedReceiver<(RunId, Signal)> {
+        let (sender, receiver) = unbounded_channel();
+        let mut listeners = lock(&self.0);
+        if !listeners.closed {
+            listeners.senders.push(sender);
+        }
+        receiver
+    }
+
+    /// Ends all receivers, and those to come.
+    pub(super) fn close(&self) {
+        *lock(&self.0) = Listeners { senders: Vec::new(), closed: true };
+    }
+}

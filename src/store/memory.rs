@@ -1,0 +1,359 @@
+//! A store in memory: fast, bounded by retention, gone with the process. Runs are kept as they are, nothing is written
+//! out. Not here: anything that outlives the process ([`super::Sqlite`]).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::ready;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use interlingua_core::call::{About, Cursor, RunState};
+use interlingua_core::event::Millis;
+use interlingua_core::id::RunId;
+use interlingua_core::run::Record;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::local::{Leases, Signals, lock};
+use super::{
+    Conflict, Document, Entry, Expect, Found, Journal, Later, Query, Retention, RunHead, Signal, Store, StoreError,
+    Stored, Swept, Version,
+};
+
+/// How many runs or documents one round of retention forgets.
+const BATCH: usize = 1000;
+
+/// Keeps everything in memory.
+#[derive(Default)]
+pub struct Memory {
+    runs: Mutex<Runs>,
+    documents: Mutex<Documents>,
+    leases: Leases,
+    signals: Signals,
+    closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Runs {
+    by_id: HashMap<RunId, Run>,
+    /// By owner and session: when accepted, and which.
+    sessions: HashMap<(String, String), BTreeSet<(Millis, RunId)>>,
+    /// Those that have ended, by their last change.
+    ended: BTreeSet<(Millis, RunId)>,
+}
+
+/// A run, and what never changes of it: so that most runs a query does not want are passed over without their lock.
+#[derive(Clone)]
+struct Run {
+    agent: Arc<str>,
+    owner: Arc<str>,
+    session: Arc<str>,
+    protocol: Arc<str>,
+    created_at: Millis,
+    kept: Kept,
+}
+
+#[derive(Clone)]
+enum Kept {
+    /// It may grow: it is looked at where it lives.
+    Live(Arc<dyn Journal>),
+    /// It has ended: a copy without the engine's machinery around it.
+    Ended(Arc<Stored>),
+}
+
+impl Kept {
+    fn state(&self) -> (RunState, Millis) {
+        match self {
+            Self::Ended(stored) => (stored.about.state, stored.about.changed_at),
+            Self::Live(journal) => look(&**journal, |_, about| (about.state, about.changed_at)),
+        }
+    }
+}
+
+/// What a look at a run yields.
+fn look<T>(journal: &dyn Journal, see: impl Fn(&Record, &About) -> T) -> T {
+    let mut seen = None;
+    journal.with(&mut |record, about| seen = Some(see(record, about)));
+    seen.expect("a journal shows itself when it is asked to")
+}
+
+impl Runs {
+    fn forget(&mut self, id: RunId) -> bool {
+        let Some(run) = self.by_id.remove(&id) else { return false };
+        if let Kept::Ended(stored) = &run.kept {
+            self.ended.remove(&(stored.about.changed_at, id));
+        }
+        let session = (run.owner.to_string(), run.session.to_string());
+        if let Some(runs) = self.sessions.get_mut(&session) {
+            runs.remove(&(run.created_at, id));
+            if runs.is_empty() {
+                self.sessions.remove(&session);
+            }
+        }
+        true
+    }
+}
+
+#[derive(Default)]
+struct Documents {
+    by_key: BTreeMap<(String, String), (Document, Millis)>,
+    version: u64,
+}
+
+impl Documents {
+    fn matches(&self, place: &(String, String), expect: Expect) -> bool {
+        let there = self.by_key.get(place).map(|(document, _)| document.version);
+        match expect {
+            Expect::Anything => true,
+            Expect::Absent => there.is_none(),
+            Expect::Version(version) => there == Some(version),
+        }
+    }
+}
+
+impl Memory {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn answer<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T) -> Later<T> {
+        let closed = self.closed.load(Ordering::Acquire);
+        Box::pin(ready(if closed { Err(StoreError::Closed) } else { Ok(work(self)) }))
+    }
+}
+
+impl Store for Memory {
+    fn open(&self, run: &Arc<dyn Journal>) -> Later<()> {
+        self.answer(|store| {
+            let known = look(&**run, |record, about| Run {
+                agent: record.run().agent.as_str().into(),
+                owner: about.owner.as_str().into(),
+                session: record.run().session_id.as_str().into(),
+                protocol: about.protocol.as_str().into(),
+                created_at: record.run().created_at,
+                kept: Kept::Live(Arc::clone(run)),
+            });
+            let mut runs = lock(&store.runs);
+            runs.forget(run.id());
+            let session = (known.owner.to_string(), known.session.to_string());
+            runs.sessions.entry(session).or_default().insert((known.created_at, run.id()));
+            runs.by_id.insert(run.id(), known);
+        })
+    }
+
+    fn touch(&self, _run: &Arc<dyn Journal>) {}
+
+    fn settle(&self, run: &Arc<dyn Journal>) -> Later<()> {
+        self.answer(|store| {
+            let ended = look(&**run, |record, about| {
+                record.is_finished().then(|| Arc::new(Stored { record: record.clone(), about: about.clone() }))
+            });
+            let Some(stored) = ended else { return };
+            let id = run.id();
+            let mut runs = lock(&store.runs);
+            let Some(known) = runs.by_id.get_mut(&id) else { return };
+            let changed_at = stored.about.changed_at;
+            let before = std::mem::replace(&mut known.kept, Kept::Ended(stored));
+            if let Kept::Ended(before) = before {
+                runs.ended.remove(&(before.about.changed_at, id));
+            }
+            runs.ended.insert((changed_at, id));
+        })
+    }
+
+    fn load(&self, id: RunId) -> Later<Option<Arc<Stored>>> {
+        self.answer(|store| {
+            let kept = lock(&store.runs).by_id.get(&id).map(|run| run.kept.clone())?;
+            Some(match kept {
+                Kept::Ended(stored) => stored,
+                Kept::Live(journal) => look(&*journal, |record, about| {
+                    Arc::new(Stored { record: record.clone(), about: about.clone() })
+                }),
+            })
+        })
+    }
+
+    fn find(&self, query: Query) -> Later<Found> {
+        self.answer(|store| {
+            let filter = &query.filter;
+            let wanted = |run: &Run| {
+                (query.agents.is_empty() || query.agents.iter().any(|agent| **agent == *run.agent))
+                    && query.owner.as_ref().is_none_or(|owner| **owner == *run.owner)
+                    && filter.session.as_ref().is_none_or(|session| **session == *run.session)
+                    && filter.protocol.as_ref().is_none_or(|protocol| **protocol == *run.protocol)
+            };
+            // States are asked for after the lock is given back: they stand behind the runs' own locks.
+            let candidates: Vec<(RunId, Run)> = {
+                let runs = lock(&store.runs);
+                runs.by_id.iter().filter(|(_, run)| wanted(run)).map(|(id, run)| (*id, run.clone())).collect()
+            };
+            let mut heads: Vec<RunHead> = candidates
+                .into_iter()
+                .map(|(id, run)| {
+                    let (state, changed_at) = run.kept.state();
+                    RunHead { id, agent: run.agent.to_string(), session: run.session.to_string(), state, changed_at }
+                })
+                .filter(|head| filter.states.is_empty() || filter.states.contains(&head.state))
+                .filter(|head| filter.changed_since.is_none_or(|since| head.changed_at >= since))
+                .collect();
+            let total = heads.len();
+            if let Some(cursor) = filter.cursor {
+                heads.retain(|head| (head.changed_at, head.id) < (cursor.changed_at, cursor.id));
+            }
+            heads.sort_unstable_by_key(|head| std::cmp::Reverse((head.changed_at, head.id)));
+            let limit = if filter.limit == 0 { Query::LIMIT } else { filter.limit };
+            let more = heads.len() > limit;
+            heads.truncate(limit);
+            let last = heads.last().filter(|_| more);
+            let next = last.map(|head| Cursor { changed_at: head.changed_at, id: head.id });
+            Found { runs: heads, total, next }
+        })
+    }
+
+    fn latest(&self, agents: Vec<String>, owner: String, session: String) -> Later<Option<RunId>> {
+        self.answer(|store| {
+            let runs = lock(&store.runs);
+            let of_session = runs.sessions.get(&(owner, session))?;
+            let wanted = |id: &RunId| {
+                let agent = runs.by_id.get(id).map(|run| &run.agent);
+                agents.is_empty() || agent.is_some_and(|agent| agents.iter().any(|wanted| **wanted == **agent))
+            };
+            of_session.iter().rev().map(|(_, id)| *id).find(wanted)
+        })
+    }
+
+    fn remove(&self, id: RunId) -> Later<bool> {
+        self.answer(|store| lock(&store.runs).forget(id))
+    }
+
+    fn get(&self, collection: &str, key: &str) -> Later<Option<Document>> {
+        let place = (collection.to_owned(), key.to_owned());
+        self.answer(|store| lock(&store.documents).by_key.get(&place).map(|(document, _)| document.clone()))
+    }
+
+    fn put(
+        &self,
+        collection: &str,
+        key: &str,
+        value: Bytes,
+        expect: Expect,
+        now: Millis,
+    ) -> Later<Result<Version, Conflict>> {
+        let place = (collection.to_owned(), key.to_owned());
+        self.answer(|store| {
+            let mut documents = lock(&store.documents);
+            if !documents.matches(&place, expect) {
+                return Err(Conflict);
+            }
+            documents.version += 1;
+            let version = Version(documents.version);
+            let made = documents.by_key.get(&place).map_or(version, |(document, _)| document.made);
+            documents.by_key.insert(place, (Document { value, version, made }, now));
+            Ok(version)
+        })
+    }
+
+    fn delete(&self, collection: &str, key: &str, expect: Expect) -> Later<Result<bool, Conflict>> {
+        let place = (collection.to_owned(), key.to_owned());
+        self.answer(|store| {
+            let mut documents = lock(&store.documents);
+            if !documents.matches(&place, expect) {
+                return Err(Conflict);
+            }
+            Ok(documents.by_key.remove(&place).is_some())
+        })
+    }
+
+    fn list(&self, collection: &str, prefix: &str, after: Option<&str>, limit: usize) -> Later<Vec<Entry>> {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded((collection.to_owned(), after.to_owned())),
+            _ => Bound::Included((collection.to_owned(), prefix.to_owned())),
+        };
+        self.answer(|store| {
+            let documents = lock(&store.documents);
+            let range = documents.by_key.range((from, Bound::Unbounded));
+            range
+                .take_while(|((of, key), _)| of == collection && key.starts_with(prefix))
+                .take(limit)
+                .map(|((_, key), (document, _))| Entry { key: key.clone(), document: document.clone() })
+                .collect()
+        })
+    }
+
+    fn lease(&self, key: &str, holder: &str, ttl: Duration) -> Later<bool> {
+        self.answer(|store| store.leases.take(key, holder, ttl))
+    }
+
+    fn release(&self, key: &str, holder: &str) -> Later<()> {
+        self.answer(|store| store.leases.give_back(key, holder))
+    }
+
+    fn signal(&self, id: RunId, signal: Signal) -> Later<()> {
+        self.answer(|store| store.signals.send(id, signal))
+    }
+
+    fn signals(&self) -> UnboundedReceiver<(RunId, Signal)> {
+        self.signals.listen()
+    }
+
+    fn recover(&self) -> Later<Vec<RunId>> {
+        // Whoever could have died has taken everything with it.
+        self.answer(|_| Vec::new())
+    }
+
+    fn retain(&self, policy: Retention, now: Millis) -> Later<Swept> {
+        self.answer(|store| {
+            let age = u64::try_from(policy.age.as_millis()).unwrap_or(u64::MAX);
+            let before = now.saturating_sub(age);
+            let mut swept = Swept::default();
+            let live: Vec<(RunId, Kept)> = {
+                let mut runs = lock(&store.runs);
+                let most = usize::try_from(policy.runs).unwrap_or(usize::MAX);
+                let over = runs.by_id.len().saturating_sub(most);
+                let old = runs.ended.iter().enumerate();
+                let old = old.take_while(|(index, (changed_at, _))| *index < over || *changed_at < before);
+                let ids: Vec<RunId> = old.map(|(_, (_, id))| *id).take(BATCH).collect();
+                swept.more = ids.len() == BATCH;
+                for id in ids {
+                    runs.forget(id);
+                    swept.runs.push(id);
+                }
+                let live = runs.by_id.iter().filter(|(_, run)| matches!(run.kept, Kept::Live(_)));
+                live.map(|(id, run)| (*id, run.kept.clone())).collect()
+            };
+            let stale = live.into_iter().filter(|(_, kept)| {
+                let (state, changed_at) = kept.state();
+                matches!(state, RunState::Waiting | RunState::WaitingForAuth) && changed_at < before
+            });
+            swept.stale = stale.map(|(id, _)| id).take(BATCH).collect();
+
+            let mut documents = lock(&store.documents);
+            let idle = documents.by_key.iter().filter(|((collection, _), (_, put_at))| {
+                *put_at < before && policy.collections.iter().any(|of| of == collection)
+            });
+            let idle: Vec<_> = idle.map(|(place, _)| place.clone()).take(BATCH).collect();
+            swept.more |= idle.len() == BATCH;
+            swept.documents = idle.len();
+            for place in idle {
+                documents.by_key.remove(&place);
+            }
+            swept
+        })
+    }
+
+    fn flush(&self) -> Later<()> {
+        self.answer(|_| ())
+    }
+
+    fn close(&self) -> Later<()> {
+        let done = self.answer(|_| ());
+        self.closed.store(true, Ordering::Release);
+        self.signals.close();
+        // Runs hold on to what the engine put around them.
+        *lock(&self.runs) = Runs::default();
+        done
+    }
+}

@@ -1,0 +1,193 @@
+//! A store in a SQLite file: survives the process, one process at a time. Built so that a running stream costs next to
+//! nothing: [`Store::touch`] queues a run once, one thread writes what has grown every 20 ms in one transaction, and
+//! all lines of all runs of that time are one row.
+//!
+//! `schema` has the file and its tables, `queue` what waits, `writer` the thread and its transactions, `runs` and
+//! `documents` what is written, `log` the form of that one row, `reader` everything that only reads. Not here: async
+//! workers never touch the file.
+
+mod documents;
+mod log;
+mod queue;
+mod reader;
+mod runs;
+mod schema;
+mod writer;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use interlingua_core::event::Millis;
+use interlingua_core::id::RunId;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use self::documents::Place;
+use self::queue::Queue;
+use self::reader::Readers;
+use self::schema::{Database, failed};
+use self::writer::Writer;
+use super::local::{Leases, Signals, lock};
+use super::{
+    Conflict, Document, Entry, Expect, Found, Journal, Later, Query, Retention, Signal, Store, StoreError, Stored,
+    Swept, Version,
+};
+
+/// How a file is used.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SqliteOptions {
+    /// The most pages of 4 KiB the file may have; beyond, writing fails as on a full disk. None: as the disk allows.
+    pub max_pages: Option<u32>,
+}
+
+impl SqliteOptions {
+    /// Bounds the file's size, in pages of 4 KiB.
+    #[must_use]
+    pub const fn max_pages(mut self, pages: u32) -> Self {
+        self.max_pages = Some(pages);
+        self
+    }
+}
+
+/// Keeps everything in a SQLite file. Dropping it without [`Store::close`] is like dying: what is not safe by then is
+/// not written any more.
+pub struct Sqlite {
+    queue: Arc<Queue>,
+    readers: Arc<Readers>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    leases: Leases,
+    signals: Signals,
+}
+
+impl Sqlite {
+    /// Opens the file, or makes it and its folder. Blocks for some milliseconds.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`], [`StoreError::Newer`], [`StoreError::File`], each naming the file.
+    pub fn open(path: &Path, options: &SqliteOptions) -> Result<Self, StoreError> {
+        let (database, connection) = Database::open(path, options)?;
+        let readers = Arc::new(Readers::start(&database)?);
+        let queue = Arc::new(Queue::default());
+        let writer = Writer::new(Arc::clone(&queue), database, connection)?;
+        let thread = std::thread::Builder::new().name("store-write".into()).spawn(move || writer.run());
+        let thread = thread.map_err(|why| failed("start a thread for", path, &why))?;
+        let writer = Mutex::new(Some(thread));
+        Ok(Self { queue, readers, writer, leases: Leases::default(), signals: Signals::default() })
+    }
+
+    /// Answers what needs no file.
+    fn here<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T) -> Later<T> {
+        let closed = self.queue.is_closed();
+        Box::pin(std::future::ready(if closed { Err(StoreError::Closed) } else { Ok(work(self)) }))
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        self.queue.stop();
+        let Some(thread) = lock(&self.writer).take() else { return };
+        // The writer itself may hold the last reference, by way of a run.
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Store for Sqlite {
+    fn open(&self, run: &Arc<dyn Journal>) -> Later<()> {
+        let journal = Arc::clone(run);
+        self.queue.ask_for(Some((run, true)), move |writing| writing.open(&journal))
+    }
+
+    fn touch(&self, run: &Arc<dyn Journal>) {
+        if run.mark().set() {
+            self.queue.touch(run);
+        }
+    }
+
+    fn settle(&self, run: &Arc<dyn Journal>) -> Later<()> {
+        let journal = Arc::clone(run);
+        self.queue.ask_for(Some((run, false)), move |writing| writing.settle(&journal))
+    }
+
+    fn load(&self, id: RunId) -> Later<Option<Arc<Stored>>> {
+        self.readers.ask(move |connection| reader::load(connection, id))
+    }
+
+    fn find(&self, query: Query) -> Later<Found> {
+        self.readers.ask(move |connection| reader::find(connection, &query))
+    }
+
+    fn latest(&self, agents: Vec<String>, owner: String, session: String) -> Later<Option<RunId>> {
+        self.readers.ask(move |connection| reader::latest(connection, &agents, &owner, &session))
+    }
+
+    fn remove(&self, id: RunId) -> Later<bool> {
+        self.queue.ask(move |writing| writing.remove(id))
+    }
+
+    fn get(&self, collection: &str, key: &str) -> Later<Option<Document>> {
+        let place = Place::new(collection, key);
+        self.readers.ask(move |connection| reader::get(connection, &place.collection, &place.key))
+    }
+
+    fn put(
+        &self,
+        collection: &str,
+        key: &str,
+        value: Bytes,
+        expect: Expect,
+        now: Millis,
+    ) -> Later<Result<Version, Conflict>> {
+        let place = Place::new(collection, key);
+        self.queue.ask(move |writing| writing.put(&place, &value, expect, now))
+    }
+
+    fn delete(&self, collection: &str, key: &str, expect: Expect) -> Later<Result<bool, Conflict>> {
+        let place = Place::new(collection, key);
+        self.queue.ask(move |writing| writing.delete(&place, expect))
+    }
+
+    fn list(&self, collection: &str, prefix: &str, after: Option<&str>, limit: usize) -> Later<Vec<Entry>> {
+        let (place, after) = (Place::new(collection, prefix), after.map(str::to_owned));
+        self.readers.ask(move |connection| {
+            reader::list(connection, &place.collection, &place.key, after.as_deref(), limit)
+        })
+    }
+
+    fn lease(&self, key: &str, holder: &str, ttl: Duration) -> Later<bool> {
+        self.here(|store| store.leases.take(key, holder, ttl))
+    }
+
+    fn release(&self, key: &str, holder: &str) -> Later<()> {
+        self.here(|store| store.leases.give_back(key, holder))
+    }
+
+    fn signal(&self, id: RunId, signal: Signal) -> Later<()> {
+        self.here(|store| store.signals.send(id, signal))
+    }
+
+    fn signals(&self) -> UnboundedReceiver<(RunId, Signal)> {
+        self.signals.listen()
+    }
+
+    fn recover(&self) -> Later<Vec<RunId>> {
+        self.readers.ask(reader::recover)
+    }
+
+    fn retain(&self, policy: Retention, now: Millis) -> Later<Swept> {
+        self.queue.ask(move |writing| writing.retain(&policy, now))
+    }
+
+    fn flush(&self) -> Later<()> {
+        self.queue.ask(|writing| writing.all_is_safe())
+    }
+
+    fn close(&self) -> Later<()> {
+        self.signals.close();
+        self.queue.close(Arc::clone(&self.readers))
+    }
+}

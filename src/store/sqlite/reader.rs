@@ -1,0 +1,304 @@
+//! The threads that read: each with a connection of its own, so that neither the writer nor an async worker ever waits
+//! for a query. Not here: anything that changes the file.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use interlingua_core::call::{About, Cursor, RunState};
+use interlingua_core::id::RunId;
+use interlingua_core::journal::{self, Written};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::schema::{Database, failed};
+use crate::store::local::lock;
+use crate::store::{Document, Entry, Found, Later, Query, RunHead, StoreError, Stored, Version};
+
+/// So many queries are answered at once.
+const THREADS: usize = 2;
+
+type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// What a query may fail with.
+pub(super) enum Failed {
+    Sql(rusqlite::Error),
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The reading threads.
+pub(super) struct Readers {
+    desk: Arc<Desk>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    path: Arc<Path>,
+}
+
+#[derive(Default)]
+struct Desk {
+    queue: Mutex<Queue>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+impl Readers {
+    pub(super) fn start(database: &Database) -> Result<Self, StoreError> {
+        let desk = Arc::new(Desk::default());
+        let readers = Self { desk, threads: Mutex::default(), path: database.path.as_path().into() };
+        for _ in 0..THREADS {
+            let connection = database.connect()?;
+            let desk = Arc::clone(&readers.desk);
+            let thread = std::thread::Builder::new().name("store-read".into()).spawn(move || serve(&desk, connection));
+            let thread = thread.map_err(|why| failed("start a thread for", &database.path, &why))?;
+            lock(&readers.threads).push(thread);
+        }
+        Ok(readers)
+    }
+
+    /// Answers with what a query finds.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&mut Connection) -> Result<T, Failed> + Send + 'static,
+    ) -> Later<T> {
+        let (answer, later) = oneshot::channel();
+        let path = Arc::clone(&self.path);
+        let job: Job = Box::new(move |connection| {
+            // Nobody waits any more for an answer that cannot be given.
+            let _ = answer.send(query(connection).map_err(|failure| match failure {
+                Failed::Sql(why) => failed("read the database", &path, &why),
+                Failed::Store(error) => error,
+            }));
+        });
+        let mut queue = lock(&self.desk.queue);
+        if !queue.closed {
+            queue.jobs.push_back(job);
+            self.desk.bell.notify_one();
+        }
+        drop(queue);
+        Box::pin(async { later.await.unwrap_or(Err(StoreError::Closed)) })
+    }
+
+    /// Answers what is queued, then ends the threads.
+    pub(super) fn close(&self) {
+        lock(&self.desk.queue).closed = true;
+        self.desk.bell.notify_all();
+        for thread in lock(&self.threads).drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn serve(desk: &Desk, mut connection: Connection) {
+    loop {
+        let mut queue = lock(&desk.queue);
+        let job = loop {
+            match queue.jobs.pop_front() {
+                Some(job) => break job,
+                None if queue.closed => return,
+                None => queue = desk.bell.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
+        drop(queue);
+        job(&mut connection);
+    }
+}
+
+pub(super) fn load(connection: &mut Connection, id: RunId) -> Result<Option<Arc<Stored>>, Failed> {
+    // One transaction: facts and lines are of the same moment.
+    let moment = connection.transaction()?;
+    let found = moment
+        .prepare_cached("SELECT number, about FROM runs WHERE id = ?1")?
+        .query_row([id.0.as_bytes().as_slice()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
+        .optional()?;
+    let Some((number, about)) = found else { return Ok(None) };
+    let mut lines = Vec::new();
+    let mut segments = moment.prepare_cached("SELECT bytes FROM lines WHERE run = ?1 ORDER BY first, number")?;
+    let mut segments = segments.query([number])?;
+    while let Some(row) = segments.next()? {
+        lines.extend_from_slice(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?);
+    }
+    let Written(about): Written<About> =
+        serde_json::from_slice(&about).map_err(|why| StoreError::corrupt(format_args!("facts of run {id}"), why))?;
+    let record = journal::read(&lines).map_err(|why| StoreError::corrupt(format_args!("run {id}"), why))?;
+    Ok(Some(Arc::new(Stored { record, about })))
+}
+
+/// The condition of a query, and what its question marks stand for.
+fn condition(query: &Query) -> (String, Vec<Value>) {
+    let mut sql = String::from("1");
+    let mut values: Vec<Value> = Vec::new();
+    let mut also = |condition: &str, with: Vec<Value>| {
+        sql.push_str(" AND ");
+        sql.push_str(condition);
+        values.extend(with);
+    };
+    let any_of = |column: &str, count: usize| format!("{column} IN ({})", vec!["?"; count].join(","));
+    let text = |text: &String| Value::Text(text.clone());
+    let filter = &query.filter;
+    if let Some(owner) = &query.owner {
+        also("owner = ?", vec![text(owner)]);
+    }
+    if !query.agents.is_empty() {
+        also(&any_of("agent", query.agents.len()), query.agents.iter().map(text).collect());
+    }
+    if let Some(session) = &filter.session {
+        also("session = ?", vec![text(session)]);
+    }
+    if let Some(protocol) = &filter.protocol {
+        also("protocol = ?", vec![text(protocol)]);
+    }
+    if !filter.states.is_empty() {
+        let words = filter.states.iter().map(|state| Value::Text(state.as_str().into()));
+        also(&any_of("state", filter.states.len()), words.collect());
+    }
+    if let Some(since) = filter.changed_since {
+        also("changed_at >= ?", vec![Value::Integer(int(since))]);
+    }
+    (sql, values)
+}
+
+pub(super) fn find(connection: &mut Connection, query: &Query) -> Result<Found, Failed> {
+    let moment = connection.transaction()?;
+    let (condition, mut values) = condition(query);
+    let total: i64 = moment
+        .prepare_cached(&format!("SELECT count(*) FROM runs WHERE {condition}"))?
+        .query_row(params_from_iter(&values), |row| row.get(0))?;
+    let limit = if query.filter.limit == 0 { Query::LIMIT } else { query.filter.limit };
+    let mut sql = format!("SELECT id, agent, session, state, changed_at FROM runs WHERE {condition}");
+    if let Some(cursor) = query.filter.cursor {
+        sql.push_str(" AND (changed_at, id) < (?, ?)");
+        values.extend([Value::Integer(int(cursor.changed_at)), Value::Blob(cursor.id.0.as_bytes().to_vec())]);
+    }
+    sql.push_str(" ORDER BY changed_at DESC, id DESC LIMIT ?");
+    values.push(Value::Integer(i64::try_from(limit).map_or(i64::MAX, |limit| limit.saturating_add(1))));
+    let mut runs = Vec::new();
+    let mut statement = moment.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(&values))?;
+    while let Some(row) = rows.next()? {
+        runs.push(head(row)?);
+    }
+    let more = runs.len() > limit;
+    runs.truncate(limit);
+    let last = runs.last().filter(|_| more);
+    let next = last.map(|head| Cursor { changed_at: head.changed_at, id: head.id });
+    Ok(Found { runs, total: usize::try_from(total).unwrap_or(0), next })
+}
+
+fn head(row: &Row<'_>) -> Result<RunHead, Failed> {
+    let word: String = row.get(3)?;
+    Ok(RunHead {
+        id: id(row, 0)?,
+        agent: row.get(1)?,
+        session: row.get(2)?,
+        state: RunState::read(&word).ok_or_else(|| StoreError::corrupt("state of a run", format_args!("'{word}'")))?,
+        changed_at: u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
+    })
+}
+
+pub(super) fn id(row: &Row<'_>, column: usize) -> Result<RunId, rusqlite::Error> {
+    row.get::<_, [u8; 16]>(column).map(|bytes| RunId(Uuid::from_bytes(bytes)))
+}
+
+pub(super) fn latest(
+    connection: &mut Connection,
+    agents: &[String],
+    owner: &str,
+    session: &str,
+) -> Result<Option<RunId>, Failed> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, agent FROM runs WHERE owner = ?1 AND session = ?2 ORDER BY created_at DESC, id DESC",
+    )?;
+    let mut rows = statement.query([owner, session])?;
+    while let Some(row) = rows.next()? {
+        let agent: String = row.get(1)?;
+        if agents.is_empty() || agents.contains(&agent) {
+            return Ok(Some(id(row, 0)?));
+        }
+    }
+    Ok(None)
+}
+
+pub(super) fn recover(connection: &mut Connection) -> Result<Vec<RunId>, Failed> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM runs WHERE ended = 0 AND state NOT IN ('waiting', 'waiting_for_auth')
+         ORDER BY created_at, id",
+    )?;
+    let ids = statement.query_map([], |row| id(row, 0))?.collect::<Result<_, _>>()?;
+    Ok(ids)
+}
+
+pub(super) fn get(connection: &mut Connection, collection: &str, key: &str) -> Result<Option<Document>, Failed> {
+    let mut statement = connection
+        .prepare_cached("SELECT value, version, made FROM documents WHERE collection = ?1 AND key = ?2")?;
+    Ok(statement.query_row([collection, key], |row| document(row, 0)).optional()?)
+}
+
+pub(super) fn list(
+    connection: &mut Connection,
+    collection: &str,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Entry>, Failed> {
+    let (from, past) = match after {
+        Some(after) if after >= prefix => (after, true),
+        _ => (prefix, false),
+    };
+    let mut statement = connection.prepare_cached(
+        "SELECT value, version, made, key FROM documents
+         WHERE collection = ?1 AND key >= ?2 AND (key > ?2 OR NOT ?3) ORDER BY key",
+    )?;
+    let mut rows = statement.query(params![collection, from, past])?;
+    let mut entries = Vec::new();
+    while entries.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        let key: String = row.get(3)?;
+        // Keys that begin alike stand together.
+        if !key.starts_with(prefix) {
+            break;
+        }
+        entries.push(Entry { key, document: document(row, 0)? });
+    }
+    Ok(entries)
+}
+
+fn document(row: &Row<'_>, column: usize) -> Result<Document, rusqlite::Error> {
+    let version = |column| row.get::<_, i64>(column).map(|version| Version(u64::try_from(version).unwrap_or(0)));
+    Ok(Document {
+        value: Bytes::from(row.get::<_, Vec<u8>>(column)?),
+        version: version(column + 1)?,
+        made: version(column + 2)?,
+    })
+}
+
+/// A number for a column: SQLite's have a sign. Times and counts stay far below.
+pub(super) fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

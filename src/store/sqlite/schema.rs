@@ -1,0 +1,155 @@
+//! The file: how it is opened, locked and brought to the present schema, and what its tables are. Not here: what is
+//! written into them ([`super::writer`]) and read out ([`super::reader`]).
+//!
+//! Changing the schema: add a step to [`STEPS`], never change one that was released.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::SqliteOptions;
+use crate::store::StoreError;
+
+/// Tells our files from those of other programs: "ILGW".
+const APPLICATION: i64 = 0x494c_4757;
+
+/// What makes the schema of version 1, 2, …: each step builds on the one before.
+const STEPS: &[&str] = &[
+    // `upto` counts the events in `lines`. `log` holds what running turns told lately, of many runs in one row: what
+    // would be thousands of small rows a second is one, and is moved to `lines` every few seconds. AUTOINCREMENT,
+    // since the log names runs by number and a number must not get another run.
+    "
+    CREATE TABLE runs (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id BLOB NOT NULL UNIQUE,
+        agent TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        session TEXT NOT NULL,
+        protocol TEXT NOT NULL,
+        state TEXT NOT NULL,
+        ended INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        changed_at INTEGER NOT NULL,
+        upto INTEGER NOT NULL,
+        about BLOB NOT NULL
+    );
+    CREATE INDEX runs_by_change ON runs (owner, changed_at, id);
+    CREATE INDEX runs_by_session ON runs (owner, session, created_at, id);
+    CREATE INDEX runs_by_age ON runs (ended, changed_at);
+    CREATE TABLE lines (
+        number INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        bytes BLOB NOT NULL
+    );
+    CREATE INDEX lines_by_run ON lines (run, first);
+    CREATE TABLE log (number INTEGER PRIMARY KEY, bytes BLOB NOT NULL);
+    CREATE TABLE documents (
+        collection TEXT NOT NULL,
+        key TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        made INTEGER NOT NULL,
+        put_at INTEGER NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (collection, key)
+    );
+    CREATE INDEX documents_by_age ON documents (collection, put_at);
+    CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+    INSERT INTO counters VALUES ('version', 0);
+    ",
+];
+
+/// How long a connection waits for another one of this process. Nobody holds a lock for longer than a commit takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The file, ours alone as long as this lives.
+pub(super) struct Database {
+    pub(super) path: PathBuf,
+    _lock: File,
+}
+
+impl Database {
+    /// Makes the folder, takes the lock, brings the schema up to date. The connection is the one that writes.
+    pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Self, Connection), StoreError> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|why| failed("create the folder", folder, &why))?;
+        }
+        let database = Self { path: path.to_owned(), _lock: lock(path)? };
+        let mut connection = database.connect()?;
+        let failed = |why: rusqlite::Error| failed("open the database", path, &why);
+        let prepare = |connection: &mut Connection| {
+            // A commit survives the death of the process without a sync; power cuts may cost the last commits, but
+            // never the file.
+            connection.pragma_update(None, "journal_mode", "wal")?;
+            connection.pragma_update(None, "synchronous", "normal")?;
+            connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+            if let Some(pages) = options.max_pages {
+                connection.pragma_update(None, "max_page_count", pages)?;
+            }
+            Ok(())
+        };
+        prepare(&mut connection).map_err(failed)?;
+        migrate(&mut connection, path)?;
+        Ok((database, connection))
+    }
+
+    /// One more connection, to read with.
+    pub(super) fn connect(&self) -> Result<Connection, StoreError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let prepare = || {
+            let connection = Connection::open_with_flags(&self.path, flags)?;
+            connection.busy_timeout(PATIENCE)?;
+            connection.pragma_update(None, "cache_size", -1024)?;
+            connection.set_prepared_statement_cache_capacity(32);
+            Ok(connection)
+        };
+        prepare().map_err(|why: rusqlite::Error| failed("open the database", &self.path, &why))
+    }
+}
+
+/// The lock is a file of its own: SQLite's locks come and go with transactions, and let other processes in between.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let open = File::options().read(true).write(true).create(true).truncate(false).open(&name);
+    let file = open.map_err(|why| failed("create the lock file", &name, &why))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: path.display().to_string() }),
+        Err(TryLockError::Error(why)) => Err(failed("lock", &name, &why)),
+    }
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let sql = |why: rusqlite::Error| failed("open the database", path, &why);
+    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql)?;
+    let number = |pragma: &str| transaction.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map_err(sql);
+    let found = number("user_version")?;
+    let tables: i64 =
+        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql)?;
+    if tables > 0 && number("application_id")? != APPLICATION {
+        return Err(failed("use the database", path, &"it belongs to another program"));
+    }
+    if found > known {
+        return Err(StoreError::Newer { path: path.display().to_string(), found, known });
+    }
+    if found < known {
+        for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+            transaction.execute_batch(step).map_err(sql)?;
+        }
+        transaction.pragma_update(None, "application_id", APPLICATION).map_err(sql)?;
+        transaction.pragma_update(None, "user_version", known).map_err(sql)?;
+    }
+    transaction.commit().map_err(sql)
+}
+
+/// An error that names the file.
+pub(super) fn failed(doing: &'static str, path: &Path, why: &dyn std::fmt::Display) -> StoreError {
+    StoreError::File { doing, path: path.display().to_string(), why: why.to_string() }
+}
