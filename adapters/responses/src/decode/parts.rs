@@ -1,0 +1,114 @@
+//! Parts of a message's content, as native contents (sections 4 and 15).
+
+use interlingua_core::model::{Body, Content, File};
+use interlingua_core::tree::{Kind, Node, Object};
+use interlingua_core::{Extra, Fault, Json};
+
+use super::fields::{cut, listed, text};
+use crate::fault::{missing, unsupported};
+use crate::options::{Options, RefusalInput};
+
+/// Reads a content: a string, or a list of parts.
+pub(super) fn read(node: &Node<'_>, options: &Options) -> Result<Vec<Content>, Fault> {
+    match node.kind() {
+        Kind::String => Ok(vec![Content::text(node.string()?)]),
+        Kind::Array => node.array()?.iter().map(|part| part_of(part, options)).collect(),
+        _ => Err(node.wrong("a string or a list of parts")),
+    }
+}
+
+fn part_of(node: &Node<'_>, options: &Options) -> Result<Content, Fault> {
+    let object = node.object()?;
+    let kind = object.string("type")?.ok_or_else(|| missing(object.path_of("type")))?;
+    let required = |name: &str| text(&object, name)?.ok_or_else(|| missing(object.path_of(name)));
+    match kind.as_ref() {
+        "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
+            let mut content = Content::text(required("text")?);
+            // Annotations of the agent's own are handed back as they are.
+            if let Some(annotations) = object.get("annotations").filter(|list| list.text() != "[]") {
+                content.extra.push("annotations", annotations.keep());
+            }
+            Ok(content)
+        }
+        "refusal" => {
+            let refusal = required("refusal")?;
+            Ok(match options.refusal_input {
+                RefusalInput::Refusal => Content::new(Body::Refusal(refusal)),
+                RefusalInput::Text => Content::text(refusal),
+            })
+        }
+        "input_image" => image(&object),
+        "input_file" => file(&object),
+        "input_audio" => {
+            let node = object.get("input_audio").ok_or_else(|| missing(object.path_of("input_audio")))?;
+            let audio = node.object()?;
+            let data = text(&audio, "data")?.ok_or_else(|| missing(audio.path_of("data")))?;
+            let format = text(&audio, "format")?;
+            Ok(Content::new(Body::Audio { data: Some(data), format }))
+        }
+        "input_video" => Ok(Content::new(Body::Video(Some(required("video_url")?)))),
+        other => {
+            let known = listed(&[
+                "input_text", "input_image", "input_file", "input_audio", "input_video", "output_text", "refusal",
+            ]);
+            let message = format!("unknown type '{}': must be one of {known}", cut(other));
+            Err(Fault::invalid(object.path_of("type"), message))
+        }
+    }
+}
+
+fn image(object: &Object<'_>) -> Result<Content, Fault> {
+    let url = match object.get("image_url") {
+        // Chat Completions nests it, and so do programs that came from there.
+        Some(node) if node.kind() == Kind::Object => text(&node.object()?, "url")?,
+        Some(node) => Some(node.string()?.into_owned()),
+        None if object.get("file_id").is_some() => {
+            let message = "files stored at OpenAI cannot be read here: send 'image_url'";
+            return Err(unsupported(object.path_of("file_id"), message));
+        }
+        None => None,
+    };
+    let url = url.ok_or_else(|| missing(object.path_of("image_url")))?;
+    let mut extra = Extra::new();
+    if let Some(detail) = text(object, "detail")? {
+        extra.push("detail", Json::of(&detail));
+    }
+    Ok(Content { body: Body::Image(Some(url)), extra })
+}
+
+fn file(object: &Object<'_>) -> Result<Content, Fault> {
+    let file = File {
+        url: text(object, "file_url")?,
+        id: text(object, "file_id")?,
+        name: text(object, "filename")?,
+        data: text(object, "file_data")?,
+    };
+    if file.url.is_none() && file.id.is_none() && file.data.is_none() {
+        return Err(missing(object.path_of("file_data")));
+    }
+    Ok(Content::new(Body::File(file)))
+}
+
+/// What a tool returned, as one text: parts that are all text are joined, others stay JSON (section 15).
+pub(super) fn output(node: &Node<'_>) -> Result<String, Fault> {
+    match node.kind() {
+        Kind::String => Ok(node.string()?.into_owned()),
+        Kind::Array => {
+            let mut texts = String::new();
+            let mut all_text = true;
+            for part in node.array()? {
+                let part = part.object()?;
+                match part.string("type")?.as_deref() {
+                    Some("input_text" | "output_text" | "text") => {
+                        let text = text(&part, "text")?.ok_or_else(|| missing(part.path_of("text")))?;
+                        texts.push_str(&text);
+                    }
+                    Some(_) => all_text = false,
+                    None => return Err(missing(part.path_of("type"))),
+                }
+            }
+            Ok(if all_text { texts } else { node.text().to_owned() })
+        }
+        _ => Err(node.wrong("a string or a list of parts")),
+    }
+}

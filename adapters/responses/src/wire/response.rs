@@ -1,0 +1,201 @@
+//! The response object (section 6), its usage and its error, and the conversation object.
+
+use interlingua_core::{Extra, Json};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use crate::echo::Echo;
+
+/// Where a response stands. Two `l` in `cancelled`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Status {
+    Queued,
+    InProgress,
+    Completed,
+    Incomplete,
+    Failed,
+    Cancelled,
+}
+
+/// A whole response, at some moment. Invariant: every key of section 6 is written, nulls included.
+pub(crate) struct Response<'a> {
+    pub(crate) id: &'a str,
+    /// Seconds since 1970.
+    pub(crate) created_at: u64,
+    pub(crate) completed_at: Option<u64>,
+    pub(crate) status: Status,
+    pub(crate) error: Option<ErrorObject<'a>>,
+    pub(crate) incomplete: Option<&'static str>,
+    pub(crate) output: &'a [Json],
+    pub(crate) usage: Option<Usage>,
+    pub(crate) echo: &'a Echo,
+}
+
+impl Serialize for Response<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Id<'a> {
+            id: &'a str,
+        }
+        #[derive(Serialize)]
+        struct Reason {
+            reason: &'static str,
+        }
+        let echo = self.echo;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", self.id)?;
+        map.serialize_entry("object", "response")?;
+        map.serialize_entry("created_at", &self.created_at)?;
+        map.serialize_entry("status", &self.status)?;
+        map.serialize_entry("completed_at", &self.completed_at)?;
+        map.serialize_entry("background", &echo.background)?;
+        map.serialize_entry("store", &echo.store)?;
+        map.serialize_entry("error", &self.error)?;
+        map.serialize_entry("incomplete_details", &self.incomplete.map(|reason| Reason { reason }))?;
+        map.serialize_entry("instructions", &echo.instructions)?;
+        map.serialize_entry("max_output_tokens", &echo.max_output_tokens)?;
+        map.serialize_entry("max_tool_calls", &echo.max_tool_calls)?;
+        map.serialize_entry("model", &echo.model)?;
+        map.serialize_entry("output", self.output)?;
+        map.serialize_entry("parallel_tool_calls", &echo.parallel_tool_calls.unwrap_or(true))?;
+        map.serialize_entry("previous_response_id", &echo.previous_response_id)?;
+        if let Some(id) = &echo.conversation {
+            map.serialize_entry("conversation", &Id { id })?;
+        }
+        map.serialize_entry("prompt_cache_key", &echo.prompt_cache_key)?;
+        or(&mut map, "reasoning", echo.reasoning.as_ref(), &NoReasoning::default())?;
+        map.serialize_entry("safety_identifier", &echo.safety_identifier)?;
+        or(&mut map, "service_tier", echo.service_tier.as_ref(), "default")?;
+        or(&mut map, "temperature", echo.temperature.as_ref(), &1)?;
+        or(&mut map, "top_p", echo.top_p.as_ref(), &1)?;
+        or(&mut map, "presence_penalty", echo.presence_penalty.as_ref(), &0)?;
+        or(&mut map, "frequency_penalty", echo.frequency_penalty.as_ref(), &0)?;
+        or(&mut map, "top_logprobs", echo.top_logprobs.as_ref(), &0)?;
+        or(&mut map, "text", echo.text.as_ref(), &PlainText::default())?;
+        or(&mut map, "tool_choice", echo.tool_choice.as_ref(), "auto")?;
+        map.serialize_entry("tools", &echo.tools)?;
+        or(&mut map, "truncation", echo.truncation.as_ref(), "disabled")?;
+        map.serialize_entry("usage", &self.usage)?;
+        map.serialize_entry("user", &echo.user)?;
+        map.serialize_entry("metadata", &echo.metadata)?;
+        map.end()
+    }
+}
+
+fn or<M: SerializeMap, T: Serialize, D: Serialize + ?Sized>(
+    map: &mut M,
+    name: &'static str,
+    value: Option<&T>,
+    default: &D,
+) -> Result<(), M::Error> {
+    match value {
+        Some(value) => map.serialize_entry(name, value),
+        None => map.serialize_entry(name, default),
+    }
+}
+
+#[derive(Default, Serialize)]
+struct NoReasoning {
+    effort: (),
+    summary: (),
+}
+
+#[derive(Serialize)]
+struct PlainText {
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Format {
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+impl Default for PlainText {
+    fn default() -> Self {
+        Self { format: Format { kind: "text" } }
+    }
+}
+
+/// Why a response failed. `type` and `param` are there for clients that want them (section 6).
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ErrorObject<'a> {
+    pub(crate) code: &'static str,
+    pub(crate) message: &'a str,
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    pub(crate) param: (),
+}
+
+/// What a response cost. Invariant: all inner keys are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Usage {
+    pub(crate) input_tokens: u64,
+    input_tokens_details: InputDetails,
+    pub(crate) output_tokens: u64,
+    output_tokens_details: OutputDetails,
+    pub(crate) total_tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct InputDetails {
+    cached_tokens: u64,
+    cache_write_tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct OutputDetails {
+    reasoning_tokens: u64,
+}
+
+impl Usage {
+    /// Reads what an agent told, in either family of names (section 16). None if it told nothing known.
+    pub(crate) fn read(told: &Json) -> Option<Self> {
+        fn number(fields: &Extra, names: &[&str]) -> Option<u64> {
+            names.iter().find_map(|name| fields.get(name)?.read::<f64>()).map(whole)
+        }
+        let fields: Extra = told.read()?;
+        let input = number(&fields, &["input_tokens", "prompt_tokens"]);
+        let output = number(&fields, &["output_tokens", "completion_tokens"]);
+        let total = number(&fields, &["total_tokens"]);
+        if input.is_none() && output.is_none() && total.is_none() {
+            return None;
+        }
+        let details = |names: &[&str]| names.iter().find_map(|name| fields.get(name)?.read::<Extra>());
+        let of_input = details(&["input_tokens_details", "prompt_tokens_details"]).unwrap_or_default();
+        let of_output = details(&["output_tokens_details", "completion_tokens_details"]).unwrap_or_default();
+        let (input_tokens, output_tokens) = (input.unwrap_or(0), output.unwrap_or(0));
+        Some(Self {
+            input_tokens,
+            input_tokens_details: InputDetails {
+                cached_tokens: number(&of_input, &["cached_tokens"]).unwrap_or(0),
+                cache_write_tokens: number(&of_input, &["cache_write_tokens"]).unwrap_or(0),
+            },
+            output_tokens,
+            output_tokens_details: OutputDetails {
+                reasoning_tokens: number(&of_output, &["reasoning_tokens"]).unwrap_or(0),
+            },
+            total_tokens: total.unwrap_or_else(|| input_tokens.saturating_add(output_tokens)),
+        })
+    }
+
+    /// What is estimated before anything was asked.
+    pub(crate) fn of_input(input_tokens: u64) -> Self {
+        Self { input_tokens, total_tokens: input_tokens, ..Self::default() }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped, and a count of tokens")]
+fn whole(number: f64) -> u64 {
+    number.clamp(0.0, 9e15) as u64
+}
+
+/// A conversation.
+#[derive(Serialize)]
+pub(crate) struct Conversation<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) object: &'static str,
+    pub(crate) created_at: u64,
+    pub(crate) metadata: &'a Json,
+}
