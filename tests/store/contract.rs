@@ -1,0 +1,414 @@
+//! The promises of [`Store`], each a function that asks one store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use interlingua::store::{Conflict, Expect, Query, Retention, Signal, Store, StoreError, Version};
+use interlingua_core::RunId;
+use interlingua_core::call::{Cursor, Filter, RunState};
+use interlingua_core::event::End;
+
+use crate::live::{Live, Made, id};
+
+type Asked = Arc<dyn Store>;
+
+pub(crate) async fn a_settled_run_is_loaded_as_it_was(store: &Asked) {
+    let run = Live::numbered(1);
+    store.open(&run.journal()).await.unwrap();
+    assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
+    run.begin();
+    store.touch(&run.journal());
+    for word in ["Hel", "lo\n", "\u{0}é😀"] {
+        run.say(&**store, word);
+    }
+    run.end(End::Completed);
+    store.settle(&run.journal()).await.unwrap();
+    assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
+    assert!(store.load(id(2)).await.unwrap().is_none());
+}
+
+pub(crate) async fn a_run_that_was_not_opened_is_not_stored(store: &Asked) {
+    let run = Live::numbered(1);
+    run.begin();
+    run.say(&**store, "x");
+    run.end(End::Completed);
+    store.settle(&run.journal()).await.unwrap();
+    store.flush().await.unwrap();
+    assert!(store.load(id(1)).await.unwrap().is_none());
+    assert_eq!(store.find(Query::default()).await.unwrap().total, 0);
+}
+
+pub(crate) async fn a_run_goes_on_after_it_was_settled(store: &Asked) {
+    let run = Live::numbered(1);
+    store.open(&run.journal()).await.unwrap();
+    for word in ["one", "two", "three"] {
+        let stored = store.load(id(1)).await.unwrap().unwrap();
+        let run = Live::again(Arc::unwrap_or_clone(stored));
+        store.open(&run.journal()).await.unwrap();
+        run.begin();
+        run.say(&**store, word);
+        run.wait();
+        store.settle(&run.journal()).await.unwrap();
+        assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
+    }
+    let run = Live::again(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
+    store.open(&run.journal()).await.unwrap();
+    run.end(End::Canceled);
+    store.settle(&run.journal()).await.unwrap();
+    let stored = store.load(id(1)).await.unwrap().unwrap();
+    assert_eq!(*stored, run.stored());
+    assert_eq!(stored.record.run().turns.len(), 3);
+}
+
+pub(crate) async fn a_touch_takes_a_settled_run_up_again(store: &Asked) {
+    let run = Live::numbered(1);
+    store.open(&run.journal()).await.unwrap();
+    run.begin();
+    run.wait();
+    store.settle(&run.journal()).await.unwrap();
+    run.begin();
+    run.say(&**store, "more");
+    store.flush().await.unwrap();
+    run.wait();
+    store.settle(&run.journal()).await.unwrap();
+    assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
+}
+
+pub(crate) async fn a_removed_run_stays_away(store: &Asked) {
+    let run = Live::numbered(1);
+    store.open(&run.journal()).await.unwrap();
+    run.begin();
+    run.say(&**store, "x");
+    assert!(store.remove(id(1)).await.unwrap());
+    assert!(!store.remove(id(1)).await.unwrap());
+    run.say(&**store, "y");
+    run.end(End::Canceled);
+    store.settle(&run.journal()).await.unwrap();
+    store.flush().await.unwrap();
+    assert!(store.load(id(1)).await.unwrap().is_none());
+    let owner = Some("olga".to_owned());
+    assert_eq!(store.find(Query { owner, ..Query::default() }).await.unwrap().total, 0);
+    assert_eq!(store.latest(Vec::new(), "olga".into(), "s".into()).await.unwrap(), None);
+    // The id is free.
+    let other = Live::numbered(1);
+    store.open(&other.journal()).await.unwrap();
+    assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), other.stored());
+}
+
+pub(crate) async fn what_is_flushed_is_safe(store: &Asked) {
+    let run = Live::numbered(1);
+    store.open(&run.journal()).await.unwrap();
+    run.begin();
+    for _ in 0..100 {
+        run.say(&**store, "word ");
+    }
+    store.flush().await.unwrap();
+    // Loaded is what was settled, and perhaps more; in any case whole events.
+    let stored = store.load(id(1)).await.unwrap().unwrap();
+    let events = |steps: &interlingua_core::Record| steps.steps(0).map(|step| step.event).collect::<Vec<_>>();
+    let (part, whole) = (events(&stored.record), events(&run.stored().record));
+    assert_eq!(part[..], whole[..part.len()]);
+}
+
+pub(crate) async fn a_dropped_future_cancels_nothing(store: &Asked) {
+    let run = Live::numbered(1);
+    drop(store.open(&run.journal()));
+    run.begin();
+    run.end(End::Failed);
+    drop(store.settle(&run.journal()));
+    drop(store.put("c", "k", Bytes::from_static(b"v"), Expect::Absent, 0));
+    store.flush().await.unwrap();
+    assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
+    assert_eq!(store.get("c", "k").await.unwrap().unwrap().value, "v");
+}
+
+pub(crate) async fn runs_that_grow_at_once_do_not_mix(store: &Asked) {
+    let threads: Vec<_> = (0..4_u128)
+        .map(|thread| {
+            let store = Arc::clone(store);
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let runs: Vec<_> = (0..40).map(|run| Live::numbered(thread * 1000 + run)).collect();
+                for run in &runs {
+                    drop(store.open(&run.journal()));
+                    run.begin();
+                }
+                for word in 0..60 {
+                    for run in &runs {
+                        run.say(&*store, &format!("{thread} {word};"));
+                    }
+                    if word % 20 == 0 {
+                        runtime.block_on(store.flush()).unwrap();
+                    }
+                }
+                for run in &runs {
+                    run.end(End::Completed);
+                    runtime.block_on(store.settle(&run.journal())).unwrap();
+                }
+                runs
+            })
+        })
+        .collect();
+    for thread in threads {
+        for run in thread.join().unwrap() {
+            let run = run.stored();
+            assert_eq!(*store.load(run.record.run().id).await.unwrap().unwrap(), run);
+        }
+    }
+}
+
+async fn opened(store: &Asked, made: &Made<'_>, state: RunState, changed_at: u64) -> Arc<Live> {
+    let run = Live::new(made);
+    store.open(&run.journal()).await.unwrap();
+    match state {
+        RunState::Ended(end) => run.end(end),
+        RunState::Queued => {}
+        _ => run.begin(),
+    }
+    if state == RunState::Waiting {
+        run.wait();
+    }
+    run.change(|_, about| about.changed_at = changed_at);
+    store.settle(&run.journal()).await.unwrap();
+    run
+}
+
+pub(crate) async fn runs_are_found_by_every_filter(store: &Asked) {
+    let one = Made { id: id(1), ..Made::default() };
+    opened(store, &one, RunState::Ended(End::Completed), 2000).await;
+    opened(store, &Made { id: id(2), agent: "demo", ..one.clone() }, RunState::Running, 3000).await;
+    opened(store, &Made { id: id(3), owner: "otto", ..one.clone() }, RunState::Queued, 4000).await;
+    opened(store, &Made { id: id(4), session: "t", ..one.clone() }, RunState::Waiting, 5000).await;
+    opened(store, &Made { id: id(5), protocol: "a2a", ..one.clone() }, RunState::Ended(End::Failed), 5000).await;
+
+    let find = async |agents: &[&str], owner: Option<&str>, filter: Filter| {
+        let agents = agents.iter().map(|agent| (*agent).to_owned()).collect();
+        let found = store.find(Query { agents, owner: owner.map(Into::into), filter }).await.unwrap();
+        assert_eq!((found.total, found.next), (found.runs.len(), None));
+        found.runs.into_iter().map(|head| head.id).collect::<Vec<RunId>>()
+    };
+    let all = Filter::default;
+    assert_eq!(find(&[], None, all()).await, [id(5), id(4), id(3), id(2), id(1)]);
+    assert_eq!(find(&[], Some("olga"), all()).await, [id(5), id(4), id(2), id(1)]);
+    assert_eq!(find(&["demo", "nobody"], Some("olga"), all()).await, [id(2)]);
+    assert_eq!(find(&["nobody"], None, all()).await, []);
+    assert_eq!(find(&[], None, Filter { session: Some("t".into()), ..all() }).await, [id(4)]);
+    assert_eq!(find(&[], None, Filter { protocol: Some("a2a".into()), ..all() }).await, [id(5)]);
+    assert_eq!(find(&[], None, Filter { changed_since: Some(4000), ..all() }).await, [id(5), id(4), id(3)]);
+    let states = vec![RunState::Running, RunState::Ended(End::Completed)];
+    assert_eq!(find(&[], None, Filter { states, ..all() }).await, [id(2), id(1)]);
+
+    let found = store.find(Query { filter: Filter { limit: 1, ..all() }, ..Query::default() }).await.unwrap();
+    let head = &found.runs[0];
+    assert_eq!((head.id, &*head.agent, &*head.session), (id(5), "friday", "s"));
+    assert_eq!((head.state, head.changed_at), (RunState::Ended(End::Failed), 5000));
+    assert_eq!((found.total, found.next), (5, Some(Cursor { changed_at: 5000, id: id(5) })));
+}
+
+pub(crate) async fn pages_hold_while_runs_change(store: &Asked) {
+    // Three at a time changed at the same moment: ties go by id.
+    let mut runs = Vec::new();
+    for number in 0..30_u64 {
+        let made = Made { id: id(number.into()), ..Made::default() };
+        runs.push(opened(store, &made, RunState::Waiting, 2000 + number / 3).await);
+    }
+    let (mut seen, mut cursor) = (Vec::new(), None);
+    loop {
+        let filter = Filter { limit: 4, cursor, ..Filter::default() };
+        let page = store.find(Query { owner: Some("olga".into()), filter, ..Query::default() }).await.unwrap();
+        assert!(page.runs.len() == 4 || page.next.is_none());
+        assert!(page.total >= 30);
+        seen.extend(page.runs.into_iter().map(|head| head.id));
+        // A run of a later page changes, and one that was not there before comes.
+        let later = &runs[seen.len() % 5];
+        later.change(|_, about| about.changed_at += 1_000_000);
+        store.settle(&later.journal()).await.unwrap();
+        let new = Made { id: id(1000 + seen.len() as u128), ..Made::default() };
+        opened(store, &new, RunState::Running, 9_000_000).await;
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let still: Vec<RunId> = (5..30).rev().map(id).collect();
+    let seen_still: Vec<RunId> = seen.iter().copied().filter(|seen| still.contains(seen)).collect();
+    assert_eq!(seen_still, still, "what did not change is there once, newest first");
+}
+
+pub(crate) async fn the_latest_run_of_a_session_was_accepted_last(store: &Asked) {
+    let made = |number, agent, at| Made { id: id(number), agent, at, ..Made::default() };
+    opened(store, &made(7, "friday", 1000), RunState::Ended(End::Completed), 9000).await;
+    opened(store, &made(5, "friday", 2000), RunState::Running, 2000).await;
+    opened(store, &made(6, "demo", 3000), RunState::Running, 3000).await;
+    let latest = async |agents: &[&str], owner: &str, session: &str| {
+        let agents = agents.iter().map(|agent| (*agent).to_owned()).collect();
+        store.latest(agents, owner.into(), session.into()).await.unwrap()
+    };
+    assert_eq!(latest(&[], "olga", "s").await, Some(id(6)));
+    assert_eq!(latest(&["friday"], "olga", "s").await, Some(id(5)));
+    assert_eq!(latest(&["friday"], "otto", "s").await, None);
+    assert_eq!(latest(&["friday"], "olga", "t").await, None);
+    assert!(store.remove(id(5)).await.unwrap());
+    assert_eq!(latest(&["friday"], "olga", "s").await, Some(id(7)));
+}
+
+pub(crate) async fn of_many_writers_one_wins(store: &Asked) {
+    const THREADS: usize = 8;
+    const TIMES: usize = 50;
+    store.put("c", "counter", Bytes::from_static(b"0"), Expect::Absent, 0).await.unwrap().unwrap();
+    let threads: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let store = Arc::clone(store);
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                runtime.block_on(async {
+                    for _ in 0..TIMES {
+                        loop {
+                            let there = store.get("c", "counter").await.unwrap().unwrap();
+                            let count: usize = std::str::from_utf8(&there.value).unwrap().parse().unwrap();
+                            let next = Bytes::from((count + 1).to_string());
+                            let put = store.put("c", "counter", next, Expect::Version(there.version), 0);
+                            if put.await.unwrap().is_ok() {
+                                break;
+                            }
+                        }
+                    }
+                });
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let there = store.get("c", "counter").await.unwrap().unwrap();
+    assert_eq!(there.value, (THREADS * TIMES).to_string());
+    assert!(there.made < there.version);
+    let absent = store.put("c", "counter", Bytes::new(), Expect::Absent, 0).await.unwrap();
+    assert_eq!(absent, Err(Conflict));
+}
+
+pub(crate) async fn a_version_is_never_used_twice(store: &Asked) {
+    let put = async |key: &str, expect| store.put("c", key, Bytes::from_static(b"x"), expect, 0).await.unwrap();
+    let first = put("a", Expect::Absent).await.unwrap();
+    let second = put("a", Expect::Version(first)).await.unwrap();
+    assert!(second > first);
+    assert_eq!(put("a", Expect::Version(first)).await, Err(Conflict));
+    assert_eq!(store.delete("c", "a", Expect::Version(first)).await.unwrap(), Err(Conflict));
+    assert_eq!(store.delete("c", "a", Expect::Version(second)).await.unwrap(), Ok(true));
+    assert_eq!(store.delete("c", "a", Expect::Absent).await.unwrap(), Ok(false));
+    assert_eq!(store.delete("c", "a", Expect::Anything).await.unwrap(), Ok(false));
+    assert_eq!(store.delete("c", "a", Expect::Version(second)).await.unwrap(), Err(Conflict));
+    assert_eq!(put("a", Expect::Version(Version(0))).await, Err(Conflict));
+    assert!(store.get("c", "a").await.unwrap().is_none());
+    let third = put("a", Expect::Anything).await.unwrap();
+    let other = put("b", Expect::Anything).await.unwrap();
+    assert!(third > second && other > third);
+    assert_eq!(store.get("c", "a").await.unwrap().unwrap().made, third);
+}
+
+pub(crate) async fn documents_are_listed_by_key(store: &Asked) {
+    for key in ["b/2", "a", "b/10", "b", "b/é", "c", "b0", "B/1", "b/%", "b/_"] {
+        let value = Bytes::from(key.to_owned());
+        store.put("one", key, value, Expect::Absent, 0).await.unwrap().unwrap();
+    }
+    store.put("two", "b/3", Bytes::new(), Expect::Absent, 0).await.unwrap().unwrap();
+    let list = async |prefix: &str, after: Option<&str>, limit| {
+        let entries = store.list("one", prefix, after, limit).await.unwrap();
+        entries.iter().for_each(|entry| assert_eq!(entry.document.value, entry.key));
+        entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>()
+    };
+    assert_eq!(list("b/", None, 99).await, ["b/%", "b/10", "b/2", "b/_", "b/é"]);
+    assert_eq!(list("b/", None, 2).await, ["b/%", "b/10"]);
+    assert_eq!(list("b/", Some("b/10"), 2).await, ["b/2", "b/_"]);
+    assert_eq!(list("b/", Some("b/15"), 1).await, ["b/2"]);
+    assert_eq!(list("b/", Some("a"), 1).await, ["b/%"]);
+    assert_eq!(list("b/", Some("b/é"), 9).await, [""; 0]);
+    assert_eq!(list("", None, 3).await, ["B/1", "a", "b"]);
+    assert_eq!(list("z", None, 3).await, [""; 0]);
+    assert_eq!(list("", None, 0).await, [""; 0]);
+    // In the order they were made.
+    let mut all = store.list("one", "", None, 99).await.unwrap();
+    all.sort_by_key(|entry| entry.document.made);
+    assert_eq!(all[0].key, "b/2");
+}
+
+pub(crate) async fn a_lease_has_one_holder_until_it_runs_out(store: &Asked) {
+    let minute = Duration::from_secs(60);
+    assert!(store.lease("session/1", "a", minute).await.unwrap());
+    assert!(!store.lease("session/1", "b", minute).await.unwrap());
+    assert!(store.lease("session/2", "b", minute).await.unwrap());
+    assert!(store.lease("session/1", "a", minute).await.unwrap(), "its holder renews it");
+    store.release("session/1", "b").await.unwrap();
+    assert!(!store.lease("session/1", "b", minute).await.unwrap(), "only its holder gives it back");
+    // Renewed for no time at all, it has run out.
+    assert!(store.lease("session/1", "a", Duration::ZERO).await.unwrap());
+    assert!(store.lease("session/1", "b", minute).await.unwrap());
+    assert!(!store.lease("session/1", "a", minute).await.unwrap());
+    store.release("session/1", "b").await.unwrap();
+    assert!(store.lease("session/1", "a", Duration::MAX).await.unwrap());
+    assert!(!store.lease("session/1", "b", minute).await.unwrap());
+    for number in 0..1000 {
+        assert!(store.lease(&format!("session/short/{number}"), "a", Duration::ZERO).await.unwrap());
+    }
+}
+
+pub(crate) async fn signals_reach_who_listens(store: &Asked) {
+    store.signal(id(1), Signal::Cancel).await.unwrap();
+    let (mut one, mut other) = (store.signals(), store.signals());
+    store.signal(id(2), Signal::Cancel).await.unwrap();
+    assert_eq!(one.recv().await, Some((id(2), Signal::Cancel)));
+    drop(one);
+    store.signal(id(3), Signal::Cancel).await.unwrap();
+    assert_eq!(other.recv().await, Some((id(2), Signal::Cancel)));
+    assert_eq!(other.recv().await, Some((id(3), Signal::Cancel)));
+    store.close().await.unwrap();
+    assert_eq!(other.recv().await, None);
+    assert_eq!(store.signals().recv().await, None);
+}
+
+pub(crate) async fn retention_forgets_what_ended_first(store: &Asked) {
+    let completed = RunState::Ended(End::Completed);
+    for number in 0..10_u64 {
+        opened(store, &Made { id: id(number.into()), ..Made::default() }, completed, 10_000 + number).await;
+    }
+    opened(store, &Made { id: id(100), ..Made::default() }, RunState::Running, 5000).await;
+    opened(store, &Made { id: id(101), ..Made::default() }, RunState::Waiting, 6000).await;
+    opened(store, &Made { id: id(102), ..Made::default() }, RunState::Waiting, 10_005).await;
+    for (collection, key, at) in [("sessions", "old", 5000), ("sessions", "new", 10_005), ("push", "old", 5000)] {
+        store.put(collection, key, Bytes::new(), Expect::Anything, at).await.unwrap().unwrap();
+    }
+    let policy = |age, runs| Retention { age: Duration::from_millis(age), runs, collections: vec!["sessions".into()] };
+
+    let swept = store.retain(policy(u64::MAX, 1000), 11_000).await.unwrap();
+    assert_eq!(swept, interlingua::store::Swept::default());
+    // Older than 10 003.
+    let swept = store.retain(policy(997, 1000), 11_000).await.unwrap();
+    assert_eq!(swept.runs, [id(0), id(1), id(2)]);
+    assert_eq!((swept.documents, swept.more), (1, false));
+    assert_eq!(swept.stale, [id(101)], "who waits is not forgotten, and what runs is left alone");
+    // Ten are left; eight may stay.
+    let swept = store.retain(policy(100_000, 8), 11_000).await.unwrap();
+    assert_eq!(swept.runs, [id(3), id(4)]);
+    let found = store.find(Query::default()).await.unwrap();
+    assert_eq!(found.total, 8);
+    let swept = store.retain(policy(100_000, 0), 11_000).await.unwrap();
+    assert_eq!(swept.runs.len(), 5);
+    assert!(store.load(id(9)).await.unwrap().is_none());
+    for number in 100..103 {
+        assert!(store.load(id(number)).await.unwrap().is_some());
+    }
+    assert!(store.get("sessions", "new").await.unwrap().is_some());
+    assert!(store.get("push", "old").await.unwrap().is_some());
+}
+
+pub(crate) async fn a_closed_store_says_so(store: &Asked) {
+    let run = Live::numbered(1);
+    store.open(&run.journal()).await.unwrap();
+    store.close().await.unwrap();
+    run.begin();
+    run.say(&**store, "to nobody");
+    assert!(matches!(store.settle(&run.journal()).await, Err(StoreError::Closed)));
+    assert!(matches!(store.load(id(1)).await, Err(StoreError::Closed)));
+    assert!(matches!(store.get("c", "k").await, Err(StoreError::Closed)));
+    assert!(matches!(store.lease("c", "k", Duration::ZERO).await, Err(StoreError::Closed)));
+    assert!(matches!(store.close().await, Err(StoreError::Closed)));
+}

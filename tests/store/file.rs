@@ -1,0 +1,207 @@
+//! What a store in a file promises besides the contract: it outlives its process, has one owner, says what is wrong
+//! with a file, and lives on when the disk is full.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use interlingua::store::{Expect, Query, Sqlite, SqliteOptions, Store, StoreError};
+use interlingua_core::call::RunState;
+use interlingua_core::event::End;
+
+use crate::live::{Live, id};
+
+fn open(path: &Path) -> Sqlite {
+    Sqlite::open(path, &SqliteOptions::default()).unwrap()
+}
+
+#[tokio::test]
+async fn what_was_stored_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = open(&path);
+    let run = Live::numbered(1);
+    store.open(&run.journal()).await.unwrap();
+    run.begin();
+    run.say(&store, "hello");
+    run.end(End::Completed);
+    store.settle(&run.journal()).await.unwrap();
+    let version = store.put("c", "k", Bytes::from_static(b"v"), Expect::Absent, 7).await.unwrap().unwrap();
+    store.delete("c", "k", Expect::Anything).await.unwrap().unwrap();
+    store.close().await.unwrap();
+    assert!(!folder.path().join("store.db-wal").exists(), "a closed store leaves one file to copy");
+
+    let store = open(&path);
+    assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
+    assert_eq!(store.recover().await.unwrap(), []);
+    let later = store.put("c", "k", Bytes::new(), Expect::Absent, 7).await.unwrap().unwrap();
+    assert!(later > version, "a version is not used again, not even after its document was deleted");
+}
+
+#[tokio::test]
+async fn a_store_that_was_not_closed_hands_out_what_was_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = open(&path);
+    let runs: Vec<_> = (0..5).map(Live::numbered).collect();
+    for run in &runs {
+        store.open(&run.journal()).await.unwrap();
+    }
+    let [queued, running, waiting, ended, grown] = &runs[..] else { unreachable!("five were made") };
+    running.begin();
+    store.touch(&running.journal());
+    waiting.begin();
+    waiting.wait();
+    store.settle(&waiting.journal()).await.unwrap();
+    ended.begin();
+    ended.end(End::Completed);
+    store.settle(&ended.journal()).await.unwrap();
+    grown.begin();
+    for word in 0..100 {
+        grown.say(&store, &format!("{word} "));
+        if word == 50 {
+            store.flush().await.unwrap();
+        }
+    }
+    store.flush().await.unwrap();
+    drop(store);
+
+    let store = open(&path);
+    assert_eq!(store.recover().await.unwrap(), [id(0), id(1), id(4)]);
+    for run in [queued, running, waiting, ended, grown] {
+        let stored = run.stored();
+        let loaded = store.load(stored.record.run().id).await.unwrap().unwrap();
+        assert_eq!(*loaded, stored, "all that was flushed is there");
+    }
+    // As the engine closes them.
+    for id in store.recover().await.unwrap() {
+        let run = Live::again(Arc::unwrap_or_clone(store.load(id).await.unwrap().unwrap()));
+        store.open(&run.journal()).await.unwrap();
+        run.end(End::Failed);
+        store.settle(&run.journal()).await.unwrap();
+        assert_eq!(*store.load(id).await.unwrap().unwrap(), run.stored());
+    }
+    assert_eq!(store.recover().await.unwrap(), []);
+    drop(store);
+    assert_eq!(open(&path).recover().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_run_that_talks_for_long_is_put_away_in_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = open(&path);
+    let run = Live::numbered(1);
+    store.open(&run.journal()).await.unwrap();
+    run.begin();
+    // More than the log is allowed to hold, so that it is put away in between.
+    let word = "word ".repeat(20_000);
+    for _ in 0..200 {
+        run.say(&store, &word);
+        store.flush().await.unwrap();
+    }
+    let loaded = store.load(id(1)).await.unwrap().unwrap();
+    assert!(loaded.record.len() > 50, "what was put away is seen");
+    drop(store);
+    let store = open(&path);
+    assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
+    let again = Live::again(run.stored());
+    store.open(&again.journal()).await.unwrap();
+    again.end(End::Completed);
+    store.settle(&again.journal()).await.unwrap();
+    assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), again.stored());
+}
+
+#[test]
+fn a_file_has_one_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = open(&path);
+    let Err(error) = Sqlite::open(&path, &SqliteOptions::default()) else { panic!("two stores have one file") };
+    assert!(matches!(error, StoreError::InUse { .. }));
+    assert_eq!(error.to_string(), format!("another process uses the database '{}'", path.display()));
+    drop(store);
+    open(&path);
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let refused = |path: &Path| match Sqlite::open(path, &SqliteOptions::default()) {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => {
+            assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+            error
+        }
+    };
+
+    std::fs::write(at("noise.db"), "this is no database, and long enough to be read as one ".repeat(100)).unwrap();
+    assert!(matches!(refused(&at("noise.db")), StoreError::File { .. }));
+
+    std::fs::create_dir(at("folder.db")).unwrap();
+    assert!(matches!(refused(&at("folder.db")), StoreError::File { .. }));
+
+    let Err(error) = Sqlite::open(&at("noise.db/store.db"), &SqliteOptions::default()) else { panic!("no folder") };
+    assert!(error.to_string().starts_with("cannot create the folder '"), "{error}");
+
+    let other = rusqlite::Connection::open(at("other.db")).unwrap();
+    other.execute_batch("CREATE TABLE birds (name TEXT)").unwrap();
+    assert!(refused(&at("other.db")).to_string().ends_with("it belongs to another program"));
+
+    drop(open(&at("newer.db")));
+    let newer = rusqlite::Connection::open(at("newer.db")).unwrap();
+    newer.pragma_update(None, "user_version", 999).unwrap();
+    drop(newer);
+    let error = refused(&at("newer.db"));
+    assert!(matches!(error, StoreError::Newer { found: 999, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_survived() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    // One megabyte.
+    let store = Sqlite::open(&path, &SqliteOptions::default().max_pages(256)).unwrap();
+    let small = Live::numbered(1);
+    store.open(&small.journal()).await.unwrap();
+    let filling = Live::numbered(2);
+    store.open(&filling.journal()).await.unwrap();
+    filling.begin();
+    filling.say(&store, &"x".repeat(600_000));
+    filling.end(End::Completed);
+    store.settle(&filling.journal()).await.unwrap();
+
+    let large = Live::numbered(3);
+    store.open(&large.journal()).await.unwrap();
+    large.begin();
+    large.say(&store, &"y".repeat(600_000));
+    large.end(End::Completed);
+    let error = store.settle(&large.journal()).await.unwrap_err();
+    assert!(error.to_string().contains("store.db") && error.to_string().contains("full"), "{error}");
+    assert!(store.flush().await.is_err(), "not everything is safe");
+
+    // What was there is there, whole.
+    assert_eq!(*store.load(id(2)).await.unwrap().unwrap(), filling.stored());
+    assert_eq!(store.load(id(3)).await.unwrap().unwrap().about.state, RunState::Queued);
+    assert_eq!(store.find(Query::default()).await.unwrap().total, 3);
+
+    // Room is made, though nothing is asked of the run again; what failed is tried again.
+    assert!(store.remove(id(2)).await.is_ok_and(|there| there) || removed_at_last(&store).await);
+    store.flush().await.unwrap();
+    assert_eq!(*store.load(id(3)).await.unwrap().unwrap(), large.stored());
+    store.close().await.unwrap();
+    assert_eq!(*open(&path).load(id(3)).await.unwrap().unwrap(), large.stored());
+}
+
+/// Asks until it is done.
+async fn removed_at_last(store: &Sqlite) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(10) {
+        if store.remove(id(2)).await.is_ok() {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,60 @@
+//! What every store promises, asked of every store there is; and what a store in a file promises besides. Not here: what
+//! the engine makes of it.
+
+mod contract;
+mod crash;
+mod file;
+mod live;
+
+use std::sync::Arc;
+
+use interlingua::store::{Memory, Sqlite, SqliteOptions, Store};
+
+/// A store to ask, and its folder if it has one.
+pub(crate) struct Asked {
+    pub(crate) store: Arc<dyn Store>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+fn memory() -> Asked {
+    Asked { store: Arc::new(Memory::new()), _folder: None }
+}
+
+fn sqlite() -> Asked {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a/b/store.db");
+    let store = Sqlite::open(&path, &SqliteOptions::default()).unwrap();
+    Asked { store: Arc::new(store), _folder: Some(folder) }
+}
+
+macro_rules! hold_to_the_contract {
+    ($($promise:ident),+ $(,)?) => {
+        mod a_memory_store {
+            $(#[tokio::test] async fn $promise() { crate::contract::$promise(&crate::memory().store).await })+
+        }
+        mod a_sqlite_store {
+            $(#[tokio::test] async fn $promise() { crate::contract::$promise(&crate::sqlite().store).await })+
+        }
+    };
+}
+
+hold_to_the_contract! {
+    a_settled_run_is_loaded_as_it_was,
+    a_run_that_was_not_opened_is_not_stored,
+    a_run_goes_on_after_it_was_settled,
+    a_touch_takes_a_settled_run_up_again,
+    a_removed_run_stays_away,
+    what_is_flushed_is_safe,
+    a_dropped_future_cancels_nothing,
+    runs_that_grow_at_once_do_not_mix,
+    runs_are_found_by_every_filter,
+    pages_hold_while_runs_change,
+    the_latest_run_of_a_session_was_accepted_last,
+    of_many_writers_one_wins,
+    a_version_is_never_used_twice,
+    documents_are_listed_by_key,
+    a_lease_has_one_holder_until_it_runs_out,
+    signals_reach_who_listens,
+    retention_forgets_what_ended_first,
+    a_closed_store_says_so,
+}
