@@ -189,6 +189,15 @@ async fn a_connection_that_is_not_accepted_times_out() {
 }
 
 #[tokio::test]
+async fn an_agent_that_does_not_speak_tls_is_not_waited_for() {
+    let agent = scripted::Upstream::always(Answer::frames(FRAMES));
+    let url = agent.url("/process").replace("http:", "https:");
+    let way = Way::with(url, |settings| settings.connect = Duration::from_millis(300));
+    expect(&way.fault().await, FaultKind::UpstreamTimeout, "did not accept a connection");
+    assert_eq!(agent.asked().len(), 0);
+}
+
+#[tokio::test]
 async fn an_agent_that_never_begins_to_answer_times_out() {
     let agent = scripted::Upstream::always(Answer::silence());
     let way = Way::with(agent.url("/process"), |settings| settings.first_byte = Duration::from_millis(100));
@@ -209,11 +218,28 @@ async fn an_agent_that_falls_silent_times_out() {
 }
 
 #[tokio::test]
-async fn comments_are_signs_of_life() {
+async fn comments_are_signs_of_life_and_crumbs_are_not() {
+    let often = Duration::from_millis(250);
+    let idle = |settings: &mut HttpSettings| settings.idle = Duration::from_secs(1);
+    let beating = (0..6).fold(Answer::events(), |answer, _| answer.pause(often).chunk(":\n"));
+    let agent = scripted::Upstream::always(beating.frame(FRAMES[0]).done());
+    let (frames, end) = Way::with(agent.url("/process"), idle).hear().await;
+    end.expect("it was never silent for long");
+    assert_eq!(frames, FRAMES[..1]);
+
+    let crumbling = (0..60).fold(Answer::events(), |answer, _| answer.pause(often).chunk("x"));
+    let agent = scripted::Upstream::always(crumbling.hang());
+    let fault = Way::with(agent.url("/process"), idle).fault().await;
+    expect(&fault, FaultKind::UpstreamTimeout, "fell silent");
+    agent.wait_left(1).await;
+}
+
+#[tokio::test]
+async fn an_answer_nobody_had_time_to_read_was_not_silent() {
     let agent = scripted::Upstream::always(Answer::events().wait("go").frame(FRAMES[0]).done());
     let way = Way::with(agent.url("/process"), |settings| settings.idle = Duration::from_millis(400));
     let mut conversation = way.open().await.expect("it begins");
-    // Whoever does not wait does not lose patience: time is counted while somebody waits.
+    // The time itself is the matter here: longer than the bound, and nobody waits.
     std::thread::sleep(Duration::from_millis(500));
     agent.open("go");
     listen(&mut conversation).await.expect("it ends well");

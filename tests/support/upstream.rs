@@ -2,7 +2,7 @@
 //! be as bad as the worst of them. It stalls, cuts anywhere, floods, hangs up, resets.
 //!
 //! It runs on a thread of its own, so it serves any kind of test, and stays reachable while a test's own runtime is
-//! busy. Every wait on it is for an event, with one bound for a test that is stuck; nothing here sleeps.
+//! busy. Every wait on it is for an event, with one bound for a test that is stuck.
 //!
 //! Not here: what agents say (the scripts of `interlingua_core::testkit` and the transcripts).
 
@@ -35,6 +35,8 @@ enum Step {
     Chunk(Vec<u8>),
     /// Nothing more until the test opens this gate.
     Wait(String),
+    /// Nothing for a while.
+    Pause(Duration),
     /// Nothing more until the client leaves.
     Hang,
     /// The same bytes again and again until the client leaves.
@@ -114,6 +116,11 @@ impl Answer {
     /// Waits until the test opens this gate.
     pub fn wait(self, gate: &str) -> Self {
         self.step(Step::Wait(gate.to_owned()))
+    }
+
+    /// Says nothing for a while. For tests in which time itself is the matter; all others wait for a gate.
+    pub fn pause(self, time: Duration) -> Self {
+        self.step(Step::Pause(time))
     }
 
     /// Says nothing more until the client leaves.
@@ -382,6 +389,12 @@ async fn perform(stream: &mut TcpStream, step: Step, inner: &Inner) -> Next {
             let mut gates = inner.gates.subscribe();
             tokio::select! {
                 opened = gates.wait_for(|open| open.contains(&gate)) => { opened.expect("the test holds the gates"); Next::Go }
+                () = departure(stream) => Next::Left,
+            }
+        }
+        Step::Pause(time) => {
+            tokio::select! {
+                () = tokio::time::sleep(time) => Next::Go,
                 () = departure(stream) => Next::Left,
             }
         }
