@@ -107,10 +107,17 @@ impl Out {
         self.body.put_slice(&digits[at..]);
     }
 
-    /// Writes a JSON value in the middle of what is written by hand.
+    /// Writes a JSON value in the middle of what is written by hand. On one line: JSON kept from elsewhere may have
+    /// line ends between its tokens, and they would end a frame.
     pub fn write_json<T: Serialize + ?Sized>(&mut self, value: &T) {
+        let start = self.body.len();
         let written = serde_json::to_writer(Writer(&mut self.body), value);
         debug_assert!(written.is_ok(), "wire types serialise");
+        let mut rest = &mut self.body[start..];
+        while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
+            rest[at] = b' ';
+            rest = &mut rest[at + 1..];
+        }
     }
 }
 
@@ -128,5 +135,18 @@ impl io::Write for Writer<'_> {
     }
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::Json;
+
+    #[test]
+    fn json_that_was_kept_with_line_ends_does_not_end_a_frame() {
+        let mut out = Out::new();
+        out.frame(None, &Json::parse("{\n  \"a\": \"b\\n\",\r\n\n\"c\": 1\n}").expect("JSON"));
+        assert_eq!(out.body, b"data: {   \"a\": \"b\\n\",   \"c\": 1 }\n\n"[..]);
     }
 }

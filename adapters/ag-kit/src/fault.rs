@@ -1,0 +1,129 @@
+//! Refusals: the one place where a fault becomes the protocol's own words (section 8).
+
+use interlingua_core::answer::{NOT_TAKEN, NOT_WAITING, UNDECIDED};
+use interlingua_core::exchange::Next;
+use interlingua_core::out::Head;
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request};
+
+use crate::wire;
+
+/// The status before the stream. None: the stream begins, tells the error and ends.
+fn status(fault: &Fault) -> Option<u16> {
+    match fault.code.as_deref() {
+        // An answer that decides nothing leaves the interrupt where it is; the protocol tells so in the stream.
+        Some(UNDECIDED | NOT_TAKEN) => None,
+        Some(NOT_WAITING) => Some(409),
+        _ => Some(fault.kind.status()),
+    }
+}
+
+/// The protocol's code: the kind's, in the protocol's case.
+fn code(fault: &Fault) -> String {
+    let lower = fault.code().to_ascii_lowercase();
+    // Agents make up codes of their own; old ones put the whole message there.
+    let is_word =
+        |code: &str| code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_word(&lower) { lower } else { fault.kind.code().to_ascii_lowercase() }
+}
+
+/// The head of a stream: a proxy must neither keep nor change it.
+pub(crate) fn stream_head(head: &mut Head) {
+    head.set("content-type", "text/event-stream; charset=utf-8");
+    head.set("cache-control", "no-cache, no-transform");
+    head.set("x-accel-buffering", "no");
+}
+
+/// Writes a refusal.
+pub(crate) fn fail(fault: &Fault, out: &mut Out) {
+    let Some(status) = status(fault) else {
+        stream_head(&mut out.head);
+        out.status(200);
+        return interrupt(fault, out);
+    };
+    out.status(status);
+    if let Some(wait) = fault.retry_after {
+        // Whole seconds, and never sooner than asked.
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        out.header("retry-after", seconds.to_string());
+    }
+    if fault.kind == FaultKind::MethodNotAllowed {
+        out.header("allow", fault.allow.join(", "));
+    }
+    out.json(&wire::Refusal {
+        error: wire::RefusalError { code: code(fault), message: &fault.message, path: fault.field.as_deref() },
+    });
+}
+
+/// Ends a stream that has begun.
+pub(crate) fn interrupt(fault: &Fault, out: &mut Out) {
+    wire::Event::Error { error: &fault.message }.write(out);
+    wire::done(out);
+}
+
+/// Answers what no endpoint answers.
+pub(crate) struct Stray;
+
+impl Exchange for Stray {
+    fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
+        Err(Fault::new(FaultKind::NoSuchPath, "nothing answers on this path"))
+    }
+
+    fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
+        Ok(Next::Done)
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+        fail(fault, out);
+    }
+
+    fn encode(&mut self, _: interlingua_core::Step<'_>, _: &mut Out) -> interlingua_core::exchange::Flow {
+        interlingua_core::exchange::Flow::Close
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_status_and_code() {
+        let mut table = String::new();
+        for kind in FaultKind::ALL {
+            let mut out = Out::new();
+            fail(&Fault::new(*kind, "why").at("messages[0].role"), &mut out);
+            let body = String::from_utf8_lossy(&out.body).into_owned();
+            table.push_str(&format!("{kind:?}: {} {body}\n", out.head.status));
+        }
+        insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn an_answer_that_decides_nothing_is_told_in_a_stream() {
+        let mut out = Out::new();
+        fail(&Fault::new(FaultKind::Invalid, "the answer decides nothing").coded(UNDECIDED), &mut out);
+        assert_eq!((out.head.status, out.head.get("content-type")), (200, Some("text/event-stream; charset=utf-8")));
+        let body = "data: {\"type\":\"error\",\"error\":\"the answer decides nothing\"}\n\ndata: [DONE]\n\n";
+        assert_eq!(out.body, body.as_bytes());
+    }
+
+    #[test]
+    fn a_rate_limit_says_when_to_come_back_and_a_wrong_method_which_is_right() {
+        let mut out = Out::new();
+        let mut fault =
+            Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited").coded("what? a sentence");
+        fault.retry_after = Some(Duration::from_millis(1_200));
+        fail(&fault, &mut out);
+        assert_eq!((out.head.status, out.head.get("retry-after")), (429, Some("2")));
+        assert_eq!(
+            out.body,
+            br#"{"error":{"code":"upstream_rate_limited","message":"the agent is rate limited"}}"#[..]
+        );
+        let mut out = Out::new();
+        let mut fault = Fault::new(FaultKind::MethodNotAllowed, "only POST");
+        fault.allow = vec!["POST", "OPTIONS"];
+        fail(&fault, &mut out);
+        assert_eq!((out.head.status, out.head.get("allow")), (405, Some("POST, OPTIONS")));
+    }
+}

@@ -1,0 +1,327 @@
+//! What clients may ask: requests of every form, and what is said to those that are none. Streams are in `tell.rs`.
+
+mod support;
+
+use interlingua_ag_kit::AgKit;
+use interlingua_core::answer::{Answer, Asking, Given};
+use interlingua_core::call::{Busy, Reply, RunView, Target};
+use interlingua_core::exchange::Next;
+use interlingua_core::model::Message;
+use interlingua_core::pending::Pending;
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Json, Out, ProtocolAdapter, RunCall, Thread};
+use support::*;
+
+/// The run a body asks for, in a conversation nobody knows yet.
+fn asks(body: &str, options: &str) -> RunCall {
+    let mut exchange = open("/send-message", options);
+    asks_of(&mut *exchange, body)
+}
+
+fn asks_of(exchange: &mut dyn Exchange, body: &str) -> RunCall {
+    let call = match decode(exchange, body).expect("a request") {
+        Call::Fetch(_) => exchange.missed(&Fault::not_found("the run")).expect("goes on"),
+        call => call,
+    };
+    match call {
+        Call::Run(run) => *run,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(body: &str) -> String {
+    let mut exchange = open("/send-message", "{}");
+    let fault = decode(&mut *exchange, body).expect_err("no request");
+    let mut out = Out::new();
+    exchange.fail(&fault, &mut out);
+    format!("{} {}", out.head.status, String::from_utf8_lossy(&out.body))
+}
+
+fn input(run: &RunCall) -> String {
+    run.request.input.iter().map(|message| format!("{}\n", Json::of(message).text())).collect()
+}
+
+#[test]
+fn messages_of_every_role_become_native_ones() {
+    let run = asks(
+        r#"{"conversationId":"c1","messages":[
+            {"role":"system","content":"Be brief."},
+            {"role":"user","content":"hi","id":"m1"},
+            {"role":"assistant","id":"m2","content":"Hello","toolCalls":[
+                {"id":"t1","type":"function","function":{"name":"a","arguments":"{\"x\":1}"}},
+                {"id":"t2","type":"function","function":{"name":"b","arguments":{"y":2}}}]},
+            {"role":"assistant","content":null,"tool_calls":[{"id":"t3","function":{"name":"c"}}]},
+            {"role":"tool","toolCallId":"t1","content":"one"},
+            {"role":"tool","tool_call_id":"t2","content":""},
+            {"role":"user","content":[
+                {"type":"text","text":"look"},
+                {"type":"image","source":{"type":"url","value":"https://example.com/a.png"}},
+                {"type":"image","source":{"type":"data","value":"AAAA","mimeType":"image/png"}},
+                {"type":"audio","source":{"type":"data","value":"BBBB","mimeType":"audio/wav"}},
+                {"type":"document","source":{"type":"file","value":"file_7"}},
+                {"type":"binary","mimeType":"image/jpeg","data":"CCCC"},
+                {"type":"binary","mimeType":"application/pdf","url":"https://example.com/f.pdf","filename":"f.pdf"}]}
+        ],"state":{"a":1},"context":[],"forwardedProps":{"b":2},"odd":7}"#,
+        "{}",
+    );
+    insta::assert_snapshot!(input(&run));
+    assert_eq!(run.request.session_id.as_deref(), Some("c1"));
+    assert_eq!(run.thread, Thread::Session("c1".into()));
+    assert_eq!(Json::of(&run.request.extra).text(), r#"{"state":{"a":1},"context":[],"forwarded_props":{"b":2}}"#);
+    assert_eq!((run.busy, run.terms.asking), (Some(Busy::Refuse), Asking::OneByOne));
+    assert!(!run.durable && run.stored);
+}
+
+#[test]
+fn parameters_of_tools_are_an_object_or_its_text() {
+    let tools = |parameters: &str| {
+        let body = format!(
+            r#"{{"conversationId":"c","messages":[{{"role":"user","content":"x"}}],"tools":[{{"name":"set_bg","description":"d"{parameters}}}]}}"#
+        );
+        asks(&body, "{}").request.tools.expect("tools")[0].text().to_owned()
+    };
+    let native = |parameters: &str| {
+        format!(r#"{{"type":"function","function":{{"name":"set_bg","description":"d","parameters":{parameters}}}}}"#)
+    };
+    let schema = r#"{"type":"object","properties":{"color":{"type":"string"}}}"#;
+    assert_eq!(tools(&format!(r#","parameters":{schema}"#)), native(schema));
+    assert_eq!(tools(&format!(r#","parameters":{}"#, Json::of(schema).text())), native(schema));
+    assert_eq!(tools(""), native(r#"{"properties":{},"type":"object"}"#));
+}
+
+#[test]
+fn a_conversation_without_a_name_is_one_exchange() {
+    for body in [
+        r#"{"messages":[{"role":"user","content":"x"}]}"#,
+        r#"{"conversationId":"","messages":[{"role":"user","content":"x"}]}"#,
+    ] {
+        let mut exchange = open("/send-message", "{}");
+        let Ok(Call::Run(run)) = decode(&mut *exchange, body) else { panic!("nothing to look up") };
+        assert_eq!((run.thread, run.request.session_id), (Thread::New, None));
+    }
+}
+
+#[test]
+fn an_answer_to_an_interrupt_may_be_any_json() {
+    for (payload, given) in [
+        (r#","payload":"{\"approved\":true}""#, Given::Text("{\"approved\":true}".into())),
+        (r#","payload":{"approved":true}"#, Given::Payload(Json::parse(r#"{"approved":true}"#).expect("JSON"))),
+        (r#","payload":false"#, Given::Payload(Json::parse("false").expect("JSON"))),
+        ("", Given::Payload(Json::null())),
+    ] {
+        let run = asks(&format!(r#"{{"conversationId":"c4","resume":{{"interruptId":"int-1"{payload}}}}}"#), "{}");
+        assert_eq!(run.answers, [Answer { id: "int-1".into(), given }]);
+        assert!(run.request.input.is_empty());
+    }
+}
+
+#[test]
+fn bad_requests_are_refused_by_the_path_of_the_field() {
+    let deep = "[".repeat(100_000);
+    let mut table = String::new();
+    for body in [
+        "",
+        "not json",
+        "[]",
+        "\"text\"",
+        "{",
+        r#"{"conversationId":7}"#,
+        r#"{"messages":{}}"#,
+        r#"{"conversationId":"c"}"#,
+        r#"{"conversationId":"c","messages":[]}"#,
+        r#"{"messages":[7]}"#,
+        r#"{"messages":[{"content":"x"}]}"#,
+        r#"{"messages":[{"role":"robot","content":"x"}]}"#,
+        r#"{"messages":[{"role":"user"}]}"#,
+        r#"{"messages":[{"role":"user","content":7}]}"#,
+        r#"{"messages":[{"role":"user","content":[{"type":"smell"}]}]}"#,
+        r#"{"messages":[{"role":"user","content":[{"type":"image","source":{"type":"disk","value":"x"}}]}]}"#,
+        r#"{"messages":[{"role":"user","content":[{"type":"binary","mimeType":"a/b"}]}]}"#,
+        r#"{"messages":[{"role":"system","content":["x"]}]}"#,
+        r#"{"messages":[{"role":"tool","content":"x"}]}"#,
+        r#"{"messages":[{"role":"tool","content":{"a":1},"toolCallId":"t"}]}"#,
+        r#"{"messages":[{"role":"assistant","toolCalls":[{"function":{"name":"a"}}]}]}"#,
+        r#"{"messages":[{"role":"assistant","toolCalls":[{"id":"a","function":{"arguments":"{}"}}]}]}"#,
+        r#"{"messages":[{"role":"user","content":"x"}],"tools":{}}"#,
+        r#"{"messages":[{"role":"user","content":"x"}],"tools":[{"description":"d"}]}"#,
+        r#"{"messages":[{"role":"user","content":"x"}],"tools":[{"name":"a","parameters":"{"}]}"#,
+        r#"{"messages":[{"role":"user","content":"x"}],"tools":[{"name":"a","parameters":"[]"}]}"#,
+        r#"{"messages":[{"role":"user","content":"x"}],"tools":[{"name":"a","parameters":[]}]}"#,
+        r#"{"conversationId":"c","resume":{}}"#,
+        r#"{"conversationId":"c","resume":{"interruptId":7}}"#,
+        r#"{"conversationId":"c","resume":{"interruptId":""}}"#,
+        r#"{"conversationId":"c","resume":"int-1"}"#,
+        r#"{"threadId":"t","runId":"r","messages":[{"role":"user","content":"x","id":"1"}]}"#,
+        deep.as_str(),
+    ] {
+        let shown = if body.len() > 200 { "100,000 brackets" } else { body };
+        table.push_str(&format!("{shown}\n    {}\n", refused(body)));
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn only_json_is_read() {
+    for (media, taken) in [
+        ("application/json", true),
+        ("application/json; charset=utf-8", true),
+        ("", true),
+        ("text/plain", false),
+        ("application/x-www-form-urlencoded", false),
+    ] {
+        let mut exchange = open("/send-message", "{}");
+        let body = br#"{"messages":[{"role":"user","content":"x"}]}"#;
+        match decode_with(&mut *exchange, body, media, &[]) {
+            Ok(_) => assert!(taken, "{media}"),
+            Err(fault) => assert!(!taken && fault.kind == FaultKind::UnsupportedMedia, "{media}: {fault}"),
+        }
+    }
+    let mut exchange = open("/send-message", "{}");
+    let fault = decode_with(&mut *exchange, b"{\"conversationId\":\"\xff\"}", "application/json", &[]);
+    assert_eq!(fault.expect_err("no UTF-8").kind, FaultKind::Malformed);
+}
+
+#[test]
+fn the_path_chooses_the_agent_where_there_is_a_choice() {
+    let cloud = "/v1/aibot/bots/{agentId}/send-message";
+    let body = br#"{"messages":[{"role":"user","content":"x"}]}"#;
+    let ask = |agents: &[&str], path: &str, id: &str, options: &str| {
+        let agents = agents.iter().map(|name| card(name, false)).collect();
+        let mut exchange = open_for(agents, path, options);
+        match decode_with(&mut *exchange, body, "application/json", &[("agentId".into(), id.into())]) {
+            Ok(Call::Run(run)) => run.agent,
+            Ok(other) => panic!("{other:?}"),
+            Err(fault) => fault.to_string(),
+        }
+    };
+    assert_eq!(ask(&["a"], cloud, "whatever", "{}"), "a");
+    assert_eq!(ask(&["a", "b"], cloud, "b", "{}"), "b");
+    assert_eq!(ask(&["a", "b"], cloud, "c", "{}"), "AGENT_NOT_FOUND: no agent 'c' here, only a, b");
+    assert_eq!(ask(&["a", "b"], "/send-message", "", r#"{"agent":"b"}"#), "b");
+    assert!(ask(&["a", "b"], "/send-message", "", "{}").starts_with("AGENT_NOT_FOUND: name the agent"));
+    for wrong in [r#"{"agent":"c"}"#, r#"{"agui":"auto"}"#] {
+        assert!(AgKit::mount(&mount(vec![card("a", false)]), options(wrong)).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn tools_hold_until_the_next_request_that_names_some() {
+    let record = record(vec![whole("c", "function_call", r#"{"call_id":"t1","name":"set_bg","arguments":"{}"}"#)]);
+    let mut before = about(Json::null());
+    before.request.tools =
+        Some(vec![Json::parse(r#"{"type":"function","function":{"name":"set_bg"}}"#).expect("JSON")]);
+    let next = |body: &str, options: &str| {
+        let mut exchange = open("/send-message", options);
+        let Ok(Call::Fetch(Target::Latest(session))) = decode(&mut *exchange, body) else { panic!("looks it up") };
+        assert_eq!(session, "c2");
+        let view = RunView { record: &record, about: &before, pending: &[] };
+        match exchange.reply(Reply::Run(view), &mut Out::new()) {
+            Ok(Next::Call(Call::Run(run))) => *run,
+            other => panic!("{other:?}"),
+        }
+    };
+    let result = r#"{"conversationId":"c2","messages":[{"role":"tool","content":"done","toolCallId":"t1"}]}"#;
+    assert_eq!(next(result, "{}").request.tools, before.request.tools);
+    assert_eq!(next(result, r#"{"sticky_tools":"off"}"#).request.tools, None);
+    let none = r#"{"conversationId":"c2","tools":[],"messages":[{"role":"user","content":"x"}]}"#;
+    assert_eq!(next(none, "{}").request.tools, Some(Vec::new()));
+    assert_eq!(next(result, "{}").labels.text(), r#"{"calls":[{"id":"t1","done":false}]}"#);
+}
+
+#[test]
+fn nothing_said_asks_only_where_that_is_allowed_and_something_was_said_before() {
+    let body = r#"{"conversationId":"c"}"#;
+    let mut exchange = open("/send-message", r#"{"allow_empty":true}"#);
+    assert!(matches!(decode(&mut *exchange, body), Ok(Call::Fetch(_))));
+    let missing = Fault::not_found("the run");
+    assert!(exchange.missed(&missing).is_none());
+    let mut out = Out::new();
+    exchange.fail(&missing, &mut out);
+    assert_eq!(out.head.status, 400);
+    assert!(String::from_utf8_lossy(&out.body).contains("\"path\":\"messages\""));
+}
+
+#[test]
+fn the_user_is_named_by_a_header_if_the_route_says_so() {
+    let body = r#"{"conversationId":"c","messages":[{"role":"user","content":"x"}]}"#;
+    assert_eq!(asks(body, r#"{"user_header":"X-User"}"#).request.user_id.as_deref(), Some("ada"));
+    assert_eq!(asks(body, "{}").request.user_id, None);
+}
+
+#[test]
+fn what_waits_is_asked_again() {
+    let asking = record(vec![
+        whole("t", "function_call", r#"{"call_id":"t1","name":"set_bg","arguments":"{}"}"#),
+        whole("a", "mcp_approval_request", r#"{"id":"appr_1","name":"send","arguments":"{}"}"#),
+        whole("b", "mcp_approval_request", r#"{"id":"appr_2","name":"send","arguments":"{}"}"#),
+    ]);
+    let all = asking.run().pending();
+    let about = about(Json::null());
+    let again = |pending: &[Pending]| {
+        let mut exchange = open("/send-message", "{}");
+        asks_of(&mut *exchange, r#"{"conversationId":"c","messages":[{"role":"user","content":"hello?"}]}"#);
+        let mut out = Out::new();
+        let view = RunView { record: &asking, about: &about, pending };
+        assert!(matches!(exchange.reply(Reply::Waiting(view), &mut out), Ok(Next::Done)));
+        assert_eq!((out.head.status, out.head.get("content-type")), (200, Some("text/event-stream; charset=utf-8")));
+        String::from_utf8(out.body.to_vec()).expect("UTF-8")
+    };
+    let told = replay(&asking, "{}", Json::null());
+    assert!(told.ends_with(&again(&all)), "the same interrupt: {told}");
+    assert!(again(&all[2..]).contains(r#""id":"appr_2""#), "the next one, once the first is answered");
+}
+
+#[test]
+fn a_broken_stream_and_a_quiet_one_have_their_signs() {
+    let mut exchange = open("/send-message", "{}");
+    let mut out = Out::new();
+    exchange.heartbeat(&mut out);
+    exchange.interrupt(&Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down"), &mut out);
+    let body =
+        ": keep-alive\n\ndata: {\"type\":\"error\",\"error\":\"the gateway is shutting down\"}\n\ndata: [DONE]\n\n";
+    assert_eq!(out.body, body.as_bytes());
+    let mut out = Out::new();
+    open("/send-message", r#"{"heartbeat":false}"#).heartbeat(&mut out);
+    assert!(out.body.is_empty());
+    exchange.head(&mut out.head);
+    assert_eq!(out.head.get("cache-control"), Some("no-cache, no-transform"));
+}
+
+#[test]
+fn health_is_told_as_json() {
+    let mut exchange = open("/healthz", "{}");
+    assert!(matches!(decode(&mut *exchange, ""), Ok(Call::Nothing)));
+    let mut out = Out::new();
+    exchange.reply(Reply::Done, &mut out).expect("an answer");
+    let body = String::from_utf8_lossy(&out.body).into_owned();
+    let body = body.replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    assert_eq!(
+        body,
+        r#"{"status":"healthy","timestamp":"2026-11-20T10:00:00Z","service":"interlingua","version":"VERSION","base_path":"/ag-kit"}"#
+    );
+}
+
+#[test]
+fn options_are_checked() {
+    for wrong in
+        [r#"{"reasoning":"loud"}"#, r#"{"separator":"perhaps"}"#, r#"{"colour":"red"}"#, r#"{"interrupt_ttl":"soon"}"#]
+    {
+        assert!(serde_json::from_str::<interlingua_ag_kit::Options>(wrong).is_err(), "{wrong}");
+    }
+    let schema = AgKit::options_schema();
+    let known = schema["properties"].as_object().expect("properties");
+    // The schema names what the options are, no more and no less.
+    for name in known.keys() {
+        let error = serde_json::from_str::<interlingua_ag_kit::Options>(&format!("{{\"{name}\":[]}}"));
+        assert!(!error.expect_err("no option is a list").to_string().contains("unknown field"), "{name}");
+    }
+    let error = serde_json::from_str::<interlingua_ag_kit::Options>(r#"{"?":1}"#).expect_err("unknown").to_string();
+    assert_eq!(error.matches('`').count() / 2 - 1, known.len(), "{error}");
+}
+
+#[test]
+fn every_message_is_kept_as_one_that_can_be_read_again() {
+    let run = asks(r#"{"conversationId":"c","messages":[{"role":"tool","toolCallId":"t","content":"x"}]}"#, "{}");
+    let text = Json::of(&run.request.input[0]);
+    let node = interlingua_core::tree::Node::at("", text.raw());
+    assert_eq!(Message::read(&node).expect("native"), run.request.input[0]);
+}

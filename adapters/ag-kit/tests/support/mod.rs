@@ -1,0 +1,155 @@
+//! Drives exchanges as the server does, against records heard from native frames. Holds no expectations.
+
+#![allow(dead_code)]
+
+use std::sync::Arc;
+
+use interlingua_ag_kit::{AgKit, Options};
+use interlingua_core::call::{About, AgentCard, Delivery, RunState, RunView};
+use interlingua_core::exchange::{Caller, Flow, Method};
+use interlingua_core::model::AgentRequest;
+use interlingua_core::run::Record;
+use interlingua_core::testkit::{NOW, RUN, hear};
+use interlingua_core::{Call, End, Exchange, Fault, Json, Mount, Out, ProtocolAdapter, Request};
+
+pub(crate) fn card(name: &str, approval_extension: bool) -> Arc<AgentCard> {
+    Arc::new(AgentCard { name: name.into(), approval_extension, ..AgentCard::default() })
+}
+
+pub(crate) fn options(json: &str) -> Options {
+    serde_json::from_str(json).expect("options")
+}
+
+pub(crate) fn mount(agents: Vec<Arc<AgentCard>>) -> Mount {
+    Mount { path: "/ag-kit".into(), agents, public_url: None }
+}
+
+/// Opens an endpoint of a route with one agent, `demo`.
+pub(crate) fn open(path: &str, options: &str) -> Box<dyn Exchange> {
+    open_for(vec![card("demo", true)], path, options)
+}
+
+pub(crate) fn open_for(agents: Vec<Arc<AgentCard>>, path: &str, json: &str) -> Box<dyn Exchange> {
+    let mounted = AgKit::mount(&mount(agents), options(json)).expect("mounts");
+    let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == path).expect("an endpoint");
+    assert_eq!(endpoint.method == Method::Get, path == "/healthz");
+    (endpoint.open)()
+}
+
+/// Hands a body in.
+pub(crate) fn decode(exchange: &mut dyn Exchange, body: &str) -> Result<Call, Fault> {
+    decode_with(exchange, body.as_bytes(), "application/json", &[])
+}
+
+pub(crate) fn decode_with(
+    exchange: &mut dyn Exchange,
+    body: &[u8],
+    media: &str,
+    params: &[(String, String)],
+) -> Result<Call, Fault> {
+    let caller = Caller { owner: "anonymous".into(), authenticated: false };
+    exchange.decode(&Request {
+        method: "POST",
+        path: "/ag-kit/send-message",
+        params,
+        query: "",
+        headers: &[("content-type", media), ("x-user", "ada")],
+        body,
+        base_url: "http://127.0.0.1:8080/ag-kit",
+        caller: &caller,
+        now: NOW,
+        fresh: RUN,
+    })
+}
+
+/// What is known of a run besides.
+pub(crate) fn about(labels: Json) -> About {
+    About {
+        protocol: AgKit::NAME.into(),
+        owner: "anonymous".into(),
+        state: RunState::Ended(End::Completed),
+        changed_at: NOW,
+        previous: None,
+        delivery: Delivery::Stream,
+        stored: true,
+        request: AgentRequest::default(),
+        labels,
+    }
+}
+
+/// Tells a record as far as it went, each step with the final run: the replay.
+pub(crate) fn replay(record: &Record, options: &str, labels: Json) -> String {
+    let mut exchange = open("/send-message", options);
+    let about = about(labels);
+    let mut out = Out::new();
+    exchange.begin(RunView { record, about: &about, pending: &[] }, &mut out);
+    let mut closed = false;
+    for step in record.steps(0) {
+        assert!(!closed, "nothing is told after the end");
+        closed = exchange.encode(step, &mut out) == Flow::Close;
+    }
+    assert!(closed, "the stream ends");
+    String::from_utf8(out.body.to_vec()).expect("UTF-8")
+}
+
+/// Tells a run that was heard as these frames.
+pub(crate) fn tell(frames: &[&str], options: &str) -> String {
+    replay(&heard(frames), options, Json::null())
+}
+
+pub(crate) fn heard(frames: &[&str]) -> Record {
+    let stream: Vec<u8> = frames.iter().flat_map(|frame| format!("data: {frame}\n\n").into_bytes()).collect();
+    hear([stream.as_slice()])
+}
+
+// Native frames, short.
+
+pub(crate) fn created() -> String {
+    r#"{"object":"response","status":"created","id":"response_1"}"#.into()
+}
+
+pub(crate) fn completed() -> String {
+    r#"{"object":"response","status":"completed","id":"response_1"}"#.into()
+}
+
+pub(crate) fn message(id: &str, kind: &str, status: &str) -> String {
+    format!(r#"{{"object":"message","status":"{status}","id":"{id}","type":"{kind}"}}"#)
+}
+
+pub(crate) fn text(id: &str, text: &str) -> String {
+    format!(
+        r#"{{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"{id}","text":{text:?}}}"#
+    )
+}
+
+pub(crate) fn data(id: &str, index: usize, data: &str) -> String {
+    format!(
+        r#"{{"object":"content","status":"completed","type":"data","index":{index},"delta":false,"msg_id":"{id}","data":{data}}}"#
+    )
+}
+
+/// A whole message with one data content.
+pub(crate) fn whole(id: &str, kind: &str, body: &str) -> Vec<String> {
+    vec![message(id, kind, "in_progress"), data(id, 0, body), message(id, kind, "completed")]
+}
+
+/// A whole message with one text.
+pub(crate) fn said(id: &str, kind: &str, fragments: &[&str]) -> Vec<String> {
+    let mut frames = vec![message(id, kind, "in_progress")];
+    frames.extend(fragments.iter().map(|fragment| text(id, fragment)));
+    frames.push(message(id, kind, "completed"));
+    frames
+}
+
+/// A run of these messages that ends well.
+pub(crate) fn run(messages: Vec<Vec<String>>) -> Vec<String> {
+    let mut frames = vec![created()];
+    frames.extend(messages.into_iter().flatten());
+    frames.push(completed());
+    frames
+}
+
+pub(crate) fn record(messages: Vec<Vec<String>>) -> Record {
+    let frames = run(messages);
+    heard(&frames.iter().map(String::as_str).collect::<Vec<_>>())
+}

@@ -1,0 +1,1 @@
+//! The human-in-the-loop agent service.
