@@ -23,7 +23,7 @@ fn json() -> impl Strategy<Value = Json> {
         "7",
         "{\"deep\":[[[[[{}]]]]]}",
     ];
-    prop::sample::select(texts.to_vec()).prop_map(|text| Json::parse(text).unwrap())
+    prop::sample::select(texts.to_vec()).prop_map(|text| Json::parse(text).expect("these are JSON"))
 }
 
 fn text() -> impl Strategy<Value = String> {

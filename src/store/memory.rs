@@ -169,9 +169,9 @@ impl Store for Memory {
             let kept = lock(&store.runs).by_id.get(&id).map(|run| run.kept.clone())?;
             Some(match kept {
                 Kept::Ended(stored) => stored,
-                Kept::Live(journal) => look(&*journal, |record, about| {
-                    Arc::new(Stored { record: record.clone(), about: about.clone() })
-                }),
+                Kept::Live(journal) => {
+                    look(&*journal, |record, about| Arc::new(Stored { record: record.clone(), about: about.clone() }))
+                }
             })
         })
     }

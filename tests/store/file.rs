@@ -187,21 +187,43 @@ async fn a_full_disk_is_told_and_survived() {
     assert_eq!(store.load(id(3)).await.unwrap().unwrap().about.state, RunState::Queued);
     assert_eq!(store.find(Query::default()).await.unwrap().total, 3);
 
-    // Room is made, though nothing is asked of the run again; what failed is tried again.
-    assert!(store.remove(id(2)).await.is_ok_and(|there| there) || removed_at_last(&store).await);
-    store.flush().await.unwrap();
+    // A task for which there is room is done all the same.
+    store.put("c", "k", Bytes::from_static(b"small"), Expect::Absent, 0).await.unwrap().unwrap();
+    assert!(store.remove(id(2)).await.unwrap());
+    // Now there is room for the run, and nobody asks for it again: what failed is tried again.
+    let begun = Instant::now();
+    while let Err(error) = store.flush().await {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{error}");
+    }
     assert_eq!(*store.load(id(3)).await.unwrap().unwrap(), large.stored());
     store.close().await.unwrap();
     assert_eq!(*open(&path).load(id(3)).await.unwrap().unwrap(), large.stored());
 }
 
-/// Asks until it is done.
-async fn removed_at_last(store: &Sqlite) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(10) {
-        if store.remove(id(2)).await.is_ok() {
-            return true;
-        }
-    }
-    false
+#[tokio::test]
+async fn a_run_that_could_not_be_opened_is_made_up_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = Sqlite::open(&path, &SqliteOptions::default().max_pages(256)).unwrap();
+    let large = Bytes::from(vec![b'x'; 800_000]);
+    store.put("c", "k", large, Expect::Absent, 0).await.unwrap().unwrap();
+
+    let run = Live::numbered(1);
+    run.begin();
+    run.say(&store, &"y".repeat(300_000));
+    assert!(store.open(&run.journal()).await.is_err());
+    let given_up = Live::numbered(2);
+    given_up.begin();
+    given_up.say(&store, &"y".repeat(300_000));
+    assert!(store.open(&given_up.journal()).await.is_err());
+    assert!(!store.remove(id(2)).await.unwrap());
+
+    run.end(End::Completed);
+    assert!(store.settle(&run.journal()).await.is_err(), "it is not taken for a run that nobody opened");
+    assert_eq!(store.delete("c", "k", Expect::Anything).await.unwrap(), Ok(true));
+    store.settle(&run.journal()).await.unwrap();
+    assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
+    store.close().await.unwrap();
+    let store = open(&path);
+    assert_eq!(store.find(Query::default()).await.unwrap().total, 1);
 }

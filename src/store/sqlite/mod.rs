@@ -153,9 +153,8 @@ impl Store for Sqlite {
 
     fn list(&self, collection: &str, prefix: &str, after: Option<&str>, limit: usize) -> Later<Vec<Entry>> {
         let (place, after) = (Place::new(collection, prefix), after.map(str::to_owned));
-        self.readers.ask(move |connection| {
-            reader::list(connection, &place.collection, &place.key, after.as_deref(), limit)
-        })
+        self.readers
+            .ask(move |connection| reader::list(connection, &place.collection, &place.key, after.as_deref(), limit))
     }
 
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> Later<bool> {

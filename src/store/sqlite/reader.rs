@@ -254,8 +254,8 @@ pub(super) fn recover(connection: &mut Connection) -> Result<Vec<RunId>, Failed>
 }
 
 pub(super) fn get(connection: &mut Connection, collection: &str, key: &str) -> Result<Option<Document>, Failed> {
-    let mut statement = connection
-        .prepare_cached("SELECT value, version, made FROM documents WHERE collection = ?1 AND key = ?2")?;
+    let mut statement =
+        connection.prepare_cached("SELECT value, version, made FROM documents WHERE collection = ?1 AND key = ?2")?;
     Ok(statement.query_row([collection, key], |row| document(row, 0)).optional()?)
 }
 

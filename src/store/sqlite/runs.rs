@@ -3,6 +3,7 @@
 //! what becomes of failures ([`super::writer`]).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
 use interlingua_core::call::{About, RunState};
@@ -192,6 +193,8 @@ impl Writing<'_> {
         run.mark().clear();
         match self.track(run)? {
             Some(track) => self.keep(run, track),
+            // It could not be made known before.
+            None if self.owed.get(&run.id()).is_some_and(|(_, open)| *open) => self.open(run),
             None => Ok(()),
         }
     }
@@ -295,13 +298,16 @@ pub(super) fn fold_log(connection: &mut Connection) -> Result<(), rusqlite::Erro
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
             for frame in log::frames(row.get_ref(0)?.as_blob()?) {
-                if !tails.contains_key(&frame.run) {
-                    let upto: Option<i64> = upto.query_row([frame.run], |row| row.get(0)).optional()?;
-                    let first = upto.and_then(|upto| u64::try_from(upto).ok());
-                    tails.insert(frame.run, first.map(|first| Tail { first, next: first, lines: Vec::new() }));
-                }
+                let tail = match tails.entry(frame.run) {
+                    Slot::Occupied(known) => known.into_mut(),
+                    Slot::Vacant(new) => {
+                        let upto: Option<i64> = upto.query_row([frame.run], |row| row.get(0)).optional()?;
+                        let first = upto.and_then(|upto| u64::try_from(upto).ok());
+                        new.insert(first.map(|first| Tail { first, next: first, lines: Vec::new() }))
+                    }
+                };
                 // Lines of runs that were removed, or that were put away since, are passed over.
-                if let Some(Some(tail)) = tails.get_mut(&frame.run)
+                if let Some(tail) = tail
                     && frame.first == tail.next
                 {
                     tail.lines.extend_from_slice(frame.lines);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlingua_core::id::RunId;
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::queue::{Order, Queue, Work};
 use super::reader::Failed;
@@ -47,6 +47,7 @@ pub(super) struct Writer {
 /// A failure that lasts.
 struct Failing {
     error: StoreError,
+    /// When what failed was tried last.
     tried: Instant,
     told: Instant,
 }
@@ -112,13 +113,7 @@ impl Writer {
                 Some(Work::Close(readers, reply)) => Some((readers, reply)),
                 _ => None,
             };
-            let waiting = batch.iter().any(|work| matches!(work, Work::Task(_)));
-            let due = self.failing.as_ref().is_none_or(|failing| failing.tried.elapsed() >= RETRY);
-            if due || waiting || close.is_some() {
-                self.write(batch, close.is_some());
-            } else {
-                batch.into_iter().for_each(|work| self.keep_for_later(work, None));
-            }
+            self.write(batch, close.is_some());
             if let Some((readers, reply)) = close {
                 let result = self.failing.take().filter(|_| !self.owed.is_empty()).map_or(Ok(()), |it| Err(it.error));
                 readers.close();
@@ -131,17 +126,33 @@ impl Writer {
     }
 
     fn write(&mut self, batch: Vec<Work>, last: bool) {
-        let owed = std::mem::take(&mut self.owed);
-        let again = owed.into_values().map(|(run, open)| Work::Task(Box::new(runs::Again { run, open })));
-        let batch: Vec<Work> = again.chain(batch).collect();
-        let rotate = last || self.log_size >= LOG_SIZE || (self.log_size > 0 && self.rotated.elapsed() >= ROTATION);
-        if !batch.is_empty() || rotate {
-            self.write_together(batch, rotate);
+        let due = self.failing.as_mut().filter(|failing| failing.tried.elapsed() >= RETRY);
+        let due = due.map(|failing| failing.tried = Instant::now()).is_some();
+        if due || last {
+            let owed = std::mem::take(&mut self.owed);
+            let again = owed.into_values().map(|(run, open)| Work::Task(Box::new(runs::Again { run, open })));
+            self.write_together(again.collect(), false);
+        }
+        if self.failing.is_none() || last {
+            let old = self.log_size > 0 && self.rotated.elapsed() >= ROTATION;
+            self.write_together(batch, last || old || self.log_size >= LOG_SIZE);
+        } else {
+            // While something fails, what has grown is left for the next try, and what somebody waits for is done one
+            // by one: there may be no room for a run, but for its removal there is.
+            for work in batch {
+                match work {
+                    Work::Task(_) => self.write_together(vec![work], false),
+                    work => self.keep_for_later(work, None),
+                }
+            }
         }
         self.committed = Instant::now();
     }
 
     fn write_together(&mut self, mut batch: Vec<Work>, rotate: bool) {
+        if batch.is_empty() && !rotate {
+            return;
+        }
         match self.attempt(&mut batch, rotate) {
             Ok(()) => {
                 if self.failing.take_if(|_| self.owed.is_empty()).is_some() {
@@ -154,9 +165,7 @@ impl Writer {
                 }
             }
             // What one of them does not get through must not keep the others.
-            Err(why) if batch.len() > 1 && of_one(&why) => {
-                batch.into_iter().for_each(|work| self.write_together(vec![work], false));
-            }
+            Err(_) if batch.len() > 1 => batch.into_iter().for_each(|work| self.write_together(vec![work], false)),
             Err(why) => {
                 let error = self.blame(why);
                 batch.into_iter().for_each(|work| self.keep_for_later(work, Some(&error)));
@@ -218,13 +227,13 @@ impl Writer {
             Failed::Store(error) => error,
         };
         let now = Instant::now();
-        let told = self.failing.as_ref().map(|failing| failing.told);
+        let (tried, told) = self.failing.as_ref().map(|failing| (failing.tried, failing.told)).unzip();
         let tell = told.is_none_or(|told| now.duration_since(told) >= REMINDER);
         if tell {
             tracing::error!(%error, unsaved = self.owed.len(), "runs are not saved, the store goes on trying");
         }
         let told = if tell { now } else { told.unwrap_or(now) };
-        self.failing = Some(Failing { error: error.clone(), tried: now, told });
+        self.failing = Some(Failing { error: error.clone(), tried: tried.unwrap_or(now), told });
         error
     }
 }
@@ -249,16 +258,5 @@ impl Writing<'_> {
             statement.execute([super::reader::int(self.version)])?;
         }
         Ok(self.version)
-    }
-}
-
-/// True for failures that lie in what is written, not in the file.
-fn of_one(why: &Failed) -> bool {
-    match why {
-        Failed::Store(_) => true,
-        Failed::Sql(why) => matches!(
-            why.sqlite_error_code(),
-            None | Some(ErrorCode::TooBig | ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch)
-        ),
     }
 }
