@@ -7,8 +7,8 @@
 //! Not here: what an answer means (the readers and [`interlingua_core::normalize`]), what becomes of a run whose
 //! upstream fails, and when to stop reading because nobody follows (the engine).
 
-pub mod demo;
 pub mod client;
+pub mod demo;
 pub mod http;
 mod patience;
 
@@ -70,6 +70,8 @@ pub struct Conversation {
     /// An answer that comes whole, as far as it is there.
     whole: Vec<u8>,
     max_event: usize,
+    /// Something went wrong: the connection is good for nothing more.
+    broken: bool,
 }
 
 impl Conversation {
@@ -83,7 +85,7 @@ impl Conversation {
         max_event: usize,
         patience: Option<Patience>,
     ) -> Self {
-        Self { body, patience, reader, decoder: Decoder::new(max_event), form, whole: Vec::new(), max_event }
+        Self { body, patience, reader, decoder: Decoder::new(max_event), form, whole: Vec::new(), max_event, broken: false }
     }
 
     /// Waits for the next piece of the body. `None`: the body has ended, properly. Safe to cancel and call again.
@@ -101,12 +103,14 @@ impl Conversation {
     /// # Errors
     /// As there.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
-        match (self.body.poll_next_unpin(context), &mut self.patience) {
+        let chunk = match (self.body.poll_next_unpin(context), &mut self.patience) {
             (Poll::Ready(Some(Ok(chunk))), Some(patience)) => Poll::Ready(patience.outlasts().map(|()| Some(chunk))),
             (Poll::Ready(next), _) => Poll::Ready(next.transpose()),
             (Poll::Pending, Some(patience)) => patience.poll_lost(context).map(Err),
             (Poll::Pending, None) => Poll::Pending,
-        }
+        };
+        self.broken |= matches!(chunk, Poll::Ready(Err(_)));
+        chunk
     }
 
     /// Hears what a piece of the body says.
@@ -115,6 +119,12 @@ impl Conversation {
     /// [`FaultKind::UpstreamTooLarge`] for an event past the bound, else what the reader or the listener says. The
     /// conversation is over then.
     pub fn feed(&mut self, chunk: &[u8], ear: &mut dyn Ear) -> Result<(), Fault> {
+        let fed = self.read(chunk, ear);
+        self.broken |= fed.is_err();
+        fed
+    }
+
+    fn read(&mut self, chunk: &[u8], ear: &mut dyn Ear) -> Result<(), Fault> {
         if self.form == Form::Unsaid {
             match chunk.trim_ascii_start().first() {
                 // A JSON answer: a line of an event stream never begins so.
@@ -162,10 +172,14 @@ impl Conversation {
     }
 
     /// Lets go of an answer that has said its last word: the rest of the body, nearly always empty, is read in the
-    /// background for a moment, so that the connection can serve the next question.
+    /// background for a moment, so that the connection can serve the next question. After a fault it is closed at
+    /// once.
     pub fn release(mut self) {
         const MOMENT: std::time::Duration = std::time::Duration::from_secs(1);
         const REST: usize = 64 * 1024;
+        if self.broken {
+            return;
+        }
         tokio::spawn(tokio::time::timeout(MOMENT, async move {
             let mut rest = 0;
             while let Some(Ok(chunk)) = self.body.next().await {
