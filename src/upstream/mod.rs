@@ -85,7 +85,16 @@ impl Conversation {
         max_event: usize,
         patience: Option<Patience>,
     ) -> Self {
-        Self { body, patience, reader, decoder: Decoder::new(max_event), form, whole: Vec::new(), max_event, broken: false }
+        Self {
+            body,
+            patience,
+            reader,
+            decoder: Decoder::new(max_event),
+            form,
+            whole: Vec::new(),
+            max_event,
+            broken: false,
+        }
     }
 
     /// Waits for the next piece of the body. `None`: the body has ended, properly. Safe to cancel and call again.
