@@ -69,6 +69,11 @@ impl Kept {
             Self::Live(journal) => look(&**journal, |_, about| (about.state, about.changed_at)),
         }
     }
+
+    /// True if it shall not be found.
+    fn is_hidden(&self) -> bool {
+        matches!(self, Self::Ended(stored) if !stored.about.stored)
+    }
 }
 
 /// What a look at a run yields.
@@ -182,6 +187,7 @@ impl Store for Memory {
             let wanted = |run: &Run| {
                 (query.agents.is_empty() || query.agents.iter().any(|agent| **agent == *run.agent))
                     && query.owner.as_ref().is_none_or(|owner| **owner == *run.owner)
+                    && !run.kept.is_hidden()
                     && filter.session.as_ref().is_none_or(|session| **session == *run.session)
                     && filter.protocol.as_ref().is_none_or(|protocol| **protocol == *run.protocol)
             };
@@ -218,8 +224,8 @@ impl Store for Memory {
             let runs = lock(&store.runs);
             let of_session = runs.sessions.get(&(owner, session))?;
             let wanted = |id: &RunId| {
-                let agent = runs.by_id.get(id).map(|run| &run.agent);
-                agents.is_empty() || agent.is_some_and(|agent| agents.iter().any(|wanted| **wanted == **agent))
+                let run = runs.by_id.get(id).filter(|run| !run.kept.is_hidden());
+                run.is_some_and(|run| agents.is_empty() || agents.iter().any(|agent| **agent == *run.agent))
             };
             of_session.iter().rev().map(|(_, id)| *id).find(wanted)
         })

@@ -270,10 +270,12 @@ pub trait Store: Send + Sync + 'static {
     fn load(&self, id: RunId) -> Later<Option<Arc<Stored>>>;
 
     /// A page of runs. Every run that matches and does not change between the pages is on exactly one of them; one that
-    /// changes in between moves to the front and may be missed or met again.
+    /// changes in between moves to the front and may be missed or met again. Ended runs that are not
+    /// [`About::stored`] are on none.
     fn find(&self, query: Query) -> Later<Found>;
 
-    /// The run of a session that was accepted last, among these agents (empty: any).
+    /// The run of a session that was accepted last, among these agents (empty: any), and those that [`Store::find`]
+    /// finds.
     fn latest(&self, agents: Vec<String>, owner: String, session: String) -> Later<Option<RunId>>;
 
     /// Forgets a run, all of it at once. True if there was one. Whoever still grows it stops first.

@@ -236,6 +236,31 @@ pub(crate) async fn pages_hold_while_runs_change(store: &Asked) {
     assert_eq!(seen_still, still, "what did not change is there once, newest first");
 }
 
+pub(crate) async fn an_ended_run_that_is_not_stored_is_not_found(store: &Asked) {
+    let completed = RunState::Ended(End::Completed);
+    opened(store, &Made { id: id(1), ..Made::default() }, completed, 2000).await;
+    let run = opened(store, &Made { id: id(2), at: 2000, ..Made::default() }, RunState::Running, 3000).await;
+    run.change(|_, about| about.stored = false);
+    store.settle(&run.journal()).await.unwrap();
+    let found = async || {
+        let page = store.find(Query { owner: Some("olga".into()), ..Query::default() }).await.unwrap();
+        let latest = store.latest(Vec::new(), "olga".into(), "s".into()).await.unwrap();
+        assert_eq!(page.total, page.runs.len());
+        (page.runs.into_iter().map(|head| head.id).collect::<Vec<_>>(), latest)
+    };
+    assert_eq!(found().await, (vec![id(2), id(1)], Some(id(2))));
+    run.end(End::Completed);
+    store.settle(&run.journal()).await.unwrap();
+    assert_eq!(found().await, (vec![id(1)], Some(id(1))));
+    assert_eq!(*store.load(id(2)).await.unwrap().unwrap(), run.stored(), "others may build upon it");
+    // What was found, too.
+    let first = Live::again(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
+    store.open(&first.journal()).await.unwrap();
+    first.change(|_, about| about.stored = false);
+    store.settle(&first.journal()).await.unwrap();
+    assert_eq!(found().await, (vec![], None));
+}
+
 pub(crate) async fn the_latest_run_of_a_session_was_accepted_last(store: &Asked) {
     let made = |number, agent, at| Made { id: id(number), agent, at, ..Made::default() };
     opened(store, &made(7, "friday", 1000), RunState::Ended(End::Completed), 9000).await;

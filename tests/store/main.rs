@@ -52,6 +52,7 @@ hold_to_the_contract! {
     runs_that_grow_at_once_do_not_mix,
     runs_are_found_by_every_filter,
     pages_hold_while_runs_change,
+    an_ended_run_that_is_not_stored_is_not_found,
     the_latest_run_of_a_session_was_accepted_last,
     of_many_writers_one_wins,
     a_version_is_never_used_twice,

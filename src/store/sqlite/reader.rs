@@ -151,7 +151,7 @@ pub(super) fn load(connection: &mut Connection, id: RunId) -> Result<Option<Arc<
 
 /// The condition of a query, and what its question marks stand for.
 fn condition(query: &Query) -> (String, Vec<Value>) {
-    let mut sql = String::from("1");
+    let mut sql = String::from("NOT hidden");
     let mut values: Vec<Value> = Vec::new();
     let mut also = |condition: &str, with: Vec<Value>| {
         sql.push_str(" AND ");
@@ -232,7 +232,8 @@ pub(super) fn latest(
     session: &str,
 ) -> Result<Option<RunId>, Failed> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, agent FROM runs WHERE owner = ?1 AND session = ?2 ORDER BY created_at DESC, id DESC",
+        "SELECT id, agent FROM runs WHERE owner = ?1 AND session = ?2 AND NOT hidden
+         ORDER BY created_at DESC, id DESC",
     )?;
     let mut rows = statement.query([owner, session])?;
     while let Some(row) = rows.next()? {

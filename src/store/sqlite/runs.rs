@@ -72,6 +72,9 @@ struct Look {
     length: u64,
     about: Vec<u8>,
     state: (RunState, Millis),
+    ended: bool,
+    /// It has ended and shall not be found.
+    hidden: bool,
     in_turn: bool,
 }
 
@@ -87,6 +90,8 @@ impl Look {
                 length: record.len(),
                 about: serde_json::to_vec(&Written(about)).unwrap_or_default(),
                 state: state(about),
+                ended: matches!(about.state, RunState::Ended(_)),
+                hidden: matches!(about.state, RunState::Ended(_)) && !about.stored,
                 in_turn: record.in_turn(),
             });
         });
@@ -161,12 +166,11 @@ impl Writing<'_> {
             about.owner.clone_into(&mut owner);
             about.protocol.clone_into(&mut protocol);
         });
-        let ended = matches!(look.state.0, RunState::Ended(_));
         self.sql
             .prepare_cached(
                 "INSERT INTO runs
-                 (id, agent, owner, session, protocol, state, ended, created_at, changed_at, upto, about)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                 (id, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, about)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?
             .execute(params![
                 run.id().0.as_bytes().as_slice(),
@@ -175,7 +179,8 @@ impl Writing<'_> {
                 session,
                 protocol,
                 look.state.0.as_str(),
-                ended,
+                look.ended,
+                look.hidden,
                 int(created_at),
                 int(look.state.1),
                 int(look.length),
@@ -213,12 +218,14 @@ impl Writing<'_> {
         self.segment(track.number, look.from, &look.lines)?;
         self.sql
             .prepare_cached(
-                "UPDATE runs SET state = ?2, ended = ?3, changed_at = ?4, upto = ?5, about = ?6 WHERE number = ?1",
+                "UPDATE runs SET state = ?2, ended = ?3, hidden = ?4, changed_at = ?5, upto = ?6, about = ?7
+                 WHERE number = ?1",
             )?
             .execute(params![
                 track.number,
                 look.state.0.as_str(),
-                matches!(look.state.0, RunState::Ended(_)),
+                look.ended,
+                look.hidden,
                 int(look.state.1),
                 int(look.length),
                 look.about,

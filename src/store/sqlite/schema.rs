@@ -30,6 +30,7 @@ const STEPS: &[&str] = &[
         protocol TEXT NOT NULL,
         state TEXT NOT NULL,
         ended INTEGER NOT NULL,
+        hidden INTEGER NOT NULL,
         created_at INTEGER NOT NULL,
         changed_at INTEGER NOT NULL,
         upto INTEGER NOT NULL,
