@@ -1,0 +1,53 @@
+//! A record in lines that people can read, for snapshots.
+
+use std::fmt::Write as _;
+
+use crate::event::Event;
+use crate::run::Record;
+
+/// A record, told line by line.
+#[must_use]
+pub fn tale(record: &Record) -> String {
+    let mut lines = String::new();
+    for step in record.steps(0) {
+        let _ = match step.event {
+            Event::RunStarted => writeln!(lines, "run started"),
+            Event::TurnStarted { turn } => writeln!(lines, "turn {turn} started"),
+            Event::MessageStarted { message } => {
+                let told = &step.run.messages[message as usize];
+                writeln!(lines, "  message {message} {} {} {}", told.id, told.announced, told.role)
+            }
+            Event::ContentStarted { message, content } => {
+                let slot = &step.run.messages[message as usize].slots[content as usize];
+                let call = slot.call.as_ref().map(|head| format!(" call {} {}", head.call_id, head.name));
+                writeln!(lines, "    content {message}.{content} {}{}", slot.kind, call.unwrap_or_default())
+            }
+            Event::ContentDelta { message, content, .. } => {
+                writeln!(lines, "      {message}.{content} + {:?}", step.delta())
+            }
+            Event::ContentReplaced { message, content, .. } => {
+                writeln!(lines, "      {message}.{content} = {:?}", step.delta())
+            }
+            Event::ContentFinished { message, content } => {
+                let slot = &step.run.messages[message as usize].slots[content as usize];
+                writeln!(lines, "    content {message}.{content} is {}", crate::Json::of(&slot.content()).text())
+            }
+            Event::MessageFinished { message } => {
+                let told = &step.run.messages[message as usize];
+                let turned = if told.kind == told.announced { String::new() } else { format!(" as {}", told.kind) };
+                let error = told.code.as_ref().map(|code| format!(" {code}: {}", told.message.as_deref().unwrap_or("")));
+                let end = told.end.map_or("open", crate::End::as_str);
+                writeln!(lines, "  message {message} {end}{turned}{}", error.unwrap_or_default())
+            }
+            Event::TurnFinished { turn, end } => {
+                let error = step.run.turns[turn as usize].error.as_ref();
+                let error = error.map(|error| format!(" {}: {}", error.code, error.message)).unwrap_or_default();
+                let usage = step.run.turns[turn as usize].usage.as_ref();
+                let usage = usage.map(|usage| format!(" usage {}", usage.text())).unwrap_or_default();
+                writeln!(lines, "turn {turn} {}{error}{usage}", end.as_str())
+            }
+            Event::RunFinished { end } => writeln!(lines, "run {}", end.as_str()),
+        };
+    }
+    lines
+}

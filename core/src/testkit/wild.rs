@@ -1,0 +1,306 @@
+//! Upstreams that no specification knows: frames made at random, and scripts with something broken in them.
+//!
+//! For properties: whatever comes out of here, the normalizer keeps the grammar, and an encoder that is handed the
+//! record writes a well-formed stream. Texts are unique tokens `⟨7⟩`, so that what was lost or told twice can be named.
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use serde_json::{Value, json};
+
+use super::{Listener, scripts};
+use crate::heard::Heard;
+use crate::json::{Extra, Json};
+use crate::model::Message;
+use crate::run::Record;
+
+/// Frames as any upstream might send them: made up, or a script with something broken in it.
+pub fn frames() -> impl Strategy<Value = Vec<String>> {
+    prop_oneof![
+        3 => prop::collection::vec(frame(), 0..40).prop_map(|frames| numbered(&frames)),
+        2 => broken(),
+        1 => (broken(), prop::collection::vec(frame(), 1..12), any::<u64>()).prop_map(|(script, soup, seed)| {
+            shuffled_in(script, numbered(&soup), seed)
+        }),
+    ]
+}
+
+/// The record of hearing frames; what is no frame is passed over.
+#[must_use]
+pub fn record(frames: &[String]) -> Record {
+    let mut listener = Listener::new(vec![Message::user("hi")]);
+    for frame in frames {
+        if let Some(heard) = Heard::read(frame.as_bytes()) {
+            listener.hear(&heard);
+        }
+    }
+    listener.finish()
+}
+
+/// Records of such frames.
+pub fn records() -> impl Strategy<Value = Record> {
+    frames().prop_map(|frames| record(&frames))
+}
+
+/// Fragments of texts, refusals and arguments of a few messages and slots, all of them mixed, and what may come between
+/// them; no text is said anew.
+pub fn fragments() -> impl Strategy<Value = Vec<String>> {
+    let between = prop_oneof![
+        3 => (id(), select(TYPES)).prop_map(|(id, kind)| {
+            json!({ "object": "message", "status": "in_progress", "id": id, "type": kind })
+        }),
+        2 => id().prop_map(|id| json!({ "object": "message", "status": "completed", "id": id, "content": null })),
+        1 => Just(json!({ "object": "message", "status": "completed", "id": "hb", "type": "heartbeat" })),
+        1 => Just(json!({ "object": "response", "status": "in_progress", "id": "r" })),
+        1 => (id(), index()).prop_map(|(id, index)| {
+            json!({ "object": "content", "status": "completed", "msg_id": id, "index": index,
+                "type": "image", "image_url": "u" })
+        }),
+        1 => (id(), index()).prop_map(|(id, index)| {
+            json!({ "object": "content", "status": "in_progress", "msg_id": id, "index": index, "delta": true,
+                "type": "data", "data": { "call_id": "c", "name": "f", "arguments": "{" } })
+        }),
+    ];
+    let fragment = (id(), index(), any::<bool>()).prop_map(|(id, index, refuses)| {
+        let (kind, text) = if refuses { ("refusal", "refusal") } else { ("text", "text") };
+        json!({ "object": "content", "status": "in_progress", "msg_id": id, "index": index, "delta": true,
+            "type": kind, text: "⟨#⟩" })
+    });
+    prop::collection::vec(prop_oneof![3 => fragment, 1 => between], 0..60).prop_map(|frames| numbered(&frames))
+}
+
+const TYPES: &[&str] = &[
+    "message",
+    "message",
+    "reasoning",
+    "function_call",
+    "plugin_call",
+    "plugin_call_output",
+    "mcp_call",
+    "component_call",
+    "mcp_approval_request",
+    "error",
+    "heartbeat",
+    "assistant",
+    "odd",
+];
+
+fn id() -> impl Strategy<Value = Value> {
+    select(vec![json!("a"), json!("a"), json!("b"), json!("c"), json!("a_2"), json!(7), json!(""), Value::Null])
+}
+
+fn index() -> impl Strategy<Value = Value> {
+    select(vec![json!(0), json!(0), json!(1), json!(2), json!("1"), json!(-1), json!(4_000_000_000_u64), Value::Null])
+}
+
+fn status() -> impl Strategy<Value = Value> {
+    let words = ["in_progress", "in_progress", "completed", "completed", "created", "failed", "incomplete", "odd"];
+    select(words.iter().map(|word| json!(word)).chain([Value::Null]).collect::<Vec<_>>())
+}
+
+/// Anything where something else was meant.
+fn anything() -> impl Strategy<Value = Value> {
+    select(vec![
+        Value::Null,
+        json!(true),
+        json!(7),
+        json!(-1.5),
+        json!(""),
+        json!("⟨#⟩"),
+        json!("completed"),
+        json!("text"),
+        json!([]),
+        json!({}),
+        json!([1, "⟨#⟩", { "type": "text", "text": "⟨#⟩" }]),
+        json!({ "code": "X", "message": "broken" }),
+        json!({ "call_id": "c1", "name": "f", "arguments": "{}" }),
+    ])
+}
+
+fn call_data() -> impl Strategy<Value = Value> {
+    select(vec![
+        json!({ "call_id": "c1", "name": "f", "arguments": "{}" }),
+        json!({ "call_id": "c1", "name": "f", "arguments": "{\"a\":1}", "server_label": "s" }),
+        json!({ "call_id": "c2", "name": "g", "arguments": { "a": 1 } }),
+        json!({ "arguments": "x" }),
+        json!({ "call_id": "c1", "output": "⟨#⟩" }),
+        json!({ "id": "p1", "name": "rm", "arguments": "{}", "interrupt": { "kind": "input" } }),
+        json!({ "rows": [1], "n": 1, "s": "a" }),
+        json!([1]),
+        json!("base64"),
+        Value::Null,
+    ])
+}
+
+/// What a content may hold, its envelope left out.
+fn part() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        4 => Just(json!({ "type": "text", "text": "⟨#⟩" })),
+        1 => Just(json!({ "text": "⟨#⟩" })),
+        1 => Just(json!({ "type": "text", "text": "" })),
+        1 => Just(json!({ "type": "refusal", "refusal": "⟨#⟩" })),
+        2 => call_data().prop_map(|data| json!({ "type": "data", "data": data })),
+        1 => Just(json!({ "type": "image", "image_url": "https://example.com/⟨#⟩" })),
+        1 => Just(json!({ "type": "audio", "data": "https://example.com/⟨#⟩", "format": "mp3" })),
+        1 => Just(json!({ "type": "file", "file_id": "⟨#⟩", "note": 1 })),
+        1 => Just(json!({ "type": "hologram", "beam": [1] })),
+    ]
+}
+
+fn placed_part() -> impl Strategy<Value = Value> {
+    (part(), index(), status()).prop_map(|(part, index, status)| with(part, &[("index", index), ("status", status)]))
+}
+
+fn message() -> impl Strategy<Value = Value> {
+    let contents = prop_oneof![
+        2 => Just(Value::Null),
+        1 => Just(json!("⟨#⟩")),
+        3 => prop::collection::vec(placed_part(), 0..4).prop_map(Value::Array),
+    ];
+    (id(), status(), select(TYPES), contents, prop::option::of(anything())).prop_map(
+        |(id, status, kind, content, odd)| {
+            let message =
+                json!({ "object": "message", "id": id, "status": status, "type": kind, "content": content });
+            match odd {
+                Some(odd) => with(message, &[("metadata", odd.clone()), ("message", odd.clone()), ("odd", odd)]),
+                None => message,
+            }
+        },
+    )
+}
+
+fn frame() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        10 => (placed_part(), id(), any::<bool>()).prop_map(|(part, id, delta)| {
+            with(part, &[("object", json!("content")), ("msg_id", id), ("delta", json!(delta))])
+        }),
+        6 => message(),
+        2 => (status(), prop::collection::vec(message(), 0..4), select(vec!["r", "r", "other", ""])).prop_map(
+            |(status, output, id)| {
+                json!({ "object": "response", "status": status, "id": id, "output": output })
+            }
+        ),
+        1 => (select(vec!["object", "error", "message", "msg_id", "text"]), anything())
+            .prop_map(|(name, value)| json!({ name: value })),
+    ]
+}
+
+fn with(mut object: Value, fields: &[(&str, Value)]) -> Value {
+    for (name, value) in fields {
+        object[*name] = value.clone();
+    }
+    object
+}
+
+/// Texts made unique, by counting.
+fn numbered(frames: &[Value]) -> Vec<String> {
+    let mut count = 0;
+    let mut lines = Vec::new();
+    for frame in frames {
+        let mut line = String::new();
+        for (place, piece) in frame.to_string().split('#').enumerate() {
+            if place > 0 {
+                line.push_str(&count.to_string());
+                count += 1;
+            }
+            line.push_str(piece);
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+#[derive(Clone, Debug)]
+enum Break {
+    Drop(Index),
+    Twice(Index, Index),
+    Swap(Index, Index),
+    Stop(Index),
+    WithoutField(Index, Index),
+    OtherField(Index, Index, Value),
+    RenameMessage(Index, &'static str),
+    Cut(Index, Index),
+}
+
+fn breaks() -> impl Strategy<Value = Break> {
+    prop_oneof![
+        any::<Index>().prop_map(Break::Drop),
+        any::<(Index, Index)>().prop_map(|(frame, to)| Break::Twice(frame, to)),
+        any::<(Index, Index)>().prop_map(|(frame, to)| Break::Swap(frame, to)),
+        any::<Index>().prop_map(Break::Stop),
+        any::<(Index, Index)>().prop_map(|(frame, field)| Break::WithoutField(frame, field)),
+        (any::<(Index, Index)>(), anything()).prop_map(|((frame, field), value)| Break::OtherField(frame, field, value)),
+        (any::<Index>(), select(vec!["msg_02", "msg_03", "msg_9"])).prop_map(|(frame, id)| Break::RenameMessage(frame, id)),
+        any::<(Index, Index)>().prop_map(|(frame, at)| Break::Cut(frame, at)),
+    ]
+}
+
+/// A script with something broken in it.
+fn broken() -> impl Strategy<Value = Vec<String>> {
+    let scripts: Vec<Vec<String>> = scripts()
+        .into_iter()
+        .filter(|script| !script.is_large())
+        .map(|script| script.frames.into_iter().map(std::borrow::Cow::into_owned).collect())
+        .collect();
+    (select(scripts), prop::collection::vec(breaks(), 1..8)).prop_map(|(mut frames, breaks)| {
+        for broken in breaks {
+            if frames.is_empty() {
+                break;
+            }
+            apply(broken, &mut frames);
+        }
+        frames
+    })
+}
+
+fn apply(broken: Break, frames: &mut Vec<String>) {
+    let count = frames.len();
+    match broken {
+        Break::Drop(at) => {
+            frames.remove(at.index(count));
+        }
+        Break::Twice(at, to) => frames.insert(to.index(count), frames[at.index(count)].clone()),
+        Break::Swap(one, other) => frames.swap(one.index(count), other.index(count)),
+        Break::Stop(at) => frames.truncate(at.index(count)),
+        Break::WithoutField(at, field) => change(&mut frames[at.index(count)], |fields| {
+            let names: Vec<String> = fields.iter().map(|(name, _)| name.to_owned()).collect();
+            if !names.is_empty() {
+                fields.remove(&names[field.index(names.len())]);
+            }
+        }),
+        Break::OtherField(at, field, value) => change(&mut frames[at.index(count)], |fields| {
+            let names: Vec<String> = fields.iter().map(|(name, _)| name.to_owned()).collect();
+            if !names.is_empty() {
+                fields.set(names[field.index(names.len())].clone(), Json::of(&value));
+            }
+        }),
+        Break::RenameMessage(at, id) => change(&mut frames[at.index(count)], |fields| {
+            let is_content = fields.get("msg_id").is_some();
+            fields.set(if is_content { "msg_id" } else { "id" }, Json::of(id));
+        }),
+        Break::Cut(at, to) => {
+            let frame = &mut frames[at.index(count)];
+            let kept = to.index(frame.chars().count().max(1));
+            *frame = frame.chars().take(kept).collect();
+        }
+    }
+}
+
+fn change(frame: &mut String, change: impl FnOnce(&mut Extra)) {
+    if let Some(mut fields) = Json::parse(frame).and_then(|json| json.read::<Extra>()) {
+        change(&mut fields);
+        *frame = Json::of(&fields).text().to_owned();
+    }
+}
+
+/// Two rows of frames as one; each keeps its order.
+fn shuffled_in(one: Vec<String>, other: Vec<String>, seed: u64) -> Vec<String> {
+    let (mut one, mut other) = (one.into_iter().peekable(), other.into_iter().peekable());
+    let mut frames = Vec::new();
+    let mut bits = seed;
+    while one.peek().is_some() || other.peek().is_some() {
+        let first = if bits & 1 == 1 { &mut one } else { &mut other };
+        bits = bits.rotate_right(1);
+        frames.extend(first.next());
+    }
+    frames
+}
