@@ -56,10 +56,10 @@ pub(crate) struct Refusal<'a> {
 impl<'a> Refusal<'a> {
     /// What a fault is to a client.
     pub(crate) fn of(fault: &'a Fault) -> Self {
-        let (status, kind, mut code) = spelled(fault.kind);
+        let (mut status, kind, mut code) = spelled(fault.kind);
         let mut param = fault.field.as_deref();
         match (fault.kind, fault.code.as_deref()) {
-            (_, Some(PREVIOUS_NOT_FOUND)) => code = Some(PREVIOUS_NOT_FOUND),
+            (_, Some(PREVIOUS_NOT_FOUND)) => (status, code) = (400, Some(PREVIOUS_NOT_FOUND)),
             (FaultKind::UpstreamRateLimited, Some("MODEL_QUOTA_EXCEEDED")) => code = Some("insufficient_quota"),
             // Open or foreign answers: they stand in the input, wherever they were looked for.
             (FaultKind::Waiting, _) => param = Some("input"),

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use interlingua_core::RunId;
+use interlingua_core::call::SessionItem;
 use interlingua_core::model::{Message, MessageType};
 
 /// In front of a response's digits.
@@ -94,6 +95,17 @@ pub(crate) fn prefix(kind: &MessageType) -> &'static str {
 /// The id of a message of a turn's input: its own, else a derived one.
 pub(crate) fn of_input(message: &Message, run: RunId, turn: usize, index: usize) -> String {
     message.id.clone().unwrap_or_else(|| input(prefix(&message.kind), run, turn, index))
+}
+
+/// The id of something said in a session: as it is in its response, where it was said in one.
+pub(crate) fn of_session(item: &SessionItem) -> String {
+    match place(&item.id) {
+        Some((run, Place::Input { turn, index })) if item.run == Some(run) => of_input(&item.message, run, turn, index),
+        Some((run, Place::Output { message, content })) if item.run == Some(run) => {
+            output(prefix(&item.message.kind), run, message, content)
+        }
+        _ => item.id.clone(),
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use interlingua_core::answer::{Answer, Given};
 use interlingua_core::call::{RunView, SessionCall, SessionView};
 use interlingua_core::model::{Message, MessageType, Role};
-use interlingua_core::pending::{Pending, PendingKind};
+use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::run::{Run, Slot};
 use interlingua_core::{Call, Fault, FaultKind, Json, Reply, RunId};
 
@@ -21,8 +21,11 @@ use crate::fault::{about_input, not_found, previous_not_found};
 use crate::ids::{self, Place};
 use crate::options::OpenCalls;
 
+/// Items of so many responses may be referred to in one request: each is looked up.
+const MOST_RUNS: usize = 200;
+
 /// Something to look up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Lookup {
     /// The response that is followed.
     Previous { run: RunId, id: String },
@@ -32,11 +35,19 @@ enum Lookup {
     Items(RunId),
     /// All that was said in the session of the response that is followed.
     Session(String),
+    /// The conversation leaves the agent it was made with, since nothing was asked in it yet.
+    Leave(Box<SessionView>),
+    /// And comes to the one that is asked.
+    Come(Box<SessionView>),
 }
 
 /// What is known so far.
 pub(crate) struct Context {
     shared: Arc<Shared>,
+    /// The agent that is asked, if any is.
+    agent: Option<String>,
+    /// Whether the request names what it follows.
+    chained: bool,
     entries: Vec<Entry>,
     todo: VecDeque<Lookup>,
     current: Option<Lookup>,
@@ -65,6 +76,10 @@ pub(crate) struct Resolved {
     pub(crate) answers: Vec<Answer>,
     /// What went before, where it was wanted.
     pub(crate) history: Vec<Message>,
+    /// Whether a question is answered: the session is the one where it was asked.
+    pub(crate) decides: bool,
+    /// Whether a tool's output is in the input.
+    pub(crate) returns: bool,
 }
 
 impl Context {
@@ -78,8 +93,11 @@ impl Context {
         connection: Option<String>,
         history: bool,
     ) -> Result<Self, Fault> {
+        let agent = shared.agent(&create.echo.model).ok().map(str::to_owned);
         let mut context = Self {
             shared,
+            agent,
+            chained: create.previous.is_some() || create.conversation.is_some(),
             entries: std::mem::take(&mut create.entries),
             todo: VecDeque::new(),
             current: None,
@@ -114,7 +132,13 @@ impl Context {
                 return Err(Fault::invalid(path, format!("duplicate item found with id '{id}'")));
             }
             match ids::place(id) {
-                Some((run, place)) => self.wanted.entry(run).or_default().push((id.clone(), place)),
+                Some((run, place)) => {
+                    self.wanted.entry(run).or_default().push((id.clone(), place));
+                    if self.wanted.len() > MOST_RUNS {
+                        let message = format!("refers to items of more than {MOST_RUNS} responses");
+                        return Err(Fault::invalid("input", message));
+                    }
+                }
                 // Items of a conversation may have ids of their own.
                 None if in_conversation => {}
                 None => return Err(not_found("Item", id)),
@@ -136,6 +160,13 @@ impl Context {
         Some(match self.current.clone()? {
             Lookup::Previous { run, .. } | Lookup::Items(run) => Call::Fetch(target(run)),
             Lookup::Conversation(session) | Lookup::Session(session) => Call::Session(SessionCall::Look { session }),
+            Lookup::Leave(view) => Call::Session(SessionCall::Delete { session: view.id }),
+            Lookup::Come(view) => Call::Session(SessionCall::Create {
+                agent: self.agent.clone().unwrap_or_default(),
+                session: view.id,
+                items: view.items.into_iter().map(|item| Message { id: Some(item.id), ..item.message }).collect(),
+                labels: view.labels,
+            }),
         })
     }
 
@@ -152,6 +183,7 @@ impl Context {
                 self.session_items(view);
                 Ok(())
             }
+            (Some(Lookup::Leave(_)), Reply::Done) | (Some(Lookup::Come(_)), Reply::Session(_)) => Ok(()),
             (Some(lookup), Reply::Session([])) => Err(Self::gone(&lookup)),
             _ => Err(astray()),
         }
@@ -173,6 +205,7 @@ impl Context {
             Lookup::Previous { id, .. } => previous_not_found(id),
             Lookup::Conversation(id) => not_found("Conversation", id),
             Lookup::Items(run) => not_found("Item", &run.spelled("")),
+            Lookup::Leave(view) | Lookup::Come(view) => not_found("Conversation", &view.id),
             Lookup::Session(_) => about_input("no tool call found for this function call output"),
         }
     }
@@ -219,11 +252,22 @@ impl Context {
         if view.labels.get(crate::NAME).is_none() {
             return Err(not_found("Conversation", id));
         }
+        // A conversation is made before it is known which agent will be asked in it; a session has one agent.
+        if let Some(agent) = &self.agent
+            && view.agent != *agent
+        {
+            if view.latest.is_some() {
+                let message = format!("belongs to the model '{}'", view.agent);
+                return Err(Fault::invalid("conversation", message));
+            }
+            let view = Box::new(view.clone());
+            self.todo.extend([Lookup::Leave(view.clone()), Lookup::Come(view)]);
+        }
         self.pending.clone_from(&view.pending);
-        let mut by_id: BTreeMap<&str, &Message> = BTreeMap::new();
+        let mut by_id: BTreeMap<String, &Message> = BTreeMap::new();
         for item in &view.items {
             self.calls.extend(item.message.calls().map(|call| call.call_id));
-            by_id.insert(&item.id, &item.message);
+            by_id.insert(ids::of_session(item), &item.message);
         }
         for entry in &self.entries {
             let Entry::Reference { id, .. } = entry else { continue };
@@ -286,10 +330,13 @@ impl Context {
         let mut resolved = Resolved { history: self.history.take().unwrap_or_default(), ..Resolved::default() };
         if let Some(answer) = self.plain_answer() {
             resolved.answers.push(answer);
+            resolved.decides = true;
             return Ok(resolved);
         }
         // A question that came as a call is answered by an output (human-in-the-loop page, section 6).
         let questions: BTreeSet<String> = self.questions();
+        resolved.decides = self.keep_answers(&questions);
+        resolved.returns = self.entries.iter().any(|entry| matches!(entry, Entry::Returned { .. }));
         for entry in self.entries {
             match entry {
                 Entry::Said(message) => {
@@ -308,6 +355,53 @@ impl Context {
             }
         }
         Ok(resolved)
+    }
+
+    /// Clients without a chain send their whole history. Answers in it that the agent has gone on from long ago go
+    /// no further, with their questions: what came of them stands behind them. In front of an answer that is new,
+    /// everything the session knows already is left out (section 15). True if there is one.
+    fn keep_answers(&mut self, questions: &BTreeSet<String>) -> bool {
+        let approval = |entry: &Entry, kind: &MessageType| match entry {
+            Entry::Said(message) if message.kind == *kind => {
+                message.content.iter().find_map(|content| approval_id(content.as_data()?))
+            }
+            _ => None,
+        };
+        let by_agent = |entry: &Entry| match entry {
+            Entry::Said(message) => {
+                message.role == Some(Role::Assistant) && message.kind != MessageType::McpApprovalRequest
+            }
+            Entry::Reference { id, .. } => matches!(ids::place(id), Some((_, Place::Output { .. }))),
+            Entry::Returned { .. } => false,
+        };
+        let gone_on = self.entries.iter().rposition(by_agent).unwrap_or(0);
+        let (mut old, mut new) = (BTreeSet::new(), BTreeSet::new());
+        for (index, entry) in self.entries.iter().enumerate() {
+            if let Some(id) = approval(entry, &MessageType::McpApprovalResponse) {
+                if index < gone_on { old.insert(id) } else { new.insert(id) };
+            }
+        }
+        let asks_or_answers = |entry: &Entry, ids: &BTreeSet<String>| {
+            let kinds = [MessageType::McpApprovalRequest, MessageType::McpApprovalResponse];
+            kinds.iter().any(|kind| approval(entry, kind).is_some_and(|id| ids.contains(&id)))
+        };
+        old.retain(|id| !new.contains(id));
+        self.entries.retain(|entry| !asks_or_answers(entry, &old));
+        if new.is_empty() && questions.is_empty() {
+            return false;
+        }
+        if !self.chained {
+            let first = self.entries.iter().position(|entry| {
+                let question = match entry {
+                    Entry::Said(message) => message.calls().any(|call| questions.contains(&call.call_id)),
+                    Entry::Returned { call_id, .. } => questions.contains(call_id),
+                    Entry::Reference { .. } => false,
+                };
+                question || asks_or_answers(entry, &new)
+            });
+            self.entries.drain(..first.unwrap_or(0));
+        }
+        true
     }
 
     /// The ids of questions that are answered by outputs in this request.

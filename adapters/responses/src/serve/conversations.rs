@@ -148,7 +148,8 @@ impl Conversations {
     }
 
     fn shown(&self, view: &SessionView) -> Vec<Shown> {
-        let messages: Vec<_> = view.items.iter().map(|item| (item.id.clone(), item.message.clone())).collect();
+        let messages: Vec<_> =
+            view.items.iter().map(|item| (ids::of_session(item), item.message.clone())).collect();
         let showing = Showing {
             request_input: &self.shared.options.request_input,
             server_label: self.shared.server_label(&view.agent),
@@ -194,8 +195,9 @@ impl Conversations {
             Asked::Remove => {
                 let found = self.shown(view).into_iter().find(|item| item.id == self.item);
                 let found = found.ok_or_else(|| not_found("Item", &self.item))?;
-                self.removing.extend(found.also);
-                SessionCall::Remove { session, item: found.id }
+                let stored = |place: usize| view.items.get(place).map(|item| item.id.clone());
+                self.removing.extend(found.also.and_then(stored));
+                SessionCall::Remove { session, item: stored(found.place).unwrap_or(found.id) }
             }
         })))
     }

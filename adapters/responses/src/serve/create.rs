@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use interlingua_core::answer;
 use interlingua_core::call::{Busy, RunView};
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::out::Head;
@@ -82,10 +83,13 @@ impl Create {
         call.early = background;
         call.stored = asked.echo.store;
         call.busy = Some(Busy::Refuse);
-        call.thread = match (&asked.previous, &asked.conversation) {
-            (Some((run, _)), _) => Thread::After(*run),
-            (None, Some(session)) => Thread::Session(session.clone()),
-            (None, None) => Thread::New,
+        call.thread = match (&asked.previous, &asked.conversation, self.fresh) {
+            (Some((run, _)), _, _) => Thread::After(*run),
+            (None, Some(session), _) => Thread::Session(session.clone()),
+            // A whole history with outputs of tools in it is a new session; one that answers a question belongs to
+            // the session where it was asked, which is found by the answer.
+            (None, None, Some(fresh)) if resolved.returns && !resolved.decides => Thread::Session(fresh.to_string()),
+            (None, None, _) => Thread::New,
         };
         call.labels = Json::of(&asked.echo);
         Ok(Call::Run(Box::new(call)))
@@ -95,6 +99,10 @@ impl Create {
     fn meant(&self, fault: &Fault) -> Fault {
         if let Some(context) = &self.context {
             return context.lost(fault);
+        }
+        let about_answers = [answer::UNDECIDED, answer::NOT_TAKEN, answer::NOT_WAITING];
+        if fault.code.as_deref().is_some_and(|code| about_answers.contains(&code)) {
+            return about_input(fault.message.clone());
         }
         match (fault.kind, &self.asked) {
             (FaultKind::NotFound, Some(asked)) if fault.code.is_none() => match &asked.previous {

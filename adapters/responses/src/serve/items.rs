@@ -17,9 +17,11 @@ use crate::wire::{Empty, Item, Part, ReasoningText, SummaryText};
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
     pub(crate) id: String,
+    /// The stored message, by its place in what was shown.
+    pub(crate) place: usize,
     pub(crate) json: Json,
     /// A second stored message that is shown as part of this one: the output of a call.
-    pub(crate) also: Option<String>,
+    pub(crate) also: Option<usize>,
 }
 
 /// What is needed besides the messages.
@@ -58,7 +60,7 @@ impl Showing<'_> {
                 }
                 (None, _) => self.item(id, message),
             };
-            shown.push(Shown { id: id.clone(), json, also: output.map(|at| messages[at].0.clone()) });
+            shown.push(Shown { id: id.clone(), place: index, json, also: output });
         }
         shown
     }

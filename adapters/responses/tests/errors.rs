@@ -1,0 +1,192 @@
+//! Every complaint about a request, word for word, and every fault's spelling (section 11).
+
+mod support;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use interlingua_core::{Fault, FaultKind};
+use support::{HELLO, mounted, route};
+
+/// A body to `POST /responses`, and what is said to it.
+fn complaints(options: &str, bodies: &[&str]) -> String {
+    let route = route(options);
+    let mut table = String::new();
+    for body in bodies {
+        let asked = route.ask("POST", "/responses", body);
+        let said = match &asked.outcome {
+            Ok(_) => "accepted".to_owned(),
+            Err(_) => asked.refusal().line(),
+        };
+        writeln!(table, "{body}\n  {said}").expect("writing into a string");
+    }
+    table
+}
+
+#[test]
+fn bodies_that_are_no_request() {
+    insta::assert_snapshot!(complaints("{}", &[
+        "", "{", "[]", "\"text\"", "{}", r#"{"model":7}"#, r#"{"model":null,"input":"x"}"#, r#"{"model":"who","input":"x"}"#,
+    ]));
+}
+
+#[test]
+fn settings_out_of_type_or_range() {
+    let fields = [
+        r#""stream":"yes""#, r#""store":1"#, r#""background":true,"store":false"#, r#""instructions":["x"]"#,
+        r#""input":7"#, r#""metadata":[]"#, r#""metadata":{"a":1}"#, r#""temperature":2.5"#, r#""temperature":"hot""#,
+        r#""top_p":-0.1"#, r#""max_output_tokens":0"#, r#""max_output_tokens":1.5"#, r#""top_logprobs":21"#,
+        r#""presence_penalty":3"#, r#""truncation":"some""#, r#""reasoning":{"effort":"huge"}"#, r#""reasoning":"high""#,
+        r#""service_tier":1"#, r#""parallel_tool_calls":"x""#, r#""include":"all""#, r#""prompt":{"id":"p"}"#,
+        r#""previous_response_id":7"#, r#""previous_response_id":"resp_nope""#, r#""conversation":7"#,
+        r#""conversation":{}"#, r#""conversation":"conv_x""#, r#""previous_response_id":"a","conversation":"b""#,
+        r#""text":{"format":{"type":"xml"}}"#, r#""text":{"format":{"type":"json_schema","name":"n"}}"#,
+        r#""text":{"verbosity":"loud"}"#, r#""tools":{}"#, r#""tools":[{"name":"x"}]"#, r#""tools":[{"type":"function"}]"#,
+        r#""tools":[{"type":"function","name":"f","parameters":"x"}]"#, r#""tool_choice":"maybe""#,
+        r#""tool_choice":{"type":"function","name":"f"}"#, r#""tool_choice":{"type":"allowed_tools","mode":"never","tools":[]}"#,
+        r#""tool_choice":{"type":"web_search"}"#, r#""unknown":{"anything":1},"client_metadata":{}"#,
+    ];
+    let bodies: Vec<String> = fields.iter().map(|field| format!(r#"{{"model":"demo",{field}}}"#)).collect();
+    let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+    insta::assert_snapshot!(complaints("{}", &bodies));
+}
+
+#[test]
+fn pairs_of_metadata_are_counted() {
+    let pairs: Vec<String> = (0..17).map(|number| format!(r#""k{number}":"v""#)).collect();
+    let many = format!(r#"{{"model":"demo","metadata":{{{}}}}}"#, pairs.join(","));
+    let long_key = format!(r#"{{"model":"demo","metadata":{{"{}":"v"}}}}"#, "k".repeat(65));
+    let long_value = format!(r#"{{"model":"demo","metadata":{{"k":"{}"}}}}"#, "v".repeat(513));
+    for body in [many, long_key, long_value] {
+        let refusal = route("{}").ask("POST", "/responses", &body).refusal();
+        assert_eq!(refusal.status, 400, "{}", refusal.body);
+        assert_eq!(refusal.json()["error"]["code"], "invalid_value");
+    }
+}
+
+#[test]
+fn items_and_parts_are_named_by_their_path() {
+    let items = [
+        r#"7"#, r#"{}"#, r#"{"role":"pope","content":"x"}"#, r#"{"role":7,"content":"x"}"#, r#"{"role":"user"}"#,
+        r#"{"type":"message","content":"x"}"#, r#"{"role":"user","content":7}"#, r#"{"role":"user","content":[7]}"#,
+        r#"{"role":"user","content":[{"text":"x"}]}"#, r#"{"role":"user","content":[{"type":"input_text"}]}"#,
+        r#"{"role":"user","content":[{"type":"input_text","text":"ok"},{"type":"hologram"}]}"#,
+        r#"{"role":"user","content":[{"type":"input_image"}]}"#,
+        r#"{"role":"user","content":[{"type":"input_image","file_id":"f"}]}"#,
+        r#"{"role":"user","content":[{"type":"input_image","image_url":7}]}"#,
+        r#"{"role":"user","content":[{"type":"input_file","filename":"x"}]}"#,
+        r#"{"role":"user","content":[{"type":"input_audio","input_audio":{"format":"mp3"}}]}"#,
+        r#"{"type":"function_call","name":"f","arguments":"{}"}"#,
+        r#"{"type":"function_call","call_id":"c","name":"f","arguments":{}}"#,
+        r#"{"type":"function_call_output","output":"x"}"#,
+        r#"{"type":"function_call_output","call_id":"c"}"#,
+        r#"{"type":"function_call_output","call_id":"c","output":7}"#,
+        r#"{"type":"function_call_output","call_id":"c","output":"of nothing"}"#,
+        r#"{"type":"mcp_approval_response","approve":true}"#,
+        r#"{"type":"mcp_approval_response","approval_request_id":"a"}"#,
+        r#"{"type":"mcp_approval_response","approval_request_id":"a","approve":"yes"}"#,
+        r#"{"type":"reasoning","summary":[{"type":"summary_text"}]}"#,
+        r#"{"type":"item_reference"}"#, r#"{"type":"item_reference","id":"msg_nope"}"#,
+        r#"{"type":"compaction","encrypted_content":"not ours"}"#,
+        r#"{"type":"mcp_call","name":"x"}"#,
+        r#"{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search"}}"#,
+        r#"{"type":"something_new","id":"x"}"#, r#"{"type":"compaction_trigger"}"#,
+    ];
+    let bodies: Vec<String> =
+        items.iter().map(|item| format!(r#"{{"model":"demo","input":[{{"role":"user","content":"x"}},{item}]}}"#)).collect();
+    let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+    insta::assert_snapshot!(complaints("{}", &bodies));
+}
+
+#[test]
+fn what_an_operator_may_refuse() {
+    let tools = r#"{"model":"demo","tools":[{"type":"function","name":"f"}]}"#;
+    let hosted = r#"{"model":"demo","tools":[{"type":"web_search"}]}"#;
+    let json = r#"{"model":"demo","text":{"format":{"type":"json_object"}}}"#;
+    let mut all = String::new();
+    for (options, body) in [
+        (r#"{"client_tools":"refuse"}"#, tools),
+        (r#"{"hosted_tools":"refuse"}"#, hosted),
+        (r#"{"structured_output":"refuse"}"#, json),
+        (r#"{"unknown_fields":"refuse"}"#, r#"{"model":"demo","client_metadata":{}}"#),
+        (r#"{"background":"off"}"#, r#"{"model":"demo","background":true}"#),
+        (r#"{"conversations":"off"}"#, r#"{"model":"demo","conversation":"conv_1"}"#),
+        (r#"{"any_model":true}"#, r#"{"model":"anything"}"#),
+        (r#"{"models":{"gpt-4o":"demo"}}"#, r#"{"model":"gpt-4o"}"#),
+    ] {
+        all.push_str(&format!("{options}\n{}", complaints(options, &[body])));
+    }
+    insta::assert_snapshot!(all);
+}
+
+/// This table is documentation: every fault of the gateway as a Responses client sees it.
+#[test]
+fn every_fault_has_its_spelling() {
+    let mut table = String::new();
+    for kind in FaultKind::ALL {
+        let fault = Fault::new(*kind, "what is in the way");
+        let refusal = route("{}").ask("GET", "/nowhere", "").refused(&fault);
+        let headers: Vec<String> = ["retry-after", "x-should-retry"]
+            .into_iter()
+            .filter_map(|name| Some(format!(" {name}: {}", refusal.head.get(name)?)))
+            .collect();
+        writeln!(table, "{kind:?}: {}{}", refusal.line(), headers.concat()).expect("writing into a string");
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn what_the_engine_says_while_it_asks() {
+    let chained = format!(r#"{{"model":"demo","input":"x","previous_response_id":"{}"}}"#, support::response_id(9));
+    let mut table = String::new();
+    let mut add = |what: &str, line: String| writeln!(table, "{what}\n  {line}").expect("writing into a string");
+    let gone = Fault::not_found("run");
+    add("the previous response is unknown", route("{}").ask("POST", "/responses", &chained).refused(&gone).line());
+    let conversation = format!(r#"{{"model":"demo","conversation":"conv_{}"}}"#, support::run_id(9).spelled(""));
+    add("the conversation is unknown", route("{}").ask("POST", "/responses", &conversation).refused(&gone).line());
+    let reference =
+        format!(r#"{{"model":"demo","input":[{{"type":"item_reference","id":"msg_{}_0"}}]}}"#, support::run_id(9).spelled(""));
+    add("the item is unknown", route("{}").ask("POST", "/responses", &reference).refused(&gone).line());
+    let hello = || route("{}").ask("POST", "/responses", HELLO);
+    let answered = Fault::new(FaultKind::Conflict, "'appr_1' was answered already").coded("NOT_WAITING");
+    add("an approval is answered twice", hello().refused(&answered).line());
+    add("an answer to nothing", hello().refused(&Fault::not_found("approval 'x'")).line());
+    add("the conversation is busy", hello().refused(&Fault::new(FaultKind::Busy, "session 'x' has a run under way")).line());
+    let mut slow = Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited").coded("MODEL_QUOTA_EXCEEDED");
+    slow.retry_after = Some(Duration::from_millis(2500));
+    let refusal = hello().refused(&slow);
+    add("a quota is used up", format!("{} retry-after: {:?}", refusal.line(), refusal.head.get("retry-after")));
+    let get = |target: String| route("{}").ask("GET", &target, "");
+    add("a response is unknown", get(format!("/responses/{}", support::response_id(9))).refused(&gone).line());
+    add("an id of another shape", get("/responses/resp_1".into()).refusal().line());
+    add("a cursor that is no number", get(format!("/responses/{}?stream=true&starting_after=x", support::response_id(9))).refusal().line());
+    add("a page that is too large", get(format!("/responses/{}/input_items?limit=101", support::response_id(9))).refusal().line());
+    add("an unknown path", get("/nowhere".into()).refusal().line());
+    add("a page of sockets without one", get("/responses".into()).refusal().line());
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn every_answer_has_a_request_id_and_a_wrong_method_names_the_right_one() {
+    let refusal = route("{}").ask("GET", "/responses", "").refusal();
+    assert_eq!((refusal.status, refusal.head.get("allow")), (405, Some("POST")));
+    assert!(refusal.head.get("x-request-id").is_some_and(|id| id.starts_with("req_")));
+    assert_eq!(refusal.head.get("openai-version"), Some("2020-10-01"));
+    assert_eq!(refusal.head.get("content-type"), Some("application/json"));
+}
+
+#[test]
+fn a_route_that_cannot_be_mounted_says_why() {
+    use interlingua_core::exchange::{Mount, ProtocolAdapter};
+    let agents = vec![support::card("a"), support::card("b")];
+    let mount = Mount { path: "/v1".into(), agents, public_url: None };
+    for (options, wanted) in [
+        (r#"{"models":{"m":"c"}}"#, "\"c\", which is no agent"),
+        (r#"{"any_model":true}"#, "several agents"),
+        (r#"{"request_input":""}"#, "needs a name"),
+    ] {
+        let error = interlingua_responses::Responses::mount(&mount, support::options(options)).err().expect("refused");
+        assert!(error.contains(wanted), "{error}");
+    }
+    assert!(mounted(&["a", "b"], "{}").ask("POST", "/responses", r#"{"model":"b"}"#).outcome.is_ok());
+}

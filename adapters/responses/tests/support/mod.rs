@@ -1,0 +1,337 @@
+//! A route without a gateway: finds endpoints, asks exchanges, and plays the engine's part with records.
+
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its own part of it")]
+
+use std::sync::Arc;
+
+use interlingua_core::call::{About, AgentCard, Reply, RunState, RunView};
+use interlingua_core::exchange::{Caller, Exchange, Flow, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::json::{Extra, Json};
+use interlingua_core::model::{AgentRequest, Content, ContentType, MessageType, Role};
+use interlingua_core::out::Head;
+use interlingua_core::pending::Pending;
+use interlingua_core::run::{Announced, CallHead, MessageEnd, RunError};
+use interlingua_core::{Call, Delivery, End, Fault, Next, Out, Record, Request, Run, RunCall, RunId, Step};
+use interlingua_responses::{Options, Responses};
+use serde_json::Value;
+
+/// 2026-11-20T10:00:00Z
+pub const NOW: u64 = 1_795_168_800_000;
+
+pub fn run_id(number: u128) -> RunId {
+    RunId(uuid::Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0000 + number))
+}
+
+/// The response of [`run_id`].
+pub fn response_id(number: u128) -> String {
+    run_id(number).spelled("resp_")
+}
+
+pub fn card(name: &str) -> Arc<AgentCard> {
+    Arc::new(AgentCard {
+        name: name.to_owned(),
+        server_label: format!("{name}-tools"),
+        since: NOW,
+        ..AgentCard::default()
+    })
+}
+
+pub struct Route(pub Mounted);
+
+pub fn options(text: &str) -> Options {
+    serde_json::from_str(text).expect("options")
+}
+
+pub fn route(option_text: &str) -> Route {
+    mounted(&["demo"], option_text)
+}
+
+pub fn mounted(agents: &[&str], option_text: &str) -> Route {
+    let agents = agents.iter().map(|name| card(name)).collect();
+    let mount = Mount { path: "/v1".to_owned(), agents, public_url: None };
+    Route(Responses::mount(&mount, options(option_text)).expect("it can be mounted"))
+}
+
+/// What became of a request.
+pub struct Asked {
+    pub exchange: Box<dyn Exchange>,
+    pub outcome: Result<Call, Fault>,
+}
+
+/// An answer as it would go out.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: Head,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn of(out: Out) -> Self {
+        let status = if out.head.status == 0 { 200 } else { out.head.status };
+        Self { status, body: String::from_utf8(out.body.to_vec()).expect("UTF-8"), head: out.head }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    /// Status and error on one line.
+    pub fn line(&self) -> String {
+        format!("{} {}", self.status, self.body)
+    }
+}
+
+fn matches(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
+    let mut params = Vec::new();
+    let (mut wanted, mut given) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (wanted.next(), given.next()) {
+            (None, None) => return Some(params),
+            (Some(wanted), Some(given)) => match wanted.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+                Some(name) => params.push((name.split(':').next().expect("a name").to_owned(), given.to_owned())),
+                None if wanted == given => {}
+                None => return None,
+            },
+            _ => return None,
+        }
+    }
+}
+
+impl Route {
+    pub fn ask(&self, method: &str, target: &str, body: &str) -> Asked {
+        self.ask_with(method, target, body, &[])
+    }
+
+    pub fn ask_with(&self, method: &str, target: &str, body: &str, headers: &[(&str, &str)]) -> Asked {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let as_http = if method == "WEBSOCKET" { "GET" } else { method };
+        let found = self.0.endpoints.iter().find_map(|endpoint| {
+            let params = matches(endpoint.path, path)?;
+            (endpoint.method.as_str() == as_http).then_some((endpoint, params))
+        });
+        let (mut exchange, params) = match found {
+            Some((endpoint, params)) => ((endpoint.open)(), params),
+            None => ((self.0.stray)(), Vec::new()),
+        };
+        let caller = Caller { owner: "anonymous".to_owned(), authenticated: false };
+        let outcome = exchange.decode(&Request {
+            method,
+            path,
+            params: &params,
+            query,
+            headers,
+            body: body.as_bytes(),
+            base_url: "http://localhost/v1",
+            caller: &caller,
+            now: NOW,
+            fresh: run_id(0x100),
+        });
+        Asked { exchange, outcome }
+    }
+}
+
+impl Asked {
+    /// What the engine would be asked to run.
+    pub fn run_call(&self) -> &RunCall {
+        match &self.outcome {
+            Ok(Call::Run(call)) => call,
+            other => panic!("no run is asked for: {other:?}"),
+        }
+    }
+
+    pub fn fault(&self) -> &Fault {
+        self.outcome.as_ref().expect_err("a fault")
+    }
+
+    /// The refusal, as it would go out.
+    pub fn refusal(mut self) -> Answer {
+        let fault = self.outcome.expect_err("a fault");
+        let mut out = Out::new();
+        self.exchange.fail(&fault, &mut out);
+        Answer::of(out)
+    }
+
+    /// The engine says no.
+    pub fn refused(mut self, fault: &Fault) -> Answer {
+        let mut out = Out::new();
+        self.exchange.fail(fault, &mut out);
+        Answer::of(out)
+    }
+
+    /// The engine answers; the exchange may want something else.
+    pub fn answered(mut self, reply: Reply<'_>) -> Result<Answer, Asked> {
+        let mut out = Out::new();
+        match self.exchange.reply(reply, &mut out) {
+            Ok(Next::Done) => Ok(Answer::of(out)),
+            Ok(Next::Call(call)) => Err(Self { exchange: self.exchange, outcome: Ok(call) }),
+            Err(fault) => Err(Self { exchange: self.exchange, outcome: Err(fault) }),
+        }
+    }
+
+    /// Streams a record from its first step.
+    pub fn streamed(mut self, record: &Record) -> Answer {
+        let about = match &self.outcome {
+            Ok(Call::Run(call)) => about_of(call, record),
+            _ => about(record, Json::null()),
+        };
+        self.stream_as(record, &about)
+    }
+
+    pub fn stream_as(&mut self, record: &Record, about: &About) -> Answer {
+        let mut out = Out::new();
+        self.exchange.head(&mut out.head);
+        self.exchange.begin(RunView { record, about, pending: &[] }, &mut out);
+        let mut over = false;
+        for step in record.steps(0) {
+            assert!(!over, "a step after the end");
+            over = self.exchange.encode(step, &mut out) == Flow::Close;
+        }
+        Answer::of(out)
+    }
+
+    pub fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
+        self.exchange.encode(step, out)
+    }
+}
+
+/// What the engine would know of a run that was asked for so.
+pub fn about_of(call: &RunCall, record: &Record) -> About {
+    About { stored: call.stored, delivery: call.delivery, ..about(record, call.labels.clone()) }
+}
+
+pub fn about(record: &Record, labels: Json) -> About {
+    About {
+        protocol: "responses".to_owned(),
+        owner: "anonymous".to_owned(),
+        state: record.run().end.map_or(RunState::Running, RunState::Ended),
+        changed_at: NOW,
+        previous: None,
+        delivery: Delivery::Stream,
+        stored: true,
+        request: AgentRequest::default(),
+        labels,
+    }
+}
+
+/// A record being told by hand.
+pub struct Tale(pub Record);
+
+impl Tale {
+    pub fn begin() -> Self {
+        let mut record = Record::new(Run::new(run_id(1), "demo", "session-1", NOW));
+        record.at(NOW + 1000);
+        record.start_turn(vec![interlingua_core::model::Message::user("hi")]);
+        Self(record)
+    }
+
+    pub fn message(&mut self, kind: MessageType) -> u32 {
+        let role = if kind.is_output() { Role::Tool } else { Role::Assistant };
+        self.0.start_message(Announced::new("", kind, role))
+    }
+
+    pub fn text(&mut self, message: u32, kind: ContentType, deltas: &[&str]) -> u32 {
+        let content = self.0.start_content(message, kind, None);
+        for delta in deltas {
+            self.0.push(message, content, delta);
+        }
+        self.0.finish_content(message, content, None, Extra::new());
+        content
+    }
+
+    pub fn value(&mut self, message: u32, value: Content) {
+        let content = self.0.start_content(message, value.body.kind(), None);
+        self.0.finish_content(message, content, Some(value), Extra::new());
+    }
+
+    pub fn data(&mut self, message: u32, json: &str) {
+        self.value(message, Content::data(&Json::parse(json).expect("JSON")));
+    }
+
+    pub fn call(&mut self, kind: MessageType, call_id: &str, name: &str, deltas: &[&str]) -> u32 {
+        let message = self.message(kind);
+        let head = CallHead { call_id: call_id.to_owned(), name: name.to_owned(), server_label: None };
+        let content = self.0.start_content(message, ContentType::Data, Some(head));
+        for delta in deltas {
+            self.0.push(message, content, delta);
+        }
+        self.0.finish_content(message, content, None, Extra::new());
+        self.end(message);
+        message
+    }
+
+    pub fn output(&mut self, kind: MessageType, call_id: &str, output: &str) {
+        let message = self.message(kind);
+        self.data(message, &serde_json::json!({ "call_id": call_id, "output": output }).to_string());
+        self.end(message);
+    }
+
+    pub fn end(&mut self, message: u32) {
+        self.0.finish_message(message, MessageEnd::new(End::Completed));
+    }
+
+    /// A whole message of one text.
+    pub fn says(&mut self, deltas: &[&str]) {
+        let message = self.message(MessageType::Message);
+        self.text(message, ContentType::Text, deltas);
+        self.end(message);
+    }
+
+    pub fn finish(mut self, end: End) -> Record {
+        self.0.at(NOW + 2000);
+        let usage = Json::parse(r#"{"input_tokens":11,"output_tokens":7}"#);
+        self.0.note(None, usage, Extra::new());
+        let error = matches!(end, End::Failed | End::Rejected)
+            .then(|| RunError { code: "MODEL_TIMEOUT".to_owned(), message: "the model took too long".to_owned() });
+        self.0.cut(end, error);
+        self.0
+    }
+}
+
+pub fn pending(record: &Record) -> Vec<Pending> {
+    record.run().pending()
+}
+
+/// The body of a plain request.
+pub const HELLO: &str = r#"{"model":"demo","input":"hi","stream":true}"#;
+
+/// Streams a record as the answer to a request.
+pub fn stream(option_text: &str, body: &str, record: &Record) -> Answer {
+    route(option_text).ask("POST", "/responses", body).streamed(record)
+}
+
+/// The events of a stream: name and data.
+pub fn events(body: &str) -> Vec<(String, Value)> {
+    body.split("\n\n")
+        .filter(|frame| !frame.is_empty() && *frame != "data: [DONE]")
+        .map(|frame| {
+            let (name, data) = frame.split_once('\n').unwrap_or_else(|| panic!("a frame of two lines: {frame:?}"));
+            let data = data.strip_prefix("data: ").expect("a data line");
+            let data: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"));
+            let name = name.strip_prefix("event: ").expect("an event line").to_owned();
+            assert_eq!(data["type"], name.as_str());
+            (name, data)
+        })
+        .collect()
+}
+
+/// A stream in a form people can read: one line an event, the response objects only by what changes in them.
+pub fn tale(body: &str) -> String {
+    let mut lines = String::new();
+    for (name, mut data) in events(body) {
+        let fields = data.as_object_mut().expect("an object");
+        fields.remove("type");
+        let number = fields.remove("sequence_number").expect("a number");
+        if let Some(response) = fields.get_mut("response") {
+            let kept = ["status", "error", "incomplete_details", "output", "usage", "completed_at"];
+            response.as_object_mut().expect("an object").retain(|name, _| kept.contains(&name.as_str()));
+        }
+        let rest = serde_json::to_string(fields).expect("JSON");
+        let rest = rest.replace(&run_id(1).spelled(""), "RUN");
+        lines.push_str(&format!("{number} {name} {rest}\n"));
+    }
+    if body.ends_with("data: [DONE]\n\n") {
+        lines.push_str("[DONE]\n");
+    }
+    lines
+}
