@@ -1,0 +1,164 @@
+//! The protocol by itself, without a server: requests in, calls out; records in, text out.
+//!
+//! The testkit's scripts are what agents may do; a new script there is a new case here.
+
+use interlingua_core::call::{AgentCard, Target};
+use interlingua_core::exchange::{Caller, Exchange, Flow, Mounted};
+use interlingua_core::model::{ContentType, MessageType, Role};
+use interlingua_core::run::Announced;
+use interlingua_core::testkit::{self, NOW, RUN, Shown, laws};
+use interlingua_core::{Call, Fault, FaultKind, Mount, Out, ProtocolAdapter, Record, Reply, Request, Thread};
+
+fn mounted(thoughts: bool) -> Mounted {
+    let agent = AgentCard { name: "demo".to_owned(), ..AgentCard::default() };
+    let mount = Mount { path: "/plain/demo".to_owned(), agents: vec![agent.into()], public_url: None };
+    custom_adapter::Plain::mount(&mount, custom_adapter::Options { thoughts }).expect("it serves one agent")
+}
+
+fn open(mounted: &Mounted, path: &str) -> Box<dyn Exchange> {
+    let found = mounted.endpoints.iter().find(|endpoint| endpoint.path == path);
+    (found.expect("there is such an endpoint").open)()
+}
+
+fn ask(exchange: &mut dyn Exchange, media: &str, body: &[u8], query: &str) -> Result<Call, Fault> {
+    exchange.decode(&Request {
+        method: "POST",
+        path: "/plain/demo/ask",
+        params: &[("id".to_owned(), RUN.spelled("answer_"))],
+        query,
+        headers: &[("content-type", media)],
+        body,
+        base_url: "http://gateway/plain/demo",
+        caller: &Caller { owner: "anonymous".to_owned(), authenticated: false },
+        now: NOW,
+        fresh: RUN,
+    })
+}
+
+/// What `POST /ask` streams.
+fn streamed(record: &Record, thoughts: bool) -> String {
+    laws::encode(&mut *open(&mounted(thoughts), "/ask"), Shown::new(record).view())
+}
+
+/// What `GET /answers/{id}` says: status and text.
+fn fetched(record: &Record, thoughts: bool) -> (u16, String) {
+    let (mut exchange, mut out) = (open(&mounted(thoughts), "/answers/{id}"), Out::new());
+    exchange.reply(Reply::Run(Shown::new(record).view()), &mut out).expect("a run is what was asked for");
+    (out.head.status, String::from_utf8(out.body.to_vec()).expect("text"))
+}
+
+#[test]
+fn a_question_is_text_or_json() {
+    let mounted = mounted(false);
+    let read = |media, body: &[u8], query| match ask(&mut *open(&mounted, "/ask"), media, body, query) {
+        Ok(Call::Run(call)) => (call.request.input[0].text(), call.thread, call.id),
+        other => panic!("not a question: {other:?}"),
+    };
+    assert_eq!(read("text/plain", "grüß dich".as_bytes(), ""), ("grüß dich".to_owned(), Thread::New, Some(RUN)));
+    let in_session = ("hi".to_owned(), Thread::Session("s 1".to_owned()), Some(RUN));
+    assert_eq!(read("text/plain; charset=utf-8", b"hi", "session=s%201"), in_session);
+    assert_eq!(read("application/json", br#"{"question":"hi","session":"s 1"}"#, ""), in_session);
+}
+
+#[test]
+fn a_fault_is_a_line_that_names_the_field() {
+    let mounted = mounted(false);
+    let refused = |media, body: &[u8]| {
+        let (mut exchange, mut out) = (open(&mounted, "/ask"), Out::new());
+        let fault = ask(&mut *exchange, media, body, "").expect_err("it is refused");
+        exchange.fail(&fault, &mut out);
+        (out.head.status, String::from_utf8(out.body.to_vec()).expect("text"))
+    };
+    let lines = [
+        refused("text/plain", b"  \n"),
+        refused("text/plain", b"\xff"),
+        refused("text/html", b"hi"),
+        refused("application/json", b"[]"),
+        refused("application/json", br#"{"question":7}"#),
+        refused("application/json", br"{}"),
+    ];
+    let lines = lines.map(|(status, line)| format!("{status} {line}"));
+    assert_eq!(
+        lines.concat(),
+        "\
+400 error: INVALID_PARAMETER: must not be empty (at question)
+400 error: MALFORMED_REQUEST: the body is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0
+415 error: UNSUPPORTED_MEDIA_TYPE: content-type must be 'text/plain' or 'application/json', not 'text/html'
+400 error: MALFORMED_REQUEST: the body must be a JSON object, not a list
+400 error: PARAMETER_VALIDATION: must be a string, not a number (at question)
+400 error: MISSING_PARAMETER: missing required field 'question' (at question)
+"
+    );
+}
+
+#[test]
+fn the_id_in_the_head_is_the_one_to_fetch_by() {
+    let mounted = mounted(false);
+    let mut exchange = open(&mounted, "/ask");
+    ask(&mut *exchange, "text/plain", b"hi", "").expect("a question");
+    let mut out = Out::new();
+    exchange.head(&mut out.head);
+    assert_eq!(out.head.get("answer-id"), Some(RUN.spelled("answer_").as_str()));
+    let call = ask(&mut *open(&mounted, "/answers/{id}"), "", b"", "").expect("an id");
+    assert!(matches!(call, Call::Fetch(Target::Run(RUN))), "{call:?}");
+}
+
+/// What each script becomes, as far as this protocol has an opinion of its own.
+#[test]
+fn an_answer_is_told_in_paragraphs() {
+    for (script, text) in [
+        ("greeting", "Hello, world!\n"),
+        ("reasoning_before", "(thinking) Let me think.\n\nIt is 42.\n"),
+        ("overlapping_messages", "a1 a2\n\nb1 b2\n"),
+        ("refusal", "I cannot help.\n"),
+        ("image_url", "[image]\n"),
+        ("corrected", "Helo wrld\n\nHello world\n"),
+        ("plugin", "I look it up.\n\nIt is 18 C and sunny.\n"),
+        ("failure_before_output", "[failed: MODEL_QUOTA_EXCEEDED: the quota is used up]\n"),
+        ("failure_after_output", "Partial answer\n\n[failed: MODEL_TIMEOUT: the model took too long]\n"),
+        ("broken_off", "First, this.\n\nThen th\n\n[failed: UPSTREAM_TRUNCATED: the agent broke off its answer]\n"),
+        ("incomplete", "Cut sho\n\n[incomplete: max_output_tokens: the limit is reached]\n"),
+        ("empty", ""),
+    ] {
+        assert_eq!(streamed(&testkit::script(script).record(), true), text, "{script}");
+    }
+}
+
+#[test]
+fn thoughts_are_told_where_the_operator_wants_them() {
+    let record = testkit::script("reasoning_before").record();
+    assert!(streamed(&record, true).starts_with("(thinking) "));
+    let quiet = streamed(&record, false);
+    assert!(!quiet.contains("(thinking)"), "{quiet}");
+    assert!(streamed(&record, true).ends_with(&format!("\n\n{quiet}")), "the rest is the same");
+}
+
+/// The law every encoder keeps, and the reason why a broken answer can be had again.
+#[test]
+fn what_is_replayed_is_what_was_streamed() {
+    for script in testkit::scripts() {
+        laws::replay_equals_live(|| open(&mounted(true), "/ask"), &script);
+    }
+}
+
+#[test]
+fn what_is_fetched_is_what_was_streamed() {
+    for script in testkit::scripts() {
+        let record = script.record();
+        assert_eq!(fetched(&record, true), (200, streamed(&record, true)), "{}", script.name);
+    }
+}
+
+#[test]
+fn an_answer_in_the_middle_can_be_interrupted_and_fetched() {
+    let mut record = testkit::begun();
+    let message = record.start_message(Announced::new("", MessageType::Message, Role::Assistant));
+    let content = record.start_content(message, ContentType::Text, None);
+    record.push(message, content, "so far");
+    let (mut exchange, mut out) = (open(&mounted(false), "/ask"), Out::new());
+    record.steps(0).for_each(|step| assert_eq!(exchange.encode(step, &mut out), Flow::More));
+    exchange.interrupt(&Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down"), &mut out);
+    let interrupted = "so far\n\n[interrupted: GATEWAY_SHUTTING_DOWN: the gateway is shutting down]\n";
+    assert_eq!(String::from_utf8_lossy(&out.body), interrupted);
+    assert_eq!(fetched(&record, false), (202, "so far".to_owned()));
+}
