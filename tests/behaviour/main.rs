@@ -1,0 +1,11 @@
+//! How the running gateway behaves, from socket to socket: real clients in front, a scripted agent behind, and
+//! everything that may go wrong between them.
+//!
+//! Not here: what a configuration means (`tests/config.rs`), how agents are asked (`tests/upstream.rs`), what stores
+//! promise (`tests/store`), and the process as a whole (`tests/crash.rs`, `tests/cli.rs`).
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod answers;
+mod ends;
