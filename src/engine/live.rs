@@ -2,14 +2,16 @@
 //!
 //! Not here: what drives a run forward ([`super::pump`]) and where it is kept ([`crate::store`]).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
+
+use futures_util::task::AtomicWaker;
 
 use interlingua_core::call::{About, RunState, RunView};
 use interlingua_core::event::{Event, Millis};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, Record, RunId};
-use tokio_util::sync::CancellationToken;
 
 use super::{Agent, clock};
 use crate::store::{Journal, Mark};
@@ -22,7 +24,40 @@ pub struct Live {
     mark: Mark,
     state: Mutex<State>,
     /// Stops the turn under way.
-    pub(super) cancel: CancellationToken,
+    pub(super) cancel: Stop,
+}
+
+/// Tells a run's pump to stop: one flag, one listener. Looked at with every chunk, so it costs next to nothing.
+#[derive(Default)]
+pub(super) struct Stop {
+    told: AtomicBool,
+    listener: AtomicWaker,
+}
+
+impl Stop {
+    fn tell(&self) {
+        self.told.store(true, Ordering::Release);
+        self.listener.wake();
+    }
+
+    /// True once it was told.
+    pub(super) fn is_told(&self) -> bool {
+        self.told.load(Ordering::Acquire)
+    }
+
+    /// Ready once it was told.
+    pub(super) fn poll_told(&self, context: &Context<'_>) -> Poll<()> {
+        if self.is_told() {
+            return Poll::Ready(());
+        }
+        self.listener.register(context.waker());
+        if self.is_told() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Waits until it is told.
+    pub(super) async fn told(&self) {
+        std::future::poll_fn(|context| self.poll_told(context)).await;
+    }
 }
 
 /// What is under the lock.
@@ -67,7 +102,7 @@ impl Live {
                 queued: Vec::new(),
                 cancelled_for: None,
             }),
-            cancel: CancellationToken::new(),
+            cancel: Stop::default(),
         })
     }
 
@@ -92,8 +127,22 @@ impl Live {
     pub(super) fn grow<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();
         let result = change(&mut state);
-        state.show();
+        state.reveal();
+        state.wake();
         result
+    }
+
+    /// Changes the run, and lets nobody know yet: more is likely to come at once, and is shown together with it.
+    pub(super) fn grow_quietly<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let result = change(&mut state);
+        state.reveal();
+        result
+    }
+
+    /// Wakes whoever follows.
+    pub(super) fn announce(&self) {
+        self.state().wake();
     }
 
     /// Changes the run without showing it yet: what comes out is safe first.
@@ -113,7 +162,7 @@ impl Live {
             state.cancelled_for = reason;
         }
         drop(state);
-        self.cancel.cancel();
+        self.cancel.tell();
     }
 
     /// True once its last event is shown.
@@ -219,6 +268,16 @@ pub enum Take {
 impl State {
     fn show(&mut self) {
         self.visible = self.record.len();
+        self.wake();
+    }
+
+    /// Lets everything be seen but an end that is not safe yet.
+    fn reveal(&mut self) {
+        let len = self.record.len();
+        self.visible = if self.record.in_turn() { len } else { self.visible.max(len.saturating_sub(1)) };
+    }
+
+    fn wake(&mut self) {
         for follows in self.followers.iter_mut().flatten() {
             if let Some(waker) = follows.waker.take() {
                 waker.wake();

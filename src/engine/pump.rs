@@ -26,6 +26,8 @@ use crate::upstream::Conversation;
 
 /// What nobody has read may grow to this, in bytes of the record, before reading from the upstream is held back.
 const BACKLOG: usize = 1 << 20;
+/// What comes in one go is told in pieces of this, in bytes.
+const TOGETHER: usize = 16 * 1024;
 /// A reader that has read nothing for so long has left.
 const STALLED: std::time::Duration = std::time::Duration::from_secs(600);
 
@@ -141,7 +143,7 @@ async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut
             state.record.at(clock::now());
             match heard {
                 Ok(()) => {}
-                Err(fault) if live.cancel.is_cancelled() && fault.kind == FaultKind::Canceled => {
+                Err(fault) if live.cancel.is_told() && fault.kind == FaultKind::Canceled => {
                     match state.cancelled_for.clone() {
                         Some(reason) => normalizer.fail(&mut state.record, &reason),
                         None => normalizer.cancel(&mut state.record),
@@ -154,7 +156,7 @@ async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut
             }
         });
     }
-    if live.cancel.is_cancelled()
+    if live.cancel.is_told()
         && let Some(prepared) = &prepared
     {
         let stop = live.agent.upstream.stop(&prepared.question());
@@ -168,7 +170,7 @@ async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut
     });
     let remembered = conversation.as_ref().and_then(Conversation::remember);
     if let Some(conversation) = conversation {
-        if live.cancel.is_cancelled() { drop(conversation) } else { conversation.release() }
+        if live.cancel.is_told() { drop(conversation) } else { conversation.release() }
     }
     let next = conclude(engine, live, journal, &turn, prepared.as_deref(), remembered).await;
     drop(guard);
@@ -198,7 +200,8 @@ async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn) -> Result<Asked
             (guard, Box::new(prepared.ready()?))
         }
     };
-    prepared.request.id = Some(live.id().spelled("response_"));
+    // As native clients see it, so that one search finds both sides of a run.
+    prepared.request.id = Some(format!("response_{}", live.id()));
     let now = clock::now();
     live.grow(|state| {
         state.record.at(now);
@@ -224,20 +227,47 @@ async fn listen(
     normalizer: &mut Normalizer,
     turn: &mut Turn,
 ) -> Result<(), Fault> {
-    let mut cancelled = pin!(live.cancel.cancelled());
+    // How much was heard that nobody was told of yet.
+    let mut unseen = 0;
     loop {
-        let chunk = poll_fn(|context| {
-            if cancelled.as_mut().poll(context).is_ready() {
-                return std::task::Poll::Ready(Err(Fault::new(FaultKind::Canceled, "canceled")));
+        let mut chunk = std::task::Poll::Pending;
+        if unseen >= TOGETHER || (unseen > 0 && live.cancel.is_told()) {
+            live.announce();
+            unseen = 0;
+        }
+        if unseen > 0 {
+            // What comes in one packet comes in several chunks. They are told together: whoever follows is woken when
+            // everything else that is ready has had its turn and nothing more has come.
+            chunk = poll_once(|context| conversation.poll_chunk(context)).await;
+            if chunk.is_pending() {
+                tokio::task::yield_now().await;
+                chunk = poll_once(|context| conversation.poll_chunk(context)).await;
             }
-            conversation.poll_chunk(context)
-        })
-        .await;
+            if chunk.is_pending() {
+                live.announce();
+            }
+        }
+        let chunk = match chunk {
+            std::task::Poll::Ready(chunk) => chunk,
+            std::task::Poll::Pending => {
+                unseen = 0;
+                poll_fn(|context| {
+                    if live.cancel.poll_told(context).is_ready() {
+                        return std::task::Poll::Ready(Err(Fault::new(FaultKind::Canceled, "canceled")));
+                    }
+                    conversation.poll_chunk(context)
+                })
+                .await
+            }
+        };
         let heard = match chunk {
-            Ok(Some(chunk)) => live.grow(|state| {
-                state.record.at(clock::now());
-                conversation.feed(&chunk, &mut Listener { record: &mut state.record, normalizer })
-            }),
+            Ok(Some(chunk)) => {
+                unseen += chunk.len();
+                live.grow_quietly(|state| {
+                    state.record.at(clock::now());
+                    conversation.feed(&chunk, &mut Listener { record: &mut state.record, normalizer })
+                })
+            }
             Ok(None) => {
                 return live.grow(|state| {
                     state.record.at(clock::now());
@@ -268,6 +298,11 @@ async fn listen(
     }
 }
 
+/// Polls once, and answers what came of it.
+async fn poll_once<T>(mut poll: impl FnMut(&mut std::task::Context<'_>) -> std::task::Poll<T>) -> std::task::Poll<T> {
+    poll_fn(|context| std::task::Poll::Ready(poll(context))).await
+}
+
 /// Waits while the one who reads is too far behind.
 async fn room(live: &Arc<Live>) -> Result<(), Fault> {
     let ready = poll_fn(|context| live.poll_room(context, BACKLOG));
@@ -277,6 +312,7 @@ async fn room(live: &Arc<Live>) -> Result<(), Fault> {
     if now.is_ready() {
         return Ok(());
     }
+    live.announce();
     let waited = cancellable(live, async { Ok(tokio::time::timeout(STALLED, ready).await) }).await?;
     waited.map_err(|_| {
         live.stop(None);
@@ -288,7 +324,7 @@ async fn room(live: &Arc<Live>) -> Result<(), Fault> {
 async fn cancellable<T>(live: &Live, doing: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     tokio::select! {
         biased;
-        () = live.cancel.cancelled() => {
+        () = live.cancel.told() => {
             Err(live.state().cancelled_for.clone().unwrap_or_else(|| Fault::new(FaultKind::Canceled, "canceled")))
         }
         done = doing => done,
@@ -354,7 +390,7 @@ async fn conclude(
     let auth = open.iter().any(|item| item.kind == PendingKind::Auth);
     let next = live.grow_unseen(|state| {
         state.pending = open;
-        let queued = (!state.queued.is_empty() && !live.cancel.is_cancelled()).then(|| state.queued.remove(0));
+        let queued = (!state.queued.is_empty() && !live.cancel.is_told()).then(|| state.queued.remove(0));
         if let Some(next) = &queued {
             state.record.at(now);
             state.record.start_turn(next.request.input.clone());

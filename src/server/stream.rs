@@ -53,7 +53,7 @@ impl Steps {
         }
         if !self.out.body.is_empty() {
             self.heartbeat.wrote();
-            return Poll::Ready(Some(self.out.body.split().freeze()));
+            return Poll::Ready(Some(self.written()));
         }
         if self.over {
             return Poll::Ready(None);
@@ -64,10 +64,19 @@ impl Steps {
             // Armed again before the chunk goes out: nobody may poll for a while.
             let _ = self.heartbeat.poll_due(context);
             if !self.out.body.is_empty() {
-                return Poll::Ready(Some(self.out.body.split().freeze()));
+                return Poll::Ready(Some(self.written()));
             }
         }
         Poll::Pending
+    }
+}
+
+impl Steps {
+    /// What is written, to go out. A copy: it is small, and the buffer stays where it is.
+    fn written(&mut self) -> Bytes {
+        let written = Bytes::copy_from_slice(&self.out.body);
+        self.out.body.clear();
+        written
     }
 }
 
