@@ -45,4 +45,37 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: false,
         limit: Duration::from_secs(300),
     },
+    Suite {
+        name: "responses",
+        kind: Kind::Python,
+        scripts: &["client.py", "agents_sdk.py"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    // The same client, one major version back, which is what LangChain takes.
+    Suite {
+        name: "responses-older",
+        kind: Kind::Python,
+        scripts: &["../responses/client.py", "langchain.py"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    Suite {
+        name: "responses-node",
+        kind: Kind::Node,
+        scripts: &["client.mjs", "ai-sdk.mjs", "agents.mjs"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    Suite {
+        name: "responses-node-older",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
 ];

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its own part of it")]
 
+pub mod strict;
+
 use std::sync::Arc;
 
 use interlingua_core::call::{About, AgentCard, Reply, RunState, RunView};
@@ -56,6 +58,12 @@ pub fn mounted(agents: &[&str], option_text: &str) -> Route {
 pub struct Asked {
     pub exchange: Box<dyn Exchange>,
     pub outcome: Result<Call, Fault>,
+}
+
+impl std::fmt::Debug for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.outcome.fmt(f)
+    }
 }
 
 /// An answer as it would go out.
