@@ -1,0 +1,132 @@
+//! Cards as they are asked for: which form, which URL, and what caches need (section 4). The extended card is an
+//! operation like any other and asked for in `serve`.
+
+use std::sync::Arc;
+
+use interlingua_core::call::{Call, Reply};
+use interlingua_core::event::Step;
+use interlingua_core::exchange::{Exchange, Flow, Next};
+use interlingua_core::{Extra, Fault, Json, Out, Request};
+
+use super::{CardOptions, Material, Variant};
+use crate::Route;
+use crate::dialect::{Asked, Binding, Dialect, Generation};
+use crate::errors::{self, Problem, RestError, Told};
+use crate::options::CardWithoutVersion;
+use crate::time::{http_date, read_http_date};
+
+/// How long caches may keep a card, in seconds.
+const MAX_AGE: u32 = 300;
+
+impl Route {
+    /// The URL of the mount as this client sees it.
+    pub(crate) fn url(&self, base_url: &str) -> String {
+        match &self.public_url {
+            Some(url) => url.clone(),
+            None => base_url.trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// A card of the route's agent.
+    pub(crate) fn card(&self, variant: Variant, url: &str, extended: Option<&CardOptions>) -> Extra {
+        let material = Material { agent: &self.agents[0], options: &self.options, extended };
+        material.card(variant, url)
+    }
+
+    /// The form for whoever asks so (section 3).
+    fn variant(&self, asked: Asked) -> Variant {
+        let old = self.options.versions.contains(&Generation::V03);
+        match (asked, self.options.card_without_version) {
+            _ if !old => Variant::V1,
+            (Asked::V1, _) | (_, CardWithoutVersion::V1) => Variant::V1,
+            (_, CardWithoutVersion::Hybrid) => Variant::Hybrid,
+            (_, CardWithoutVersion::V03) => Variant::V03,
+        }
+    }
+}
+
+/// `GET /.well-known/agent-card.json`
+pub(crate) struct Card {
+    route: Arc<Route>,
+    variant: Variant,
+    url: String,
+    known_tags: Option<String>,
+    known_since: Option<String>,
+}
+
+impl Card {
+    pub(crate) fn new(route: &Arc<Route>) -> Self {
+        Self {
+            route: Arc::clone(route),
+            variant: Variant::Hybrid,
+            url: String::new(),
+            known_tags: None,
+            known_since: None,
+        }
+    }
+
+    /// Whether what the client has is the same.
+    fn is_known(&self, tag: &str, since: u64) -> bool {
+        match (&self.known_tags, &self.known_since) {
+            (Some(tags), _) => tags.split(',').any(|known| {
+                let known = known.trim();
+                known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
+            }),
+            // Headers have seconds.
+            (None, Some(date)) => read_http_date(date).is_some_and(|known| known / 1000 >= since / 1000),
+            (None, None) => false,
+        }
+    }
+}
+
+impl Exchange for Card {
+    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        let asked = Asked::of(request);
+        if asked == Asked::Other {
+            return Err(errors::fault(Problem::VersionNotSupported, "the requested version is not served here"));
+        }
+        self.variant = self.route.variant(asked);
+        self.url = self.route.url(request.base_url);
+        self.known_tags = request.header("if-none-match").map(str::to_owned);
+        self.known_since = request.header("if-modified-since").map(str::to_owned);
+        Ok(Call::Nothing)
+    }
+
+    fn reply(&mut self, _: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
+        let card = Json::of(&self.route.card(self.variant, &self.url, None));
+        let since = self.route.agents[0].since;
+        let tag = tag(card.text());
+        out.header("cache-control", format!("public, max-age={MAX_AGE}"));
+        out.header("last-modified", http_date(since));
+        out.header("vary", "A2A-Version, Accept-Encoding");
+        let known = self.is_known(&tag, since);
+        out.header("etag", tag);
+        if known {
+            out.status(304);
+        } else {
+            out.json(&card);
+        }
+        Ok(Next::Done)
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+        let dialect = Dialect { binding: Binding::Rest, generation: Generation::V1 };
+        let told = Told::new(fault, None, &self.route.options.versions);
+        told.headers(out);
+        out.status(told.http(dialect));
+        out.json(&RestError(&told, dialect));
+    }
+
+    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
+        Flow::Close
+    }
+}
+
+/// A tag for a body: it tells apart, it protects nothing.
+fn tag(body: &str) -> String {
+    // FNV-1a, of 64 bits.
+    let hash = body
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("\"{hash:016x}\"")
+}

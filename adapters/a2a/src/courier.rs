@@ -1,0 +1,277 @@
+//! Push notifications: the events of a task as requests to the places its owner named (section 11).
+//!
+//! Text deltas are joined: a courier holds them back until something else happens, the artifact is complete, or the
+//! gateway says that the interval is over. Not here: sending, retries, and where may be sent to.
+
+use std::sync::Arc;
+
+use interlingua_core::courier::{Courier, Couriers, Parcel};
+use interlingua_core::event::{Event, Millis, Span, Step};
+use interlingua_core::model::ContentType;
+use interlingua_core::{Json, Run};
+use serde::Serialize;
+
+use crate::dialect::Form;
+use crate::input::{self, Labels};
+use crate::options::{PushEvents, PushOld};
+use crate::serve::{COLLECTION, Config};
+use crate::time::Timestamp;
+use crate::updates::{Change, Piece, Update, Updates};
+use crate::wire::v03::Old;
+use crate::wire::{Artifact, ArtifactUpdate, Item, Part, Spelled, State, Status, StatusUpdate, Task};
+use crate::{Route, parts};
+
+/// What a route delivers.
+pub(crate) fn couriers(route: &Arc<Route>) -> Couriers {
+    let owned = Arc::clone(route);
+    Couriers {
+        collection: COLLECTION,
+        policy: route.options.push_policy(),
+        pause: route.options.push_interval,
+        open: Box::new(move |document| {
+            let config: Config = document.read()?;
+            Some(Box::new(Receiver::new(&owned, config)))
+        }),
+    }
+}
+
+/// One receiver of one task.
+struct Receiver {
+    route: Arc<Route>,
+    config: Config,
+    updates: Updates,
+    held: Option<Held>,
+    known: Known,
+}
+
+/// Running text that was not sent yet: a piece of one content.
+struct Held {
+    artifact: String,
+    message: u32,
+    content: u32,
+    span: Span,
+    append: bool,
+}
+
+/// What a whole task consists of besides its artifacts, as it goes to receivers of 0.3.
+struct Known {
+    state: State,
+    at: Millis,
+    message: Option<Json>,
+    history: Vec<Json>,
+}
+
+/// A task of 0.3, made of what is known.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Whole<'a> {
+    kind: &'static str,
+    id: &'a str,
+    context_id: &'a str,
+    status: WholeStatus<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    artifacts: Vec<Old<'a, Artifact<'a>>>,
+    #[serde(skip_serializing_if = "<[Json]>::is_empty")]
+    history: &'a [Json],
+}
+
+#[derive(Serialize)]
+struct WholeStatus<'a> {
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a Json>,
+    timestamp: Timestamp,
+}
+
+impl Receiver {
+    fn new(route: &Arc<Route>, config: Config) -> Self {
+        Self {
+            updates: Updates::new(route),
+            route: Arc::clone(route),
+            config,
+            held: None,
+            known: Known { state: State::Submitted, at: 0, message: None, history: Vec::new() },
+        }
+    }
+
+    /// The dialect its receiver was made in. Over 0.3 the bare object with `kind` is sent, whatever the binding.
+    const fn form(&self) -> Form {
+        if self.config.old { Form::V03 } else { Form::V1 }
+    }
+
+    fn sends_tasks(&self) -> bool {
+        self.config.old && self.route.options.push_v03 == PushOld::Task
+    }
+
+    fn sends_artifacts(&self) -> bool {
+        self.route.options.push_events == PushEvents::All
+    }
+
+    fn parcel<T: Serialize>(&self, value: &T) -> Parcel {
+        let mut headers = Vec::with_capacity(4);
+        if self.config.old {
+            headers.push(("content-type", "application/json".to_owned()));
+        } else {
+            headers.push(("content-type", "application/a2a+json".to_owned()));
+            headers.push(("a2a-version", "1.0".to_owned()));
+        }
+        if let Some(scheme) = &self.config.scheme {
+            let credentials = self.config.credentials.as_deref().unwrap_or("");
+            headers.push(("authorization", format!("{scheme} {credentials}").trim_end().to_owned()));
+        }
+        if let Some(token) = &self.config.token {
+            headers.push(("x-a2a-notification-token", token.clone()));
+        }
+        Parcel { headers, body: serde_json::to_vec(value).unwrap_or_default() }
+    }
+
+    /// One event, or the whole task in its place.
+    fn event(&self, item: &Item<'_>, run: &Run) -> Parcel {
+        if self.sends_tasks() { self.whole(run) } else { self.parcel(&Spelled(item, self.form())) }
+    }
+
+    fn whole(&self, run: &Run) -> Parcel {
+        let artifacts = self.updates.artifacts(run);
+        self.parcel(&Whole {
+            kind: "task",
+            id: &self.config.task,
+            context_id: &run.session_id,
+            status: WholeStatus {
+                state: self.known.state.word(Form::V03),
+                message: self.known.message.as_ref(),
+                timestamp: Timestamp(self.known.at),
+            },
+            artifacts: artifacts.iter().map(|artifact| Old(artifact, Form::V03)).collect(),
+            history: &self.known.history,
+        })
+    }
+
+    /// Keeps up with status and history.
+    fn learn(&mut self, update: &Update<'_>, step: Step<'_>) {
+        let (task, context) = (self.config.task.as_str(), step.run.session_id.as_str());
+        match update {
+            Update::Said(turn) => {
+                let Some(turn) = step.run.turns.get(*turn as usize) else { return };
+                self.known.history.extend(self.known.message.take());
+                let sent = input::as_sent(&turn.input, &Labels::default());
+                let sent = sent.into_iter().map(|message| message.on(task, context));
+                let form = if self.config.old { Form::V03 } else { Form::V1 };
+                self.known.history.extend(sent.map(|message| Json::of(&Spelled(&message, form))));
+                self.known.at = self.known.at.max(step.at);
+            }
+            Update::Status(change) => {
+                self.known.history.extend(self.known.message.take());
+                let message = change.message.clone().map(|message| message.on(task, context));
+                self.known.message = message.map(|message| Json::of(&Spelled(&message, self.form())));
+                self.known.state = change.state;
+                self.known.at = step.at;
+            }
+            Update::Artifact(_) => {}
+        }
+    }
+
+    fn tell(&mut self, update: Update<'_>, step: Step<'_>, parcels: &mut Vec<Parcel>) {
+        self.learn(&update, step);
+        let run = step.run;
+        let task = self.config.task.clone();
+        match update {
+            Update::Said(0) if self.sends_artifacts() => {
+                let sent = run.turns.first().map_or_else(Vec::new, |turn| input::as_sent(&turn.input, &Labels::default()));
+                let history = sent.into_iter().map(|message| message.on(task.as_str(), run.session_id.as_str()));
+                let item = Item::Task(Task {
+                    id: task.as_str().into(),
+                    context: run.session_id.as_str().into(),
+                    status: Status { state: State::Submitted, message: None, at: step.at },
+                    artifacts: None,
+                    history: Some(history.collect()),
+                    metadata: None,
+                });
+                parcels.push(self.event(&item, run));
+            }
+            Update::Said(_) => {}
+            Update::Status(Change { state, message, metadata }) => {
+                self.flush(step, parcels);
+                let item = Item::Status(StatusUpdate {
+                    task: task.as_str().into(),
+                    context: run.session_id.as_str().into(),
+                    status: Status {
+                        state,
+                        message: message.map(|message| message.on(task.as_str(), run.session_id.as_str())),
+                        at: step.at,
+                    },
+                    metadata,
+                    closes: state.is_terminal() || state == State::InputRequired,
+                });
+                parcels.push(self.event(&item, run));
+            }
+            Update::Artifact(_) if !self.sends_artifacts() => {}
+            Update::Artifact(Piece { artifact, append, is_delta: true, .. }) => {
+                let Event::ContentDelta { message, content, span } = step.event else { return };
+                if let Some(held) = &mut self.held
+                    && (held.message, held.content, held.span.version) == (message, content, span.version)
+                {
+                    held.span.end = span.end;
+                    return;
+                }
+                self.flush(step, parcels);
+                self.held = Some(Held { artifact: artifact.id.into_owned(), message, content, span, append });
+            }
+            Update::Artifact(Piece { artifact, append, last_chunk, .. }) => {
+                self.flush(step, parcels);
+                let item = Item::Artifact(ArtifactUpdate {
+                    task: task.as_str().into(),
+                    context: run.session_id.as_str().into(),
+                    artifact,
+                    append,
+                    last_chunk,
+                });
+                parcels.push(self.event(&item, run));
+            }
+        }
+    }
+}
+
+impl Courier for Receiver {
+    fn url(&self) -> &str {
+        &self.config.url
+    }
+
+    fn pass(&mut self, step: Step<'_>) {
+        let mut told = Vec::new();
+        self.updates.take_quietly(step, &mut |update| told.push(update));
+        for update in told {
+            self.learn(&update, step);
+        }
+    }
+
+    fn take(&mut self, step: Step<'_>, parcels: &mut Vec<Parcel>) {
+        let mut told = Vec::new();
+        self.updates.take(step, &mut |update| told.push(update));
+        for update in told {
+            self.tell(update, step, parcels);
+        }
+    }
+
+    fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    fn flush(&mut self, step: Step<'_>, parcels: &mut Vec<Parcel>) {
+        let Some(held) = self.held.take() else { return };
+        let slot = step.run.messages.get(held.message as usize).and_then(|it| it.slots.get(held.content as usize));
+        let Some(slot) = slot else { return };
+        let text = slot.span(held.span);
+        let part = if slot.kind == ContentType::Refusal { parts::refusal(text) } else { Part::text(text) };
+        let item = Item::Artifact(ArtifactUpdate {
+            task: self.config.task.as_str().into(),
+            context: step.run.session_id.as_str().into(),
+            artifact: Artifact { id: held.artifact.as_str().into(), name: None, parts: vec![part], metadata: None },
+            append: held.append,
+            last_chunk: false,
+        });
+        parcels.push(self.event(&item, step.run));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,438 @@
+//! Errors in the protocol's words, for each binding and generation (section 10): one function from a fault to a row of
+//! the table, one writer for each of the four forms.
+
+use interlingua_core::{Fault, FaultKind, Out};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use crate::dialect::{Dialect, Generation};
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Problem {
+    TaskNotFound,
+    TaskNotCancelable,
+    PushNotSupported,
+    UnsupportedOperation,
+    ContentType,
+    InvalidAgentResponse,
+    ExtendedCardNotConfigured,
+    ExtensionRequired,
+    VersionNotSupported,
+    Parse,
+    InvalidRequest,
+    TooLarge,
+    MethodNotFound,
+    MethodNotAllowed,
+    NotAcceptable,
+    InvalidParams,
+    Internal,
+    Unauthenticated,
+    Forbidden,
+    Exhausted,
+    UpstreamUnavailable,
+    ShuttingDown,
+}
+
+/// What a row says.
+pub(crate) struct Row {
+    /// The JSON-RPC code.
+    pub(crate) code: i32,
+    /// The HTTP status of a JSON-RPC answer.
+    pub(crate) rpc_status: u16,
+    /// The HTTP status over REST, 1.0.
+    pub(crate) http: u16,
+    /// The HTTP status over REST, 0.3.
+    pub(crate) http_old: u16,
+    /// The name of the gRPC-style status.
+    pub(crate) status: &'static str,
+    /// The reason of ErrorInfo. Empty: no ErrorInfo.
+    pub(crate) reason: &'static str,
+    /// The name over REST, 0.3.
+    pub(crate) name: &'static str,
+    /// What clients show and match.
+    pub(crate) message: &'static str,
+    /// Whether the fault's own sentence is added to the message: where there is no details member for it, or where
+    /// people have to read it.
+    pub(crate) explains: bool,
+}
+
+impl Problem {
+    pub(crate) const ALL: [Self; 22] = [
+        Self::TaskNotFound, Self::TaskNotCancelable, Self::PushNotSupported, Self::UnsupportedOperation,
+        Self::ContentType, Self::InvalidAgentResponse, Self::ExtendedCardNotConfigured, Self::ExtensionRequired,
+        Self::VersionNotSupported, Self::Parse, Self::InvalidRequest, Self::TooLarge, Self::MethodNotFound,
+        Self::MethodNotAllowed, Self::NotAcceptable, Self::InvalidParams, Self::Internal, Self::Unauthenticated,
+        Self::Forbidden, Self::Exhausted, Self::UpstreamUnavailable, Self::ShuttingDown,
+    ];
+
+    /// The row for a fault: what this adapter said of it, else by its kind.
+    pub(crate) fn of(fault: &Fault) -> Self {
+        use FaultKind as K;
+        if let Some(code) = &fault.code
+            && let Some(problem) = Self::ALL.into_iter().find(|problem| problem.mark() == Some(code.as_str()))
+        {
+            return problem;
+        }
+        match fault.kind {
+            K::Malformed => Self::Parse,
+            K::Missing | K::WrongType | K::Invalid | K::Exclusive => Self::InvalidParams,
+            K::Unsupported | K::Busy | K::Waiting | K::Conflict => Self::UnsupportedOperation,
+            K::UnsupportedMedia => Self::ContentType,
+            K::NotAcceptable => Self::NotAcceptable,
+            K::TooLarge => Self::TooLarge,
+            K::Unauthenticated => Self::Unauthenticated,
+            K::Forbidden => Self::Forbidden,
+            K::NoSuchPath | K::NoSuchAgent => Self::MethodNotFound,
+            K::MethodNotAllowed => Self::MethodNotAllowed,
+            K::NotFound => Self::TaskNotFound,
+            K::RateLimited => Self::Exhausted,
+            K::UpstreamUnreachable | K::UpstreamRateLimited | K::UpstreamTimeout => Self::UpstreamUnavailable,
+            K::UpstreamRefused | K::UpstreamTruncated | K::UpstreamGarbage | K::UpstreamTooLarge | K::AgentFailed => {
+                Self::InvalidAgentResponse
+            }
+            K::ShuttingDown | K::Overloaded => Self::ShuttingDown,
+            _ => Self::Internal,
+        }
+    }
+
+    /// How [`fault`] marks a fault of this row.
+    const fn mark(self) -> Option<&'static str> {
+        match self {
+            Self::Parse => Some("A2A_PARSE"),
+            Self::InvalidRequest => Some("A2A_INVALID_REQUEST"),
+            Self::MethodNotFound => Some("A2A_METHOD_NOT_FOUND"),
+            _ => {
+                let reason = self.row().reason;
+                if reason.is_empty() { None } else { Some(reason) }
+            }
+        }
+    }
+
+    pub(crate) const fn row(self) -> Row {
+        const fn row(code: i32, http: [u16; 3], status: &'static str, names: [&'static str; 3], explains: bool) -> Row {
+            let [rpc_status, http, http_old] = http;
+            let [reason, name, message] = names;
+            Row { code, rpc_status, http, http_old, status, reason, name, message, explains }
+        }
+        const BAD: &str = "INVALID_ARGUMENT";
+        const UNMET: &str = "FAILED_PRECONDITION";
+        match self {
+            Self::TaskNotFound => {
+                row(-32001, [200, 404, 404], "NOT_FOUND", ["TASK_NOT_FOUND", "TaskNotFoundError", "Task not found"], false)
+            }
+            Self::TaskNotCancelable => {
+                let names = ["TASK_NOT_CANCELABLE", "TaskNotCancelableError", "Task cannot be canceled"];
+                row(-32002, [200, 400, 409], UNMET, names, false)
+            }
+            Self::PushNotSupported => {
+                let message = "Push Notification is not supported";
+                let names = ["PUSH_NOTIFICATION_NOT_SUPPORTED", "PushNotificationNotSupportedError", message];
+                row(-32003, [200, 400, 501], UNMET, names, false)
+            }
+            Self::UnsupportedOperation => {
+                let names = ["UNSUPPORTED_OPERATION", "UnsupportedOperationError", "This operation is not supported"];
+                row(-32004, [200, 400, 501], UNMET, names, true)
+            }
+            Self::ContentType => {
+                let names = ["CONTENT_TYPE_NOT_SUPPORTED", "ContentTypeNotSupportedError", "Incompatible content types"];
+                row(-32005, [200, 400, 415], BAD, names, true)
+            }
+            Self::InvalidAgentResponse => {
+                let names = ["INVALID_AGENT_RESPONSE", "InvalidAgentResponseError", "Invalid agent response"];
+                row(-32006, [200, 500, 502], "INTERNAL", names, true)
+            }
+            Self::ExtendedCardNotConfigured => {
+                let message = "Authenticated Extended Card is not configured";
+                let name = "AuthenticatedExtendedCardNotConfiguredError";
+                row(-32007, [200, 400, 404], UNMET, ["EXTENDED_AGENT_CARD_NOT_CONFIGURED", name, message], false)
+            }
+            Self::ExtensionRequired => {
+                let names = ["EXTENSION_SUPPORT_REQUIRED", "ExtensionSupportRequiredError", "Extension support required"];
+                row(-32008, [200, 400, 400], UNMET, names, true)
+            }
+            Self::VersionNotSupported => {
+                let names = ["VERSION_NOT_SUPPORTED", "VersionNotSupportedError", "Version not supported"];
+                row(-32009, [200, 400, 400], UNMET, names, true)
+            }
+            Self::Parse => row(-32700, [200, 400, 400], BAD, ["", "JSONParseError", "Invalid JSON payload"], true),
+            Self::InvalidRequest => {
+                row(-32600, [200, 400, 400], BAD, ["", "InvalidRequestError", "Request payload validation error"], true)
+            }
+            Self::TooLarge => {
+                row(-32600, [413, 413, 413], BAD, ["", "InvalidRequestError", "Request payload too large"], true)
+            }
+            Self::MethodNotFound => {
+                row(-32601, [200, 404, 404], "NOT_FOUND", ["", "MethodNotFoundError", "Method not found"], true)
+            }
+            Self::MethodNotAllowed => {
+                row(-32601, [405, 405, 405], "UNIMPLEMENTED", ["", "MethodNotFoundError", "Method not allowed"], false)
+            }
+            Self::NotAcceptable => {
+                row(-32600, [406, 406, 406], BAD, ["", "InvalidRequestError", "Not acceptable"], true)
+            }
+            Self::InvalidParams => {
+                row(-32602, [200, 400, 400], BAD, ["INVALID_PARAMS", "InvalidParamsError", "Invalid parameters"], false)
+            }
+            Self::Internal => row(-32603, [200, 500, 500], "INTERNAL", ["", "InternalError", "Internal error"], false),
+            Self::Unauthenticated => {
+                row(-32010, [401, 401, 401], "UNAUTHENTICATED", ["", "UnauthenticatedError", "Unauthenticated"], false)
+            }
+            Self::Forbidden => {
+                row(-32011, [403, 403, 403], "PERMISSION_DENIED", ["", "PermissionDeniedError", "Permission denied"], false)
+            }
+            Self::Exhausted => {
+                row(-32012, [429, 429, 429], "RESOURCE_EXHAUSTED", ["", "RateLimitError", "Too many requests"], false)
+            }
+            Self::UpstreamUnavailable => {
+                let names = ["UPSTREAM_UNAVAILABLE", "InternalError", "The agent is not available"];
+                row(-32603, [200, 503, 503], "UNAVAILABLE", names, true)
+            }
+            Self::ShuttingDown => {
+                row(-32603, [503, 503, 503], "UNAVAILABLE", ["", "InternalError", "Service unavailable"], true)
+            }
+        }
+    }
+}
+
+/// A fault of a row.
+pub(crate) fn fault(problem: Problem, message: impl Into<String>) -> Fault {
+    let kind = match problem {
+        Problem::TaskNotFound => FaultKind::NotFound,
+        Problem::TaskNotCancelable => FaultKind::Conflict,
+        Problem::ContentType => FaultKind::UnsupportedMedia,
+        Problem::Parse | Problem::InvalidRequest => FaultKind::Malformed,
+        Problem::MethodNotFound => FaultKind::NoSuchPath,
+        Problem::InvalidParams => FaultKind::Invalid,
+        _ => FaultKind::Unsupported,
+    };
+    let fault = Fault::new(kind, message);
+    match problem.mark() {
+        Some(mark) => fault.coded(mark),
+        None => fault,
+    }
+}
+
+/// What a client is told of an error besides its row.
+pub(crate) struct Told<'a> {
+    pub(crate) fault: &'a Fault,
+    pub(crate) problem: Problem,
+    /// The task the request was about, as it named it.
+    pub(crate) task: Option<&'a str>,
+    /// The versions that are served, for VersionNotSupported.
+    pub(crate) versions: &'a [Generation],
+}
+
+impl<'a> Told<'a> {
+    pub(crate) fn new(fault: &'a Fault, task: Option<&'a str>, versions: &'a [Generation]) -> Self {
+        Self { fault, problem: Problem::of(fault), task, versions }
+    }
+
+    fn message(&self) -> String {
+        let row = self.problem.row();
+        if row.explains && !self.fault.message.is_empty() {
+            format!("{}: {}", row.message, self.fault.message)
+        } else {
+            row.message.to_owned()
+        }
+    }
+
+    fn violations(&self) -> impl Iterator<Item = Violation<'_>> {
+        let first = (self.problem == Problem::InvalidParams).then_some(self.fault);
+        let first = first.map(|fault| Violation {
+            field: fault.field.as_deref().unwrap_or(""),
+            description: &fault.message,
+        });
+        let rest = self.fault.violations.iter();
+        first.into_iter().chain(rest.map(|(field, description)| Violation { field, description }))
+    }
+
+    /// The status of a whole answer.
+    pub(crate) fn http(&self, dialect: Dialect) -> u16 {
+        let row = self.problem.row();
+        match (dialect.is_rpc(), dialect.generation) {
+            (true, _) => row.rpc_status,
+            (false, Generation::V03) => row.http_old,
+            // The body's own type is 415 (section 2); a part's is 400.
+            (false, Generation::V1) if self.fault.kind == FaultKind::UnsupportedMedia => 415,
+            (false, Generation::V1) => row.http,
+        }
+    }
+
+    /// Headers that belong to some rows.
+    pub(crate) fn headers(&self, out: &mut Out) {
+        if self.problem == Problem::Unauthenticated {
+            out.header("www-authenticate", "Bearer");
+        }
+        if let Some(after) = self.fault.retry_after {
+            out.header("retry-after", after.as_secs().max(1).to_string());
+        } else if self.problem == Problem::Exhausted {
+            out.header("retry-after", "1");
+        }
+        if self.problem == Problem::MethodNotAllowed && !self.fault.allow.is_empty() {
+            out.header("allow", self.fault.allow.join(", "));
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Violation<'a> {
+    field: &'a str,
+    description: &'a str,
+}
+
+/// Facts about an error: a map of strings.
+struct Facts<'a>(&'a Told<'a>);
+
+impl Facts<'_> {
+    fn is_empty(&self) -> bool {
+        self.pairs().next().is_none()
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let told = self.0;
+        let task = told.task.map(|task| ("taskId", task.to_owned()));
+        let versions = (told.problem == Problem::VersionNotSupported).then(|| {
+            let versions: Vec<&str> = told.versions.iter().map(|version| version.as_str()).collect();
+            ("supportedVersions", versions.join(","))
+        });
+        // A stable code of the agent, which says more than the row does.
+        let code = told.fault.code.clone().filter(|_| told.problem == Problem::InvalidAgentResponse);
+        task.into_iter().chain(versions).chain(code.map(|code| ("code", code)))
+    }
+}
+
+impl Serialize for Facts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.pairs())
+    }
+}
+
+/// `details` over REST, `data` over JSON-RPC: ErrorInfo, and BadRequest where fields are at fault.
+struct Details<'a>(&'a Told<'a>);
+
+impl Details<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.problem.row().reason.is_empty()
+    }
+}
+
+impl Serialize for Details<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct ErrorInfo<'a> {
+            #[serde(rename = "@type")]
+            kind: &'static str,
+            reason: &'static str,
+            domain: &'static str,
+            metadata: Facts<'a>,
+        }
+        #[derive(Serialize)]
+        struct BadRequest<'a> {
+            #[serde(rename = "@type")]
+            kind: &'static str,
+            #[serde(rename = "fieldViolations")]
+            violations: Vec<Violation<'a>>,
+        }
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Detail<'a> {
+            Info(ErrorInfo<'a>),
+            Request(BadRequest<'a>),
+        }
+        let info = Detail::Info(ErrorInfo {
+            kind: "type.googleapis.com/google.rpc.ErrorInfo",
+            reason: self.0.problem.row().reason,
+            domain: "a2a-protocol.org",
+            metadata: Facts(self.0),
+        });
+        let violations: Vec<Violation<'_>> = self.0.violations().collect();
+        let request = (!violations.is_empty())
+            .then_some(BadRequest { kind: "type.googleapis.com/google.rpc.BadRequest", violations })
+            .map(Detail::Request);
+        serializer.collect_seq([Some(info), request].into_iter().flatten())
+    }
+}
+
+/// The free data of 0.3: the same facts in one object.
+struct OldData<'a>(&'a Told<'a>);
+
+impl OldData<'_> {
+    fn is_empty(&self) -> bool {
+        Facts(self.0).is_empty() && self.0.violations().next().is_none()
+    }
+}
+
+impl Serialize for OldData<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in Facts(self.0).pairs() {
+            map.serialize_entry(name, &value)?;
+        }
+        let violations: Vec<Violation<'_>> = self.0.violations().collect();
+        if !violations.is_empty() {
+            map.serialize_entry("fieldViolations", &violations)?;
+        }
+        map.end()
+    }
+}
+
+/// The error object of a JSON-RPC answer.
+pub(crate) struct RpcError<'a>(pub(crate) &'a Told<'a>, pub(crate) Generation);
+
+impl Serialize for RpcError<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("code", &self.0.problem.row().code)?;
+        map.serialize_entry("message", &self.0.message())?;
+        match self.1 {
+            Generation::V1 if !Details(self.0).is_empty() => map.serialize_entry("data", &Details(self.0))?,
+            Generation::V03 if !OldData(self.0).is_empty() => map.serialize_entry("data", &OldData(self.0))?,
+            _ => {}
+        }
+        map.end()
+    }
+}
+
+/// The body of a REST answer.
+pub(crate) struct RestError<'a>(pub(crate) &'a Told<'a>, pub(crate) Dialect);
+
+impl Serialize for RestError<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Inner<'a> {
+            code: u16,
+            status: &'static str,
+            message: String,
+            #[serde(skip_serializing_if = "Details::is_empty")]
+            details: Details<'a>,
+        }
+        let row = self.0.problem.row();
+        let mut map = serializer.serialize_map(None)?;
+        match self.1.generation {
+            Generation::V1 => map.serialize_entry(
+                "error",
+                &Inner {
+                    code: self.0.http(self.1),
+                    status: row.status,
+                    message: self.0.message(),
+                    details: Details(self.0),
+                },
+            )?,
+            Generation::V03 => {
+                // Each client package reads another one of these.
+                map.serialize_entry("type", row.name)?;
+                map.serialize_entry("error", row.name)?;
+                map.serialize_entry("code", &row.code)?;
+                map.serialize_entry("message", &self.0.message())?;
+                if !OldData(self.0).is_empty() {
+                    map.serialize_entry("data", &OldData(self.0))?;
+                }
+            }
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests;

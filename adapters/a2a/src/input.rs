@@ -1,0 +1,307 @@
+//! What a client says, as native messages and answers, and back again for a task's history (section 14;
+//! human-in-the-loop page, section 6).
+//!
+//! Whatever a native message has no field for travels in its `metadata.a2a`, so that a task's history shows every
+//! message as it was sent.
+
+use std::borrow::Cow;
+
+use interlingua_core::answer::{Answer, Given};
+use interlingua_core::model::{self, Content, MessageType, ToolOutput};
+use interlingua_core::pending::{Pending, PendingKind, approval_id};
+use interlingua_core::{Extra, Json};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::dialect::Form;
+use crate::parts;
+use crate::wire::read::{self, Faults};
+use crate::wire::{self, Message, Part, Role};
+
+/// What a message comes to, given what its task waits for.
+#[derive(Debug)]
+pub(crate) enum Meaning {
+    /// This is said to the agent.
+    Said {
+        /// Native messages.
+        messages: Vec<model::Message>,
+        /// Answers to pending items.
+        answers: Vec<Answer>,
+    },
+    /// It answers nothing of what has to be answered first: the task stays as it is.
+    Undecided,
+}
+
+/// Reads a message in the light of what its task waits for. Never approves by default.
+pub(crate) fn meaning(message: &Message<'_>, pending: &[Pending]) -> Meaning {
+    let mut answers = Vec::new();
+    let mut outputs = Vec::new();
+    let mut plain = Vec::new();
+    for part in &message.parts {
+        if let Some(output) = tool_output(part) {
+            outputs.push(output);
+        } else if let Some(answer) = answer(part) {
+            answers.push(answer);
+        } else {
+            plain.push(part);
+        }
+    }
+    let mut blocking = pending.iter().filter(|item| item.kind != PendingKind::Tool);
+    match (blocking.next(), blocking.next()) {
+        (Some(item), None) if answers.is_empty() => match only_answer(&plain) {
+            Some(given) => {
+                answers.push(Answer { id: item.id.clone(), given });
+                plain.clear();
+            }
+            None => return Meaning::Undecided,
+        },
+        // Which of several a text is meant for, nobody can know.
+        (Some(_), Some(_)) if answers.is_empty() => return Meaning::Undecided,
+        _ => {}
+    }
+    if !answers.is_empty() {
+        // Beside an answer, text is a comment for people: the history keeps it.
+        plain.retain(|part| !matches!(part.content, wire::Content::Text(_)));
+    }
+    let whole = outputs.is_empty() && plain.len() == message.parts.len();
+    let mut messages = Vec::new();
+    for output in &outputs {
+        let mut native =
+            model::Message::new(MessageType::FunctionCallOutput, Some(model::Role::Tool), vec![Content::data(output)]);
+        native.metadata = Some(origin(message, messages.is_empty(), false, &[]));
+        messages.push(native);
+    }
+    if !plain.is_empty() {
+        let contents = plain.iter().map(|part| parts::to_content(part)).collect();
+        let mut native = model::Message::new(MessageType::Message, Some(model::Role::User), contents);
+        native.metadata = Some(origin(message, messages.is_empty(), whole, &plain));
+        messages.push(native);
+    }
+    if let Some(first) = messages.first_mut() {
+        first.id = Some(message.id.clone().into_owned());
+    }
+    Meaning::Said { messages, answers }
+}
+
+/// An answer that names no item, to the only one there is: one data part, else the text.
+fn only_answer(plain: &[&Part<'_>]) -> Option<Given> {
+    let mut data = plain.iter().filter_map(|part| match &part.content {
+        wire::Content::Data(data) => Some(data),
+        _ => None,
+    });
+    if let Some(first) = data.next() {
+        return data.next().is_none().then(|| Given::Payload(Json::keep(first)));
+    }
+    let texts: Vec<&str> = plain
+        .iter()
+        .filter_map(|part| match &part.content {
+            wire::Content::Text(text) => Some(text.as_ref()),
+            _ => None,
+        })
+        .collect();
+    (!texts.is_empty()).then(|| Given::Text(texts.concat()))
+}
+
+/// The answer in a data part that names its item.
+fn answer(part: &Part<'_>) -> Option<Answer> {
+    let wire::Content::Data(data) = &part.content else { return None };
+    let id = text_of(data, &["interrupt_id", "interruptId", "approval_request_id", "approvalRequestId"])?;
+    Some(Answer { id, given: Given::Payload(Json::keep(data)) })
+}
+
+/// The output of a tool in a data part, in either form.
+fn tool_output(part: &Part<'_>) -> Option<ToolOutput> {
+    #[derive(Deserialize)]
+    struct Native {
+        function_call_output: ToolOutput,
+    }
+    #[derive(Deserialize)]
+    struct Response {
+        id: String,
+        name: Option<String>,
+        response: Json,
+    }
+    let wire::Content::Data(data) = &part.content else { return None };
+    if let Ok(native) = serde_json::from_str::<Native>(data.get()) {
+        return (!native.function_call_output.call_id.is_empty()).then_some(native.function_call_output);
+    }
+    let marked = text_of(part.metadata.as_ref()?, &["type", "adk_type"]);
+    if marked.as_deref() != Some("function_response") {
+        return None;
+    }
+    let told: Response = serde_json::from_str(data.get()).ok()?;
+    let inner = told.response.read::<Extra>().and_then(|fields| fields.get("output")?.read::<String>());
+    let output = inner.or_else(|| told.response.read()).unwrap_or_else(|| told.response.text().to_owned());
+    Some(ToolOutput { call_id: told.id, name: told.name, output })
+}
+
+/// The first of these fields that is a text with something in it.
+fn text_of(object: &RawValue, names: &[&str]) -> Option<String> {
+    if !object.get().starts_with('{') {
+        return None;
+    }
+    let fields: Extra = serde_json::from_str(object.get()).ok()?;
+    names.iter().find_map(|name| fields.get(name)?.read::<String>().filter(|text| !text.is_empty()))
+}
+
+/// `metadata.a2a` of a native message.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Origin {
+    message_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_id: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reference_task_ids: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    extensions: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Json>,
+    /// One entry for each content, `null` where there is nothing to add.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Json>,
+    /// The whole message, where its contents do not make it up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent: Option<Json>,
+    /// Another native message holds the whole one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    continued: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Metadata {
+    a2a: Origin,
+}
+
+fn origin(message: &Message<'_>, first: bool, whole: bool, plain: &[&Part<'_>]) -> Json {
+    let own = |texts: &[Cow<'_, str>]| texts.iter().map(|text| text.clone().into_owned()).collect();
+    let mut extras: Vec<Json> = plain.iter().map(|part| parts::extras(part).unwrap_or_else(Json::null)).collect();
+    while extras.last().is_some_and(Json::is_null) {
+        extras.pop();
+    }
+    Json::of(&Metadata {
+        a2a: Origin {
+            message_id: message.id.clone().into_owned(),
+            role: (message.role == Role::Agent).then(|| "agent".to_owned()),
+            task_id: message.task.clone().map(Cow::into_owned),
+            context_id: message.context.clone().map(Cow::into_owned),
+            reference_task_ids: own(&message.references),
+            extensions: own(&message.extensions),
+            metadata: message.metadata.as_ref().map(|raw| Json::keep(raw)),
+            parts: extras,
+            sent: (first && !whole).then(|| Json::of(message)),
+            continued: !first,
+        },
+    })
+}
+
+/// What is kept of a task's messages beside its turns: those that became answers, and the one a turn begins with.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Labels {
+    /// Messages that were answers, in the order they came.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    answers: Vec<Answered>,
+    /// The task is told as a direct message if its answer asks for that, or in any case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) direct: Option<crate::direct::Mode>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Answered {
+    ids: Vec<String>,
+    message: Json,
+}
+
+impl Labels {
+    pub(crate) fn read(json: &Json) -> Self {
+        json.read().unwrap_or_default()
+    }
+
+    /// Keeps a message whose answers became native messages of somebody else's making.
+    pub(crate) fn answered(&mut self, message: &Message<'_>, answers: &[Answer]) {
+        if !answers.is_empty() {
+            let ids = answers.iter().map(|answer| answer.id.clone()).collect();
+            self.answers.push(Answered { ids, message: Json::of(message) });
+        }
+    }
+
+    fn message(&self, id: &str) -> Option<&Json> {
+        self.answers.iter().rev().find(|answered| answered.ids.iter().any(|known| known == id)).map(|it| &it.message)
+    }
+}
+
+/// The client's messages of a turn, as they were sent.
+pub(crate) fn as_sent<'a>(input: &'a [model::Message], labels: &Labels) -> Vec<Message<'a>> {
+    let mut sent: Vec<Message<'a>> = Vec::new();
+    for native in input {
+        let origin = native.metadata.as_ref().and_then(Json::read::<Metadata>).map(|metadata| metadata.a2a);
+        let found = match (origin, &native.kind) {
+            (Some(origin), _) if origin.continued => None,
+            (Some(origin), _) => match &origin.sent {
+                Some(whole) => read_back(whole),
+                None => Some(from_origin(native, origin)),
+            },
+            (None, MessageType::McpApprovalRequest) => None,
+            (None, MessageType::McpApprovalResponse) => {
+                let id = native.content.iter().find_map(|content| approval_id(content.as_data()?));
+                match id.as_deref().and_then(|id| labels.message(id)) {
+                    Some(whole) => read_back(whole),
+                    None => Some(plain(native)),
+                }
+            }
+            (None, MessageType::FunctionCallOutput) => {
+                match native.outputs().find_map(|output| labels.message(&output.call_id)) {
+                    Some(whole) => read_back(whole),
+                    None => Some(plain(native)),
+                }
+            }
+            (None, _) => Some(plain(native)),
+        };
+        // Several answers of one message are one message.
+        if let Some(found) = found
+            && !sent.last().is_some_and(|last| last.id == found.id && !last.id.is_empty() && native.kind != MessageType::Message)
+        {
+            sent.push(found);
+        }
+    }
+    sent
+}
+
+fn read_back(json: &Json) -> Option<Message<'static>> {
+    let node = interlingua_core::tree::Node::at("", json.raw());
+    read::message(&node, Form::V1, &mut Faults::default())
+}
+
+fn from_origin(native: &model::Message, origin: Origin) -> Message<'_> {
+    let own = |texts: Vec<String>| texts.into_iter().map(Cow::Owned).collect();
+    let extras = origin.parts.iter().map(|json| Some(json).filter(|json| !json.is_null()));
+    let extras = extras.chain(std::iter::repeat(None));
+    Message {
+        id: Cow::Owned(origin.message_id),
+        context: origin.context_id.map(Cow::Owned),
+        task: origin.task_id.map(Cow::Owned),
+        role: if origin.role.as_deref() == Some("agent") { Role::Agent } else { Role::User },
+        parts: native.content.iter().zip(extras).filter_map(|(content, extras)| parts::as_sent(content, extras)).collect(),
+        metadata: origin.metadata.map(|json| Cow::Owned(json.raw().to_owned())),
+        extensions: own(origin.extensions),
+        references: own(origin.reference_task_ids),
+    }
+}
+
+/// A message that came another way.
+fn plain(native: &model::Message) -> Message<'_> {
+    let parts: Vec<Part<'_>> = native.content.iter().filter_map(parts::of_content).collect();
+    let mut message = Message::agent(native.id.as_deref().unwrap_or(""), parts);
+    if native.role.as_ref() != Some(&model::Role::Assistant) {
+        message.role = Role::User;
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests;

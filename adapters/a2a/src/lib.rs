@@ -1,0 +1,135 @@
+//! A2A, both generations and both bindings at the same URLs, in front of agents that never heard of it.
+//!
+//! Name, options and the table of endpoints live here. What a client says becomes a native question in `input`; what
+//! an agent says becomes statuses and artifacts in `updates`, which streams, tasks and push notifications are all made
+//! of; `wire` spells them for each dialect; `serve` is the exchange between the two. Not here: asking agents that
+//! speak A2A.
+//!
+//! A task is one run with several turns, and a context is a session. Both live in the engine; nothing is kept here.
+
+mod card;
+mod courier;
+mod dialect;
+mod direct;
+mod errors;
+mod input;
+mod options;
+mod parts;
+mod says;
+mod serve;
+mod task;
+mod time;
+mod updates;
+mod wire;
+
+use std::sync::Arc;
+
+use interlingua_core::call::AgentCard;
+use interlingua_core::exchange::{Cors, Mounted};
+use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
+
+pub use card::{CardOptions, Flow, Flows, Provider, Scheme, Skill};
+pub use dialect::{Binding, Generation};
+pub use options::{
+    ArtifactPer, CardWithoutVersion, Extension, Incomplete, MissingVersion, Options, PushEvents, PushOld, Reasoning,
+    ReplyAs, StatusText, Tools, TurnEnd, WhileWorking,
+};
+
+/// How `gateway.toml` names it.
+pub(crate) const NAME: &str = "a2a";
+/// The media type of A2UI parts, which stays with them (section 12).
+pub(crate) const A2UI: &str = "application/json+a2ui";
+
+/// Serves A2A to clients.
+#[derive(Clone, Copy, Debug)]
+pub struct A2a;
+
+/// What all exchanges of one mount share.
+pub(crate) struct Route {
+    pub(crate) options: Options,
+    pub(crate) agents: Vec<Arc<AgentCard>>,
+    /// The URL cards name, where the configuration knows it.
+    pub(crate) public_url: Option<String>,
+    /// Whether the agent takes edited arguments.
+    pub(crate) edits: bool,
+}
+
+impl Route {
+    fn new(mount: &Mount, options: Options) -> Result<Self, String> {
+        options.check()?;
+        let Some(first) = mount.agents.first() else {
+            return Err("an \"a2a\" route serves an agent".into());
+        };
+        if mount.agents.len() > 1 && options.tenants.is_empty() {
+            return Err("an \"a2a\" route serves one agent: put {agent} in its path, or give each a tenant".into());
+        }
+        for agent in options.tenants.values() {
+            if !mount.agents.iter().any(|known| known.name == *agent) {
+                return Err(format!("the tenants of an \"a2a\" route name the agent \"{agent}\", which it does not serve"));
+            }
+        }
+        let told = options.public_url.as_ref().map(|url| url.replace("{agent}", &first.name));
+        let public_url = told.or_else(|| mount.public_url.clone()).map(|url| url.trim_end_matches('/').to_owned());
+        Ok(Self { public_url, edits: first.approval_extension, agents: mount.agents.clone(), options })
+    }
+}
+
+impl ProtocolAdapter for A2a {
+    const NAME: &'static str = NAME;
+    type Options = Options;
+
+    fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
+        let route = Arc::new(Route::new(mount, options)?);
+        let stray = Arc::clone(&route);
+        let cors = route.options.cors.then(|| Cors {
+            allow_headers: ["a2a-version", "a2a-extensions", "x-a2a-extensions", "authorization", "content-type"]
+                .into_iter()
+                .chain(["accept", "traceparent", "tracestate"])
+                .map(str::to_owned)
+                .collect(),
+            expose_headers: ["a2a-extensions", "x-a2a-extensions", "etag"].map(str::to_owned).to_vec(),
+        });
+        Ok(Mounted {
+            curl: vec![
+                "curl {url}/.well-known/agent-card.json".into(),
+                "curl -N {url} -H 'A2A-Version: 1.0' -H 'content-type: application/json' -d '{\"jsonrpc\":\"2.0\",\"id\":1,\
+                 \"method\":\"SendStreamingMessage\",\"params\":{\"message\":{\"messageId\":\"m1\",\
+                 \"role\":\"ROLE_USER\",\"parts\":[{\"text\":\"hello\"}]}}}'"
+                    .into(),
+            ],
+            max_body: Some(route.options.max_body),
+            cors,
+            couriers: route.options.push.then(|| courier::couriers(&route)),
+            ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Stray::new(&stray))))
+        })
+    }
+
+    fn options_schema() -> serde_json::Value {
+        options::schema()
+    }
+}
+
+/// The table: static paths before those with a tenant in front, actions before the tasks they are done to.
+fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
+    let mut endpoints = Vec::new();
+    for path in ["/.well-known/agent-card.json", "/.well-known/agent.json"] {
+        let route = Arc::clone(route);
+        let at_root = route.options.well_known_at_root;
+        let card = Endpoint::get(path, move || card::serve::Card::new(&route));
+        endpoints.push(Endpoint { at_root, public: true, ..card });
+    }
+    if route.options.bindings.contains(&Binding::JsonRpc) {
+        let route = Arc::clone(route);
+        endpoints.push(Endpoint::post("", move || serve::Serve::rpc(&route)));
+    }
+    if route.options.bindings.contains(&Binding::Rest) {
+        for (method, path, generation, operation) in serve::REST {
+            if route.options.versions.contains(generation) {
+                let route = Arc::clone(route);
+                let open = move || serve::Serve::rest(&route, *generation, *operation);
+                endpoints.push(Endpoint::new(*method, path, open));
+            }
+        }
+    }
+    endpoints
+}

@@ -1,0 +1,333 @@
+//! SendMessage and SendStreamingMessage: a new task, or the next turn of one (sections 6 to 8 and 14).
+//!
+//! A message on a task is read in the light of what the task waits for, so the task is looked at first.
+
+use std::borrow::Cow;
+
+use interlingua_core::call::{Busy, Delivery, Reply, RunCall, RunState, RunView, Target, Thread};
+use interlingua_core::exchange::Next;
+use interlingua_core::model::AgentRequest;
+use interlingua_core::tree::Object;
+use interlingua_core::{Call, Extra, Fault, FaultKind, Json, Out, Request, RunId};
+use serde::Serialize;
+
+use super::params::{Params, history_length, task_id};
+use super::push::{self, Config};
+use super::stream::Streaming;
+use super::{Doing, Serve};
+use crate::card::Material;
+use crate::dialect::{Dialect, Form};
+use crate::direct::{self, Mode};
+use crate::errors::{self, Problem};
+use crate::input::{self, Labels, Meaning};
+use crate::options::WhileWorking;
+use crate::task::{self, Shown};
+use crate::updates::Updates;
+use crate::wire::read::{self, Faults};
+use crate::wire::{self, Item, Message};
+
+/// A message on its way.
+pub(super) struct Sending {
+    message: Message<'static>,
+    settings: Settings,
+    streams: bool,
+    /// What the agent is told besides.
+    besides: Option<Json>,
+    step: Step,
+}
+
+/// How far it is.
+enum Step {
+    /// The task it is for is being looked at.
+    Looking(RunId),
+    /// The task's push configs are being counted.
+    Counting(Box<Config>, Box<RunCall>),
+    /// The push config is being written down.
+    Keeping(Box<RunCall>),
+    /// The agent is asked.
+    Asked,
+    /// The task is being forgotten: this is the answer in its place.
+    Forgetting(Vec<u8>),
+}
+
+/// `configuration`
+#[derive(Default)]
+struct Settings {
+    background: bool,
+    history: Option<usize>,
+    push: Option<Config>,
+    output_modes: Vec<String>,
+}
+
+/// What goes to the agent beside the message.
+#[derive(Serialize)]
+struct Besides<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Json>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    accepted_output_modes: &'a [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    extensions: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<&'a str>,
+}
+
+impl Serve {
+    pub(super) fn send(&mut self, streams: bool, params: &Params<'_>, request: &Request<'_>) -> Result<Call, Fault> {
+        let form = self.write.dialect.form();
+        let mut faults = Faults::default();
+        let object = &params.object;
+        let message = match read::field(object, "message") {
+            Some(node) => read::message(&node, form, &mut faults),
+            None => {
+                faults.add(read::missing(object, "message"));
+                None
+            }
+        };
+        let metadata = faults.take(read::json_object(object, "metadata")).flatten();
+        let settings = match faults.take(read::field(object, "configuration").map(|node| node.object()).transpose()) {
+            Some(Some(object)) => faults.take(Settings::read(&object, self.write.dialect, request)),
+            // Without a configuration every dialect waits.
+            _ => Some(Settings::default()),
+        };
+        if let Some(context) = message.as_ref().and_then(|message| message.context.as_deref())
+            && (context.chars().count() > 256 || context.chars().any(char::is_control))
+        {
+            let message = "must have at most 256 characters, and no control characters";
+            faults.add(Fault::invalid("message.contextId", message));
+        }
+        faults.check()?;
+        let (Some(message), Some(mut settings)) = (message, settings) else {
+            return Err(Fault::invalid("message", "cannot be read"));
+        };
+        if let Some(config) = &settings.push {
+            if !self.route.options.push {
+                return Err(errors::fault(Problem::PushNotSupported, "push notifications are off"));
+            }
+            config.check(&self.route)?;
+        }
+        if self.route.options.enforce_input_modes {
+            self.check_modes(&message)?;
+        }
+        let besides = Besides {
+            metadata,
+            accepted_output_modes: &settings.output_modes,
+            extensions: &self.write.extensions,
+            tenant: self.tenant.as_deref(),
+        };
+        let besides = Some(Json::of(&besides)).filter(|json| json.text() != "{}");
+        if let Some(task) = &message.task {
+            self.write.task = Some(task.clone().into_owned());
+            let id = task_id(task)?;
+            let step = Step::Looking(id);
+            self.doing = Doing::Send(Box::new(Sending { message, settings, streams, besides, step }));
+            return Ok(Call::Fetch(Target::Run(id)));
+        }
+        let id = request.fresh;
+        let push = settings.push.take();
+        let mut sending = Sending { message, settings, streams, besides, step: Step::Asked };
+        let direct = push.is_none() && !sending.settings.background;
+        let direct = if direct { direct::mode(self.route.options.reply, !streams) } else { None };
+        let call = self.new_task(&sending, id, direct);
+        if streams {
+            let shown = sending.message.clone();
+            self.streaming = Some(Streaming::sent(&self.route, shown, sending.settings.history, direct));
+        }
+        let call = match push {
+            None => Call::Run(Box::new(call)),
+            Some(config) => {
+                sending.step = Step::Keeping(Box::new(call));
+                push::put(&config.on(id))
+            }
+        };
+        self.doing = Doing::Send(Box::new(sending));
+        Ok(call)
+    }
+
+    fn check_modes(&self, message: &Message<'_>) -> Result<(), Fault> {
+        let material = Material { agent: &self.route.agents[0], options: &self.route.options, extended: None };
+        let modes = material.input_modes();
+        for (place, part) in message.parts.iter().enumerate() {
+            let implied = match part.content {
+                wire::Content::Text(_) => "text/plain",
+                wire::Content::Data(_) => "application/json",
+                wire::Content::Bytes(_) | wire::Content::Url(_) => "application/octet-stream",
+            };
+            let media = part.media_type.as_deref().unwrap_or(implied);
+            let family = media.split('/').next().unwrap_or("");
+            let fits = |mode: &str| mode == "*/*" || mode == media || mode.strip_suffix("/*") == Some(family);
+            if !modes.iter().any(|mode| fits(mode)) {
+                let message = format!("'{media}' of message.parts[{place}] is none of the input modes");
+                // Of a part, not of the body: 400 and no 415.
+                return Err(errors::fault(Problem::ContentType, message).at(format!("message.parts[{place}]")));
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&self, sending: &Sending, input: Vec<interlingua_core::model::Message>) -> RunCall {
+        let mut extra = Extra::new();
+        if let Some(besides) = &sending.besides {
+            extra.push("a2a", besides.clone());
+        }
+        let options = &self.route.options;
+        let mut call = RunCall::new(self.agent.clone(), AgentRequest { input, extra, ..AgentRequest::default() });
+        call.delivery = match (sending.streams, sending.settings.background) {
+            (true, _) => Delivery::Stream,
+            (false, true) => Delivery::Background,
+            (false, false) => Delivery::Collect,
+        };
+        // A task does not depend on its connection (section 8, rule 5).
+        call.durable = true;
+        call.early = true;
+        call.turns = true;
+        call.waits_after = self.route.waits_after().to_vec();
+        call.patience = Some(options.blocking_timeout);
+        call.terms.ttl = Some(options.interrupted_ttl);
+        call.busy = Some(Busy::Queue);
+        call
+    }
+
+    fn new_task(&self, sending: &Sending, id: RunId, direct: Option<Mode>) -> RunCall {
+        let mut labels = Labels::default();
+        labels.direct = direct;
+        let (input, answers) = match input::meaning(&sending.message, &[]) {
+            Meaning::Said { messages, answers } => (messages, answers),
+            Meaning::Undecided => (Vec::new(), Vec::new()),
+        };
+        labels.answered(&sending.message, &answers);
+        let mut call = self.call(sending, input);
+        call.id = Some(id);
+        call.thread = match &sending.message.context {
+            Some(context) => Thread::Session(context.clone().into_owned()),
+            None => Thread::New,
+        };
+        call.answers = answers;
+        call.labels = Json::of(&labels);
+        call
+    }
+
+    /// What becomes of a message on its way when the engine has answered.
+    pub(super) fn sent(&mut self, mut sending: Box<Sending>, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
+        let next = match (std::mem::replace(&mut sending.step, Step::Asked), reply) {
+            (Step::Looking(id), Reply::Run(view)) => {
+                let Some(call) = self.next_turn(&mut sending, id, view)? else {
+                    self.write_sent(&sending, view, out);
+                    return Ok(Next::Done);
+                };
+                match sending.settings.push.take() {
+                    None => Call::Run(call),
+                    Some(config) => {
+                        let list = push::list(id);
+                        sending.step = Step::Counting(Box::new(config.on(id)), call);
+                        list
+                    }
+                }
+            }
+            (Step::Counting(config, call), Reply::Documents(known)) => {
+                let config = config.among(known, &self.route)?;
+                sending.step = Step::Keeping(call);
+                push::put(&config)
+            }
+            (Step::Keeping(call), _) => Call::Run(call),
+            (Step::Asked, Reply::Run(view)) => {
+                if let Some(message) = direct::reply(view).filter(|_| !sending.streams) {
+                    // Nobody may find it as a task: its answer is this one.
+                    let mut answer = Out::new();
+                    self.write.whole(&Item::Message(message), &mut answer);
+                    sending.step = Step::Forgetting(answer.body.to_vec());
+                    let forget = Call::Delete(Target::Run(view.run().id));
+                    self.doing = Doing::Send(sending);
+                    return Ok(Next::Call(forget));
+                }
+                self.write_sent(&sending, view, out);
+                return Ok(Next::Done);
+            }
+            (Step::Asked | Step::Looking(_), Reply::Waiting(view)) => {
+                // What waits may have been asked over another protocol: then there is no task to show.
+                if !self.route.shows(view, &self.agent) {
+                    return Err(Fault::new(FaultKind::Waiting, "the context waits for an answer to what the agent asked"));
+                }
+                self.write_sent(&sending, view, out);
+                return Ok(Next::Done);
+            }
+            (Step::Forgetting(answer), _) => {
+                // The head anew, the body as it was.
+                self.write.result(&Json::null(), out);
+                out.body.clear();
+                out.raw(&answer);
+                return Ok(Next::Done);
+            }
+            _ => return Err(super::write::unexpected()),
+        };
+        self.doing = Doing::Send(sending);
+        Ok(Next::Call(next))
+    }
+
+    /// The next turn of a task. None: the message decides nothing, the task stays as it is.
+    fn next_turn(&mut self, sending: &mut Sending, id: RunId, view: RunView<'_>) -> Result<Option<Box<RunCall>>, Fault> {
+        self.visible(view)?;
+        let run = view.run();
+        if let Some(context) = &sending.message.context
+            && *context != run.session_id
+        {
+            return Err(Fault::invalid("message.contextId", "is not the context of the task"));
+        }
+        let waits = matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth);
+        match view.about.state {
+            RunState::Ended(_) => {
+                let message = "the task has ended: send a message without taskId in the same context";
+                return Err(errors::fault(Problem::UnsupportedOperation, message));
+            }
+            RunState::Queued | RunState::Running if self.route.options.while_working == WhileWorking::Reject => {
+                return Err(errors::fault(Problem::UnsupportedOperation, "the task is working"));
+            }
+            _ => {}
+        }
+        sending.message.context = Some(Cow::Owned(run.session_id.clone()));
+        let meaning = input::meaning(&sending.message, if waits { view.pending } else { &[] });
+        let Meaning::Said { messages, answers } = meaning else { return Ok(None) };
+        let mut labels = Labels::read(&view.about.labels);
+        labels.direct = None;
+        labels.answered(&sending.message, &answers);
+        let mut call = self.call(sending, messages);
+        call.thread = Thread::Continue(id);
+        // An upstream that cannot be reached leaves the task as it is, and the client learns of it (section 10).
+        call.early = !waits;
+        call.answers = answers;
+        call.labels = Json::of(&labels);
+        if sending.streams {
+            let id = sending.message.id.clone().into_owned();
+            let turn = u32::try_from(run.turns.len()).unwrap_or(u32::MAX);
+            self.streaming = Some(Streaming::continued(&self.route, id, turn, sending.settings.history));
+        }
+        Ok(Some(Box::new(call)))
+    }
+
+    /// Writes the task as what the message is answered with.
+    fn write_sent(&self, sending: &Sending, view: RunView<'_>, out: &mut Out) {
+        let mut updates = Updates::new(&self.route);
+        let task = task::task(&mut updates, &self.route, view, Shown::all(sending.settings.history));
+        let item = Item::Task(task);
+        if sending.streams { self.write.only_item(&item, out) } else { self.write.whole(&item, out) }
+    }
+}
+
+impl Settings {
+    fn read(object: &Object<'_>, dialect: Dialect, request: &Request<'_>) -> Result<Self, Fault> {
+        let now = read::boolean(object, "returnImmediately")?;
+        let blocking = read::boolean(object, "blocking")?;
+        // Over REST 0.3 false is absence; over JSON-RPC absence means to wait (section 6).
+        let background = match (dialect.form(), now, blocking) {
+            (_, Some(now), None) => now,
+            (Form::V1, now, blocking) => now.unwrap_or(blocking == Some(false)),
+            (Form::V03, _, blocking) => blocking == Some(false),
+            (Form::V03Rest, _, blocking) => !blocking.unwrap_or(false),
+        };
+        let names = ["taskPushNotificationConfig", "pushNotificationConfig", "pushNotification"];
+        let push = names.iter().find_map(|name| read::field(object, name));
+        let push = push.map(|node| Config::read(&node, dialect, request)).transpose()?;
+        let length = history_length(read::integer(object, "historyLength")?, &object.path_of("historyLength"))?;
+        Ok(Self { background, history: length, push, output_modes: read::strings(object, "acceptedOutputModes")? })
+    }
+}

@@ -1,0 +1,194 @@
+//! A streamed answer: first the task, then what it is told, until the stream may close (section 9).
+
+use std::sync::Arc;
+
+use interlingua_core::call::RunView;
+use interlingua_core::event::{Event, Step};
+use interlingua_core::exchange::Flow;
+use interlingua_core::Out;
+
+use super::write::Writer;
+use crate::Route;
+use crate::direct::{self, Mode};
+use crate::task::{self, Shown};
+use crate::updates::{Change, Piece, Update, Updates};
+use crate::wire::{ArtifactUpdate, Item, Message, State, Status, StatusUpdate, Task};
+
+/// A stream on one task.
+pub(super) struct Streaming {
+    updates: Updates,
+    opening: Opening,
+    history: Option<usize>,
+    /// Steps before this one are in the snapshot.
+    next: u64,
+    /// The turn whose end may close the stream.
+    turn: u32,
+    task: String,
+    /// What was written while it is open whether the answer is a task at all.
+    held: Option<(Mode, Out)>,
+}
+
+/// What the stream begins with.
+enum Opening {
+    /// The task as it was made, holding this message.
+    Made(Message<'static>),
+    /// The task as it stands; the turn that this message begins closes the stream.
+    Continued(String),
+    /// The task as it stands; its end closes the stream.
+    Subscribed,
+}
+
+impl Streaming {
+    /// The stream of a message that makes a task.
+    pub(super) fn sent(route: &Arc<Route>, message: Message<'static>, history: Option<usize>, direct: Option<Mode>) -> Self {
+        let mut streaming = Self::new(route, Opening::Made(message));
+        streaming.history = history;
+        streaming.held = direct.map(|mode| (mode, Out::new()));
+        streaming
+    }
+
+    /// The stream of a message on a task: its turn is this one or a later one.
+    pub(super) fn continued(route: &Arc<Route>, message: String, turn: u32, history: Option<usize>) -> Self {
+        let mut streaming = Self::new(route, Opening::Continued(message));
+        streaming.history = history;
+        streaming.turn = turn;
+        streaming
+    }
+
+    /// The stream of a subscriber.
+    pub(super) fn subscribed(route: &Arc<Route>) -> Self {
+        Self::new(route, Opening::Subscribed)
+    }
+
+    fn new(route: &Arc<Route>, opening: Opening) -> Self {
+        Self {
+            updates: Updates::new(route),
+            opening,
+            history: None,
+            next: 0,
+            turn: 0,
+            task: String::new(),
+            held: None,
+        }
+    }
+
+    /// Writes the task as it stands. A task that was just made is written at its first step.
+    pub(super) fn begin(&mut self, route: &Route, view: RunView<'_>, write: &Writer, out: &mut Out) {
+        self.task = view.run().id.to_string();
+        if matches!(self.opening, Opening::Made(_)) {
+            return;
+        }
+        let task = task::task(&mut self.updates, route, view, Shown::all(self.history));
+        write.item(&Item::Task(task), out);
+        self.next = view.record.len();
+        for turn in 0..view.run().turns.len() {
+            self.settle_turn(view.run(), u32::try_from(turn).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Finds out which turn is the one that was asked for: messages that wait in front of it have turns of their own.
+    fn settle_turn(&mut self, run: &interlingua_core::Run, turn: u32) {
+        let Opening::Continued(message) = &self.opening else { return };
+        if turn < self.turn {
+            return;
+        }
+        let input = run.turns.get(turn as usize).map_or(&[][..], |turn| &turn.input);
+        let known = |id: &Option<String>| id.as_ref().is_some_and(|id| id == message);
+        // An answer alone has no message of its own in the input.
+        if turn > self.turn && input.iter().any(|said| known(&said.id)) {
+            self.turn = turn;
+        }
+    }
+
+    /// Takes a step; says whether the stream goes on.
+    pub(super) fn take(&mut self, step: Step<'_>, write: &Writer, out: &mut Out) -> Flow {
+        if step.sequence < self.next {
+            return Flow::More;
+        }
+        let Some((mode, mut held)) = self.held.take() else { return self.write(step, write, out) };
+        let flow = self.write(step, write, &mut held);
+        let decided = match step.event {
+            Event::MessageStarted { message } if mode == Mode::Hinted => {
+                (!direct::promised(step.run, message)).then_some(false)
+            }
+            Event::TurnFinished { .. } if self.updates.waits() => Some(false),
+            Event::RunFinished { end } => Some(end == interlingua_core::End::Completed),
+            _ => None,
+        };
+        match decided {
+            None => self.held = Some((mode, held)),
+            Some(true) if let Some(message) = direct::answer(step.run) => {
+                write.item(&Item::Message(message), out);
+                return Flow::Close;
+            }
+            Some(_) => out.raw(&held.body),
+        }
+        flow
+    }
+
+    fn write(&mut self, step: Step<'_>, write: &Writer, out: &mut Out) -> Flow {
+        let run = step.run;
+        if step.event == Event::RunStarted {
+            if self.task.is_empty() {
+                self.task = run.id.to_string();
+            }
+            write.item(&Item::Task(self.made(step)), out);
+            return Flow::More;
+        }
+        if let Event::TurnStarted { turn } = step.event {
+            self.settle_turn(run, turn);
+        }
+        let Self { updates, task, turn, opening, .. } = self;
+        let own_turn = match step.event {
+            Event::TurnFinished { turn: ended, .. } => ended >= *turn && !matches!(opening, Opening::Subscribed),
+            _ => false,
+        };
+        let mut flow = Flow::More;
+        updates.take(step, &mut |update| {
+            let item = match update {
+                Update::Said(_) => return,
+                Update::Status(Change { state, message, metadata }) => {
+                    let closes = state.is_terminal() || (state == State::InputRequired && own_turn);
+                    if closes {
+                        flow = Flow::Close;
+                    }
+                    let message = message.map(|message| message.on(task.as_str(), run.session_id.as_str()));
+                    Item::Status(StatusUpdate {
+                        task: task.as_str().into(),
+                        context: run.session_id.as_str().into(),
+                        status: Status { state, message, at: step.at },
+                        metadata,
+                        closes,
+                    })
+                }
+                Update::Artifact(Piece { artifact, append, last_chunk, .. }) => Item::Artifact(ArtifactUpdate {
+                    task: task.as_str().into(),
+                    context: run.session_id.as_str().into(),
+                    artifact,
+                    append,
+                    last_chunk,
+                }),
+            };
+            write.item(&item, out);
+        });
+        flow
+    }
+
+    /// The task as it was made.
+    fn made<'r>(&'r self, step: Step<'r>) -> Task<'r> {
+        let Opening::Made(message) = &self.opening else { return self.bare(step, None) };
+        let message = message.clone().on(self.task.as_str(), step.run.session_id.as_str());
+        self.bare(step, (self.history != Some(0)).then(|| vec![message]))
+    }
+
+    fn bare<'r>(&'r self, step: Step<'r>, history: Option<Vec<Message<'r>>>) -> Task<'r> {
+        Task {
+            id: self.task.as_str().into(),
+            context: step.run.session_id.as_str().into(),
+            status: Status { state: State::Submitted, message: None, at: step.at },
+            artifacts: None,
+            history,
+            metadata: None,
+        }
+    }
+}

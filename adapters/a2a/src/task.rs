@@ -1,0 +1,159 @@
+//! A run as a task: the fold of what its clients were told, with history and artifacts (section 8).
+//!
+//! Not here: what is told ([`crate::updates`]), and which of the caller's runs are tasks of a route ([`Route::shows`]).
+
+use std::borrow::Cow;
+
+use interlingua_core::call::{RunState, RunView};
+use interlingua_core::event::Step;
+use interlingua_core::run::Run;
+
+use crate::Route;
+use crate::direct;
+use crate::input::{self, Labels};
+use crate::says::{self, AgentApi};
+use crate::updates::{Change, Update, Updates};
+use crate::wire::{Message, State, Status, Task};
+
+/// How much of a task is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// The most messages of the history. None: all.
+    pub(crate) history: Option<usize>,
+    /// Whether the artifacts are there at all.
+    pub(crate) artifacts: bool,
+    /// Whether an empty list of them is written.
+    pub(crate) even_empty: bool,
+}
+
+impl Shown {
+    /// Everything, but nothing that is empty.
+    pub(crate) const fn all(history: Option<usize>) -> Self {
+        Self { history, artifacts: true, even_empty: false }
+    }
+}
+
+/// Status and history, as they grow.
+pub(crate) struct Fold<'r> {
+    status: Status<'r>,
+    history: Vec<Message<'r>>,
+    labels: Labels,
+    task: String,
+}
+
+impl<'r> Fold<'r> {
+    pub(crate) fn new(run: &Run, labels: Labels) -> Self {
+        let status = Status { state: State::Submitted, message: None, at: run.created_at };
+        Self { status, history: Vec::new(), labels, task: run.id.to_string() }
+    }
+
+    /// Takes what is told at a step.
+    pub(crate) fn take(&mut self, update: Update<'r>, step: Step<'r>) {
+        match update {
+            Update::Said(turn) => {
+                let Some(turn) = step.run.turns.get(turn as usize) else { return };
+                self.history.extend(self.status.message.take());
+                let sent = input::as_sent(&turn.input, &self.labels);
+                let (task, context) = (&self.task, step.run.session_id.as_str());
+                self.history.extend(sent.into_iter().map(|message| message.on(task.clone(), context)));
+            }
+            Update::Status(Change { state, message, .. }) => {
+                self.history.extend(self.status.message.take());
+                let message = message.map(|message| message.on(self.task.clone(), step.run.session_id.as_str()));
+                self.status = Status { state, message, at: step.at };
+            }
+            Update::Artifact(_) => {}
+        }
+    }
+
+    /// The task as it stands in the fold alone.
+    pub(crate) fn task(&self, route: &Route, updates: &Updates, run: &'r Run, shown: Shown) -> Task<'r> {
+        let artifacts = shown.artifacts.then(|| updates.artifacts(run));
+        let history = match shown.history {
+            None => self.history.clone(),
+            Some(most) => self.history[self.history.len().saturating_sub(most)..].to_vec(),
+        };
+        Task {
+            id: Cow::Owned(self.task.clone()),
+            context: Cow::Borrowed(&run.session_id),
+            status: self.status.clone(),
+            artifacts: artifacts.filter(|artifacts| shown.even_empty || !artifacts.is_empty()),
+            history: (!history.is_empty()).then_some(history),
+            metadata: metadata(route, run),
+        }
+    }
+}
+
+/// What a task says of itself besides.
+fn metadata(route: &Route, run: &Run) -> Option<crate::wire::Raw<'static>> {
+    let turn = run.turns.last()?;
+    let done = turn.end.is_some();
+    let response_id = turn.upstream_id.as_deref().filter(|_| route.options.expose_ids);
+    AgentApi { usage: turn.usage.as_ref().filter(|_| done), response_id, ..AgentApi::default() }.written()
+}
+
+/// A run as it stands, as a task. `updates` is left where the view is, so that a stream can go on from there.
+pub(crate) fn task<'r>(updates: &mut Updates, route: &Route, view: RunView<'r>, shown: Shown) -> Task<'r> {
+    let run = view.run();
+    let mut fold = Fold::new(run, Labels::read(&view.about.labels));
+    for step in view.record.steps(0) {
+        updates.take_quietly(step, &mut |update| fold.take(update, step));
+    }
+    let mut task = fold.task(route, updates, run, shown);
+    let state = state(route, view);
+    if state.is_interrupted() && !task.status.state.is_interrupted() {
+        // A turn that could not be asked left the question open (section 10).
+        let turn = (0..run.turns.len()).rev().find(|turn| !run.pending_of(*turn).is_empty()).unwrap_or(0);
+        let asks = (!view.pending.is_empty()).then(|| says::asks(run, turn, view.pending, route.edits));
+        task.status.message = asks.map(|message| message.on(task.id.clone(), task.context.clone()));
+    }
+    if state == State::Working {
+        updates.set_working();
+    }
+    task.status.state = state;
+    task.status.at = view.about.changed_at;
+    task
+}
+
+/// Where a run stands, as a task.
+pub(crate) fn state(route: &Route, view: RunView<'_>) -> State {
+    match view.about.state {
+        // Only a task's first turn can be waited for in SUBMITTED: no arrow leads back there (section 8).
+        RunState::Queued if view.run().turns.len() > 1 => State::Working,
+        RunState::Queued => State::Submitted,
+        RunState::Running => State::Working,
+        RunState::Waiting => {
+            // The engine tells a login that is asked for as an item; the agent's hint is ours to read.
+            let last = view.run().messages.last().and_then(|message| message.metadata.as_ref());
+            let hint = says::Hint::of(last).state().filter(|_| view.pending.is_empty());
+            hint.unwrap_or(State::InputRequired)
+        }
+        RunState::WaitingForAuth => State::AuthRequired,
+        RunState::Ended(end) => route.ended(end),
+    }
+}
+
+/// The states of runs that tasks of a state can have: what a list is filtered by.
+pub(crate) fn run_states(route: &Route, state: State) -> Vec<RunState> {
+    use interlingua_core::End;
+    match state {
+        State::Submitted => vec![RunState::Queued],
+        State::Working => vec![RunState::Running],
+        State::InputRequired => vec![RunState::Waiting],
+        State::AuthRequired => vec![RunState::WaitingForAuth],
+        ended => [End::Completed, End::Incomplete, End::Failed, End::Rejected, End::Canceled]
+            .into_iter()
+            .filter(|end| route.ended(*end) == ended)
+            .map(RunState::Ended)
+            .collect(),
+    }
+}
+
+impl Route {
+    /// Whether a run is a task that clients of this route may know of: begun over this protocol, with this agent, and
+    /// not told as a direct message.
+    pub(crate) fn shows(&self, view: RunView<'_>, agent: &str) -> bool {
+        view.about.protocol == crate::NAME && view.run().agent == agent && direct::reply(view).is_none()
+    }
+}
+

@@ -1,0 +1,522 @@
+//! A run's steps, as what an A2A client is told of them: changes of the status and pieces of artifacts (section 13).
+//!
+//! One state machine for everybody: streams write what it says, tasks are folded out of it, and push notifications
+//! are made of it. Invariant: it reads of a run only what the step has made final, so the same steps always say the
+//! same. Not here: how a message or a part looks (`says`), ids of task and context, which the one who writes fills in.
+
+use std::sync::Arc;
+
+use interlingua_core::event::{End, Event, Span, Step};
+use interlingua_core::model::{ContentType, MessageType, Role};
+use interlingua_core::pending::PendingKind;
+use interlingua_core::run::{Message, Run, Slot};
+
+use crate::Route;
+use crate::options::{ArtifactPer, Incomplete, Reasoning, StatusText, Tools, TurnEnd};
+use crate::says::{self, AgentApi, Hint};
+use crate::wire::{self, Artifact, Part, Raw, State};
+use crate::{A2UI, parts};
+
+/// Something an A2A client is told.
+#[derive(Debug)]
+pub(crate) enum Update<'r> {
+    /// A turn began with what the client said.
+    Said(u32),
+    /// The status changed, or says something else.
+    Status(Change<'r>),
+    /// An artifact grew.
+    Artifact(Piece<'r>),
+}
+
+/// A change of the status.
+#[derive(Debug)]
+pub(crate) struct Change<'r> {
+    pub(crate) state: State,
+    pub(crate) message: Option<wire::Message<'r>>,
+    pub(crate) metadata: Option<Raw<'static>>,
+}
+
+/// A piece of an artifact.
+#[derive(Debug)]
+pub(crate) struct Piece<'r> {
+    pub(crate) artifact: Artifact<'r>,
+    pub(crate) append: bool,
+    pub(crate) last_chunk: bool,
+    /// True for pieces of running text: pushes join them.
+    pub(crate) is_delta: bool,
+}
+
+/// Where what it says goes.
+pub(crate) type Tell<'t, 'r> = &'t mut dyn FnMut(Update<'r>);
+
+/// What was told so far, and how the rest is told.
+pub(crate) struct Updates {
+    route: Arc<Route>,
+    turn: Turn,
+    artifacts: Vec<Told>,
+    /// Nobody wants to hear of running text: a fold reads it off the run.
+    quiet: bool,
+}
+
+/// The turn under way.
+#[derive(Default)]
+struct Turn {
+    number: u32,
+    /// WORKING was told.
+    works: bool,
+    /// Calls of client tools that have no output yet: they may turn out to be what the task waits for.
+    unanswered: Vec<u32>,
+    /// Reasoning that waits for the answer to come first.
+    held: Vec<u32>,
+    /// A message that was announced as the question the task will wait for.
+    question: Option<u32>,
+    /// Whether an artifact of the answer has begun.
+    answered: bool,
+    /// Pieces of reasoning told as statuses, for their ids.
+    thoughts: u32,
+    /// That it waits was told.
+    waits: bool,
+}
+
+/// An artifact as far as it was told.
+struct Told {
+    /// The message it began with.
+    message: u32,
+    turn: u32,
+    is_answer: bool,
+    slots: Vec<Shown>,
+}
+
+/// A content as far as it was told.
+#[derive(Clone, Copy)]
+struct Shown {
+    message: u32,
+    content: u32,
+    /// What of its text: nothing for other contents.
+    span: Span,
+}
+
+impl Updates {
+    pub(crate) fn new(route: &Arc<Route>) -> Self {
+        Self { route: Arc::clone(route), turn: Turn::default(), artifacts: Vec::new(), quiet: false }
+    }
+
+    /// Takes a step whose running text is of no interest.
+    pub(crate) fn take_quietly<'r>(&mut self, step: Step<'r>, tell: Tell<'_, 'r>) {
+        self.quiet = true;
+        self.take(step, tell);
+        self.quiet = false;
+    }
+
+    /// Takes a step.
+    pub(crate) fn take<'r>(&mut self, step: Step<'r>, tell: Tell<'_, 'r>) {
+        match step.event {
+            Event::RunStarted => {}
+            Event::TurnStarted { turn } => {
+                self.turn = Turn { number: turn, ..Turn::default() };
+                tell(Update::Said(turn));
+                if turn > 0 {
+                    self.work(tell);
+                }
+            }
+            Event::MessageStarted { message } => {
+                let told = &step.run.messages[message as usize];
+                if told.announced == MessageType::Heartbeat {
+                    return;
+                }
+                self.work(tell);
+                let asks = told.announced == MessageType::Message && told.role == Role::Assistant;
+                if asks && Hint::of(told.announced_metadata.as_ref()).state().is_some() {
+                    self.turn.question = Some(message);
+                }
+            }
+            Event::ContentStarted { .. } => {}
+            Event::ContentDelta { message, content, span } => self.delta(step, message, content, span, tell),
+            Event::ContentReplaced { message, content, version } => {
+                self.replaced(step, message, content, version, tell);
+            }
+            Event::ContentFinished { message, content } => self.content_finished(step, message, content, tell),
+            Event::MessageFinished { message } => self.message_finished(step.run, message, tell),
+            Event::TurnFinished { turn, end } => self.turn_finished(step.run, turn, end, tell),
+            Event::RunFinished { end } => self.run_finished(step.run, end, tell),
+        }
+    }
+
+    /// Whether the last turn's end left the task waiting.
+    pub(crate) const fn waits(&self) -> bool {
+        self.turn.waits
+    }
+
+    /// WORKING was told another way.
+    pub(crate) fn set_working(&mut self) {
+        self.turn.works = true;
+    }
+
+    fn work(&mut self, tell: Tell<'_, '_>) {
+        if !self.turn.works {
+            self.turn.works = true;
+            tell(Update::Status(Change { state: State::Working, message: None, metadata: None }));
+        }
+    }
+
+    /// A status that says something while the agent works.
+    fn say<'r>(&mut self, message: wire::Message<'r>, tell: Tell<'_, 'r>) {
+        self.turn.works = true;
+        tell(Update::Status(Change { state: State::Working, message: Some(message), metadata: None }));
+    }
+
+    /// Whether a message is told as an artifact while it grows.
+    fn is_answer(&self, index: u32, message: &Message) -> bool {
+        message.announced == MessageType::Message
+            && matches!(message.role, Role::Assistant | Role::Tool | Role::Other(_))
+            && self.turn.question != Some(index)
+    }
+
+    fn delta<'r>(&mut self, step: Step<'r>, message: u32, content: u32, span: Span, tell: Tell<'_, 'r>) {
+        let told = &step.run.messages[message as usize];
+        if self.is_answer(message, told) {
+            let slot = &told.slots[content as usize];
+            let append = self.note(step.run, message, content, span);
+            if self.quiet && self.turn.answered {
+                return;
+            }
+            let part = text_part(slot, step.delta());
+            self.piece(step.run, message, vec![part], append, true, tell);
+        } else if told.announced == MessageType::Reasoning && self.route.options.reasoning == Reasoning::Stream {
+            self.turn.thoughts += 1;
+            let id = format!("{}-{}", told.id, self.turn.thoughts);
+            self.say(wire::Message::agent(id, vec![says::thought(step.delta())]), tell);
+        }
+    }
+
+    fn replaced<'r>(&mut self, step: Step<'r>, message: u32, content: u32, version: u32, tell: Tell<'_, 'r>) {
+        let told = &step.run.messages[message as usize];
+        if !self.is_answer(message, told) {
+            return;
+        }
+        let end = u32::try_from(step.delta().len()).unwrap_or(u32::MAX);
+        self.note(step.run, message, content, Span { version, start: 0, end });
+        let artifact = self.of(message).map(|place| self.parts(&self.artifacts[place], step.run));
+        self.piece(step.run, message, artifact.unwrap_or_default(), false, false, tell);
+    }
+
+    fn content_finished<'r>(&mut self, step: Step<'r>, message: u32, content: u32, tell: Tell<'_, 'r>) {
+        let told = &step.run.messages[message as usize];
+        let slot = &told.slots[content as usize];
+        let is_ui = matches!(told.announced, MessageType::A2uiResponse | MessageType::A2uiAction);
+        if !is_ui && (!self.is_answer(message, told) || is_text(slot)) {
+            return;
+        }
+        let Some(part) = finished_part(told, slot) else { return };
+        let append = self.note(step.run, message, content, Span { version: 0, start: 0, end: 0 });
+        self.piece(step.run, message, vec![part], append, false, tell);
+    }
+
+    /// Writes down that a content was told up to here. True if its artifact was told of before.
+    fn note(&mut self, run: &Run, message: u32, content: u32, span: Span) -> bool {
+        let told = &run.messages[message as usize];
+        let place = self.of(message);
+        let (place, append) = match place {
+            Some(place) => (place, true),
+            None => {
+                let is_answer = told.announced == MessageType::Message;
+                self.artifacts.push(Told { message, turn: self.turn.number, is_answer, slots: Vec::new() });
+                (self.artifacts.len() - 1, false)
+            }
+        };
+        let slots = &mut self.artifacts[place].slots;
+        match slots.iter_mut().rev().find(|shown| (shown.message, shown.content) == (message, content)) {
+            Some(shown) => shown.span = Span { start: 0, ..span },
+            None => slots.push(Shown { message, content, span: Span { start: 0, ..span } }),
+        }
+        append
+    }
+
+    /// The artifact a message's contents go into, if it was begun.
+    fn of(&self, message: u32) -> Option<usize> {
+        let per_turn = self.route.options.artifacts == ArtifactPer::Turn;
+        self.artifacts.iter().rposition(|told| {
+            told.message == message
+                || (per_turn && told.is_answer && told.turn == self.turn.number)
+        })
+    }
+
+    fn piece<'r>(
+        &mut self,
+        run: &'r Run,
+        message: u32,
+        parts: Vec<Part<'r>>,
+        append: bool,
+        is_delta: bool,
+        tell: Tell<'_, 'r>,
+    ) {
+        if parts.is_empty() {
+            return;
+        }
+        let first = self.of(message).map_or(message, |place| self.artifacts[place].message);
+        let artifact = says::artifact(&run.messages[first as usize], parts);
+        tell(Update::Artifact(Piece { artifact, append, last_chunk: false, is_delta }));
+        if run.messages[message as usize].announced == MessageType::Message && !self.turn.answered {
+            // The answer came first; now its reasoning may follow.
+            self.turn.answered = true;
+            self.release(run, tell);
+        }
+    }
+
+    /// Tells reasoning that was held back, as artifacts.
+    fn release<'r>(&mut self, run: &'r Run, tell: Tell<'_, 'r>) {
+        for message in std::mem::take(&mut self.turn.held) {
+            let told = &run.messages[message as usize];
+            let parts: Vec<Part<'r>> = told.slots.iter().filter_map(says::reasoning).collect();
+            if parts.is_empty() {
+                continue;
+            }
+            for (content, slot) in (0..).zip(&told.slots) {
+                if is_text(slot) {
+                    self.note(run, message, content, whole(slot));
+                }
+            }
+            let artifact = says::artifact(told, parts);
+            let last_chunk = self.route.options.last_chunk;
+            tell(Update::Artifact(Piece { artifact, append: false, last_chunk, is_delta: false }));
+        }
+    }
+
+    /// The end of an artifact. The list of parts may not be empty (section 13).
+    fn close<'r>(&self, run: &'r Run, place: usize, tell: Tell<'_, 'r>) {
+        if self.route.options.last_chunk {
+            let first = &run.messages[self.artifacts[place].message as usize];
+            let artifact = says::artifact(first, vec![Part::text("")]);
+            tell(Update::Artifact(Piece { artifact, append: true, last_chunk: true, is_delta: false }));
+        }
+    }
+
+    fn message_finished<'r>(&mut self, run: &'r Run, index: u32, tell: Tell<'_, 'r>) {
+        let message = &run.messages[index as usize];
+        let shows_tools = self.route.options.tools != Tools::Drop;
+        match &message.announced {
+            MessageType::Message | MessageType::A2uiResponse | MessageType::A2uiAction => {
+                let per_turn = self.route.options.artifacts == ArtifactPer::Turn;
+                if let Some(place) = self.of(index)
+                    && (!per_turn || !self.artifacts[place].is_answer)
+                {
+                    self.close(run, place, tell);
+                }
+            }
+            MessageType::Reasoning => match self.route.options.reasoning {
+                Reasoning::Status => {
+                    let parts: Vec<Part<'r>> = message.slots.iter().filter_map(says::reasoning).collect();
+                    if !parts.is_empty() {
+                        self.say(wire::Message::agent(message.id.as_str(), parts), tell);
+                    }
+                }
+                Reasoning::Artifact => {
+                    self.turn.held.push(index);
+                    if self.turn.answered {
+                        self.release(run, tell);
+                    }
+                }
+                Reasoning::Stream | Reasoning::Drop => {}
+            },
+            // Whether somebody else answers it, its output will tell; or the turn's end that nobody has.
+            MessageType::FunctionCall => self.turn.unanswered.push(index),
+            kind if kind.is_call() && shows_tools => self.tell_parts(message, says::calls(message), tell),
+            kind if kind.is_output() => {
+                for output in message.slots.iter().filter_map(Slot::output) {
+                    let call = self.turn.unanswered.iter().position(|call| {
+                        let slots = &run.messages[*call as usize].slots;
+                        slots.iter().any(|slot| slot.call.as_ref().is_some_and(|head| head.call_id == output.call_id))
+                    });
+                    if let Some(place) = call {
+                        let call = &run.messages[self.turn.unanswered.remove(place) as usize];
+                        if shows_tools {
+                            self.tell_parts(call, says::calls(call), tell);
+                        }
+                    }
+                }
+                if shows_tools {
+                    self.tell_parts(message, says::outputs(run, message), tell);
+                }
+            }
+            MessageType::McpListTools if self.route.options.tools == Tools::All => {
+                self.tell_parts(message, says::unknown(message), tell);
+            }
+            MessageType::Error => {
+                let text = message.message.as_deref().or(message.code.as_deref()).unwrap_or("");
+                if !text.is_empty() {
+                    self.say(wire::Message::agent(message.id.as_str(), vec![Part::text(text)]), tell);
+                }
+            }
+            MessageType::Other(_) => self.tell_parts(message, says::unknown(message), tell),
+            _ => {}
+        }
+    }
+
+    fn tell_parts<'r>(&mut self, message: &'r Message, parts: Vec<Part<'r>>, tell: Tell<'_, 'r>) {
+        if !parts.is_empty() {
+            self.say(wire::Message::agent(message.id.as_str(), parts), tell);
+        }
+    }
+
+    fn turn_finished<'r>(&mut self, run: &'r Run, turn: u32, end: End, tell: Tell<'_, 'r>) {
+        self.release(run, tell);
+        let number = turn as usize;
+        let pending = run.pending_of(number);
+        let hint = run.messages_of(number).last().and_then(|last| Hint::of(last.metadata.as_ref()).state());
+        let good = matches!(end, End::Completed | End::Incomplete);
+        for call in std::mem::take(&mut self.turn.unanswered) {
+            let call = &run.messages[call as usize];
+            let waited_for = call.slots.iter().any(|slot| {
+                let head = slot.call.as_ref();
+                pending.iter().any(|item| head.is_some_and(|head| head.call_id == item.id))
+            });
+            if !waited_for && self.route.options.tools != Tools::Drop {
+                self.tell_parts(call, says::calls(call), tell);
+            }
+        }
+        if self.route.options.artifacts == ArtifactPer::Turn
+            && let Some(place) = self.artifacts.iter().rposition(|told| told.is_answer && told.turn == turn)
+        {
+            self.close(run, place, tell);
+        }
+        self.turn.waits = good && (!pending.is_empty() || hint.is_some() || self.route.waits_after().contains(&end));
+        if !self.turn.waits {
+            // What comes of the run is told with its end; or its next turn begins.
+            if let Some(question) = self.turn.question {
+                let told = &run.messages[question as usize];
+                self.tell_parts(told, says::contents(told), tell);
+            }
+            return;
+        }
+        let auth = pending.iter().any(|item| item.kind == PendingKind::Auth);
+        let state = match hint {
+            Some(state) if pending.is_empty() => state,
+            _ if auth => State::AuthRequired,
+            _ => State::InputRequired,
+        };
+        let message = if pending.is_empty() {
+            self.question(run).or_else(|| self.last_text(run, turn, StatusText::Interrupted))
+        } else {
+            Some(says::asks(run, number, &pending, self.route.edits))
+        };
+        let incomplete = (end == End::Incomplete).then_some(true);
+        let metadata = AgentApi { usage: run.turns[number].usage.as_ref(), incomplete, ..AgentApi::default() };
+        tell(Update::Status(Change { state, message, metadata: metadata.written() }));
+    }
+
+    /// What the agent announced as its question.
+    fn question<'r>(&self, run: &'r Run) -> Option<wire::Message<'r>> {
+        let message = run.messages.get(self.turn.question? as usize)?;
+        let parts = says::contents(message);
+        (!parts.is_empty()).then(|| wire::Message::agent(message.id.as_str(), parts))
+    }
+
+    /// The last answer's text, if it is repeated in such a status.
+    fn last_text<'r>(&self, run: &'r Run, turn: u32, wanted: StatusText) -> Option<wire::Message<'r>> {
+        let option = self.route.options.status_text;
+        if option == StatusText::Never || (option != StatusText::Always && option != wanted) {
+            return None;
+        }
+        let answer = run.messages_of(turn as usize).iter().rev().find(|message| {
+            message.announced == MessageType::Message && message.role == Role::Assistant
+        })?;
+        let parts: Vec<Part<'r>> =
+            answer.slots.iter().filter(|slot| is_text(slot)).map(|slot| text_part(slot, slot.text())).collect();
+        (!parts.is_empty()).then(|| wire::Message::agent(answer.id.as_str(), parts))
+    }
+
+    fn run_finished<'r>(&mut self, run: &'r Run, end: End, tell: Tell<'_, 'r>) {
+        let state = self.route.ended(end);
+        let turn = run.turns.last();
+        let fresh = !self.turn.waits;
+        let error = turn.and_then(|turn| turn.error.as_ref()).filter(|_| matches!(end, End::Failed | End::Rejected));
+        let metadata = AgentApi {
+            usage: turn.and_then(|turn| turn.usage.as_ref()).filter(|_| fresh),
+            incomplete: (end == End::Incomplete && fresh).then_some(true),
+            error,
+            ..AgentApi::default()
+        };
+        let message = match error {
+            Some(error) => Some(says::error(run, self.turn.number, error)),
+            None if end == End::Rejected => self.last_text(run, self.turn.number, option_of(end)),
+            None if state == State::Completed && fresh => self.last_text(run, self.turn.number, option_of(end)),
+            None => None,
+        };
+        tell(Update::Status(Change { state, message, metadata: metadata.written() }));
+    }
+
+    /// The artifacts as they were told, the pieces of one text joined (section 13, rule 4).
+    pub(crate) fn artifacts<'r>(&self, run: &'r Run) -> Vec<Artifact<'r>> {
+        let told = self.artifacts.iter();
+        told.map(|told| says::artifact(&run.messages[told.message as usize], self.parts(told, run))).collect()
+    }
+
+    fn parts<'r>(&self, told: &Told, run: &'r Run) -> Vec<Part<'r>> {
+        let parts = told.slots.iter().filter_map(|shown| {
+            let message = run.messages.get(shown.message as usize)?;
+            let slot = message.slots.get(shown.content as usize)?;
+            if message.announced == MessageType::Reasoning {
+                return says::reasoning(slot);
+            }
+            if is_text(slot) { Some(text_part(slot, slot.span(shown.span))) } else { finished_part(message, slot) }
+        });
+        parts.collect()
+    }
+}
+
+/// No closing status but an interrupted one repeats text by default.
+const fn option_of(end: End) -> StatusText {
+    match end {
+        // The reason it was turned away, which is nowhere else.
+        End::Rejected => StatusText::Interrupted,
+        _ => StatusText::Always,
+    }
+}
+
+impl Route {
+    /// After which ends of a turn a task waits although nothing is pending.
+    pub(crate) fn waits_after(&self) -> &'static [End] {
+        let completed = self.options.turn_end == TurnEnd::InputRequired;
+        let incomplete = self.options.incomplete == Incomplete::InputRequired;
+        match (completed, incomplete) {
+            (false, false) => &[],
+            (true, false) => &[End::Completed],
+            (false, true) => &[End::Incomplete],
+            (true, true) => &[End::Completed, End::Incomplete],
+        }
+    }
+
+    /// The state a run's end stands for.
+    pub(crate) fn ended(&self, end: End) -> State {
+        match end {
+            End::Incomplete if self.options.incomplete == Incomplete::Failed => State::Failed,
+            End::Completed | End::Incomplete => State::Completed,
+            End::Failed => State::Failed,
+            End::Rejected => State::Rejected,
+            End::Canceled => State::Canceled,
+        }
+    }
+}
+
+/// Whether a slot's text is told while it grows.
+fn is_text(slot: &Slot) -> bool {
+    slot.call.is_none() && matches!(slot.kind, ContentType::Text | ContentType::Refusal)
+}
+
+fn text_part<'r>(slot: &Slot, text: &'r str) -> Part<'r> {
+    if slot.kind == ContentType::Refusal { parts::refusal(text) } else { Part::text(text) }
+}
+
+/// The part of a content that was never told in pieces.
+fn finished_part<'r>(message: &Message, slot: &'r Slot) -> Option<Part<'r>> {
+    let mut part = if is_text(slot) { text_part(slot, slot.text()) } else { parts::of_slot(slot)? };
+    if matches!(message.announced, MessageType::A2uiResponse | MessageType::A2uiAction) {
+        part.media_type = Some(A2UI.into());
+    }
+    Some(part)
+}
+
+/// All of a slot's text.
+fn whole(slot: &Slot) -> Span {
+    Span { version: u32::MAX, start: 0, end: u32::try_from(slot.text().len()).unwrap_or(u32::MAX) }
+}

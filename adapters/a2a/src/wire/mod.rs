@@ -1,0 +1,273 @@
+//! The protocol's own types, as written: one model in the shape of A2A 1.0, which both bindings of that generation
+//! write as it is (`v1`) and the two dialects of 0.3 write in their own way (`v03`). Reading is in `read`.
+//!
+//! Everything borrows from the run it tells of. Not here: what of a run becomes which of these (`updates`, `task`).
+
+pub(crate) mod base64;
+pub(crate) mod read;
+pub(crate) mod v03;
+pub(crate) mod v1;
+
+use std::borrow::Cow;
+
+use interlingua_core::Json;
+use interlingua_core::event::Millis;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::dialect::Form;
+
+/// JSON that is passed on.
+pub(crate) type Raw<'a> = Cow<'a, RawValue>;
+
+/// Keeps a core value as wire JSON.
+pub(crate) fn raw(json: &Json) -> Raw<'_> {
+    Cow::Borrowed(json.raw())
+}
+
+/// Writes a value down as wire JSON.
+pub(crate) fn made<T: Serialize + ?Sized>(value: &T) -> Raw<'static> {
+    Cow::Owned(Json::of(value).raw().to_owned())
+}
+
+/// The state of a task (section 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    Submitted,
+    Working,
+    InputRequired,
+    AuthRequired,
+    Completed,
+    Failed,
+    Canceled,
+    Rejected,
+}
+
+impl State {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Submitted, Self::Working, Self::InputRequired, Self::AuthRequired, Self::Completed, Self::Failed,
+        Self::Canceled, Self::Rejected,
+    ];
+
+    /// Never changes again.
+    pub(crate) const fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
+    }
+
+    /// Waits for the client.
+    pub(crate) const fn is_interrupted(self) -> bool {
+        matches!(self, Self::InputRequired | Self::AuthRequired)
+    }
+
+    /// The word of a dialect (section 5).
+    pub(crate) const fn word(self, form: Form) -> &'static str {
+        match form {
+            Form::V1 => match self {
+                Self::Submitted => "TASK_STATE_SUBMITTED",
+                Self::Working => "TASK_STATE_WORKING",
+                Self::InputRequired => "TASK_STATE_INPUT_REQUIRED",
+                Self::AuthRequired => "TASK_STATE_AUTH_REQUIRED",
+                Self::Completed => "TASK_STATE_COMPLETED",
+                Self::Failed => "TASK_STATE_FAILED",
+                Self::Canceled => "TASK_STATE_CANCELED",
+                Self::Rejected => "TASK_STATE_REJECTED",
+            },
+            Form::V03Rest => match self {
+                // The older protobuf spells it with two.
+                Self::Canceled => "TASK_STATE_CANCELLED",
+                state => state.word(Form::V1),
+            },
+            Form::V03 => match self {
+                Self::Submitted => "submitted",
+                Self::Working => "working",
+                Self::InputRequired => "input-required",
+                Self::AuthRequired => "auth-required",
+                Self::Completed => "completed",
+                Self::Failed => "failed",
+                Self::Canceled => "canceled",
+                Self::Rejected => "rejected",
+            },
+        }
+    }
+
+    /// Reads the word of any dialect, or the protobuf number.
+    pub(crate) fn read(word: &str) -> Option<Self> {
+        if let Ok(number) = word.parse::<u8>() {
+            return Some(match number {
+                1 => Self::Submitted,
+                2 => Self::Working,
+                3 => Self::Completed,
+                4 => Self::Failed,
+                5 => Self::Canceled,
+                6 => Self::InputRequired,
+                7 => Self::Rejected,
+                8 => Self::AuthRequired,
+                _ => return None,
+            });
+        }
+        [Form::V1, Form::V03, Form::V03Rest]
+            .into_iter()
+            .find_map(|form| Self::ALL.into_iter().find(|state| state.word(form) == word))
+    }
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    User,
+    Agent,
+}
+
+/// What a part holds: one of four.
+#[derive(Clone, Debug)]
+pub(crate) enum Content<'a> {
+    Text(Cow<'a, str>),
+    /// Standard base64 with padding.
+    Bytes(Cow<'a, str>),
+    Url(Cow<'a, str>),
+    Data(Raw<'a>),
+}
+
+/// A part of a message or an artifact.
+#[derive(Clone, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) content: Content<'a>,
+    pub(crate) filename: Option<Cow<'a, str>>,
+    pub(crate) media_type: Option<Cow<'a, str>>,
+    pub(crate) metadata: Option<Raw<'a>>,
+}
+
+impl<'a> Part<'a> {
+    pub(crate) const fn new(content: Content<'a>) -> Self {
+        Self { content, filename: None, media_type: None, metadata: None }
+    }
+
+    pub(crate) fn text(text: impl Into<Cow<'a, str>>) -> Self {
+        Self::new(Content::Text(text.into()))
+    }
+
+    pub(crate) const fn data(data: Raw<'a>) -> Self {
+        Self::new(Content::Data(data))
+    }
+
+    pub(crate) fn with(mut self, metadata: Raw<'a>) -> Self {
+        self.metadata = Some(metadata);
+        self
+    }
+}
+
+/// Something said.
+#[derive(Clone, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) id: Cow<'a, str>,
+    pub(crate) context: Option<Cow<'a, str>>,
+    pub(crate) task: Option<Cow<'a, str>>,
+    pub(crate) role: Role,
+    pub(crate) parts: Vec<Part<'a>>,
+    pub(crate) metadata: Option<Raw<'a>>,
+    pub(crate) extensions: Vec<Cow<'a, str>>,
+    pub(crate) references: Vec<Cow<'a, str>>,
+}
+
+impl<'a> Message<'a> {
+    /// Something the agent says on a task.
+    pub(crate) fn agent(id: impl Into<Cow<'a, str>>, parts: Vec<Part<'a>>) -> Self {
+        Self {
+            id: id.into(),
+            context: None,
+            task: None,
+            role: Role::Agent,
+            parts,
+            metadata: None,
+            extensions: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+
+    /// The same, on a task and in a context.
+    pub(crate) fn on(mut self, task: impl Into<Cow<'a, str>>, context: impl Into<Cow<'a, str>>) -> Self {
+        self.task = Some(task.into());
+        self.context = Some(context.into());
+        self
+    }
+}
+
+/// Where a task stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Status<'a> {
+    pub(crate) state: State,
+    pub(crate) message: Option<Message<'a>>,
+    pub(crate) at: Millis,
+}
+
+/// A result.
+#[derive(Clone, Debug)]
+pub(crate) struct Artifact<'a> {
+    pub(crate) id: Cow<'a, str>,
+    pub(crate) name: Option<Cow<'a, str>>,
+    pub(crate) parts: Vec<Part<'a>>,
+    pub(crate) metadata: Option<Raw<'a>>,
+}
+
+/// A piece of work.
+#[derive(Clone, Debug)]
+pub(crate) struct Task<'a> {
+    pub(crate) id: Cow<'a, str>,
+    pub(crate) context: Cow<'a, str>,
+    pub(crate) status: Status<'a>,
+    /// None: the member is left out. An empty list is written.
+    pub(crate) artifacts: Option<Vec<Artifact<'a>>>,
+    /// None: the member is left out.
+    pub(crate) history: Option<Vec<Message<'a>>>,
+    pub(crate) metadata: Option<Raw<'a>>,
+}
+
+/// A change of the status.
+#[derive(Clone, Debug)]
+pub(crate) struct StatusUpdate<'a> {
+    pub(crate) task: Cow<'a, str>,
+    pub(crate) context: Cow<'a, str>,
+    pub(crate) status: Status<'a>,
+    pub(crate) metadata: Option<Raw<'a>>,
+    /// True if the stream ends with it: 0.3's `final`.
+    pub(crate) closes: bool,
+}
+
+/// A piece of a result.
+#[derive(Clone, Debug)]
+pub(crate) struct ArtifactUpdate<'a> {
+    pub(crate) task: Cow<'a, str>,
+    pub(crate) context: Cow<'a, str>,
+    pub(crate) artifact: Artifact<'a>,
+    pub(crate) append: bool,
+    pub(crate) last_chunk: bool,
+}
+
+/// What a stream consists of, and what sending is answered with.
+#[derive(Clone, Debug)]
+pub(crate) enum Item<'a> {
+    Task(Task<'a>),
+    Message(Message<'a>),
+    Status(StatusUpdate<'a>),
+    Artifact(ArtifactUpdate<'a>),
+}
+
+/// A value in the spelling of a dialect.
+pub(crate) struct Spelled<'a, T>(pub(crate) &'a T, pub(crate) Form);
+
+macro_rules! spelled {
+    ($($type:ident),+) => {$(
+        impl Serialize for Spelled<'_, $type<'_>> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self.1 {
+                    Form::V1 => self.0.serialize(serializer),
+                    form => v03::Old(self.0, form).serialize(serializer),
+                }
+            }
+        }
+    )+};
+}
+spelled!(Item, Task, Message);
+
+#[cfg(test)]
+mod tests;

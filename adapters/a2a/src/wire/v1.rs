@@ -1,0 +1,141 @@
+//! A2A 1.0 as both of its bindings write it: the ProtoJSON of `lf.a2a.v1`. What is unset or empty is left out
+//! (section 5).
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::{
+    Artifact, ArtifactUpdate, Content, Item, Message, Part, Role, State, Status, StatusUpdate, Task,
+};
+use crate::dialect::Form;
+use crate::time::Timestamp;
+
+/// Writes a field if there is one.
+pub(super) fn some<M: SerializeMap, T: Serialize>(map: &mut M, name: &str, value: Option<&T>) -> Result<(), M::Error> {
+    value.map_or(Ok(()), |value| map.serialize_entry(name, value))
+}
+
+/// Writes a list unless it is empty.
+pub(super) fn filled<M: SerializeMap, T: Serialize>(map: &mut M, name: &str, values: &[T]) -> Result<(), M::Error> {
+    if values.is_empty() { Ok(()) } else { map.serialize_entry(name, values) }
+}
+
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word(Form::V1))
+    }
+}
+
+impl Serialize for Role {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Self::User => "ROLE_USER",
+            Self::Agent => "ROLE_AGENT",
+        })
+    }
+}
+
+impl Serialize for Part<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match &self.content {
+            Content::Text(text) => map.serialize_entry("text", text)?,
+            Content::Bytes(bytes) => map.serialize_entry("raw", bytes)?,
+            Content::Url(url) => map.serialize_entry("url", url)?,
+            Content::Data(data) => map.serialize_entry("data", data)?,
+        }
+        some(&mut map, "filename", self.filename.as_ref())?;
+        some(&mut map, "mediaType", self.media_type.as_ref())?;
+        some(&mut map, "metadata", self.metadata.as_ref())?;
+        map.end()
+    }
+}
+
+impl Serialize for Message<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("messageId", &self.id)?;
+        some(&mut map, "contextId", self.context.as_ref())?;
+        some(&mut map, "taskId", self.task.as_ref())?;
+        map.serialize_entry("role", &self.role)?;
+        map.serialize_entry("parts", &self.parts)?;
+        some(&mut map, "metadata", self.metadata.as_ref())?;
+        filled(&mut map, "extensions", &self.extensions)?;
+        filled(&mut map, "referenceTaskIds", &self.references)?;
+        map.end()
+    }
+}
+
+impl Serialize for Status<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("state", &self.state)?;
+        some(&mut map, "message", self.message.as_ref())?;
+        map.serialize_entry("timestamp", &Timestamp(self.at))?;
+        map.end()
+    }
+}
+
+impl Serialize for Artifact<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("artifactId", &self.id)?;
+        some(&mut map, "name", self.name.as_ref())?;
+        map.serialize_entry("parts", &self.parts)?;
+        some(&mut map, "metadata", self.metadata.as_ref())?;
+        map.end()
+    }
+}
+
+impl Serialize for Task<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &self.id)?;
+        map.serialize_entry("contextId", &self.context)?;
+        map.serialize_entry("status", &self.status)?;
+        some(&mut map, "artifacts", self.artifacts.as_ref())?;
+        some(&mut map, "history", self.history.as_ref())?;
+        some(&mut map, "metadata", self.metadata.as_ref())?;
+        map.end()
+    }
+}
+
+impl Serialize for StatusUpdate<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("taskId", &self.task)?;
+        map.serialize_entry("contextId", &self.context)?;
+        map.serialize_entry("status", &self.status)?;
+        some(&mut map, "metadata", self.metadata.as_ref())?;
+        map.end()
+    }
+}
+
+impl Serialize for ArtifactUpdate<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("taskId", &self.task)?;
+        map.serialize_entry("contextId", &self.context)?;
+        map.serialize_entry("artifact", &self.artifact)?;
+        if self.append {
+            map.serialize_entry("append", &true)?;
+        }
+        if self.last_chunk {
+            map.serialize_entry("lastChunk", &true)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Item<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        match self {
+            Self::Task(task) => map.serialize_entry("task", task)?,
+            Self::Message(message) => map.serialize_entry("message", message)?,
+            Self::Status(update) => map.serialize_entry("statusUpdate", update)?,
+            Self::Artifact(update) => map.serialize_entry("artifactUpdate", update)?,
+        }
+        map.end()
+    }
+}
