@@ -137,7 +137,7 @@ impl Spoken {
                         let value = self.value.filter(|_| has_text || decided.payload.is_some());
                         let value = value.ok_or(Undecided::WithoutText)?;
                         if let Some(schema) = &item.response_schema {
-                            fits(schema, &value).map_err(Undecided::Misfit)?;
+                            fits_somehow(schema, &value).map_err(Undecided::Misfit)?;
                         }
                     }
                     _ if !has_text => return Err(Undecided::WithoutText),
@@ -148,6 +148,14 @@ impl Spoken {
         }
         Ok(decided)
     }
+}
+
+/// Some clients can send texts only: theirs may be the JSON that is asked for.
+fn fits_somehow(schema: &Json, value: &Json) -> Result<(), Misfit> {
+    fits(schema, value).or_else(|misfit| {
+        let inner = value.read::<String>().and_then(|text| Json::parse(text.trim())).ok_or_else(|| misfit.clone())?;
+        fits(schema, &inner).map_err(|_| misfit)
+    })
 }
 
 /// JSON text inside of JSON text is looked through once: `arguments` travels so in the canonical form.
@@ -275,8 +283,13 @@ fn said(json: &Json) -> Option<Spoken> {
             spoken.tool = tool;
         }
         Decision::Respond => {
-            spoken.text = text(&fields).or_else(|| args.as_ref().map(|args| args.text().to_owned()));
-            spoken.value = args.filter(Json::is_object);
+            let inner = args.as_ref().and_then(object).and_then(|args| field(&args, "args").cloned());
+            let whole = inner.or(args);
+            spoken.text = text(&fields);
+            if spoken.text.is_none() {
+                spoken.text = whole.as_ref().map(|whole| whole.text().to_owned());
+                spoken.value = whole;
+            }
         }
         Decision::Reject | Decision::Cancel | Decision::Accept => spoken.text = text(&fields),
     }
@@ -335,9 +348,11 @@ fn inner_arguments(fields: &Extra) -> (Option<Json>, Option<String>) {
     }
     let Some(args) = field(fields, "args") else { return (None, None) };
     let inner = object(args).unwrap_or_default();
-    match field(&inner, "args").filter(|inner| inner.is_object()) {
-        Some(arguments) => (Some(arguments.clone()), word(&inner, "action")),
-        None => (Some(args.clone()), None),
+    match field(&inner, "args") {
+        Some(arguments) if arguments.is_object() => (Some(arguments.clone()), word(&inner, "action")),
+        // Meant as the form around the arguments, and nothing is in it.
+        Some(_) if inner.iter().count() == 1 => (None, None),
+        _ => (Some(args.clone()), None),
     }
 }
 

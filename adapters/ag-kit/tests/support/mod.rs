@@ -2,13 +2,15 @@
 
 #![allow(dead_code)]
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use interlingua_ag_kit::{AgKit, Options};
 use interlingua_core::call::{About, AgentCard, Delivery, RunState, RunView};
 use interlingua_core::exchange::{Caller, Flow, Method};
-use interlingua_core::model::AgentRequest;
-use interlingua_core::run::Record;
+use interlingua_core::model::{AgentRequest, MessageType};
+use interlingua_core::pending::PendingKind;
+use interlingua_core::run::{Message, Record};
 use interlingua_core::testkit::{NOW, RUN, hear};
 use interlingua_core::{Call, End, Exchange, Fault, Json, Mount, Out, ProtocolAdapter, Request};
 
@@ -152,4 +154,61 @@ pub(crate) fn run(messages: Vec<Vec<String>>) -> Vec<String> {
 pub(crate) fn record(messages: Vec<Vec<String>>) -> Record {
     let frames = run(messages);
     heard(&frames.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The order rules of section 5 of the page, one by one.
+pub(crate) fn keeps_the_order_rules(told: &str, record: &Record) {
+    assert!(told.ends_with("data: [DONE]\n\n") && told.matches("[DONE]").count() == 1, "{told}");
+    let mut calls: HashMap<String, &str> = HashMap::new();
+    let events = events(told);
+    for (at, event) in events.iter().enumerate() {
+        let id = || event["toolCallId"].as_str().expect("an id").to_owned();
+        match event["type"].as_str().expect("a type") {
+            "tool-call-start" => assert!(calls.insert(id(), "started").is_none(), "{told}"),
+            "tool-call-args" => assert_eq!(calls[&id()], "started", "{told}"),
+            "tool-call-end" => assert_eq!(calls.insert(id(), "ended"), Some("started"), "{told}"),
+            "tool-result" => assert_eq!(calls.insert(id(), "answered"), Some("ended"), "{told}"),
+            "interrupt" | "error" => assert_eq!(at + 1, events.len(), "{told}"),
+            "text" => {}
+            other => panic!("{other}"),
+        }
+    }
+    let last = events.last().and_then(|event| event["type"].as_str());
+    match record.run().end.expect("it has ended") {
+        End::Failed | End::Rejected => assert_eq!(last, Some("error"), "{told}"),
+        End::Completed | End::Incomplete => {
+            let asks = record.run().pending().iter().any(|item| item.kind != PendingKind::Tool);
+            assert_eq!(last == Some("interrupt"), asks, "{told}");
+        }
+        End::Canceled => {}
+    }
+    if last == Some("interrupt") {
+        return;
+    }
+    // A call left without a result is one for the client.
+    for (id, _) in calls.iter().filter(|(_, state)| **state == "ended") {
+        let calls = |message: &&Message| {
+            message.slots.iter().any(|slot| slot.call.as_ref().is_some_and(|head| head.call_id == *id))
+        };
+        let announced = record.run().messages.iter().find(calls).map(|message| &message.announced);
+        assert_eq!(announced, Some(&MessageType::FunctionCall), "{told}");
+    }
+}
+
+/// Every letter of the answer is there, as long as nothing was taken back.
+pub(crate) fn nothing_is_lost(told: &str, record: &Record) {
+    let events = events(told);
+    let texts = events.iter().filter_map(|event| event["content"].as_str()).filter(|text| *text != "\n\n");
+    let messages = record.run().messages.iter().filter(|message| message.announced == MessageType::Message);
+    assert_eq!(
+        texts.map(str::len).sum::<usize>(),
+        messages.map(|message| message.text().len()).sum::<usize>(),
+        "{told}"
+    );
+}
+
+/// The events of a stream, its end left out.
+pub(crate) fn events(told: &str) -> Vec<serde_json::Value> {
+    let frames = told.split("\n\n").filter_map(|frame| frame.strip_prefix("data: "));
+    frames.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).expect("JSON")).collect()
 }

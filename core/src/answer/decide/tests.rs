@@ -69,6 +69,8 @@ fn payloads_are_read_by_the_table() {
         r#"{"type":"edit","args":{"edited_args":{"to":"b"}}}"#,
         r#"{"type":"edit","editedArgs":{"to":"b"}}"#,
         r#"{"type":"edit","arguments":"{\"to\":\"b\"}"}"#,
+        r#"{"type":"edit","args":{"args":"b"}}"#,
+        r#"{"type":"edit","args":{"args":"b","to":"c"}}"#,
         r#"{"type":"edit","args":{}}"#,
         r#"{"type":"edit"}"#,
         r#"{"type":"edit","args":"to b"}"#,
@@ -173,7 +175,15 @@ fn an_answer_is_checked_against_the_schema_of_its_question() {
     let answer = |given: Given| decide(&item, &given, &offered);
     assert!(answer(Given::Payload(json(r#"{"city":"Paris"}"#))).is_ok());
     assert!(answer(Given::Text(r#"{"city":"Paris"}"#.into())).is_ok());
-    for wrong in [r#"{"city":7}"#, "{}", "7", "\"Paris\""] {
+    // As clients say it that have a word for it.
+    for form in [
+        r#"{"type":"response","args":{"args":{"city":"Paris"}}}"#,
+        r#"{"type":"response","args":{"city":"Paris"}}"#,
+        r#"{"type":"response","args":{"args":"{\"city\":\"Paris\"}"}}"#,
+    ] {
+        assert!(answer(Given::Payload(json(form))).is_ok(), "{form}");
+    }
+    for wrong in [r#"{"city":7}"#, "{}", "7", "\"Paris\"", r#"{"type":"response","args":{"args":"Paris"}}"#] {
         let misfit = answer(Given::Payload(json(wrong))).expect_err("does not fit");
         assert!(matches!(misfit, Undecided::Misfit(_)), "{wrong}: {misfit:?}");
     }
