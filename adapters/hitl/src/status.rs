@@ -62,7 +62,7 @@ impl Status {
             session_id: Some(view.id.clone()),
             status,
             message: last_response.as_ref().and_then(|last| last.message.clone()),
-            last_query: said.chain(asked).filter(|message| is_query(message)).next_back().map(Message::text),
+            last_query: said.chain(asked).rfind(|message| is_query(message)).map(Message::text),
             last_updated: Some(wire::seconds(view.updated_at)),
             last_response,
         });
