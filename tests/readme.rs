@@ -366,10 +366,13 @@ fn shell_words(line: &str, variables: &[(&str, &str)]) -> (Vec<String>, String) 
     (words, String::new())
 }
 
-/// What stands behind the last of these beginnings, up to the quote.
-fn last_after<'a>(text: &'a str, beginnings: &[&str]) -> Option<&'a str> {
-    let found = beginnings.iter().filter_map(|beginning| Some(text.rfind(beginning)? + beginning.len())).max()?;
-    text[found..].split('"').next()
+/// The last id in an answer that begins with one of these words, under one of these names.
+fn last_id<'a>(answer: &'a str, beginnings: &[(&str, &str)]) -> Option<&'a str> {
+    let found = beginnings.iter().filter_map(|(name, word)| {
+        let name = format!("\"{name}\":\"");
+        Some(answer.rfind(&format!("{name}{word}"))? + name.len())
+    });
+    answer[found.max()?..].split('"').next()
 }
 
 #[test]
@@ -384,11 +387,11 @@ fn every_curl_line_does_what_is_said() {
             assert_eq!(status, curl.expected, "{line}\n{body}");
             // What the agent answers to an error is an answer, too; the README shows none of those.
             assert!(!body.contains(r#""status":"failed""#), "{line}\n{body}");
-            if let Some(id) = last_after(&body, &[r#""task_id":""#, r#""id":"response_"#]) {
+            if let Some(id) = last_id(&body, &[("task_id", ""), ("id", "response_"), ("id", "resp_")]) {
                 id.clone_into(&mut run);
             }
-            if let Some(id) = last_after(&body, &[r#""id":"appr_"#]) {
-                asked = format!("appr_{id}");
+            if let Some(id) = last_id(&body, &[("id", "appr_")]) {
+                id.clone_into(&mut asked);
             }
             count += 1;
         }
