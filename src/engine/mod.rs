@@ -241,6 +241,8 @@ impl Engine {
         };
         let live = Live::new(Arc::clone(&agent), record, about);
         self.lives().insert(id, Arc::clone(&live));
+        // From here on: a session that is looked at, or forgotten, has this run under way.
+        session.doc().latest = Some(id);
         let opened = self.store().open(&(Arc::clone(&live) as Arc<dyn Journal>));
         if call.delivery == Delivery::Background {
             opened.await.map_err(|error| {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use interlingua_core::answer::{Answer, Given};
-use interlingua_core::call::{RunView, SessionCall, SessionView};
+use interlingua_core::call::{RunState, RunView, SessionCall, SessionView};
 use interlingua_core::model::{Message, MessageType, Role};
 use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::run::{Run, Slot};
@@ -61,6 +61,8 @@ pub(crate) struct Context {
     /// The response that is followed, and its session.
     followed: Option<RunId>,
     session: Option<String>,
+    /// Whether a run is under way in the conversation.
+    busy: bool,
     /// Whether everything said before is wanted, and what it is.
     history: Option<Vec<Message>>,
     /// The WebSocket connection this came over.
@@ -80,6 +82,8 @@ pub(crate) struct Resolved {
     pub(crate) decides: bool,
     /// Whether a tool's output is in the input.
     pub(crate) returns: bool,
+    /// Whether a run is under way in the conversation.
+    pub(crate) busy: bool,
 }
 
 impl Context {
@@ -107,6 +111,7 @@ impl Context {
             pending: Vec::new(),
             followed: create.previous.as_ref().map(|(run, _)| *run),
             session: None,
+            busy: false,
             history: history.then(Vec::new),
             connection,
         };
@@ -263,6 +268,7 @@ impl Context {
             let view = Box::new(view.clone());
             self.todo.extend([Lookup::Leave(view.clone()), Lookup::Come(view)]);
         }
+        self.busy = matches!(view.state, Some(RunState::Queued | RunState::Running));
         self.pending.clone_from(&view.pending);
         let mut by_id: BTreeMap<String, &Message> = BTreeMap::new();
         for item in &view.items {
@@ -327,7 +333,8 @@ impl Context {
             return Err(about_input(format!("No tool call found for function call output with call_id {id}.")));
         }
         self.refuse_open_calls()?;
-        let mut resolved = Resolved { history: self.history.take().unwrap_or_default(), ..Resolved::default() };
+        let history = self.history.take().unwrap_or_default();
+        let mut resolved = Resolved { history, busy: self.busy, ..Resolved::default() };
         if let Some(answer) = self.plain_answer() {
             resolved.answers.push(answer);
             resolved.decides = true;

@@ -82,7 +82,9 @@ impl Create {
         call.durable = background || self.shared.options.disconnect == Disconnect::Detach;
         call.early = background;
         call.stored = asked.echo.store;
-        call.busy = Some(Busy::Refuse);
+        // Two runs at once in a conversation are refused (section 12). Elsewhere a run in the way has just ended, and
+        // its session is about to be free: a chain goes on at once.
+        call.busy = Some(if resolved.busy { Busy::Refuse } else { Busy::Queue });
         call.thread = match (&asked.previous, &asked.conversation, self.fresh) {
             (Some((run, _)), _, _) => Thread::After(*run),
             (None, Some(session), _) => Thread::Session(session.clone()),
