@@ -135,33 +135,35 @@ fn load(gateway: &Gateway, file: &ConfigFile) -> Result<Settings, i32> {
 fn serve(gateway: &Gateway, settings: &Settings, file: &ConfigFile) -> anyhow::Result<()> {
     raise_file_limit();
     actix_web::rt::System::new().block_on(async {
+        // Before anybody can know of the process, who may also tell it to stop.
+        let stop = told_to_stop()?;
         let running = gateway.start(settings).await?;
         routes::announce(gateway, settings, running.address);
         tracing::info!(address = %running.address, config = %file.config.display(), "serving");
-        running.run(told_to_stop()).await?;
+        running.run(stop).await?;
         tracing::info!("stopped");
         Ok(())
     })
 }
 
-/// Resolves at the first SIGINT or SIGTERM; a second one ends the process at once.
-async fn told_to_stop() {
+/// Resolves at the first SIGINT or SIGTERM; a second one ends the process at once. Both are caught from the call on.
+fn told_to_stop() -> std::io::Result<impl Future<Output = ()> + 'static> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    tokio::task::spawn_local(async move {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        eprintln!("told to stop twice: ending at once");
-        std::process::exit(1);
-    });
+        tokio::task::spawn_local(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            eprintln!("told to stop twice: ending at once");
+            std::process::exit(1);
+        });
+    })
 }
 
 /// Thousands of streams need thousands of sockets: takes what the system allows.

@@ -37,7 +37,7 @@ pub(super) async fn endpoint(
     }
     let mut exchange = (endpoint.open)();
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
-    let body = match read_body(payload, limit).await {
+    let body = match read_body(&request, payload, limit).await {
         Ok(body) => body,
         Err(fault) => return fail(&route, &mut *exchange, &fault),
     };
@@ -196,7 +196,13 @@ fn page<'a, T>(
     each(runs, Vec::new(), look)
 }
 
-async fn read_body(mut payload: Payload, limit: usize) -> Result<Bytes, Fault> {
+async fn read_body(request: &HttpRequest, mut payload: Payload, limit: usize) -> Result<Bytes, Fault> {
+    let too_large = || Fault::new(FaultKind::TooLarge, format!("the body is larger than {limit} bytes"));
+    let announced = request.headers().get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|announced: usize| announced > limit) {
+        // Before it is sent, and before a client that asks whether it may is told to.
+        return Err(too_large());
+    }
     let mut body = BytesMut::new();
     loop {
         let chunk = tokio::time::timeout(BODY_PAUSE, payload.next()).await;
@@ -204,7 +210,7 @@ async fn read_body(mut payload: Payload, limit: usize) -> Result<Bytes, Fault> {
         let Some(chunk) = chunk else { return Ok(body.freeze()) };
         let chunk = chunk.map_err(|error| Fault::new(FaultKind::Malformed, "the body broke off").because(error))?;
         if body.len() + chunk.len() > limit {
-            return Err(Fault::new(FaultKind::TooLarge, format!("the body is larger than {limit} bytes")));
+            return Err(too_large());
         }
         body.extend_from_slice(&chunk);
     }
@@ -234,6 +240,14 @@ pub(super) fn fail(route: &Served, exchange: &mut dyn Exchange, fault: &Fault) -
         out.header("allow", fault.allow.join(", "));
     }
     whole(route, out)
+}
+
+/// Answers where nothing is mounted, in the gateway's own tongue.
+pub(super) fn nowhere(request: &HttpRequest) -> HttpResponse {
+    let kind = FaultKind::NoSuchPath;
+    let detail = format!("nothing is mounted at '{}'", request.path());
+    let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::NOT_FOUND);
+    HttpResponse::build(status).json(serde_json::json!({ "detail": detail, "code": kind.code() }))
 }
 
 pub(super) fn preflight(route: &Served, allow: &[&'static str]) -> HttpResponse {

@@ -112,6 +112,7 @@ pub fn listen(listener: TcpListener, engine: Engine, routes: Vec<Served>, settin
     .client_request_timeout(HEAD)
     .client_disconnect_timeout(Duration::from_secs(2))
     .shutdown_timeout(3)
+    .tcp_nodelay(true)
     .disable_signals()
     .on_connect(peer::remember)
     .listen(listener)?
@@ -120,6 +121,7 @@ pub fn listen(listener: TcpListener, engine: Engine, routes: Vec<Served>, settin
 }
 
 fn mount(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
+    app.default_service(web::to(|request: actix_web::HttpRequest| async move { handle::nowhere(&request) }));
     health(app, gateway);
     for route in gateway.routes.iter().filter(|route| route.first) {
         let at_root = route.mounted.endpoints.iter().enumerate().filter(|(_, endpoint)| endpoint.at_root);

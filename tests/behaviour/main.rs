@@ -8,4 +8,10 @@
 mod support;
 
 mod answers;
+mod approvals;
 mod ends;
+mod input;
+mod leaving;
+mod runs;
+mod sessions;
+mod stopping;

@@ -130,9 +130,11 @@ impl Exchange {
                     .filter_map(|line| line.split_once(':'))
                     .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
                     .collect();
+                let status = status.expect("a status line");
+                let told = header(&headers, "content-length").and_then(|length| length.parse().ok());
                 self.head = Some(Head {
-                    status: status.expect("a status line"),
-                    length: header(&headers, "content-length").and_then(|length| length.parse().ok()),
+                    status,
+                    length: if status == 204 { Some(0) } else { told },
                     chunked: header(&headers, "transfer-encoding") == Some("chunked"),
                     headers,
                 });

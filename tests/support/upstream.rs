@@ -184,6 +184,8 @@ struct Seen {
     left: usize,
     /// Connections that are gone, whoever closed them.
     gone: usize,
+    /// Bytes the system took for clients.
+    written: usize,
 }
 
 type Choose = Box<dyn FnMut(&Asked) -> Answer + Send>;
@@ -267,6 +269,11 @@ impl Upstream {
         self.inner.seen.borrow().left
     }
 
+    /// How many bytes the system took for clients so far: what they read, and what is on its way.
+    pub fn written(&self) -> usize {
+        self.inner.seen.borrow().written
+    }
+
     /// Lets answers go on that wait at this gate.
     pub fn open(&self, gate: &str) {
         self.inner.gates.send_modify(|open| open.push(gate.to_owned()));
@@ -280,6 +287,11 @@ impl Upstream {
     /// Waits until so many clients have left before their answer was complete.
     pub async fn wait_left(&self, count: usize) {
         self.wait(&format!("{count} clients leaving"), |seen| seen.left >= count).await;
+    }
+
+    /// Waits until so many bytes were taken for clients.
+    pub async fn wait_written(&self, count: usize) {
+        self.wait(&format!("{count} bytes taken"), |seen| seen.written >= count).await;
     }
 
     /// Waits until no connection is open.
@@ -382,9 +394,9 @@ enum Next {
 
 async fn perform(stream: &mut TcpStream, step: Step, inner: &Inner) -> Next {
     match step {
-        Step::Raw(bytes) => said(stream.write_all(&bytes).await),
-        Step::Chunk(bytes) => said(stream.write_all(&chunked(&bytes)).await),
-        Step::Done => said(stream.write_all(b"0\r\n\r\n").await),
+        Step::Raw(bytes) => say(stream, &bytes, inner).await,
+        Step::Chunk(bytes) => say(stream, &chunked(&bytes), inner).await,
+        Step::Done => say(stream, b"0\r\n\r\n", inner).await,
         Step::Wait(gate) => {
             let mut gates = inner.gates.subscribe();
             tokio::select! {
@@ -403,7 +415,7 @@ async fn perform(stream: &mut TcpStream, step: Step, inner: &Inner) -> Next {
             Next::Left
         }
         Step::Flood(bytes) => loop {
-            if let Next::Left = said(stream.write_all(&bytes).await) {
+            if let Next::Left = say(stream, &bytes, inner).await {
                 return Next::Left;
             }
         },
@@ -415,9 +427,12 @@ async fn perform(stream: &mut TcpStream, step: Step, inner: &Inner) -> Next {
     }
 }
 
-fn said(written: std::io::Result<()>) -> Next {
-    match written {
-        Ok(()) => Next::Go,
+async fn say(stream: &mut TcpStream, bytes: &[u8], inner: &Inner) -> Next {
+    match stream.write_all(bytes).await {
+        Ok(()) => {
+            inner.seen.send_modify(|seen| seen.written += bytes.len());
+            Next::Go
+        }
         Err(_) => Next::Left,
     }
 }

@@ -101,7 +101,8 @@ impl Exchange for Poll {
         if fault.kind != FaultKind::NotFound {
             return fault::write(fault, out);
         }
-        // Status 200, as clients of the runtime expect it.
+        // As clients of the runtime expect it.
+        out.status(200);
         out.json(&Unknown { error: format!("Task {} not found", self.asked) });
     }
 
@@ -162,6 +163,7 @@ impl Exchange for Stop {
         if fault.kind != FaultKind::NotFound {
             return fault::write(fault, out);
         }
+        out.status(200);
         out.json(&Stopped { status: "success", message: "nothing runs in the session" });
     }
 

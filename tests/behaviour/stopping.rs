@@ -1,0 +1,95 @@
+//! Stopping the process: what runs may finish, what comes is turned away, and what does not finish is ended in order.
+
+use std::time::Duration;
+
+use crate::support::agent::{saying_and_hanging, saying_until};
+use crate::support::gateway::{JSON, ROUTE, agent, says};
+use crate::support::http::Exchange;
+use crate::support::process::Process;
+use crate::support::story::Story;
+use crate::support::until;
+use crate::support::upstream::Upstream;
+
+/// A process in front of this agent, its runs in a file.
+fn process(upstream: &Upstream, drain: &str) -> (tempfile::TempDir, Process) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"{drain}\"\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n{}{ROUTE}",
+        agent("friday", &upstream.url("/process"), "", "")
+    );
+    std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
+    let process = Process::start(folder.path());
+    (folder, process)
+}
+
+async fn ask(process: &Process) -> Exchange {
+    process.open("POST", "/agents/friday/process", JSON, says("hi").to_string().as_bytes()).await
+}
+
+/// Waits until it takes no new runs.
+async fn draining(process: &Process) {
+    until("the gateway to say that it stops", async || {
+        let ready = process.open("GET", "/readyz", &[], b"").await.answer().await;
+        (ready.status == 503).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_process_that_is_told_to_stop_lets_streams_finish_and_takes_no_new_ones() {
+    let upstream = Upstream::always(saying_until(&["so far"], "on"));
+    let (_folder, process) = process(&upstream, "30s");
+    let mut stream = ask(&process).await;
+    let mut seen = stream.until("so far").await;
+    process.terminate();
+    draining(&process).await;
+    let late = ask(&process).await.answer().await;
+    assert_eq!((late.status, late.json()["code"].as_str()), (503, Some("GATEWAY_SHUTTING_DOWN")));
+    assert_eq!(process.open("GET", "/healthz", &[], b"").await.answer().await.status, 200, "it lives while it stops");
+    upstream.open("on");
+    seen.extend(stream.frames().await);
+    assert_eq!(Story::read(&seen).completed().text(), "so far");
+    drop(stream);
+    assert_eq!(process.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_stream_that_does_not_finish_in_time_is_ended_in_order() {
+    let upstream = Upstream::always(saying_and_hanging(&["so far"]));
+    let (folder, process) = process(&upstream, "100ms");
+    let mut stream = ask(&process).await;
+    let mut seen = stream.until("so far").await;
+    process.terminate();
+    seen.extend(stream.frames().await);
+    let story = Story::read(&seen).failed("GATEWAY_SHUTTING_DOWN");
+    assert_eq!(story.text(), "so far");
+    upstream.wait_left(1).await;
+    drop(stream);
+    assert_eq!(process.ended().await.code(), Some(0));
+    // It is kept as it was told.
+    let again = Process::start(folder.path());
+    let kept = again.open("GET", &format!("/agents/friday/runs/{}", story.id), &[], b"").await.answer().await;
+    assert_eq!(kept.json(), story.last);
+}
+
+#[tokio::test]
+async fn a_process_without_work_stops_at_once() {
+    let upstream = Upstream::always(saying_and_hanging(&[]));
+    let (_folder, process) = process(&upstream, "30s");
+    process.terminate();
+    let began = std::time::Instant::now();
+    assert_eq!(process.ended().await.code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn told_twice_it_ends_at_once() {
+    let upstream = Upstream::always(saying_and_hanging(&["so far"]));
+    let (_folder, process) = process(&upstream, "30s");
+    let mut stream = ask(&process).await;
+    stream.until("so far").await;
+    process.terminate();
+    draining(&process).await;
+    process.terminate();
+    assert_eq!(process.ended().await.code(), Some(1));
+}
