@@ -152,8 +152,6 @@ pub struct Filter {
     pub session: Option<String>,
     /// Begun over this protocol.
     pub protocol: Option<String>,
-    /// With this agent.
-    pub agent: Option<String>,
     /// In one of these states. Empty: any.
     pub states: Vec<RunState>,
     /// Whose state changed at this time or later.

@@ -151,9 +151,8 @@ impl Receiver {
         let (task, context) = (self.config.task.as_str(), step.run.session_id.as_str());
         match update {
             Update::Said(turn) => {
-                let Some(turn) = step.run.turns.get(*turn as usize) else { return };
                 self.known.history.extend(self.known.message.take());
-                let sent = input::as_sent(&turn.input, &Labels::default());
+                let sent = input::as_sent(step.run, *turn, &Labels::default());
                 let sent = sent.into_iter().map(|message| message.on(task, context));
                 let form = if self.config.old { Form::V03 } else { Form::V1 };
                 self.known.history.extend(sent.map(|message| Json::of(&Spelled(&message, form))));
@@ -176,7 +175,7 @@ impl Receiver {
         let task = self.config.task.clone();
         match update {
             Update::Said(0) if self.sends_artifacts() => {
-                let sent = run.turns.first().map_or_else(Vec::new, |turn| input::as_sent(&turn.input, &Labels::default()));
+                let sent = input::as_sent(run, 0, &Labels::default());
                 let history = sent.into_iter().map(|message| message.on(task.as_str(), run.session_id.as_str()));
                 let item = Item::Task(Task {
                     id: task.as_str().into(),

@@ -254,7 +254,7 @@ impl<'a> Told<'a> {
             (true, _) => row.rpc_status,
             (false, Generation::V03) => row.http_old,
             // The body's own type is 415 (section 2); a part's is 400.
-            (false, Generation::V1) if self.fault.kind == FaultKind::UnsupportedMedia => 415,
+            (false, Generation::V1) if self.fault.kind == FaultKind::UnsupportedMedia && self.fault.field.is_none() => 415,
             (false, Generation::V1) => row.http,
         }
     }
@@ -297,7 +297,9 @@ impl Facts<'_> {
             ("supportedVersions", versions.join(","))
         });
         // A stable code of the agent, which says more than the row does.
-        let code = told.fault.code.clone().filter(|_| told.problem == Problem::InvalidAgentResponse);
+        let code = told.fault.code.clone().filter(|code| {
+            told.problem == Problem::InvalidAgentResponse && told.problem.mark() != Some(code.as_str())
+        });
         task.into_iter().chain(versions).chain(code.map(|code| ("code", code)))
     }
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use interlingua_core::answer::{Answer, Given};
 use interlingua_core::model::{self, Content, MessageType, ToolOutput};
 use interlingua_core::pending::{Pending, PendingKind, approval_id};
-use interlingua_core::{Extra, Json};
+use interlingua_core::{Extra, Json, Run};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -236,9 +236,10 @@ impl Labels {
 }
 
 /// The client's messages of a turn, as they were sent.
-pub(crate) fn as_sent<'a>(input: &'a [model::Message], labels: &Labels) -> Vec<Message<'a>> {
+pub(crate) fn as_sent<'a>(run: &'a Run, turn: u32, labels: &Labels) -> Vec<Message<'a>> {
+    let input = run.turns.get(turn as usize).map_or(&[][..], |turn| &turn.input);
     let mut sent: Vec<Message<'a>> = Vec::new();
-    for native in input {
+    for (place, native) in input.iter().enumerate() {
         let origin = native.metadata.as_ref().and_then(Json::read::<Metadata>).map(|metadata| metadata.a2a);
         let found = match (origin, &native.kind) {
             (Some(origin), _) if origin.continued => None,
@@ -263,9 +264,12 @@ pub(crate) fn as_sent<'a>(input: &'a [model::Message], labels: &Labels) -> Vec<M
             (None, _) => Some(plain(native)),
         };
         // Several answers of one message are one message.
-        if let Some(found) = found
+        if let Some(mut found) = found
             && !sent.last().is_some_and(|last| last.id == found.id && !last.id.is_empty() && native.kind != MessageType::Message)
         {
+            if found.id.is_empty() {
+                found.id = Cow::Owned(format!("{}_in{turn}_{place}", run.id.spelled("msg_")));
+            }
             sent.push(found);
         }
     }

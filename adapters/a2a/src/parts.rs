@@ -61,7 +61,12 @@ fn of_file(file: &File) -> Option<Part<'_>> {
 
 /// A file, by what stands in a native field: a data URL, a link, or plain base64.
 fn media<'a>(text: &'a str, told: Option<Cow<'a, str>>, name: Option<&'a str>, fallback: &'static str) -> Part<'a> {
-    let by_name = || name.and_then(|name| media_type_of(name.rsplit('.').next().unwrap_or(""), "")).map(Cow::into_owned);
+    let by_name = || {
+        // Without a name, a link's own end will do.
+        let named = name.or_else(|| text.contains("://").then(|| text.split(['?', '#']).next().unwrap_or("")));
+        let (_, suffix) = named?.rsplit('/').next()?.rsplit_once('.')?;
+        media_type_of(suffix, "").map(Cow::into_owned)
+    };
     let (content, inline) = match data_url(text) {
         Some((media_type, bytes)) => (wire::Content::Bytes(bytes), Some(media_type)),
         None if text.contains(':') => (wire::Content::Url(Cow::Borrowed(text)), None),
@@ -108,7 +113,7 @@ fn media_type_of<'a>(word: &'a str, family: &str) -> Option<Cow<'a, str>> {
 pub(crate) fn to_content(part: &Part<'_>) -> Content {
     let name = part.filename.as_deref();
     let told = part.media_type.as_deref();
-    let guessed = || name.and_then(|name| media_type_of(name.rsplit('.').next().unwrap_or(""), ""));
+    let guessed = || name.and_then(|name| media_type_of(name.rsplit_once('.')?.1, ""));
     let media_type = told.map(Cow::Borrowed).or_else(guessed);
     let text = match &part.content {
         wire::Content::Text(text) => return Content::text(text.as_ref()),
@@ -187,7 +192,8 @@ mod tests {
                 Content::new(Body::Image(Some("data:image/png;base64,AQID".into()))),
                 r#"{"raw":"AQID","mediaType":"image/png"}"#,
             ),
-            (Content::new(Body::Image(Some("https://x/a.png".into()))), r#"{"url":"https://x/a.png","mediaType":"image/*"}"#),
+            (Content::new(Body::Image(Some("https://x/a.png".into()))), r#"{"url":"https://x/a.png","mediaType":"image/png"}"#),
+            (Content::new(Body::Image(Some("https://x/a?b.png".into()))), r#"{"url":"https://x/a?b.png","mediaType":"image/*"}"#),
             (Content::new(Body::Image(None)), "nothing"),
             (audio("AQID", "mp3"), r#"{"raw":"AQID","mediaType":"audio/mpeg"}"#),
             (audio("AQID", "opus"), r#"{"raw":"AQID","mediaType":"audio/opus"}"#),
@@ -212,7 +218,7 @@ mod tests {
             r#"{"raw":"AQID","mediaType":"image/png"}"#,
             r#"{"raw":"AQID"}"#,
             r#"{"raw":"AQID","filename":"a.mp3"}"#,
-            r#"{"url":"https://x/y","mediaType":"video/mp4","filename":"y"}"#,
+            r#"{"url":"https://x/y","filename":"y","mediaType":"video/mp4"}"#,
             r#"{"url":"https://x/y.png"}"#,
             r#"{"data":{"z":1.0,"a":[1e3]},"metadata":{"m":null}}"#,
             r#"{"data":[1,2]}"#,

@@ -51,9 +51,8 @@ impl<'r> Fold<'r> {
     pub(crate) fn take(&mut self, update: Update<'r>, step: Step<'r>) {
         match update {
             Update::Said(turn) => {
-                let Some(turn) = step.run.turns.get(turn as usize) else { return };
                 self.history.extend(self.status.message.take());
-                let sent = input::as_sent(&turn.input, &self.labels);
+                let sent = input::as_sent(step.run, turn, &self.labels);
                 let (task, context) = (&self.task, step.run.session_id.as_str());
                 self.history.extend(sent.into_iter().map(|message| message.on(task.clone(), context)));
             }

@@ -52,7 +52,6 @@ impl Serve {
         Ok(Call::List(Filter {
             session: params.text("contextId")?,
             protocol: Some(crate::NAME.to_owned()),
-            agent: Some(self.agent.clone()),
             states: status.map(|state| task::run_states(&self.route, state)).unwrap_or_default(),
             changed_since: since,
             limit: page_size,

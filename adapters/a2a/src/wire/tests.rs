@@ -1,0 +1,188 @@
+//! The table of section 5: every thing in every dialect, and what is read besides.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use interlingua_core::tree::Node;
+
+use super::read::{self, Faults};
+use super::*;
+
+const FORMS: [(&str, Form); 3] = [("1.0", Form::V1), ("0.3 JSON-RPC", Form::V03), ("0.3 REST", Form::V03Rest)];
+
+fn json(text: &str) -> Raw<'static> {
+    made(&Json::parse(text).expect("JSON"))
+}
+
+fn part(content: Content<'static>) -> Part<'static> {
+    Part { content, filename: Some("a.b".into()), media_type: Some("x/y".into()), metadata: Some(json(r#"{"m":1}"#)) }
+}
+
+fn message() -> Message<'static> {
+    let mut message = Message::agent(
+        "m-1",
+        vec![
+            Part::text("hi"),
+            part(Content::Text("rich".into())),
+            part(Content::Bytes("AQID".into())),
+            part(Content::Url("https://x/y".into())),
+            part(Content::Data(json(r#"{"a":1}"#))),
+            Part::data(json("[1,2.50]")),
+        ],
+    )
+    .on("T", "C");
+    message.metadata = Some(json(r#"{"z":1,"a":2}"#));
+    message.extensions = vec!["https://e/1".into()];
+    message.references = vec!["T0".into()];
+    message
+}
+
+#[test]
+fn every_thing_is_spelled_in_every_dialect() {
+    let status = |state, message| Status { state, message, at: 1_795_168_800_123 };
+    let artifact = Artifact { id: "a-1".into(), name: Some("answer".into()), parts: vec![Part::text("x")], metadata: None };
+    let items = [
+        ("message", Item::Message(message())),
+        (
+            "task",
+            Item::Task(Task {
+                id: "T".into(),
+                context: "C".into(),
+                status: status(State::Canceled, Some(Message::agent("s-1", vec![Part::text("stopped")]).on("T", "C"))),
+                artifacts: Some(vec![artifact.clone()]),
+                history: Some(vec![message()]),
+                metadata: Some(json(r#"{"agent_api":{}}"#)),
+            }),
+        ),
+        (
+            "bare task",
+            Item::Task(Task {
+                id: "T".into(),
+                context: "C".into(),
+                status: status(State::Submitted, None),
+                artifacts: None,
+                history: None,
+                metadata: None,
+            }),
+        ),
+        (
+            "status",
+            Item::Status(StatusUpdate {
+                task: "T".into(),
+                context: "C".into(),
+                status: status(State::InputRequired, None),
+                metadata: None,
+                closes: true,
+            }),
+        ),
+        (
+            "artifact",
+            Item::Artifact(ArtifactUpdate {
+                task: "T".into(),
+                context: "C".into(),
+                artifact,
+                append: true,
+                last_chunk: false,
+            }),
+        ),
+    ];
+    let mut table = String::new();
+    for (name, item) in &items {
+        let _ = writeln!(table, "{name}");
+        for (form_name, form) in FORMS {
+            let _ = writeln!(table, "  {form_name:<13}{}", Json::of(&Spelled(item, form)).text());
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn every_state_has_its_words_and_is_read_in_all_of_them() {
+    let mut table = String::new();
+    for state in State::ALL {
+        let _ = writeln!(table, "{:<28}{:<18}{}", state.word(Form::V1), state.word(Form::V03), state.word(Form::V03Rest));
+        for (_, form) in FORMS {
+            assert_eq!(State::read(state.word(form)), Some(state));
+        }
+    }
+    assert_eq!((State::read("4"), State::read("9"), State::read("done")), (Some(State::Failed), None, None));
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn what_is_written_in_any_dialect_is_read_again() {
+    for (name, form) in FORMS {
+        let mut said = message();
+        if form == Form::V03Rest {
+            // The older protobuf has no such field.
+            said.references.clear();
+        }
+        let written = Json::of(&Spelled(&said, form));
+        let mut faults = Faults::default();
+        let heard = read::message(&Node::at("message", written.raw()), form, &mut faults);
+        faults.check().expect("nothing is wrong");
+        assert_eq!(Json::of(&heard.expect("a message")).text(), Json::of(&said).text(), "{name}");
+    }
+}
+
+#[test]
+fn sloppy_requests_are_understood() {
+    let mut table = String::new();
+    for (form, parts) in [
+        (Form::V1, r#"[{"text":"a","media_type":"text/html"}]"#),
+        (Form::V1, r#"[{"text":"a","raw":null,"metadata":null,"filename":""}]"#),
+        (Form::V1, r#"[{"raw":"_-8"}]"#),
+        (Form::V1, r#"[{"kind":"text","text":"half-migrated"}]"#),
+        (Form::V1, r#"[{"kind":"file","file":{"bytes":"AQID","mimeType":"image/png","name":"a"}}]"#),
+        (Form::V1, r#"[{"kind":"data","data":{"data":{"x":1}}}]"#),
+        (Form::V1, r#"[{"data":{"data":{"x":1}}}]"#),
+        (Form::V1, r#"[{"data":null}]"#),
+        (Form::V1, r#"[{"text":"","unknown":[1]}]"#),
+        (Form::V03, r#"[{"text":"of the other generation"}]"#),
+        (Form::V03, r#"[{"kind":"data","data":{"value":[1]},"metadata":{"data_part_compat":true,"k":1}}]"#),
+        (Form::V03, r#"[{"kind":"text","text":"a","metadata":{"mediaType":"text/html","filename":"f"}}]"#),
+        (Form::V03Rest, r#"[{"data":{"data":{"x":1}}}]"#),
+        (Form::V03Rest, r#"[{"data":{"x":1}}]"#),
+        (Form::V03Rest, r#"[{"file":{"file_with_uri":"https://x/y","mime_type":"a/b"}}]"#),
+    ] {
+        let text = format!(r#"{{"message_id":"m","role":1,"content":{parts},"context_id":null}}"#);
+        let node = Node::parse(text.as_bytes()).expect("JSON");
+        let mut faults = Faults::default();
+        let heard = read::message(&node, form, &mut faults);
+        faults.check().expect("nothing is wrong");
+        let _ = writeln!(table, "{parts}\n  {}", Json::of(&heard.expect("a message").parts).text());
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn what_is_wrong_is_named_by_its_path_and_all_of_it() {
+    let mut table = String::new();
+    for text in [
+        r#"{}"#,
+        r#"{"messageId":"","role":"robot","parts":[]}"#,
+        r#"{"messageId":7,"role":"user","parts":"x"}"#,
+        r#"{"messageId":"m","role":"user","parts":[{"text":"a"},{}, {"text":"a","url":"b"}, {"kind":"film"}, 7]}"#,
+        r#"{"messageId":"m","role":"user","parts":[{"raw":"*"},{"url":""},{"file":{}},{"file":{"bytes":"AQ","uri":"x"}}]}"#,
+        r#"{"messageId":"m","role":"user","parts":[{"text":"a"}],"metadata":[],"contextId":1,"extensions":"x"}"#,
+        r#"[]"#,
+    ] {
+        let node = Node::parse(text.as_bytes()).expect("JSON");
+        let holder = Node::at("message", node.raw());
+        let mut faults = Faults::default();
+        assert!(read::message(&holder, Form::V1, &mut faults).is_none(), "{text}");
+        let fault = faults.check().expect_err("something is wrong");
+        let _ = writeln!(table, "{text}\n  {}: {}", fault.field.as_deref().unwrap_or(""), fault.message);
+        for (field, message) in &fault.violations {
+            let _ = writeln!(table, "  {field}: {message}");
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn borrowed_text_is_not_copied() {
+    let text = "x".repeat(100);
+    let part = Part::text(text.as_str());
+    assert!(matches!(part.content, Content::Text(Cow::Borrowed(_))));
+}

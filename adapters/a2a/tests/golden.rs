@@ -1,0 +1,171 @@
+//! What every script becomes in every dialect, and the law that a replay makes the same bytes.
+
+mod support;
+
+use std::fmt::Write as _;
+
+use interlingua_core::call::{About, RunState};
+use interlingua_core::exchange::Exchange;
+use interlingua_core::testkit::{self, laws};
+use interlingua_core::{End, Record, RunCall};
+use serde_json::json;
+use support::{Answer, Ask, Asked, about, host, lines, old_user, user, with};
+
+/// A streaming request in each dialect, by name.
+fn dialects() -> [(&'static str, Ask<'static>); 4] {
+    [
+        ("1.0 JSONRPC", Ask::rpc("SendStreamingMessage", &user("hi"))),
+        ("1.0 HTTP+JSON", Ask::rest("POST", "/message:stream").body(&user("hi"))),
+        ("0.3 JSONRPC", Ask::old_rpc("message/stream", &old_user("hi"))),
+        ("0.3 HTTP+JSON", Ask::new("POST", "/v1/message:stream").body(&user("hi"))),
+    ]
+}
+
+/// The record of a script as the engine leaves it: a turn that leaves something pending leaves the run waiting.
+fn waiting(record: &Record) -> (Record, About) {
+    let run = record.run();
+    let waits = !run.pending().is_empty() || run.end == Some(End::Incomplete);
+    let mut about = about(record);
+    if !waits {
+        return (record.clone(), about);
+    }
+    let mut open = Record::new(interlingua_core::Run::new(run.id, &*run.agent, &*run.session_id, run.created_at));
+    replay_into(record, &mut open);
+    about.state = RunState::Waiting;
+    about.changed_at = open.now();
+    (open, about)
+}
+
+/// Everything but the end of the run.
+fn replay_into(from: &Record, to: &mut Record) {
+    use interlingua_core::event::Event;
+    use interlingua_core::run::{Announced, MessageEnd};
+    let run = from.run();
+    for step in from.steps(0) {
+        to.at(step.at);
+        match step.event {
+            Event::RunStarted | Event::RunFinished { .. } => {}
+            Event::TurnStarted { turn } => to.start_turn(run.turns[turn as usize].input.clone()),
+            Event::MessageStarted { message } => {
+                let told = &run.messages[message as usize];
+                to.start_message(Announced {
+                    metadata: told.announced_metadata.clone(),
+                    ..Announced::new(told.id.clone(), told.announced.clone(), told.role.clone())
+                });
+            }
+            Event::ContentStarted { message, content } => {
+                let slot = &run.messages[message as usize].slots[content as usize];
+                to.start_content(message, slot.kind.clone(), slot.call.clone());
+            }
+            Event::ContentDelta { message, content, .. } => to.push(message, content, step.delta()),
+            Event::ContentReplaced { message, content, .. } => to.replace(message, content, step.delta()),
+            Event::ContentFinished { message, content } => {
+                let slot = &run.messages[message as usize].slots[content as usize];
+                to.finish_content(message, content, slot.value.clone(), slot.extra.clone());
+            }
+            Event::MessageFinished { message } => {
+                let told = &run.messages[message as usize];
+                to.finish_message(
+                    message,
+                    MessageEnd {
+                        code: told.code.clone(),
+                        message: told.message.clone(),
+                        usage: told.usage.clone(),
+                        metadata: told.metadata.clone(),
+                        ..MessageEnd::new(told.end.expect("it has ended"))
+                    },
+                );
+            }
+            Event::TurnFinished { turn, end } => {
+                let turn = &run.turns[turn as usize];
+                to.note(turn.upstream_id.as_deref(), turn.usage.clone(), turn.extra.clone());
+                to.finish_turn(end, turn.error.clone());
+            }
+        }
+    }
+}
+
+fn streamed(asked: Asked, record: &Record) -> Answer {
+    let (record, about) = waiting(record);
+    asked.streamed(&record, about)
+}
+
+#[test]
+fn every_script_reads_right_in_every_dialect() {
+    let host = host();
+    for script in testkit::scripts().into_iter().filter(|script| !script.is_large()) {
+        let record = script.record();
+        let mut golden = format!("{}\n", script.shows);
+        for (name, ask) in dialects() {
+            let answer = streamed(host.ask(&ask), &record);
+            let _ = writeln!(golden, "\n--- {name}, stream\n{}", lines(&answer));
+        }
+        let (open, about) = waiting(&record);
+        for (name, ask) in [
+            ("1.0", Ask::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001")),
+            ("0.3", Ask::old_rpc("tasks/get", &json!({ "id": support::FRESH.to_string() }))),
+        ] {
+            let shown = testkit::Shown::known(&open, about.clone());
+            let answer = host.ask(&ask).answered(interlingua_core::Reply::Run(shown.view()));
+            let _ = writeln!(golden, "--- {name}, the task\n{}\n", lines(&answer));
+        }
+        insta::with_settings!({ omit_expression => true, snapshot_suffix => script.name }, {
+            insta::assert_snapshot!("script", golden);
+        });
+    }
+}
+
+#[test]
+fn a_replay_makes_the_same_bytes_as_listening_did() {
+    let options = [
+        json!({}),
+        json!({ "artifacts": "turn", "reasoning": "artifact", "tools": "all", "status_text": "always" }),
+        json!({ "reasoning": "stream", "last_chunk": false, "incomplete": "completed", "tools": "drop" }),
+        json!({ "reply": "auto" }),
+        json!({ "reply": "message" }),
+    ];
+    for options in options {
+        let host = with(options);
+        for (_, ask) in dialects() {
+            let open = || -> Box<dyn Exchange> {
+                let asked = host.ask(&ask);
+                assert!(asked.call.is_ok(), "{:?}", asked.call);
+                asked.exchange
+            };
+            for script in testkit::scripts().into_iter().filter(|script| !script.is_large()) {
+                laws::replay_equals_live_as(open, &script, about);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_stream_ends_once_and_nothing_comes_after() {
+    let host = host();
+    for script in testkit::scripts() {
+        for (name, ask) in dialects() {
+            let answer = streamed(host.ask(&ask), &script.record());
+            let frames = answer.frames();
+            let is_end = |frame: &serde_json::Value| {
+                let text = frame.to_string();
+                ["COMPLETED", "FAILED", "CANCEL", "REJECTED", "INPUT_REQUIRED", "\"final\":true"]
+                    .iter()
+                    .any(|word| text.contains(word) && (text.contains("tatusUpdate") || text.contains("status-update")))
+            };
+            let ends = frames.iter().filter(|frame| is_end(frame)).count();
+            let stays = script.carries(testkit::Feature::Interrupt) && ends == 0;
+            assert!(stays || ends == 1 && is_end(frames.last().expect("one")), "{name} {}: {}", script.name, answer.body);
+        }
+    }
+}
+
+#[test]
+fn what_the_page_shows_is_what_is_said() {
+    let host = host();
+    let question = json!({ "message": { "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": "Paris?" }] }, "configuration": {} });
+    let asked = host.ask(&Ask::rpc("SendStreamingMessage", &question));
+    let call: RunCall = asked.run().clone();
+    let record = support::told(&call, "plugin");
+    let answer = asked.streamed(&record, support::about_call(&record, &call));
+    insta::assert_snapshot!(lines(&answer));
+}

@@ -1,0 +1,278 @@
+//! A route without a gateway: finds endpoints as the server does, asks exchanges, and plays the engine's part.
+
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its own part of it")]
+
+use std::sync::Arc;
+
+use interlingua_a2a::{A2a, Options};
+use interlingua_core::call::{About, AgentCard, Reply};
+use interlingua_core::event::Millis;
+use interlingua_core::exchange::{Caller, Endpoint, Exchange, Mount, Mounted, Next, ProtocolAdapter};
+use interlingua_core::testkit::{self, NOW};
+use interlingua_core::{Call, Fault, Json, Out, Record, Request, RunCall, RunId};
+use serde_json::Value;
+
+/// The id every request brings along: that of the testkit's runs.
+pub const FRESH: RunId = testkit::RUN;
+
+pub fn card(name: &str) -> Arc<AgentCard> {
+    Arc::new(AgentCard {
+        name: name.to_owned(),
+        description: "Weather for cities".to_owned(),
+        version: "1.2.0".to_owned(),
+        server_label: name.to_owned(),
+        since: NOW,
+        approval_extension: false,
+    })
+}
+
+pub struct Host(pub Mounted);
+
+pub fn host() -> Host {
+    with(serde_json::json!({}))
+}
+
+pub fn with(options: Value) -> Host {
+    let options: Options = serde_json::from_value(options).expect("options");
+    let mount = Mount { path: "/demo".into(), agents: vec![card("demo")], public_url: None };
+    Host(A2a::mount(&mount, options).expect("it can be mounted"))
+}
+
+/// A request on its way.
+#[derive(Clone)]
+pub struct Ask<'a> {
+    pub method: &'a str,
+    pub path: &'a str,
+    pub query: &'a str,
+    pub headers: Vec<(&'a str, &'a str)>,
+    pub body: String,
+    pub authenticated: bool,
+}
+
+impl<'a> Ask<'a> {
+    pub fn new(method: &'a str, path: &'a str) -> Self {
+        Self { method, path, query: "", headers: Vec::new(), body: String::new(), authenticated: false }
+    }
+
+    /// A JSON-RPC request of 1.0.
+    pub fn rpc(method: &str, params: &Value) -> Self {
+        Self::old_rpc(method, params).header("a2a-version", "1.0")
+    }
+
+    /// A JSON-RPC request of 0.3.
+    pub fn old_rpc(method: &str, params: &Value) -> Self {
+        let body = serde_json::json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
+        Self::new("POST", "").body(&body)
+    }
+
+    /// A REST request of 1.0.
+    pub fn rest(method: &'a str, path: &'a str) -> Self {
+        Self::new(method, path).header("a2a-version", "1.0")
+    }
+
+    #[must_use]
+    pub fn header(mut self, name: &'a str, value: &'a str) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    #[must_use]
+    pub fn body(mut self, body: &Value) -> Self {
+        self.body = body.to_string();
+        self.header("content-type", "application/json")
+    }
+
+    #[must_use]
+    pub fn text(mut self, body: &str) -> Self {
+        self.body = body.to_owned();
+        self
+    }
+
+    #[must_use]
+    pub fn query(mut self, query: &'a str) -> Self {
+        self.query = query;
+        self
+    }
+}
+
+/// An exchange whose request was read.
+pub struct Asked {
+    pub exchange: Box<dyn Exchange>,
+    pub call: Result<Call, Fault>,
+}
+
+/// An answer as it would go out.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: interlingua_core::out::Head,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn of(out: Out) -> Self {
+        let status = if out.head.status == 0 { 200 } else { out.head.status };
+        Self { status, body: String::from_utf8(out.body.to_vec()).expect("UTF-8"), head: out.head }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("no JSON: {error}: {}", self.body))
+    }
+
+    /// The data lines of a stream.
+    pub fn frames(&self) -> Vec<Value> {
+        let lines = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        lines.map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+}
+
+/// Whether a path is the pattern's, and what stands for its names.
+fn fits(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
+    let (patterns, segments): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+    if patterns.len() != segments.len() {
+        return None;
+    }
+    let mut found = Vec::new();
+    for (pattern, segment) in patterns.into_iter().zip(segments) {
+        match pattern.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+            Some((name, after)) => {
+                let value = segment.strip_suffix(after).filter(|value| !value.is_empty())?;
+                found.push((name.to_owned(), value.to_owned()));
+            }
+            None if pattern == segment => {}
+            None => return None,
+        }
+    }
+    Some(found)
+}
+
+impl Host {
+    fn endpoint(&self, method: &str, path: &str) -> Option<(&Endpoint, Vec<(String, String)>)> {
+        let path = if path == "/" { "" } else { path };
+        let same = |endpoint: &&Endpoint| {
+            endpoint.method.as_str() == method || (method == "HEAD" && endpoint.method.as_str() == "GET")
+        };
+        self.0.endpoints.iter().filter(same).find_map(|endpoint| Some((endpoint, fits(endpoint.path, path)?)))
+    }
+
+    pub fn ask(&self, ask: &Ask<'_>) -> Asked {
+        let found = self.endpoint(ask.method, ask.path);
+        let (open, params) = match &found {
+            Some((endpoint, params)) => (&endpoint.open, params.clone()),
+            None => (&self.0.stray, Vec::new()),
+        };
+        let mut exchange = open();
+        let owner = if ask.authenticated { "ann" } else { "anonymous" };
+        let caller = Caller { owner: owner.into(), authenticated: ask.authenticated };
+        let call = exchange.decode(&Request {
+            method: ask.method,
+            path: ask.path,
+            params: &params,
+            query: ask.query,
+            headers: &ask.headers,
+            body: ask.body.as_bytes(),
+            base_url: "https://gw.example/weather",
+            caller: &caller,
+            now: NOW,
+            fresh: FRESH,
+        });
+        Asked { exchange, call }
+    }
+}
+
+impl Asked {
+    /// The refusal.
+    pub fn refused(mut self) -> Answer {
+        let fault = self.call.expect_err("a refusal");
+        let mut out = Out::new();
+        self.exchange.fail(&fault, &mut out);
+        Answer::of(out)
+    }
+
+    /// The question to an agent.
+    pub fn run(&self) -> &RunCall {
+        match &self.call {
+            Ok(Call::Run(call)) => call,
+            other => panic!("no question: {other:?}"),
+        }
+    }
+
+    /// Answers the call; what comes next is the new call, or the answer.
+    pub fn reply(mut self, reply: Reply<'_>) -> Result<Answer, Self> {
+        let mut out = Out::new();
+        match self.exchange.reply(reply, &mut out) {
+            Ok(Next::Done) => Ok(Answer::of(out)),
+            Ok(Next::Call(call)) => Err(Self { exchange: self.exchange, call: Ok(call) }),
+            Err(fault) => {
+                let mut out = Out::new();
+                self.exchange.fail(&fault, &mut out);
+                Ok(Answer::of(out))
+            }
+        }
+    }
+
+    /// Answers the call, which is the last one.
+    pub fn answered(self, reply: Reply<'_>) -> Answer {
+        self.reply(reply).unwrap_or_else(|asked| panic!("asks on: {:?}", asked.call))
+    }
+
+    /// Answers the call, which is not the last one.
+    pub fn goes_on(self, reply: Reply<'_>) -> Self {
+        match self.reply(reply) {
+            Ok(answer) => panic!("answers: {answer:?}"),
+            Err(asked) => asked,
+        }
+    }
+
+    /// The whole stream over a record.
+    pub fn streamed(mut self, record: &Record, about: About) -> Answer {
+        let mut head = interlingua_core::out::Head::default();
+        self.exchange.head(&mut head);
+        let shown = testkit::Shown::known(record, about);
+        let body = testkit::laws::encode(self.exchange.as_mut(), shown.view());
+        Answer { status: 200, head, body }
+    }
+}
+
+/// What is known of a record that was begun over this protocol.
+pub fn about(record: &Record) -> About {
+    About { protocol: "a2a".into(), ..testkit::about(record) }
+}
+
+/// The same, with the labels of the question.
+pub fn about_call(record: &Record, call: &RunCall) -> About {
+    About { labels: call.labels.clone(), ..about(record) }
+}
+
+pub fn user(text: &str) -> Value {
+    serde_json::json!({ "message": { "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": text }] } })
+}
+
+pub fn old_user(text: &str) -> Value {
+    serde_json::json!({
+        "message": { "kind": "message", "messageId": "m-1", "role": "user", "parts": [{ "kind": "text", "text": text }] }
+    })
+}
+
+/// A record whose first turn holds the question, continued by the script's answer.
+pub fn told(call: &RunCall, script: &str) -> Record {
+    let script = testkit::script(script);
+    let mut listener = testkit::Listener::new(call.request.input.clone());
+    for frame in &script.frames {
+        listener.hear(&script.heard(frame));
+    }
+    listener.finish()
+}
+
+/// One line for each frame, short enough to be read: what follows the ids that are always the same.
+pub fn lines(answer: &Answer) -> String {
+    answer.body.replace(&FRESH.to_string(), "TASK").replace("session-1", "CONTEXT").replace("\n\n", "\n")
+}
+
+pub fn at(record: &mut Record, after: Millis) {
+    record.at(NOW + after);
+}
+
+pub fn json(text: &str) -> Json {
+    Json::parse(text).expect("JSON")
+}
