@@ -1,52 +1,47 @@
-//! What telling a run costs: a long answer, delta by delta, as a stream, over a WebSocket, and as one object.
+//! What a delta costs on its way to a Responses client: nanoseconds and allocations; and what a whole object costs.
 //!
-//! The ratio to the native protocol is measured where both are known, in the gateway's own benchmarks.
+//! Only the encoder, with the texts of the native adapter's benchmark: the two stand side by side in one run of
+//! `cargo xtask bench`.
 
 use std::sync::Arc;
 
 use divan::counter::ItemsCount;
-use divan::{Bencher, black_box};
-use interlingua_core::call::{AgentCard, RunView};
-use interlingua_core::exchange::{Caller, Exchange, Mount, Mounted, ProtocolAdapter};
+use divan::{AllocProfiler, Bencher};
+use interlingua_core::call::AgentCard;
+use interlingua_core::exchange::{Caller, Exchange, Mount, ProtocolAdapter};
 use interlingua_core::json::Extra;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{Announced, MessageEnd};
 use interlingua_core::testkit::{self, Shown};
-use interlingua_core::{End, Out, Record, Request};
+use interlingua_core::{End, Out, Record, Reply, Request};
 use interlingua_responses::{Options, Responses};
 
-/// Deltas of an answer.
-const DELTAS: u32 = 10_000;
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+const DELTAS: u64 = 1000;
 
 fn main() {
     divan::main();
 }
 
-/// An answer of many small pieces.
-fn record() -> Record {
+/// A run that has told this many deltas after a first one, which opens the part.
+fn told(text: &str) -> Record {
     let mut record = testkit::begun();
     let message = record.start_message(Announced::new("", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
-    for _ in 0..DELTAS {
-        record.push(message, content, "a few words, ");
+    for _ in 0..=DELTAS {
+        record.push(message, content, text);
     }
-    record.finish_content(message, content, None, Extra::new());
-    record.finish_message(message, MessageEnd::new(End::Completed));
-    record.finish_turn(End::Completed, None);
-    record.finish_run(End::Completed);
     record
 }
 
-fn mounted() -> Mounted {
+fn asked(method: &str, body: &str) -> Box<dyn Exchange> {
     let agents = vec![Arc::new(AgentCard { name: "demo".into(), ..AgentCard::default() })];
     let mount = Mount { path: "/v1".into(), agents, public_url: None };
-    Responses::mount(&mount, Options::default()).expect("it can be mounted")
-}
-
-fn asked(mounted: &Mounted, method: &str, body: &str) -> Box<dyn Exchange> {
-    let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == "/responses").expect("it is mounted");
+    let mounted = Responses::mount(&mount, Options::default()).expect("it mounts");
+    let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == "/responses").expect("an endpoint");
     let mut exchange = (endpoint.open)();
-    let caller = Caller { owner: "anonymous".into(), authenticated: false };
     let request = Request {
         method,
         path: "/responses",
@@ -55,7 +50,7 @@ fn asked(mounted: &Mounted, method: &str, body: &str) -> Box<dyn Exchange> {
         headers: &[],
         body: body.as_bytes(),
         base_url: "",
-        caller: &caller,
+        caller: &Caller { owner: "anonymous".into(), authenticated: false },
         now: testkit::NOW,
         fresh: testkit::RUN,
     };
@@ -63,45 +58,49 @@ fn asked(mounted: &Mounted, method: &str, body: &str) -> Box<dyn Exchange> {
     exchange
 }
 
-fn told(bencher: Bencher<'_, '_>, method: &str, body: &str) {
-    let (mounted, record) = (mounted(), record());
-    let shown = Shown::new(&record);
-    let view: RunView<'_> = shown.view();
-    bencher.counter(ItemsCount::new(DELTAS)).with_inputs(|| asked(&mounted, method, body)).bench_local_values(
-        |mut exchange| {
+fn deltas(bencher: Bencher<'_, '_>, text: &str, method: &str, body: &str) {
+    let record = told(text);
+    let first = record.len() - DELTAS;
+    bencher
+        .counter(ItemsCount::new(DELTAS))
+        .with_inputs(|| {
             let mut out = Out::new();
-            exchange.begin(view, &mut out);
-            for step in record.steps(0) {
-                black_box(exchange.encode(step, &mut out));
-                // As the server drains it.
-                if out.body.len() > 16 * 1024 {
-                    out.body.clear();
-                }
+            let mut exchange = asked(method, body);
+            exchange.begin(Shown::new(&record).view(), &mut out);
+            for sequence in 0..first {
+                exchange.encode(record.step(sequence).expect("it was told"), &mut out);
             }
-        },
-    );
+            out.body.clear();
+            out.body.reserve(1 << 20);
+            (exchange, out)
+        })
+        .bench_local_refs(|(exchange, out)| {
+            for sequence in first..record.len() {
+                exchange.encode(record.step(sequence).expect("it was told"), out);
+            }
+            divan::black_box(&out.body);
+        });
+}
+
+#[divan::bench(args = [" token", "a sentence of forty-two bytes, no escapes.", "say \"yes\", then \"no\""])]
+fn stream(bencher: Bencher<'_, '_>, text: &str) {
+    deltas(bencher, text, "POST", r#"{"model":"demo","input":"hi","stream":true}"#);
 }
 
 #[divan::bench]
-fn as_a_stream(bencher: Bencher<'_, '_>) {
-    told(bencher, "POST", r#"{"model":"demo","input":"hi","stream":true}"#);
+fn socket(bencher: Bencher<'_, '_>) {
+    deltas(bencher, " token", "WEBSOCKET", r#"{"type":"response.create","model":"demo","input":"hi"}"#);
 }
 
 #[divan::bench]
-fn over_a_socket(bencher: Bencher<'_, '_>) {
-    told(bencher, "WEBSOCKET", r#"{"type":"response.create","model":"demo","input":"hi"}"#);
-}
-
-#[divan::bench]
-fn as_an_object(bencher: Bencher<'_, '_>) {
-    let (mounted, record) = (mounted(), record());
+fn object(bencher: Bencher<'_, '_>) {
+    let mut record = told(" token");
+    record.finish_content(0, 0, None, Extra::new());
+    record.finish_message(0, MessageEnd::new(End::Completed));
+    record.cut(End::Completed, None);
     let shown = Shown::new(&record);
     bencher
         .counter(ItemsCount::new(DELTAS))
-        .with_inputs(|| asked(&mounted, "POST", r#"{"model":"demo","input":"hi"}"#))
-        .bench_local_values(|mut exchange| {
-            let mut out = Out::new();
-            exchange.reply(interlingua_core::Reply::Run(shown.view()), &mut out).expect("an object");
-            out
-        });
+        .with_inputs(|| (asked("POST", r#"{"model":"demo","input":"hi"}"#), Out::new()))
+        .bench_local_refs(|(exchange, out)| exchange.reply(Reply::Run(shown.view()), out).expect("an object"));
 }

@@ -12,6 +12,8 @@ use crate::wire::ErrorObject;
 
 /// A code of this adapter's own, where the kind alone says too little. Set by [`previous_not_found`] and its like.
 const PREVIOUS_NOT_FOUND: &str = "previous_response_not_found";
+/// Marks what was told in this protocol's words already. Clients are not shown it.
+const TOLD: &str = "told";
 
 /// How a kind is spelled: status, `type`, `code`.
 pub(crate) const fn spelled(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
@@ -19,8 +21,14 @@ pub(crate) const fn spelled(kind: FaultKind) -> (u16, &'static str, Option<&'sta
     const INVALID: &str = "invalid_request_error";
     const SERVER: &str = "server_error";
     match kind {
-        K::Malformed | K::UnsupportedMedia | K::NotAcceptable | K::TooLarge | K::NoSuchPath | K::MethodNotAllowed
-        | K::NotFound | K::Canceled => (kind.status(), INVALID, None),
+        K::Malformed
+        | K::UnsupportedMedia
+        | K::NotAcceptable
+        | K::TooLarge
+        | K::NoSuchPath
+        | K::MethodNotAllowed
+        | K::NotFound
+        | K::Canceled => (kind.status(), INVALID, None),
         // Waiting and Conflict are no conflict here: clients would try those again by themselves (section 2).
         K::Waiting | K::Conflict => (400, INVALID, None),
         K::Missing => (400, INVALID, Some("missing_required_parameter")),
@@ -35,8 +43,12 @@ pub(crate) const fn spelled(kind: FaultKind) -> (u16, &'static str, Option<&'sta
         K::RateLimited | K::UpstreamRateLimited => (429, "rate_limit_error", Some("rate_limit_exceeded")),
         K::UpstreamTimeout => (504, SERVER, Some("upstream_timeout")),
         K::ShuttingDown | K::Overloaded => (503, SERVER, None),
-        K::UpstreamUnreachable | K::UpstreamRefused | K::UpstreamTruncated | K::UpstreamGarbage
-        | K::UpstreamTooLarge | K::AgentFailed => (502, SERVER, Some("upstream_error")),
+        K::UpstreamUnreachable
+        | K::UpstreamRefused
+        | K::UpstreamTruncated
+        | K::UpstreamGarbage
+        | K::UpstreamTooLarge
+        | K::AgentFailed => (502, SERVER, Some("upstream_error")),
         _ => (500, SERVER, None),
     }
 }
@@ -146,7 +158,11 @@ const fn begun(kind: FaultKind) -> bool {
     use FaultKind as K;
     matches!(
         kind,
-        K::UpstreamTruncated | K::UpstreamGarbage | K::UpstreamTooLarge | K::UpstreamTimeout | K::AgentFailed
+        K::UpstreamTruncated
+            | K::UpstreamGarbage
+            | K::UpstreamTooLarge
+            | K::UpstreamTimeout
+            | K::AgentFailed
             | K::Canceled
     )
 }
@@ -160,7 +176,7 @@ pub(crate) fn previous_not_found(id: &str) -> Fault {
 
 /// Nothing of this sort and id is there for this caller. `what` begins with a capital: the text is OpenAI's.
 pub(crate) fn not_found(what: &str, id: &str) -> Fault {
-    Fault::new(FaultKind::NotFound, format!("{what} with id '{id}' not found."))
+    Fault::new(FaultKind::NotFound, format!("{what} with id '{id}' not found.")).coded(TOLD)
 }
 
 /// A fault about a body's meaning that has no code of its own.

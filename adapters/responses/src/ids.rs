@@ -124,9 +124,17 @@ mod tests {
         }
         let id = input("msg_", run, 1, 40);
         assert_eq!(place(&id), Some((run, Place::Input { turn: 1, index: 40 })), "{id}");
-        for strange in ["", "msg_", "msg_1", "msg_0_1", &format!("msg_{RUN}"), &format!("msg_{RUN}_x"),
-            &format!("msg_{RUN}_1_2_3"), &format!("msg_{RUN}_in1"), "appr_1"]
-        {
+        for strange in [
+            "",
+            "msg_",
+            "msg_1",
+            "msg_0_1",
+            &format!("msg_{RUN}"),
+            &format!("msg_{RUN}_x"),
+            &format!("msg_{RUN}_1_2_3"),
+            &format!("msg_{RUN}_in1"),
+            "appr_1",
+        ] {
             assert_eq!(place(strange), None, "{strange}");
         }
     }

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use interlingua_core::exchange::{Endpoint, Exchange, Method, Mount, Mounted, ProtocolAdapter};
 
 pub use options::{
-    ClientTools, Compact, CustomItems, Disconnect, OpenCalls, Options, Reasoning, ReasoningInput, RefusalInput,
-    Refusable, Shown, StructuredOutput, Switch, ToolItems, ToolOutput,
+    ClientTools, Compact, CustomItems, Disconnect, OpenCalls, Options, Reasoning, ReasoningInput, Refusable,
+    RefusalInput, Shown, StructuredOutput, Switch, ToolItems, ToolOutput,
 };
 use serve::conversations::{Asked, Conversations};
 use serve::count::{Count, Wanted};

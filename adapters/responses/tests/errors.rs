@@ -25,26 +25,63 @@ fn complaints(options: &str, bodies: &[&str]) -> String {
 
 #[test]
 fn bodies_that_are_no_request() {
-    insta::assert_snapshot!(complaints("{}", &[
-        "", "{", "[]", "\"text\"", "{}", r#"{"model":7}"#, r#"{"model":null,"input":"x"}"#, r#"{"model":"who","input":"x"}"#,
-    ]));
+    insta::assert_snapshot!(complaints(
+        "{}",
+        &[
+            "",
+            "{",
+            "[]",
+            "\"text\"",
+            "{}",
+            r#"{"model":7}"#,
+            r#"{"model":null,"input":"x"}"#,
+            r#"{"model":"who","input":"x"}"#,
+        ]
+    ));
 }
 
 #[test]
 fn settings_out_of_type_or_range() {
     let fields = [
-        r#""stream":"yes""#, r#""store":1"#, r#""background":true,"store":false"#, r#""instructions":["x"]"#,
-        r#""input":7"#, r#""metadata":[]"#, r#""metadata":{"a":1}"#, r#""temperature":2.5"#, r#""temperature":"hot""#,
-        r#""top_p":-0.1"#, r#""max_output_tokens":0"#, r#""max_output_tokens":1.5"#, r#""top_logprobs":21"#,
-        r#""presence_penalty":3"#, r#""truncation":"some""#, r#""reasoning":{"effort":"huge"}"#, r#""reasoning":"high""#,
-        r#""service_tier":1"#, r#""parallel_tool_calls":"x""#, r#""include":"all""#, r#""prompt":{"id":"p"}"#,
-        r#""previous_response_id":7"#, r#""previous_response_id":"resp_nope""#, r#""conversation":7"#,
-        r#""conversation":{}"#, r#""conversation":"conv_x""#, r#""previous_response_id":"a","conversation":"b""#,
-        r#""text":{"format":{"type":"xml"}}"#, r#""text":{"format":{"type":"json_schema","name":"n"}}"#,
-        r#""text":{"verbosity":"loud"}"#, r#""tools":{}"#, r#""tools":[{"name":"x"}]"#, r#""tools":[{"type":"function"}]"#,
-        r#""tools":[{"type":"function","name":"f","parameters":"x"}]"#, r#""tool_choice":"maybe""#,
-        r#""tool_choice":{"type":"function","name":"f"}"#, r#""tool_choice":{"type":"allowed_tools","mode":"never","tools":[]}"#,
-        r#""tool_choice":{"type":"web_search"}"#, r#""unknown":{"anything":1},"client_metadata":{}"#,
+        r#""stream":"yes""#,
+        r#""store":1"#,
+        r#""background":true,"store":false"#,
+        r#""instructions":["x"]"#,
+        r#""input":7"#,
+        r#""metadata":[]"#,
+        r#""metadata":{"a":1}"#,
+        r#""temperature":2.5"#,
+        r#""temperature":"hot""#,
+        r#""top_p":-0.1"#,
+        r#""max_output_tokens":0"#,
+        r#""max_output_tokens":1.5"#,
+        r#""top_logprobs":21"#,
+        r#""presence_penalty":3"#,
+        r#""truncation":"some""#,
+        r#""reasoning":{"effort":"huge"}"#,
+        r#""reasoning":"high""#,
+        r#""service_tier":1"#,
+        r#""parallel_tool_calls":"x""#,
+        r#""include":"all""#,
+        r#""prompt":{"id":"p"}"#,
+        r#""previous_response_id":7"#,
+        r#""previous_response_id":"resp_nope""#,
+        r#""conversation":7"#,
+        r#""conversation":{}"#,
+        r#""conversation":"conv_x""#,
+        r#""previous_response_id":"a","conversation":"b""#,
+        r#""text":{"format":{"type":"xml"}}"#,
+        r#""text":{"format":{"type":"json_schema","name":"n"}}"#,
+        r#""text":{"verbosity":"loud"}"#,
+        r#""tools":{}"#,
+        r#""tools":[{"name":"x"}]"#,
+        r#""tools":[{"type":"function"}]"#,
+        r#""tools":[{"type":"function","name":"f","parameters":"x"}]"#,
+        r#""tool_choice":"maybe""#,
+        r#""tool_choice":{"type":"function","name":"f"}"#,
+        r#""tool_choice":{"type":"allowed_tools","mode":"never","tools":[]}"#,
+        r#""tool_choice":{"type":"web_search"}"#,
+        r#""unknown":{"anything":1},"client_metadata":{}"#,
     ];
     let bodies: Vec<String> = fields.iter().map(|field| format!(r#"{{"model":"demo",{field}}}"#)).collect();
     let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
@@ -67,9 +104,16 @@ fn pairs_of_metadata_are_counted() {
 #[test]
 fn items_and_parts_are_named_by_their_path() {
     let items = [
-        r#"7"#, r#"{}"#, r#"{"role":"pope","content":"x"}"#, r#"{"role":7,"content":"x"}"#, r#"{"role":"user"}"#,
-        r#"{"type":"message","content":"x"}"#, r#"{"role":"user","content":7}"#, r#"{"role":"user","content":[7]}"#,
-        r#"{"role":"user","content":[{"text":"x"}]}"#, r#"{"role":"user","content":[{"type":"input_text"}]}"#,
+        r#"7"#,
+        r#"{}"#,
+        r#"{"role":"pope","content":"x"}"#,
+        r#"{"role":7,"content":"x"}"#,
+        r#"{"role":"user"}"#,
+        r#"{"type":"message","content":"x"}"#,
+        r#"{"role":"user","content":7}"#,
+        r#"{"role":"user","content":[7]}"#,
+        r#"{"role":"user","content":[{"text":"x"}]}"#,
+        r#"{"role":"user","content":[{"type":"input_text"}]}"#,
         r#"{"role":"user","content":[{"type":"input_text","text":"ok"},{"type":"hologram"}]}"#,
         r#"{"role":"user","content":[{"type":"input_image"}]}"#,
         r#"{"role":"user","content":[{"type":"input_image","file_id":"f"}]}"#,
@@ -86,14 +130,18 @@ fn items_and_parts_are_named_by_their_path() {
         r#"{"type":"mcp_approval_response","approval_request_id":"a"}"#,
         r#"{"type":"mcp_approval_response","approval_request_id":"a","approve":"yes"}"#,
         r#"{"type":"reasoning","summary":[{"type":"summary_text"}]}"#,
-        r#"{"type":"item_reference"}"#, r#"{"type":"item_reference","id":"msg_nope"}"#,
+        r#"{"type":"item_reference"}"#,
+        r#"{"type":"item_reference","id":"msg_nope"}"#,
         r#"{"type":"compaction","encrypted_content":"not ours"}"#,
         r#"{"type":"mcp_call","name":"x"}"#,
         r#"{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search"}}"#,
-        r#"{"type":"something_new","id":"x"}"#, r#"{"type":"compaction_trigger"}"#,
+        r#"{"type":"something_new","id":"x"}"#,
+        r#"{"type":"compaction_trigger"}"#,
     ];
-    let bodies: Vec<String> =
-        items.iter().map(|item| format!(r#"{{"model":"demo","input":[{{"role":"user","content":"x"}},{item}]}}"#)).collect();
+    let bodies: Vec<String> = items
+        .iter()
+        .map(|item| format!(r#"{{"model":"demo","input":[{{"role":"user","content":"x"}},{item}]}}"#))
+        .collect();
     let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
     insta::assert_snapshot!(complaints("{}", &bodies));
 }
@@ -144,23 +192,35 @@ fn what_the_engine_says_while_it_asks() {
     add("the previous response is unknown", route("{}").ask("POST", "/responses", &chained).refused(&gone).line());
     let conversation = format!(r#"{{"model":"demo","conversation":"conv_{}"}}"#, support::run_id(9).spelled(""));
     add("the conversation is unknown", route("{}").ask("POST", "/responses", &conversation).refused(&gone).line());
-    let reference =
-        format!(r#"{{"model":"demo","input":[{{"type":"item_reference","id":"msg_{}_0"}}]}}"#, support::run_id(9).spelled(""));
+    let reference = format!(
+        r#"{{"model":"demo","input":[{{"type":"item_reference","id":"msg_{}_0"}}]}}"#,
+        support::run_id(9).spelled("")
+    );
     add("the item is unknown", route("{}").ask("POST", "/responses", &reference).refused(&gone).line());
     let hello = || route("{}").ask("POST", "/responses", HELLO);
     let answered = Fault::new(FaultKind::Conflict, "'appr_1' was answered already").coded("NOT_WAITING");
     add("an approval is answered twice", hello().refused(&answered).line());
     add("an answer to nothing", hello().refused(&Fault::not_found("approval 'x'")).line());
-    add("the conversation is busy", hello().refused(&Fault::new(FaultKind::Busy, "session 'x' has a run under way")).line());
-    let mut slow = Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited").coded("MODEL_QUOTA_EXCEEDED");
+    add(
+        "the conversation is busy",
+        hello().refused(&Fault::new(FaultKind::Busy, "session 'x' has a run under way")).line(),
+    );
+    let mut slow =
+        Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited").coded("MODEL_QUOTA_EXCEEDED");
     slow.retry_after = Some(Duration::from_millis(2500));
     let refusal = hello().refused(&slow);
     add("a quota is used up", format!("{} retry-after: {:?}", refusal.line(), refusal.head.get("retry-after")));
     let get = |target: String| route("{}").ask("GET", &target, "");
     add("a response is unknown", get(format!("/responses/{}", support::response_id(9))).refused(&gone).line());
     add("an id of another shape", get("/responses/resp_1".into()).refusal().line());
-    add("a cursor that is no number", get(format!("/responses/{}?stream=true&starting_after=x", support::response_id(9))).refusal().line());
-    add("a page that is too large", get(format!("/responses/{}/input_items?limit=101", support::response_id(9))).refusal().line());
+    add(
+        "a cursor that is no number",
+        get(format!("/responses/{}?stream=true&starting_after=x", support::response_id(9))).refusal().line(),
+    );
+    add(
+        "a page that is too large",
+        get(format!("/responses/{}/input_items?limit=101", support::response_id(9))).refusal().line(),
+    );
     add("an unknown path", get("/nowhere".into()).refusal().line());
     add("a page of sockets without one", get("/responses".into()).refusal().line());
     insta::assert_snapshot!(table);

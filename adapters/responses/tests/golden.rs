@@ -179,9 +179,14 @@ fn media_data_and_lists_of_tools() {
         told.text(message, ContentType::Text, &["See: "]);
         told.value(message, Content::new(Body::Image(Some("https://a/b.png".into()))));
         told.value(message, Content::new(Body::Image(Some("data:image/png;base64,AAAA".into()))));
-        told.value(message, Content::new(Body::File(File {
-            url: Some("https://a/b.pdf".into()), name: Some("b.pdf".into()), ..File::default()
-        })));
+        told.value(
+            message,
+            Content::new(Body::File(File {
+                url: Some("https://a/b.pdf".into()),
+                name: Some("b.pdf".into()),
+                ..File::default()
+            })),
+        );
         told.data(message, r#"{"a":1}"#);
         told.end(message);
         let tools = told.message(MessageType::McpListTools);
@@ -216,7 +221,8 @@ fn annotations_and_phases_that_came_with_the_answer() {
         announced.metadata = Json::parse(r#"{"phase":"final_answer"}"#);
         let message = told.0.start_message(announced);
         told.text(message, ContentType::Text, &["see there"]);
-        let annotations = r#"{"annotations":[{"type":"url_citation","url":"https://a","title":"A","start_index":0,"end_index":3}]}"#;
+        let annotations =
+            r#"{"annotations":[{"type":"url_citation","url":"https://a","title":"A","start_index":0,"end_index":3}]}"#;
         let end = MessageEnd { metadata: Json::parse(annotations), ..MessageEnd::new(End::Completed) };
         told.0.finish_message(message, end);
     }));

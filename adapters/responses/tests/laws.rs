@@ -156,7 +156,8 @@ fn a_socket_is_told_the_same() {
         let about = about(&record, &asked);
         let told = asked.stream_as(&record, &about).body;
         let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        let streamed: Vec<Value> = support::events(&streamed("{}", &record)).into_iter().map(|(_, event)| event).collect();
+        let streamed: Vec<Value> =
+            support::events(&streamed("{}", &record)).into_iter().map(|(_, event)| event).collect();
         assert_eq!(told, streamed, "{}", script.name);
     }
 }
@@ -186,23 +187,47 @@ proptest! {
 /// Requests with something at random in the place of something known.
 fn body() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
-        Just(Value::Null), any::<bool>().prop_map(Value::from), any::<i32>().prop_map(Value::from),
-        "[a-z_]{0,12}".prop_map(Value::from), Just(json!("input_text")), Just(json!("function_call")), Just(json!("user")),
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        "[a-z_]{0,12}".prop_map(Value::from),
+        Just(json!("input_text")),
+        Just(json!("function_call")),
+        Just(json!("user")),
     ];
     let name = prop_oneof![
-        Just("type"), Just("role"), Just("content"), Just("text"), Just("call_id"), Just("name"), Just("arguments"),
-        Just("output"), Just("id"), Just("image_url"), Just("format"), Just("tools"), Just("summary"),
+        Just("type"),
+        Just("role"),
+        Just("content"),
+        Just("text"),
+        Just("call_id"),
+        Just("name"),
+        Just("arguments"),
+        Just("output"),
+        Just("id"),
+        Just("image_url"),
+        Just("format"),
+        Just("tools"),
+        Just("summary"),
     ];
     let value = leaf.prop_recursive(4, 24, 4, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::vec((name.clone(), inner), 0..4)
-                .prop_map(|fields| Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())),
+            prop::collection::vec((name.clone(), inner), 0..4).prop_map(|fields| Value::Object(
+                fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+            )),
         ]
     });
     let field = prop_oneof![
-        Just("input"), Just("tools"), Just("tool_choice"), Just("text"), Just("reasoning"), Just("metadata"),
-        Just("conversation"), Just("include"), Just("stream_options"),
+        Just("input"),
+        Just("tools"),
+        Just("tool_choice"),
+        Just("text"),
+        Just("reasoning"),
+        Just("metadata"),
+        Just("conversation"),
+        Just("include"),
+        Just("stream_options"),
     ];
     (field, value).prop_map(|(field, value)| {
         let mut body = json!({"model": "demo"});

@@ -22,58 +22,65 @@ fn asked(options: &str, body: &Value) -> Value {
 
 #[test]
 fn every_setting_reaches_the_agent() {
-    insta::assert_json_snapshot!(asked("{}", &json!({
-        "model": "demo", "instructions": "Be kind.", "input": "hi", "temperature": 0.7, "top_p": 1, "max_output_tokens": 50,
-        "presence_penalty": -1, "frequency_penalty": 0.5, "top_logprobs": 3, "parallel_tool_calls": false,
-        "max_tool_calls": 4, "metadata": {"a": "b"}, "truncation": "auto", "service_tier": "flex",
-        "reasoning": {"effort": "low", "summary": null}, "user": "u-1", "safety_identifier": "s-1",
-        "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true}, "verbosity": "low"},
-        "tools": [
-            {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true},
-            {"type": "function", "name": "bare"},
-            {"type": "custom", "name": "code", "format": {"type": "text"}},
-            {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "f"}]},
-            {"type": "mcp", "server_label": "x", "server_url": "https://x", "authorization": "secret", "headers": {"k": "secret"}},
-            {"type": "web_search"},
-        ],
-        "tool_choice": {"type": "function", "name": "f"},
-    })));
+    insta::assert_json_snapshot!(asked(
+        "{}",
+        &json!({
+            "model": "demo", "instructions": "Be kind.", "input": "hi", "temperature": 0.7, "top_p": 1, "max_output_tokens": 50,
+            "presence_penalty": -1, "frequency_penalty": 0.5, "top_logprobs": 3, "parallel_tool_calls": false,
+            "max_tool_calls": 4, "metadata": {"a": "b"}, "truncation": "auto", "service_tier": "flex",
+            "reasoning": {"effort": "low", "summary": null}, "user": "u-1", "safety_identifier": "s-1",
+            "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true}, "verbosity": "low"},
+            "tools": [
+                {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true},
+                {"type": "function", "name": "bare"},
+                {"type": "custom", "name": "code", "format": {"type": "text"}},
+                {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "f"}]},
+                {"type": "mcp", "server_label": "x", "server_url": "https://x", "authorization": "secret", "headers": {"k": "secret"}},
+                {"type": "web_search"},
+            ],
+            "tool_choice": {"type": "function", "name": "f"},
+        })
+    ));
 }
 
 #[test]
 fn every_item_reaches_the_agent() {
-    insta::assert_json_snapshot!(asked("{}", &json!({
-        "model": "demo",
-        "input": [
-            {"role": "developer", "content": "rules"},
-            {"role": "user", "content": [
-                {"type": "input_text", "text": "look"},
-                {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "high"},
-                {"type": "input_file", "file_url": "https://a/b.pdf", "filename": "b.pdf"},
-                {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}},
-                {"type": "input_video", "video_url": "https://a/b.mp4"},
-            ]},
-            {"type": "message", "id": "msg_x", "role": "assistant", "status": "completed", "phase": "commentary", "content": [
-                {"type": "output_text", "text": "I see", "annotations": []}, {"type": "refusal", "refusal": "no"},
-            ]},
-            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "xyz"},
-            {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
-            {"type": "custom_tool_call", "call_id": "c2", "name": "code", "input": "print(1)"},
-            {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_image", "image_url": "u"}]},
-            {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "t", "arguments": "{}", "output": "18 C"},
-            {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
-            {"type": "compaction_trigger"},
-            {"role": "user", "content": "go on"},
-        ],
-    })));
+    insta::assert_json_snapshot!(asked(
+        "{}",
+        &json!({
+            "model": "demo",
+            "input": [
+                {"role": "developer", "content": "rules"},
+                {"role": "user", "content": [
+                    {"type": "input_text", "text": "look"},
+                    {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "high"},
+                    {"type": "input_file", "file_url": "https://a/b.pdf", "filename": "b.pdf"},
+                    {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}},
+                    {"type": "input_video", "video_url": "https://a/b.mp4"},
+                ]},
+                {"type": "message", "id": "msg_x", "role": "assistant", "status": "completed", "phase": "commentary", "content": [
+                    {"type": "output_text", "text": "I see", "annotations": []}, {"type": "refusal", "refusal": "no"},
+                ]},
+                {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "xyz"},
+                {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
+                {"type": "custom_tool_call", "call_id": "c2", "name": "code", "input": "print(1)"},
+                {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_image", "image_url": "u"}]},
+                {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "t", "arguments": "{}", "output": "18 C"},
+                {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
+                {"type": "compaction_trigger"},
+                {"role": "user", "content": "go on"},
+            ],
+        })
+    ));
 }
 
 #[test]
 fn tools_are_not_offered_where_none_are_to_be_called() {
     let body = json!({"model": "demo", "tools": [{"type": "function", "name": "f"}], "tool_choice": "none"});
     assert!(asked("{}", &body).get("tools").is_none());
-    let ignored = asked(r#"{"client_tools":"ignore"}"#, &json!({"model": "demo", "tools": [{"type": "function", "name": "f"}]}));
+    let ignored =
+        asked(r#"{"client_tools":"ignore"}"#, &json!({"model": "demo", "tools": [{"type": "function", "name": "f"}]}));
     assert!(ignored.get("tools").is_none());
 }
 
@@ -84,9 +91,11 @@ fn options_change_what_the_agent_is_told() {
     assert!(instructed["preamble"][0]["content"][0]["text"].as_str().expect("text").contains("JSON object"));
     assert!(instructed.get("text").is_none());
     assert_eq!(asked(r#"{"forward_model":true}"#, &json_wanted)["model"], "demo");
-    let thought = json!({"model": "demo", "input": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}]}]});
+    let thought =
+        json!({"model": "demo", "input": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}]}]});
     assert_eq!(asked(r#"{"reasoning_input":"drop"}"#, &thought)["input"], json!([]));
-    let refused = json!({"model": "demo", "input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}]});
+    let refused =
+        json!({"model": "demo", "input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}]});
     assert_eq!(asked(r#"{"refusal_input":"text"}"#, &refused)["input"][0]["content"][0]["type"], "text");
 }
 
@@ -99,9 +108,18 @@ fn the_answer_is_delivered_as_it_was_asked_for() {
     };
     let fresh = Some(run_id(0x100));
     assert_eq!(asked(r#"{"model":"demo"}"#), (Delivery::Collect, false, false, true, Thread::New, fresh));
-    assert_eq!(asked(r#"{"model":"demo","stream":true,"store":false}"#), (Delivery::Stream, false, false, false, Thread::New, fresh));
-    assert_eq!(asked(r#"{"model":"demo","background":true}"#), (Delivery::Background, true, true, true, Thread::New, fresh));
-    assert_eq!(asked(r#"{"model":"demo","background":true,"stream":true}"#), (Delivery::Stream, true, true, true, Thread::New, fresh));
+    assert_eq!(
+        asked(r#"{"model":"demo","stream":true,"store":false}"#),
+        (Delivery::Stream, false, false, false, Thread::New, fresh)
+    );
+    assert_eq!(
+        asked(r#"{"model":"demo","background":true}"#),
+        (Delivery::Background, true, true, true, Thread::New, fresh)
+    );
+    assert_eq!(
+        asked(r#"{"model":"demo","background":true,"stream":true}"#),
+        (Delivery::Stream, true, true, true, Thread::New, fresh)
+    );
     let detached = route(r#"{"disconnect":"detach"}"#).ask("POST", "/responses", r#"{"model":"demo"}"#);
     assert!(detached.run_call().durable);
 }
@@ -113,7 +131,8 @@ fn a_chain_goes_on_after_its_response() {
     let record = told.finish(End::Completed);
     let body = |call: &str| {
         json!({"model": "demo", "previous_response_id": response_id(1),
-            "input": [{"type": "function_call_output", "call_id": call, "output": "x"}]}).to_string()
+            "input": [{"type": "function_call_output", "call_id": call, "output": "x"}]})
+        .to_string()
     };
     let ask = |call: &str, stored: bool| {
         let asked = route("{}").ask("POST", "/responses", &body(call));
@@ -179,7 +198,8 @@ fn references_are_resolved_from_stored_runs() {
     let view = || interlingua_core::call::RunView { record: &record, about: &about, pending: &[] };
     let asked = route("{}").ask("POST", "/responses", &body.to_string());
     let next = asked.answered(Reply::Run(view())).expect_err("the agent is asked");
-    let said: Vec<String> = next.run_call().request.input.iter().map(|message| format!("{} {}", message.kind, message.text())).collect();
+    let said: Vec<String> =
+        next.run_call().request.input.iter().map(|message| format!("{} {}", message.kind, message.text())).collect();
     assert_eq!(said, ["message hi", "message Hello", "plugin_call ", "plugin_call_output ", "message and now?"]);
 
     let twice = json!({"model": "demo", "input": [{"id": format!("msg_{run}_0")}, {"id": format!("msg_{run}_0")}]});
@@ -303,10 +323,13 @@ fn a_conversation_moves_to_the_agent_that_is_asked_first() {
     let route = support::mounted(&["demo", "other"], "{}");
     let said = SessionItem { id: "msg_a".into(), run: None, message: Message::user("before") };
     let view = session(&id, vec![said], true);
-    let asked = route.ask("POST", "/responses", &body).answered(Reply::Session(std::slice::from_ref(&view))).expect_err("more");
+    let asked =
+        route.ask("POST", "/responses", &body).answered(Reply::Session(std::slice::from_ref(&view))).expect_err("more");
     assert!(matches!(&asked.outcome, Ok(Call::Session(SessionCall::Delete { .. }))), "{:?}", asked.outcome);
     let asked = asked.answered(Reply::Done).expect_err("more");
-    let Ok(Call::Session(SessionCall::Create { agent, items, .. })) = &asked.outcome else { panic!("{:?}", asked.outcome) };
+    let Ok(Call::Session(SessionCall::Create { agent, items, .. })) = &asked.outcome else {
+        panic!("{:?}", asked.outcome)
+    };
     assert_eq!((agent.as_str(), items.len()), ("other", 1));
     let asked = asked.answered(Reply::Session(std::slice::from_ref(&view))).expect_err("the agent is asked");
     assert_eq!(asked.run_call().thread, Thread::Session(id.clone()));
@@ -336,7 +359,8 @@ fn a_frame_of_a_websocket_is_a_request() {
         assert_eq!(event["sequence_number"], number);
     }
     for (frame, code) in [
-        ("nonsense", Value::Null), (r#"{"model":"demo"}"#, json!("missing_required_parameter")),
+        ("nonsense", Value::Null),
+        (r#"{"model":"demo"}"#, json!("missing_required_parameter")),
         (r#"{"type":"response.steer"}"#, json!("unsupported_parameter")),
         (r#"{"type":"response.create","model":"demo","generate":false}"#, json!("unsupported_parameter")),
     ] {
@@ -349,7 +373,9 @@ fn a_frame_of_a_websocket_is_a_request() {
 
 #[test]
 fn an_unstored_response_is_followed_on_its_own_connection_alone() {
-    let body = json!({"type": "response.create", "model": "demo", "previous_response_id": response_id(1), "input": "x"}).to_string();
+    let body =
+        json!({"type": "response.create", "model": "demo", "previous_response_id": response_id(1), "input": "x"})
+            .to_string();
     let mut told = Tale::begin();
     told.says(&["x"]);
     let record = told.finish(End::Completed);

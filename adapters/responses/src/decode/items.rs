@@ -101,7 +101,9 @@ impl Reader<'_> {
             Some("message") => self.said(&object),
             Some("item_reference") => self.reference(&object),
             Some("function_call" | "custom_tool_call") => self.call(&object, kind.as_deref() != Some("function_call")),
-            Some("function_call_output" | "custom_tool_call_output") => self.returned(&object),
+            Some(word @ ("function_call_output" | "custom_tool_call_output")) => {
+                self.returned(&object, word != "function_call_output")
+            }
             Some("reasoning") => self.reasoning(&object),
             Some("mcp_call") => self.mcp_call(&object),
             Some("mcp_list_tools") => {
@@ -184,12 +186,17 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn returned(&mut self, object: &Object<'_>) -> Result<(), Fault> {
+    fn returned(&mut self, object: &Object<'_>, custom: bool) -> Result<(), Fault> {
         let call_id = required(object, "call_id")?;
         let node = object.get("output").ok_or_else(|| missing(object.path_of("output")))?;
         let output = parts::output(&node)?;
         let data = ToolOutput { call_id: call_id.clone(), name: None, output: output.clone() };
-        let message = message(object, MessageType::FunctionCallOutput, Role::Tool, vec![Content::data(&data)])?;
+        let mut message = message(object, MessageType::FunctionCallOutput, Role::Tool, vec![Content::data(&data)])?;
+        if custom {
+            let mut kept = Extra::new();
+            kept.push("type", Json::of("custom_tool_call_output"));
+            message.metadata = Some(Json::of(&kept));
+        }
         self.entries.push(Entry::Returned { message, call_id, output });
         Ok(())
     }
@@ -225,8 +232,7 @@ impl Reader<'_> {
         let failed = object.get("error").map(|node| node.text().to_owned());
         if let Some(output) = text(object, "output")?.or(failed) {
             let output = ToolOutput { call_id, name: Some(name), output };
-            let returned =
-                Message::new(MessageType::McpCallOutput, Some(Role::Tool), vec![Content::data(&output)]);
+            let returned = Message::new(MessageType::McpCallOutput, Some(Role::Tool), vec![Content::data(&output)]);
             self.entries.push(Entry::Said(returned));
         }
         Ok(())
@@ -244,8 +250,7 @@ impl Reader<'_> {
     }
 
     fn compaction(&mut self, object: &Object<'_>) -> Result<(), Fault> {
-        let node =
-            object.get("encrypted_content").ok_or_else(|| missing(object.path_of("encrypted_content")))?;
+        let node = object.get("encrypted_content").ok_or_else(|| missing(object.path_of("encrypted_content")))?;
         let unreadable = || node.invalid("this compaction was not made here");
         let packed = node.string()?;
         let bytes = BASE64.decode(packed.as_bytes()).map_err(|_| unreadable())?;

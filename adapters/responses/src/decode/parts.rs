@@ -49,7 +49,13 @@ fn part_of(node: &Node<'_>, options: &Options) -> Result<Content, Fault> {
         "input_video" => Ok(Content::new(Body::Video(Some(required("video_url")?)))),
         other => {
             let known = listed(&[
-                "input_text", "input_image", "input_file", "input_audio", "input_video", "output_text", "refusal",
+                "input_text",
+                "input_image",
+                "input_file",
+                "input_audio",
+                "input_video",
+                "output_text",
+                "refusal",
             ]);
             let message = format!("unknown type '{}': must be one of {known}", cut(other));
             Err(Fault::invalid(object.path_of("type"), message))

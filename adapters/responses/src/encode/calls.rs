@@ -204,14 +204,18 @@ impl Encoder {
     fn arguments_told(&mut self, number: usize, arguments: String, whole: bool, out: &mut Out) {
         let Some(call) = self.calls.get_mut(number) else { return };
         let arguments = if matches!(call.form, Form::Custom { .. }) { free_text(arguments) } else { arguments };
-        let call = { call.arguments = Some(arguments); &*call };
+        let call = {
+            call.arguments = Some(arguments);
+            &*call
+        };
         let Some(index) = call.index else { return };
         let arguments = call.arguments.as_deref().unwrap_or("");
         let (delta, done, field) = call.events();
-        if whole && !arguments.is_empty() {
-            if let Some(frame) = self.frames.event(delta, out) {
-                frame.with("item_id", &call.id).with("output_index", &index).with("delta", arguments).end();
-            }
+        if whole
+            && !arguments.is_empty()
+            && let Some(frame) = self.frames.event(delta, out)
+        {
+            frame.with("item_id", &call.id).with("output_index", &index).with("delta", arguments).end();
         }
         if let Some(frame) = self.frames.event(done, out) {
             let frame = frame.with("item_id", &call.id).with("output_index", &index);
@@ -237,7 +241,11 @@ impl Encoder {
         let Some(data) = slot.data() else { return };
         let call: ToolCall = data.read().unwrap_or_default();
         let named = data.read::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
-        let name = if call.name.is_empty() { message.announced.as_str().trim_end_matches("_call").to_owned() } else { call.name };
+        let name = if call.name.is_empty() {
+            message.announced.as_str().trim_end_matches("_call").to_owned()
+        } else {
+            call.name
+        };
         let head = CallHead { call_id: call.call_id, name, server_label: call.server_label };
         self.call_started(run, at, message, content, &head, out);
         let arguments = if named { call.arguments } else { data.text().to_owned() };
@@ -453,7 +461,6 @@ impl Encoder {
             self.close_call(number, "in_progress", None, out);
         }
     }
-
 }
 
 /// The free text in the arguments of a function that stands for a custom tool: `{"input":"…"}`.

@@ -127,7 +127,8 @@ impl Encoder {
             let open = self.live.get_mut(message as usize).and_then(Option::as_deref_mut);
             match open.and_then(|live| live.flow.as_mut()) {
                 Some(flow) => {
-                    let slot = step.run.messages.get(message as usize).and_then(|told| told.slots.get(content as usize));
+                    let slot =
+                        step.run.messages.get(message as usize).and_then(|told| told.slots.get(content as usize));
                     if let Some(slot) = slot {
                         flow.delta(span, slot.span(span), &mut self.frames, out);
                     }

@@ -47,7 +47,11 @@ pub(crate) fn content(content: &Content, show_data: bool) -> Option<String> {
             let name = file.name.as_deref().or(file.id.as_deref()).unwrap_or("file");
             let inline = || {
                 let data = file.data.as_deref()?;
-                Some(if is_link(data) { data.to_owned() } else { format!("data:application/octet-stream;base64,{data}") })
+                Some(if is_link(data) {
+                    data.to_owned()
+                } else {
+                    format!("data:application/octet-stream;base64,{data}")
+                })
             };
             match file.url.clone().filter(|url| !url.is_empty()).or_else(inline) {
                 Some(url) => link(Some(&url), name),
@@ -104,7 +108,10 @@ mod tests {
         for (raw, wanted) in [
             (r#"[{"type": "text", "text": "18 C"}]"#, "18 C"),
             (r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#, "ab"),
-            (r#"[{"type":"text","text":"a"},{"type":"image","url":"x"}]"#, r#"[{"type":"text","text":"a"},{"type":"image","url":"x"}]"#),
+            (
+                r#"[{"type":"text","text":"a"},{"type":"image","url":"x"}]"#,
+                r#"[{"type":"text","text":"a"},{"type":"image","url":"x"}]"#,
+            ),
             (r#""18 C""#, "18 C"),
             ("18 C", "18 C"),
             ("[]", "[]"),

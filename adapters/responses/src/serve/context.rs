@@ -231,7 +231,9 @@ impl Context {
         let told = view.run();
         self.pending = view.pending.to_vec();
         self.session = Some(told.session_id.clone());
-        self.calls.extend(told.conversation().flat_map(|message| message.calls().collect::<Vec<_>>()).map(|call| call.call_id));
+        self.calls.extend(
+            told.conversation().flat_map(|message| message.calls().collect::<Vec<_>>()).map(|call| call.call_id),
+        );
         if let Some(history) = &mut self.history {
             history.extend(told.conversation());
         }
@@ -385,7 +387,11 @@ impl Context {
         let (mut old, mut new) = (BTreeSet::new(), BTreeSet::new());
         for (index, entry) in self.entries.iter().enumerate() {
             if let Some(id) = approval(entry, &MessageType::McpApprovalResponse) {
-                if index < gone_on { old.insert(id) } else { new.insert(id) };
+                if index < gone_on {
+                    old.insert(id)
+                } else {
+                    new.insert(id)
+                };
             }
         }
         let asks_or_answers = |entry: &Entry, ids: &BTreeSet<String>| {
@@ -494,7 +500,12 @@ fn found(run: &Run, id: &str, place: Place, outputs: &BTreeMap<String, Vec<usize
             if id.starts_with("mcp_") {
                 let indexes: Vec<usize> =
                     messages[0].calls().filter_map(|call| outputs.get(&call.call_id)).flatten().copied().collect();
-                messages.extend(indexes.into_iter().filter_map(|index| run.messages.get(index)).map(interlingua_core::run::Message::to_model));
+                messages.extend(
+                    indexes
+                        .into_iter()
+                        .filter_map(|index| run.messages.get(index))
+                        .map(interlingua_core::run::Message::to_model),
+                );
             }
             Some(messages)
         }

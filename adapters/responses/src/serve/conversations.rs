@@ -148,8 +148,7 @@ impl Conversations {
     }
 
     fn shown(&self, view: &SessionView) -> Vec<Shown> {
-        let messages: Vec<_> =
-            view.items.iter().map(|item| (ids::of_session(item), item.message.clone())).collect();
+        let messages: Vec<_> = view.items.iter().map(|item| (ids::of_session(item), item.message.clone())).collect();
         let showing = Showing {
             request_input: &self.shared.options.request_input,
             server_label: self.shared.server_label(&view.agent),

@@ -11,7 +11,9 @@ use interlingua_core::call::{Busy, RunView};
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::out::Head;
 use interlingua_core::tree::Node;
-use interlingua_core::{Call, Delivery, Fault, FaultKind, Json, Next, Out, Reply, Request, RunCall, RunId, Step, Thread};
+use interlingua_core::{
+    Call, Delivery, Fault, FaultKind, Json, Next, Out, Reply, Request, RunCall, RunId, Step, Thread,
+};
 
 use super::context::Context;
 use super::{Address, Shared, astray};
@@ -124,7 +126,8 @@ impl Exchange for Create {
         self.fresh = Some(request.fresh);
         self.socket = request.method == SOCKET;
         if !self.socket && request.method != "POST" {
-            let mut fault = Fault::new(FaultKind::MethodNotAllowed, format!("Not allowed to {} on this path", request.method));
+            let mut fault =
+                Fault::new(FaultKind::MethodNotAllowed, format!("Not allowed to {} on this path", request.method));
             fault.allow = vec!["POST"];
             return Err(fault);
         }

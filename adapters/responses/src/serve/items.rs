@@ -86,7 +86,8 @@ impl Showing<'_> {
         let word = |name: &str| kept.get(name).and_then(Json::read::<String>);
         match &message.kind {
             MessageType::Reasoning => {
-                let summary: Vec<_> = message.content.iter().filter_map(Content::as_text).map(SummaryText::new).collect();
+                let summary: Vec<_> =
+                    message.content.iter().filter_map(Content::as_text).map(SummaryText::new).collect();
                 let encrypted = word("encrypted_content");
                 let content: &[ReasoningText<'_>] = &[];
                 let encrypted_content = encrypted.as_deref();
@@ -110,6 +111,9 @@ impl Showing<'_> {
             kind if kind.is_output() => {
                 let output = message.outputs().next().unwrap_or_default();
                 let (call_id, output) = (output.call_id.as_str(), output.output.as_str());
+                if word("type").as_deref() == Some("custom_tool_call_output") {
+                    return Json::of(&Item::CustomToolCallOutput { id, call_id, output, status: "completed" });
+                }
                 Json::of(&Item::FunctionCallOutput { id, call_id, output, status: "completed" })
             }
             MessageType::McpApprovalRequest => self.question(id, message),
@@ -203,9 +207,9 @@ fn said_part(content: &Content) -> Json {
         }
         Body::File(file) => {
             let mut part = json!({ "type": "input_file" });
-            for (name, value) in [
-                ("file_id", &file.id), ("file_url", &file.url), ("filename", &file.name), ("file_data", &file.data),
-            ] {
+            for (name, value) in
+                [("file_id", &file.id), ("file_url", &file.url), ("filename", &file.name), ("file_data", &file.data)]
+            {
                 if let Some(value) = value {
                     part[name] = json!(value);
                 }

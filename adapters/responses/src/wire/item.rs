@@ -59,6 +59,12 @@ pub(crate) enum Item<'a> {
         output: &'a str,
         status: &'static str,
     },
+    CustomToolCallOutput {
+        id: &'a str,
+        call_id: &'a str,
+        output: &'a str,
+        status: &'static str,
+    },
     McpCall {
         id: &'a str,
         status: &'static str,

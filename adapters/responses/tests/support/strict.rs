@@ -15,7 +15,9 @@ pub fn read(events: &[(String, Value)]) -> Value {
         match (place, name.as_str()) {
             (0, "response.created") => assert_eq!(event["response"]["output"], json!([])),
             (0, _) => panic!("the first event is {name}"),
-            (_, "response.completed" | "response.failed" | "response.incomplete") => last = Some(event["response"].clone()),
+            (_, "response.completed" | "response.failed" | "response.incomplete") => {
+                last = Some(event["response"].clone())
+            }
             _ => reader.event(name, event),
         }
     }
@@ -115,7 +117,8 @@ impl Reader {
             }
             "response.refusal.done" => self.text(event, "content").done = Some(word("refusal")),
             "response.reasoning_summary_text.done" => self.text(event, "summary").done = Some(word("text")),
-            "response.function_call_arguments.delta" | "response.mcp_call_arguments.delta"
+            "response.function_call_arguments.delta"
+            | "response.mcp_call_arguments.delta"
             | "response.custom_tool_call_input.delta" => self.text(event, "").joined.push_str(&word("delta")),
             "response.function_call_arguments.done" | "response.mcp_call_arguments.done" => {
                 self.text(event, "").done = Some(word("arguments"));
@@ -123,12 +126,20 @@ impl Reader {
             "response.custom_tool_call_input.done" => self.text(event, "").done = Some(word("input")),
             "response.output_text.annotation.added" => {
                 let item = self.item(event);
-                assert!(item.texts.contains_key(&("content".to_owned(), event["content_index"].as_u64().expect("an index"))));
+                assert!(
+                    item.texts
+                        .contains_key(&("content".to_owned(), event["content_index"].as_u64().expect("an index")))
+                );
             }
-            "response.mcp_call.in_progress" | "response.mcp_call.completed" | "response.mcp_call.failed"
-            | "response.mcp_list_tools.in_progress" | "response.mcp_list_tools.completed"
-            | "response.mcp_list_tools.failed" | "response.image_generation_call.in_progress"
-            | "response.image_generation_call.generating" | "response.image_generation_call.completed" => {
+            "response.mcp_call.in_progress"
+            | "response.mcp_call.completed"
+            | "response.mcp_call.failed"
+            | "response.mcp_list_tools.in_progress"
+            | "response.mcp_list_tools.completed"
+            | "response.mcp_list_tools.failed"
+            | "response.image_generation_call.in_progress"
+            | "response.image_generation_call.generating"
+            | "response.image_generation_call.completed" => {
                 self.item(event);
             }
             _ => panic!("an event nobody published: {name}"),
@@ -193,7 +204,10 @@ impl Item {
 /// `added` carries the empty shell.
 fn shell(item: &Value) {
     match item["type"].as_str().expect("a type") {
-        "message" => assert_eq!((&item["content"], &item["status"], &item["role"]), (&json!([]), &json!("in_progress"), &json!("assistant"))),
+        "message" => assert_eq!(
+            (&item["content"], &item["status"], &item["role"]),
+            (&json!([]), &json!("in_progress"), &json!("assistant"))
+        ),
         "reasoning" => assert_eq!(item["summary"], json!([])),
         "function_call" => assert_eq!((&item["arguments"], &item["status"]), (&json!(""), &json!("in_progress"))),
         "custom_tool_call" => assert_eq!(item["input"], ""),
@@ -203,14 +217,59 @@ fn shell(item: &Value) {
 }
 
 const KEYS: &[&str] = &[
-    "id", "object", "created_at", "completed_at", "status", "background", "store", "error", "incomplete_details",
-    "instructions", "model", "output", "parallel_tool_calls", "previous_response_id", "metadata", "tools", "tool_choice",
-    "temperature", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs", "text", "reasoning", "truncation",
-    "max_output_tokens", "max_tool_calls", "service_tier", "safety_identifier", "prompt_cache_key", "user", "usage",
+    "id",
+    "object",
+    "created_at",
+    "completed_at",
+    "status",
+    "background",
+    "store",
+    "error",
+    "incomplete_details",
+    "instructions",
+    "model",
+    "output",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "metadata",
+    "tools",
+    "tool_choice",
+    "temperature",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "top_logprobs",
+    "text",
+    "reasoning",
+    "truncation",
+    "max_output_tokens",
+    "max_tool_calls",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "user",
+    "usage",
 ];
 
 const NEVER_NULL: &[&str] = &[
-    "id", "object", "created_at", "status", "background", "store", "model", "output", "parallel_tool_calls", "metadata",
-    "tools", "tool_choice", "temperature", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs", "text",
-    "truncation", "service_tier",
+    "id",
+    "object",
+    "created_at",
+    "status",
+    "background",
+    "store",
+    "model",
+    "output",
+    "parallel_tool_calls",
+    "metadata",
+    "tools",
+    "tool_choice",
+    "temperature",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "top_logprobs",
+    "text",
+    "truncation",
+    "service_tier",
 ];
