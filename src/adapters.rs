@@ -1,5 +1,8 @@
 //! The one list of protocols compiled in.
 
+use interlingua_a2a::A2a;
+use interlingua_ag_kit::AgKit;
+use interlingua_hitl::Hitl;
 use interlingua_native::{Native, NativeUpstream};
 use interlingua_responses::Responses;
 
@@ -7,5 +10,11 @@ use crate::Gateway;
 
 /// Everything that comes with the gateway.
 pub(crate) fn builtin() -> Gateway {
-    Gateway::empty().serve::<Native>().serve::<Responses>().ask::<NativeUpstream>()
+    Gateway::empty()
+        .serve::<Native>()
+        .serve::<Responses>()
+        .serve::<A2a>()
+        .serve::<AgKit>()
+        .serve::<Hitl>()
+        .ask::<NativeUpstream>()
 }

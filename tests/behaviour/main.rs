@@ -7,9 +7,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod ag_kit;
 mod answers;
 mod approvals;
 mod ends;
+mod hitl;
 mod input;
 mod leaving;
 mod runs;

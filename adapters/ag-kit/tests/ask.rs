@@ -9,6 +9,7 @@ use interlingua_core::exchange::Next;
 use interlingua_core::model::Message;
 use interlingua_core::pending::Pending;
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Json, Out, ProtocolAdapter, RunCall, Thread};
+use proptest::prelude::*;
 use support::*;
 
 /// The run a body asks for, in a conversation nobody knows yet.
@@ -324,4 +325,67 @@ fn every_message_is_kept_as_one_that_can_be_read_again() {
     let text = Json::of(&run.request.input[0]);
     let node = interlingua_core::tree::Node::at("", text.raw());
     assert_eq!(Message::read(&node).expect("native"), run.request.input[0]);
+}
+
+/// JSON near the protocol's own words.
+fn anything() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        Just("7".to_owned()),
+        Just("\"{}\"".to_owned()),
+        Just("\"user\"".to_owned()),
+        Just("\"tool\"".to_owned()),
+        Just("\"image\"".to_owned()),
+        "[a-zé\u{1F600}]{0,4}".prop_map(|text| format!("{text:?}")),
+    ];
+    let name = prop::sample::select(vec![
+        "conversationId",
+        "messages",
+        "tools",
+        "resume",
+        "interruptId",
+        "payload",
+        "role",
+        "content",
+        "toolCallId",
+        "toolCalls",
+        "id",
+        "function",
+        "name",
+        "arguments",
+        "parameters",
+        "type",
+        "source",
+        "value",
+        "mimeType",
+    ]);
+    leaf.prop_recursive(5, 64, 5, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(|items| format!("[{}]", items.join(","))),
+            prop::collection::vec((name.clone(), inner), 0..6).prop_map(|fields| {
+                let fields: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+                format!("{{{}}}", fields.join(","))
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_asked_is_read_or_refused_by_its_field(body in anything()) {
+        let mut exchange = open("/send-message", "{}");
+        if let Err(fault) = decode(&mut *exchange, &body) {
+            let mut out = Out::new();
+            exchange.fail(&fault, &mut out);
+            prop_assert_eq!(out.head.status, 400);
+            let told: serde_json::Value = serde_json::from_slice(&out.body).expect("JSON");
+            prop_assert_eq!(told["error"]["path"].is_string(), fault.kind != FaultKind::Malformed, "{}", body);
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..64)) {
+        let _ = decode_with(&mut *open("/send-message", "{}"), &body, "application/json", &[]);
+    }
 }

@@ -153,8 +153,8 @@ impl Spoken {
 /// Some clients can send texts only: theirs may be the JSON that is asked for.
 fn fits_somehow(schema: &Json, value: &Json) -> Result<(), Misfit> {
     fits(schema, value).or_else(|misfit| {
-        let inner = value.read::<String>().and_then(|text| Json::parse(text.trim())).ok_or_else(|| misfit.clone())?;
-        fits(schema, &inner).map_err(|_| misfit)
+        let inner = value.read::<String>().and_then(|text| Json::parse(text.trim()));
+        inner.map_or(Err(misfit), |inner| fits(schema, &inner))
     })
 }
 

@@ -343,3 +343,15 @@ fn an_item_asked_again_is_open_again() {
     waiting.ask(vec![approval("a")], &asked());
     goes(waiting.take(Vec::new(), vec![say("a", "no")], TOGETHER, 1_000));
 }
+
+#[test]
+fn what_a_cancelled_run_asked_is_withdrawn() {
+    let mut waiting = waiting(vec![approval("a")]);
+    let other = RunId(Uuid::from_u128(8));
+    waiting.ask(vec![approval("b")], &Asked { run: other, ..asked() });
+    waiting.withdraw(RUN);
+    assert_eq!(open(&waiting), ["b"]);
+    assert_eq!(waiting.pending_of(RUN), []);
+    let fault = refused(waiting.take(Vec::new(), vec![say("a", "yes")], TOGETHER, 1_000));
+    assert_eq!(fault.code(), NOT_WAITING);
+}
