@@ -24,6 +24,10 @@ const PAGES: [&str; 5] =
 /// Where the README's gateway listens.
 const BASE: &str = "http://127.0.0.1:8080";
 
+/// Where an answer tells the id of its run: a background task, a native response, one of OpenAI's, an A2A task.
+const RUNS: [(&str, &str); 4] =
+    [(r#""task_id":""#, ""), (r#""id":""#, "response_"), (r#""id":""#, "resp_"), (r#""task":{"id":""#, "")];
+
 /// Nothing here takes long; a test that hangs fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -366,12 +370,10 @@ fn shell_words(line: &str, variables: &[(&str, &str)]) -> (Vec<String>, String) 
     (words, String::new())
 }
 
-/// The last id in an answer that begins with one of these words, under one of these names.
-fn last_id<'a>(answer: &'a str, beginnings: &[(&str, &str)]) -> Option<&'a str> {
-    let found = beginnings.iter().filter_map(|(name, word)| {
-        let name = format!("\"{name}\":\"");
-        Some(answer.rfind(&format!("{name}{word}"))? + name.len())
-    });
+/// The last id in an answer that stands behind one of these texts and begins with its word.
+fn last_id<'a>(answer: &'a str, places: &[(&str, &str)]) -> Option<&'a str> {
+    let found =
+        places.iter().filter_map(|(before, word)| Some(answer.rfind(&format!("{before}{word}"))? + before.len()));
     answer[found.max()?..].split('"').next()
 }
 
@@ -387,10 +389,10 @@ fn every_curl_line_does_what_is_said() {
             assert_eq!(status, curl.expected, "{line}\n{body}");
             // What the agent answers to an error is an answer, too; the README shows none of those.
             assert!(!body.contains(r#""status":"failed""#), "{line}\n{body}");
-            if let Some(id) = last_id(&body, &[("task_id", ""), ("id", "response_"), ("id", "resp_")]) {
+            if let Some(id) = last_id(&body, &RUNS) {
                 id.clone_into(&mut run);
             }
-            if let Some(id) = last_id(&body, &[("id", "appr_")]) {
+            if let Some(id) = last_id(&body, &[(r#""id":""#, "appr_")]) {
                 id.clone_into(&mut asked);
             }
             count += 1;
