@@ -52,6 +52,18 @@ await check('thoughts and the agent\'s own tools are shown', async () => {
   for await (const part of streamed.fullStream) assert.notEqual(part.type, 'error', JSON.stringify(part))
 })
 
+await check('an approval is asked for and decided, by reference and without a chain', async () => {
+  const mailer = openai.tools.mcp({ serverLabel: 'mailer', serverUrl: 'https://mailer.invalid', requireApproval: 'always' })
+  const messages = [{ role: 'user', content: 'approval' }]
+  const first = await generateText({ model, messages, tools: { mcp: mailer }, maxRetries: 0 })
+  const asked = first.content.find((part) => part.type === 'tool-approval-request')
+  assert.ok(asked, JSON.stringify(first.content))
+  const answer = { type: 'tool-approval-response', approvalId: asked.approvalId, approved: true, providerExecuted: true }
+  messages.push(...first.response.messages, { role: 'tool', content: [answer] })
+  const second = await generateText({ model, messages, tools: { mcp: mailer }, maxRetries: 0 })
+  assert.ok(second.text.length > 0, JSON.stringify(second.content))
+})
+
 await check('a failed response does not break the reader', async () => {
   await generateText({ model, prompt: 'fail', maxRetries: 0 }).then(
     (result) => assert.ok(result),
