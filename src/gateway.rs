@@ -17,6 +17,7 @@ use crate::store::{Memory, Retention, Sqlite, SqliteOptions, Store};
 use crate::upstream::Upstream;
 use crate::upstream::demo::{DemoOptions, DemoUpstream};
 use crate::upstream::http::{HttpSettings, HttpUpstream};
+use crate::upstream::push::HttpPost;
 
 /// How the demo agent's protocol is called in the configuration.
 const DEMO: &str = "demo";
@@ -147,13 +148,14 @@ impl Gateway {
     pub async fn start(&self, settings: &Settings) -> anyhow::Result<Running> {
         let store = open_store(settings)?;
         let agents = settings.agents.iter().map(|agent| self.agent(agent)).collect::<anyhow::Result<Vec<_>>>()?;
-        let engine = Engine::new(agents, Arc::clone(&store));
+        let listener = listen(settings.server.listen)?;
+        let post = Arc::new(HttpPost::new(vec![listener.local_addr()?]));
+        let engine = Engine::new(agents, Arc::clone(&store), Arc::clone(&post) as Arc<dyn engine::deliver::Post>);
         let recovered = engine.recover().await?;
         if recovered > 0 {
             tracing::warn!(runs = recovered, "runs were under way when the last process ended: they are closed as failed");
         }
         let routes = self.routes(settings)?;
-        let listener = listen(settings.server.listen)?;
         let server = server::listen(
             listener,
             engine.clone(),
@@ -218,13 +220,14 @@ impl Gateway {
             let client = self.clients.iter().find(|client| client.name == place.protocol());
             let client = client.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", place.protocol()))?;
             let mount = core_mount(&place, settings.server.public_url.as_deref());
-            let mounted = (client.mount)(&mount, &place.route.options).map_err(anyhow::Error::msg)?;
+            let mut mounted = (client.mount)(&mount, &place.route.options).map_err(anyhow::Error::msg)?;
             let first = !routes.iter().any(|route| route.scope.protocol == client.name);
             routes.push(Served {
                 scope: Scope {
                     owner: String::new(),
                     agents: mount.agents.clone().into(),
                     protocol: client.name,
+                    couriers: mounted.couriers.take().map(Arc::new),
                     detach: place.route.on_disconnect == config::OnDisconnect::Detach,
                     patience: if place.route.heartbeat.is_zero() { PATIENCE } else { place.route.heartbeat.min(PATIENCE) },
                 },

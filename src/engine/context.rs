@@ -117,10 +117,10 @@ impl Engine {
         let mut asked = request.clone();
         asked.input = preamble.iter().cloned().chain(join(before, input)).collect();
         asked.session_id = Some(upstream_id.clone());
-        if asked.user_id.is_none() {
-            // Without both ids all anonymous clients share one lock upstream (Agent API, section 10).
-            asked.user_id = Some(doc.id.clone());
-        }
+        // Without both ids all anonymous clients share one lock upstream (Agent API, section 10). And an upstream that
+        // waits for an answer knows its session by both: a client that names no user means the one named before.
+        let user = asked.user_id.get_or_insert_with(|| doc.user_id.clone().unwrap_or_else(|| doc.id.clone()));
+        session.doc().user_id.get_or_insert_with(|| user.clone());
         Ok(Outcome::Ready(Box::new(Prepared { request: asked, upstream_id, memory, answered, decided, said })))
     }
 

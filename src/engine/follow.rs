@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use interlingua_core::Step;
+use interlingua_core::{Event, Step};
 use interlingua_core::call::RunView;
 use interlingua_core::pending::Pending;
 
@@ -30,6 +30,18 @@ impl RunHandle {
                 look(RunView { record: &stored.record, about: &stored.about, pending })
             }
         }
+    }
+
+    /// Waits while the run has come to an end that is not safe yet: who asks what became of it is told nothing that a
+    /// crash could take back.
+    pub(super) async fn settled(self, engine: &Engine) -> Self {
+        if let Self::Live(live) = &self
+            && live.is_settling()
+        {
+            let mut follower = Follower::new(engine.clone(), self.clone(), false);
+            follower.until(|_| !live.is_settling()).await;
+        }
+        self
     }
 }
 
@@ -116,13 +128,14 @@ impl Follower {
         }
     }
 
-    /// Waits until `done` says so of the run, or it is over.
-    pub(super) async fn until(&mut self, mut done: impl FnMut(RunView<'_>) -> bool) {
+    /// Waits until `done` says so of an event that may be seen, or the run is over.
+    pub(super) async fn until(&mut self, mut done: impl FnMut(Event) -> bool) {
         poll_fn(|context| {
             loop {
                 let mut reached = false;
-                let more = self.poll_steps(context, &mut |view, _| {
-                    reached = done(view);
+                let more = self.poll_steps(context, &mut |_, step| {
+                    // Not what the run has come to by now: that may not be safe yet.
+                    reached = done(step.event);
                     if reached { Take::Enough } else { Take::More }
                 });
                 match more {
@@ -133,6 +146,12 @@ impl Follower {
             }
         })
         .await;
+    }
+
+    /// Looks at the last step that was shown once more.
+    pub(super) fn last(&self, look: impl FnOnce(Step<'_>)) {
+        let last = self.next.saturating_sub(1);
+        self.run().view(|view| view.record.step(last).map(look));
     }
 
     /// The run.

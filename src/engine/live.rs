@@ -171,6 +171,12 @@ impl Live {
         state.record.is_finished() && state.visible == state.record.len()
     }
 
+    /// True while the end of a turn is on its way into the store.
+    pub(super) fn is_settling(&self) -> bool {
+        let state = self.state();
+        !state.record.in_turn() && state.visible < state.record.len()
+    }
+
     /// Waits until the pump may go on reading: while somebody is attached, what nobody has read stays below a bound.
     pub(super) fn poll_room(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
         let mut state = self.state();

@@ -6,10 +6,13 @@
 
 pub mod clock;
 mod context;
+pub mod deliver;
 pub mod follow;
+mod keeping;
 pub mod live;
 mod pump;
 mod resource;
+mod runs;
 mod session;
 
 use std::collections::HashMap;
@@ -19,9 +22,7 @@ use std::time::Duration;
 
 use interlingua_core::call::{About, AgentCard, Busy, Cursor, RunState, SessionView, Target};
 use interlingua_core::model::AgentRequest;
-use interlingua_core::pending::Pending;
-use interlingua_core::run::RunError;
-use interlingua_core::{Call, Delivery, End, Fault, FaultKind, Json, Record, Run, RunCall, RunId, Thread};
+use interlingua_core::{Call, Delivery, Event, Fault, FaultKind, Json, Record, Run, RunCall, RunId, Thread};
 use tokio::sync::oneshot;
 
 use self::context::{Outcome, Preparing};
@@ -29,7 +30,7 @@ pub use self::follow::{Follower, RunHandle};
 pub use self::live::{Live, Take};
 use self::pump::{Place, Turn};
 use self::session::{Key, Session};
-use crate::store::{Journal, Query, Retention, Signal, Store, StoreError, Stored};
+use crate::store::{Journal, Store, StoreError};
 use crate::upstream::Upstream;
 
 /// More runs than this are not under way at once.
@@ -45,6 +46,8 @@ struct Inner {
     lives: Mutex<HashMap<RunId, Arc<Live>>>,
     sessions: Mutex<HashMap<Key, Weak<Session>>>,
     closing: AtomicBool,
+    post: Arc<dyn deliver::Post>,
+    deliveries: deliver::Deliveries,
 }
 
 /// An agent as the engine knows it.
@@ -86,7 +89,7 @@ pub struct HistoryLimit {
 }
 
 /// On whose behalf a call is made, and where.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Scope {
     /// To whom runs and sessions belong.
     pub owner: String,
@@ -98,6 +101,8 @@ pub struct Scope {
     pub detach: bool,
     /// How long a client may be kept waiting for the upstream's first word before its stream begins without it.
     pub patience: Duration,
+    /// What the protocol delivers without a request.
+    pub couriers: Option<Arc<interlingua_core::courier::Couriers>>,
 }
 
 /// What a call is answered with.
@@ -135,13 +140,15 @@ pub enum Answer {
 impl Engine {
     /// An engine for these agents.
     #[must_use]
-    pub fn new(agents: Vec<Arc<Agent>>, store: Arc<dyn Store>) -> Self {
+    pub fn new(agents: Vec<Arc<Agent>>, store: Arc<dyn Store>, post: Arc<dyn deliver::Post>) -> Self {
         Self(Arc::new(Inner {
             agents: agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect(),
             store,
             lives: Mutex::default(),
             sessions: Mutex::default(),
             closing: AtomicBool::new(false),
+            post,
+            deliveries: deliver::Deliveries::default(),
         }))
     }
 
@@ -170,7 +177,7 @@ impl Engine {
     pub async fn answer(&self, call: Call, scope: &Scope) -> Result<Answer, Fault> {
         match call {
             Call::Run(call) => self.run(*call, scope).await,
-            Call::Fetch(target) => self.find(&target, scope).await.map(Answer::Run),
+            Call::Fetch(target) => Ok(Answer::Run(self.find(&target, scope).await?.settled(self).await)),
             Call::Follow(target) => self.follow(&target, scope, false).await,
             Call::Attach(target) => self.follow(&target, scope, true).await,
             Call::Cancel(target) => self.cancel(&target, scope).await.map(Answer::Run),
@@ -263,6 +270,7 @@ impl Engine {
             stored: call.stored,
             begun: Some(begun),
         };
+        self.deliver_run(&RunHandle::Live(Arc::clone(&live)), true, scope).await?;
         tokio::task::spawn_local(pump::drive(self.clone(), live, turn));
         self.deliver(call.delivery, call.early, follower, 0, waiting, scope).await
     }
@@ -292,7 +300,7 @@ impl Engine {
                 if !early && let Ok(begun) = begun.await {
                     begun?;
                 }
-                follower.until(|view| view.run().turns.get(turn).is_some_and(|turn| turn.end.is_some())).await;
+                follower.until(|event| matches!(event, Event::TurnFinished { turn: ended, .. } if ended as usize >= turn)).await;
                 // The turn's last step is shown together with what became of the run.
                 Ok(Answer::Run(follower.run()))
             }
@@ -349,6 +357,7 @@ impl Engine {
                 }
             }
         })?;
+        self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, scope).await?;
         if let Some(turn) = start {
             tokio::task::spawn_local(pump::drive(self.clone(), live, turn));
         }
@@ -406,188 +415,6 @@ impl Engine {
         }
     }
 
-    async fn waiting(&self, run: Option<RunId>) -> Result<Answer, Fault> {
-        let handle = match run {
-            Some(run) => self.handle(run).await?,
-            None => None,
-        };
-        handle.map(Answer::Waiting).ok_or_else(context::waiting)
-    }
-
-    /// A run by its id, whoever it belongs to.
-    pub(super) async fn handle(&self, id: RunId) -> Result<Option<RunHandle>, Fault> {
-        if let Some(live) = self.lives().get(&id) {
-            return Ok(Some(RunHandle::Live(Arc::clone(live))));
-        }
-        let stored = self.store().load(id).await.map_err(|error| store_fault(&error))?;
-        let Some(stored) = stored else { return Ok(None) };
-        let pending = self.still_open(&stored).await?;
-        Ok(Some(RunHandle::Stored(stored, pending.into())))
-    }
-
-    /// What a stored run waits for, as far as its session says that it is still open.
-    async fn still_open(&self, stored: &Stored) -> Result<Vec<Pending>, Fault> {
-        let run = stored.record.run();
-        let asked = run.pending();
-        if asked.is_empty() {
-            return Ok(asked);
-        }
-        let session = self.known_session(&run.agent, &stored.about.owner, &run.session_id).await?;
-        Ok(session.map_or_else(Vec::new, |session| session.doc().waiting.pending_of(run.id)))
-    }
-
-    /// A run of the caller. What is not the caller's does not exist.
-    async fn find(&self, target: &Target, scope: &Scope) -> Result<RunHandle, Fault> {
-        let id = match target {
-            Target::Run(id) => *id,
-            Target::Latest(session) => self.latest(session, scope).await?,
-        };
-        let missing = || Fault::not_found(format_args!("run '{id}'"));
-        let handle = self.handle(id).await?.ok_or_else(missing)?;
-        let visible = handle.view(|view| {
-            view.about.owner == scope.owner
-                && scope.agents.iter().any(|card| card.name == view.run().agent)
-                && (view.about.stored || view.run().end.is_none())
-        });
-        if visible { Ok(handle) } else { Err(missing()) }
-    }
-
-    async fn latest(&self, session: &str, scope: &Scope) -> Result<RunId, Fault> {
-        let agents = scope.agents.iter().map(|card| card.name.clone()).collect();
-        let found = self.store().latest(agents, scope.owner.clone(), session.to_owned()).await;
-        found
-            .map_err(|error| store_fault(&error))?
-            .ok_or_else(|| Fault::not_found(format_args!("a run in session '{session}'")))
-    }
-
-    async fn follow(&self, target: &Target, scope: &Scope, attach: bool) -> Result<Answer, Fault> {
-        let mut run = self.find(target, scope).await?;
-        let waits = run.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth));
-        if waits && matches!(run, RunHandle::Stored(..)) {
-            // Its next turn may come while it is followed.
-            let id = run.view(|view| view.run().id);
-            run = RunHandle::Live(self.revive(id, scope).await?);
-        }
-        Ok(Answer::Steps { follower: Follower::new(self.clone(), run, false), attach })
-    }
-
-    /// A run in memory again.
-    async fn revive(&self, id: RunId, scope: &Scope) -> Result<Arc<Live>, Fault> {
-        match self.find(&Target::Run(id), scope).await? {
-            RunHandle::Live(live) => Ok(live),
-            RunHandle::Stored(stored, pending) => {
-                let agent = self.0.agents.get(&stored.record.run().agent);
-                let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
-                let live = Live::new(agent, stored.record.clone(), stored.about.clone());
-                live.grow(|state| state.pending = pending.to_vec());
-                let (live, new) = match self.lives().entry(id) {
-                    std::collections::hash_map::Entry::Occupied(entry) => (Arc::clone(entry.get()), false),
-                    std::collections::hash_map::Entry::Vacant(entry) => (Arc::clone(entry.insert(live)), true),
-                };
-                if new {
-                    let opened = self.store().open(&(Arc::clone(&live) as Arc<dyn Journal>));
-                    opened.await.map_err(|error| store_fault(&error))?;
-                }
-                Ok(live)
-            }
-        }
-    }
-
-    async fn cancel(&self, target: &Target, scope: &Scope) -> Result<RunHandle, Fault> {
-        /// Cancelling is quick; a run that does not end in this time is told of as it stands.
-        const PATIENCE: Duration = Duration::from_secs(10);
-        let mut run = self.find(target, scope).await?;
-        let (id, state) = run.view(|view| (view.run().id, view.about.state));
-        match state {
-            RunState::Ended(_) => return Ok(run),
-            RunState::Waiting | RunState::WaitingForAuth => {
-                let live = self.revive(id, scope).await?;
-                self.cancel_waiting(&live).await;
-                return Ok(RunHandle::Live(live));
-            }
-            RunState::Queued | RunState::Running => {}
-        }
-        match &run {
-            RunHandle::Live(live) => {
-                live.stop(None);
-                let mut follower = Follower::new(self.clone(), run.clone(), false);
-                let over = follower.until(|view| view.run().end.is_some());
-                let _ = tokio::time::timeout(PATIENCE, over).await;
-            }
-            RunHandle::Stored(..) => {
-                self.store().signal(id, Signal::Cancel).await.map_err(|error| store_fault(&error))?;
-                run = self.handle(id).await?.unwrap_or(run);
-            }
-        }
-        Ok(run)
-    }
-
-    /// Ends a run between two turns: what it asked is decided by nobody any more.
-    async fn cancel_waiting(&self, live: &Arc<Live>) {
-        let (agent, owner, session) =
-            live.view(|view| (view.run().agent.clone(), view.about.owner.clone(), view.run().session_id.clone()));
-        let ended = live.grow_unseen(|state| {
-            let waits = matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth);
-            if waits {
-                state.cut(End::Canceled, None);
-            }
-            waits
-        });
-        if !ended {
-            return live.stop(None);
-        }
-        if let Ok(Some(session)) = self.known_session(&agent, &owner, &session).await {
-            session.doc().waiting.withdraw(live.id());
-            if let Err(fault) = self.save_session(&session).await {
-                tracing::error!(run = %live.id(), "{fault}");
-            }
-        }
-        let journal = Arc::clone(live) as Arc<dyn Journal>;
-        if let Err(error) = self.store().settle(&journal).await {
-            tracing::error!(run = %live.id(), %error, "the run could not be written down");
-        }
-        live.show();
-        self.ended(live);
-    }
-
-    async fn delete(&self, target: &Target, scope: &Scope) -> Result<Answer, Fault> {
-        let run = self.cancel(target, scope).await?;
-        let (id, agent, session_id) = run.view(|view| (view.run().id, view.run().agent.clone(), view.run().session_id.clone()));
-        let session = self.known_session(&agent, &scope.owner, &session_id).await?;
-        let built_upon = session.is_some_and(|session| {
-            let doc = session.doc();
-            doc.entries.iter().any(|entry| matches!(entry, session::Entry::Turn { run, .. } if *run == id))
-        });
-        if built_upon {
-            // What came after it keeps the context it had; by itself it is gone.
-            let live = match run {
-                RunHandle::Live(live) => live,
-                RunHandle::Stored(..) => self.revive(id, scope).await?,
-            };
-            live.grow(|state| state.about.stored = false);
-            let settled = self.store().settle(&(Arc::clone(&live) as Arc<dyn Journal>));
-            settled.await.map_err(|error| store_fault(&error))?;
-            self.forget_if_idle(&live);
-        } else {
-            self.store().remove(id).await.map_err(|error| store_fault(&error))?;
-            self.lives().remove(&id);
-        }
-        Ok(Answer::Done)
-    }
-
-    async fn list(&self, filter: interlingua_core::call::Filter, scope: &Scope) -> Result<Answer, Fault> {
-        let agents = scope.agents.iter().map(|card| card.name.clone()).collect();
-        let query = Query { agents, owner: Some(scope.owner.clone()), filter };
-        let found = self.store().find(query).await.map_err(|error| store_fault(&error))?;
-        let mut runs = Vec::with_capacity(found.runs.len());
-        for head in &found.runs {
-            if let Some(run) = self.handle(head.id).await? {
-                runs.push(run);
-            }
-        }
-        Ok(Answer::Runs { runs, total: found.total, next: found.next })
-    }
-
     /// A run has no turn under way any more.
     pub(super) fn ended(&self, live: &Arc<Live>) {
         if !live.view(|view| view.about.stored) && live.view(|view| view.run().end.is_some()) {
@@ -605,93 +432,6 @@ impl Engine {
         if !busy && live.is_alone() {
             self.lives().remove(&live.id());
         }
-    }
-
-    /// Closes what the last process left open, and keeps the store in bounds from then on. Runs until it is dropped.
-    pub async fn housekeeping(self, retention: Retention) {
-        const PAUSE: Duration = Duration::from_secs(60);
-        let mut signals = self.store().signals();
-        loop {
-            loop {
-                match self.store().retain(retention.clone(), clock::now()).await {
-                    Ok(swept) if swept.more => {}
-                    Ok(_) => break,
-                    Err(error) => {
-                        tracing::warn!(%error, "old runs could not be forgotten");
-                        break;
-                    }
-                }
-            }
-            let pause = tokio::time::sleep(PAUSE);
-            tokio::pin!(pause);
-            loop {
-                tokio::select! {
-                    () = &mut pause => break,
-                    signal = signals.recv() => {
-                        let Some((id, Signal::Cancel)) = signal else { return };
-                        if let Some(live) = self.lives().get(&id).cloned() {
-                            live.stop(None);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Closes the runs that were under way when the last process died: they failed, with a code of their own.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn recover(&self) -> Result<usize, StoreError> {
-        let left = self.store().recover().await?;
-        for id in &left {
-            let Some(stored) = self.store().load(*id).await? else { continue };
-            let Some(agent) = self.0.agents.get(&stored.record.run().agent).or_else(|| self.0.agents.values().next())
-            else {
-                continue;
-            };
-            let live = Live::new(Arc::clone(agent), stored.record.clone(), stored.about.clone());
-            let journal = Arc::clone(&live) as Arc<dyn Journal>;
-            self.store().open(&journal).await?;
-            let error = RunError {
-                code: FaultKind::Restarted.code().to_owned(),
-                message: "the gateway was restarted while the run was under way".to_owned(),
-            };
-            live.grow(|state| state.cut(End::Failed, Some(error)));
-            self.store().settle(&journal).await?;
-        }
-        Ok(left.len())
-    }
-
-    /// Takes no new runs, waits for those under way, and ends what is left when the time is up.
-    pub async fn drain(&self, patience: Duration) {
-        self.0.closing.store(true, Ordering::Relaxed);
-        let deadline = tokio::time::Instant::now() + patience;
-        while self.working() > 0 && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        let left: Vec<Arc<Live>> = self.lives().values().cloned().collect();
-        for live in left {
-            live.stop(Some(Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down")));
-        }
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
-        while self.working() > 0 && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
-
-    /// True while new runs are taken.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        !self.0.closing.load(Ordering::Relaxed)
-    }
-
-    fn working(&self) -> usize {
-        let lives: Vec<Arc<Live>> = self.lives().values().cloned().collect();
-        lives
-            .iter()
-            .filter(|live| live.view(|view| matches!(view.about.state, RunState::Queued | RunState::Running)))
-            .count()
     }
 }
 

@@ -115,8 +115,7 @@ impl Engine {
     }
 
     pub(super) async fn document_call(&self, call: DocumentCall, scope: &Scope) -> Result<Answer, Fault> {
-        // Keys begin with the owner: what is another caller's is never looked at.
-        let owned = |key: &str| format!("{}\u{1f}{key}", scope.owner.replace(|c: char| c.is_control(), "\u{fffd}"));
+        let owned = |key: &str| owned(scope, key);
         let store = self.store();
         match call {
             DocumentCall::Get { collection, key } => {
@@ -135,12 +134,16 @@ impl Engine {
                 Ok(Answer::Documents(documents.collect()))
             }
             DocumentCall::Put { collection, key, value } => {
+                self.judge_place(&collection, &value, scope).await?;
+                let named = value.clone();
                 let value = value.text().as_bytes().to_vec();
                 let put = store.put(&collection, &owned(&key), value.into(), Expect::Anything, clock::now());
                 let _ = put.await.map_err(|error| store_fault(&error))?;
+                self.place_named(&collection, &key, &named, scope).await;
                 Ok(Answer::Done)
             }
             DocumentCall::Delete { collection, key } => {
+                self.place_gone(&collection, &key, scope);
                 let gone = store.delete(&collection, &owned(&key), Expect::Anything);
                 let _ = gone.await.map_err(|error| store_fault(&error))?;
                 Ok(Answer::Done)
@@ -195,7 +198,13 @@ fn asked_key(agent: &str, owner: &str, id: &str) -> String {
     format!("{}\u{1f}{}\u{1f}{}", clean(agent), clean(owner), clean(id))
 }
 
-fn read(bytes: &[u8]) -> Option<Json> {
+/// The key a document of a caller has in the store: what is another caller's is never looked at.
+pub(super) fn owned(scope: &Scope, key: &str) -> String {
+    format!("{}\u{1f}{key}", scope.owner.replace(|c: char| c.is_control(), "\u{fffd}"))
+}
+
+/// What a stored document holds.
+pub(super) fn read(bytes: &[u8]) -> Option<Json> {
     let text = std::str::from_utf8(bytes).ok()?;
     Node::parse(text.as_bytes()).ok().map(|node| node.keep())
 }

@@ -72,6 +72,9 @@ pub(super) struct Doc {
     /// The id the upstream knows it by, if not its own.
     #[serde(default)]
     pub(super) upstream_id: Option<String>,
+    /// Whose it is, as the upstream knows it: whoever was named first. Clients of other protocols may name nobody.
+    #[serde(default)]
+    pub(super) user_id: Option<String>,
     /// How many entries the upstream has seen.
     #[serde(default)]
     pub(super) seen: usize,
@@ -124,6 +127,7 @@ impl Doc {
             entries: Vec::new(),
             removed: BTreeSet::new(),
             upstream_id: None,
+            user_id: None,
             seen: 0,
             stale: false,
             memory: Json::null(),

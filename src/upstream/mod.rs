@@ -11,6 +11,7 @@ pub mod client;
 pub mod demo;
 pub mod http;
 mod patience;
+pub mod push;
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};

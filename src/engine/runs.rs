@@ -1,0 +1,195 @@
+//! Runs that exist: found by their owner, followed, cancelled, forgotten.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlingua_core::call::{RunState, Target};
+use interlingua_core::pending::Pending;
+use interlingua_core::{End, Event, Fault, RunId};
+
+use super::{Answer, Engine, Follower, Live, RunHandle, Scope, context, session, store_fault};
+use crate::store::{Journal, Query, Signal, Stored};
+
+impl Engine {
+    pub(super) async fn waiting(&self, run: Option<RunId>) -> Result<Answer, Fault> {
+        let handle = match run {
+            Some(run) => self.handle(run).await?,
+            None => None,
+        };
+        handle.map(Answer::Waiting).ok_or_else(context::waiting)
+    }
+
+    /// A run by its id, whoever it belongs to.
+    pub(super) async fn handle(&self, id: RunId) -> Result<Option<RunHandle>, Fault> {
+        if let Some(live) = self.lives().get(&id) {
+            return Ok(Some(RunHandle::Live(Arc::clone(live))));
+        }
+        let stored = self.store().load(id).await.map_err(|error| store_fault(&error))?;
+        let Some(stored) = stored else { return Ok(None) };
+        let pending = self.still_open(&stored).await?;
+        Ok(Some(RunHandle::Stored(stored, pending.into())))
+    }
+
+    /// What a stored run waits for, as far as its session says that it is still open.
+    async fn still_open(&self, stored: &Stored) -> Result<Vec<Pending>, Fault> {
+        let run = stored.record.run();
+        let asked = run.pending();
+        if asked.is_empty() {
+            return Ok(asked);
+        }
+        let session = self.known_session(&run.agent, &stored.about.owner, &run.session_id).await?;
+        Ok(session.map_or_else(Vec::new, |session| session.doc().waiting.pending_of(run.id)))
+    }
+
+    /// A run of the caller. What is not the caller's does not exist.
+    pub(super) async fn find(&self, target: &Target, scope: &Scope) -> Result<RunHandle, Fault> {
+        let id = match target {
+            Target::Run(id) => *id,
+            Target::Latest(session) => self.latest(session, scope).await?,
+        };
+        let missing = || Fault::not_found(format_args!("run '{id}'"));
+        let handle = self.handle(id).await?.ok_or_else(missing)?;
+        let visible = handle.view(|view| {
+            view.about.owner == scope.owner
+                && scope.agents.iter().any(|card| card.name == view.run().agent)
+                && (view.about.stored || view.run().end.is_none())
+        });
+        if visible { Ok(handle) } else { Err(missing()) }
+    }
+
+    async fn latest(&self, session: &str, scope: &Scope) -> Result<RunId, Fault> {
+        let agents = scope.agents.iter().map(|card| card.name.clone()).collect();
+        let found = self.store().latest(agents, scope.owner.clone(), session.to_owned()).await;
+        found
+            .map_err(|error| store_fault(&error))?
+            .ok_or_else(|| Fault::not_found(format_args!("a run in session '{session}'")))
+    }
+
+    pub(super) async fn follow(&self, target: &Target, scope: &Scope, attach: bool) -> Result<Answer, Fault> {
+        let mut run = self.find(target, scope).await?;
+        let waits = run.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth));
+        if waits && matches!(run, RunHandle::Stored(..)) {
+            // Its next turn may come while it is followed.
+            let id = run.view(|view| view.run().id);
+            run = RunHandle::Live(self.revive(id, scope).await?);
+        }
+        Ok(Answer::Steps { follower: Follower::new(self.clone(), run, false), attach })
+    }
+
+    /// A run in memory again.
+    pub(super) async fn revive(&self, id: RunId, scope: &Scope) -> Result<Arc<Live>, Fault> {
+        match self.find(&Target::Run(id), scope).await? {
+            RunHandle::Live(live) => Ok(live),
+            RunHandle::Stored(stored, pending) => {
+                let agent = self.0.agents.get(&stored.record.run().agent);
+                let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
+                let live = Live::new(agent, stored.record.clone(), stored.about.clone());
+                live.grow(|state| state.pending = pending.to_vec());
+                let (live, new) = match self.lives().entry(id) {
+                    std::collections::hash_map::Entry::Occupied(entry) => (Arc::clone(entry.get()), false),
+                    std::collections::hash_map::Entry::Vacant(entry) => (Arc::clone(entry.insert(live)), true),
+                };
+                if new {
+                    let opened = self.store().open(&(Arc::clone(&live) as Arc<dyn Journal>));
+                    opened.await.map_err(|error| store_fault(&error))?;
+                }
+                Ok(live)
+            }
+        }
+    }
+
+    pub(super) async fn cancel(&self, target: &Target, scope: &Scope) -> Result<RunHandle, Fault> {
+        /// Cancelling is quick; a run that does not end in this time is told of as it stands.
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let mut run = self.find(target, scope).await?;
+        let (id, state) = run.view(|view| (view.run().id, view.about.state));
+        match state {
+            RunState::Ended(_) => return Ok(run),
+            RunState::Waiting | RunState::WaitingForAuth => {
+                let live = self.revive(id, scope).await?;
+                self.cancel_waiting(&live).await;
+                return Ok(RunHandle::Live(live));
+            }
+            RunState::Queued | RunState::Running => {}
+        }
+        match &run {
+            RunHandle::Live(live) => {
+                live.stop(None);
+                let mut follower = Follower::new(self.clone(), run.clone(), false);
+                let over = follower.until(|event| matches!(event, Event::RunFinished { .. }));
+                let _ = tokio::time::timeout(PATIENCE, over).await;
+            }
+            RunHandle::Stored(..) => {
+                self.store().signal(id, Signal::Cancel).await.map_err(|error| store_fault(&error))?;
+                run = self.handle(id).await?.unwrap_or(run);
+            }
+        }
+        Ok(run)
+    }
+
+    /// Ends a run between two turns: what it asked is decided by nobody any more.
+    async fn cancel_waiting(&self, live: &Arc<Live>) {
+        let (agent, owner, session) =
+            live.view(|view| (view.run().agent.clone(), view.about.owner.clone(), view.run().session_id.clone()));
+        let ended = live.grow_unseen(|state| {
+            let waits = matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth);
+            if waits {
+                state.cut(End::Canceled, None);
+            }
+            waits
+        });
+        if !ended {
+            return live.stop(None);
+        }
+        if let Ok(Some(session)) = self.known_session(&agent, &owner, &session).await {
+            session.doc().waiting.withdraw(live.id());
+            if let Err(fault) = self.save_session(&session).await {
+                tracing::error!(run = %live.id(), "{fault}");
+            }
+        }
+        let journal = Arc::clone(live) as Arc<dyn Journal>;
+        if let Err(error) = self.store().settle(&journal).await {
+            tracing::error!(run = %live.id(), %error, "the run could not be written down");
+        }
+        live.show();
+        self.ended(live);
+    }
+
+    pub(super) async fn delete(&self, target: &Target, scope: &Scope) -> Result<Answer, Fault> {
+        let run = self.cancel(target, scope).await?;
+        let (id, agent, session_id) = run.view(|view| (view.run().id, view.run().agent.clone(), view.run().session_id.clone()));
+        let session = self.known_session(&agent, &scope.owner, &session_id).await?;
+        let built_upon = session.is_some_and(|session| {
+            let doc = session.doc();
+            doc.entries.iter().any(|entry| matches!(entry, session::Entry::Turn { run, .. } if *run == id))
+        });
+        if built_upon {
+            // What came after it keeps the context it had; by itself it is gone.
+            let live = match run {
+                RunHandle::Live(live) => live,
+                RunHandle::Stored(..) => self.revive(id, scope).await?,
+            };
+            live.grow(|state| state.about.stored = false);
+            let settled = self.store().settle(&(Arc::clone(&live) as Arc<dyn Journal>));
+            settled.await.map_err(|error| store_fault(&error))?;
+            self.forget_if_idle(&live);
+        } else {
+            self.store().remove(id).await.map_err(|error| store_fault(&error))?;
+            self.lives().remove(&id);
+        }
+        Ok(Answer::Done)
+    }
+
+    pub(super) async fn list(&self, filter: interlingua_core::call::Filter, scope: &Scope) -> Result<Answer, Fault> {
+        let agents = scope.agents.iter().map(|card| card.name.clone()).collect();
+        let query = Query { agents, owner: Some(scope.owner.clone()), filter };
+        let found = self.store().find(query).await.map_err(|error| store_fault(&error))?;
+        let mut runs = Vec::with_capacity(found.runs.len());
+        for head in &found.runs {
+            if let Some(run) = self.handle(head.id).await? {
+                runs.push(run.settled(self).await);
+            }
+        }
+        Ok(Answer::Runs { runs, total: found.total, next: found.next })
+    }
+}
