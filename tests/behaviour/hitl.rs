@@ -180,3 +180,28 @@ async fn a_question_asked_over_one_protocol_is_answered_over_another_and_once() 
         (&upstream.asked()[0].json()["session_id"], &upstream.asked()[0].json()["user_id"])
     );
 }
+
+#[tokio::test]
+async fn an_agent_that_waits_is_answered_in_the_name_of_whoever_asked() {
+    for session in [None, Some("c")] {
+        let upstream = Upstream::answering([approval("appr-1"), saying(&["done"])]);
+        let gateway = before(&upstream).await;
+        let asked = match session {
+            Some(session) => {
+                let said = json!({ "conversationId": session, "messages": [{ "role": "user", "content": "remove it" }] });
+                gateway.post("/kit/demo/send-message", &said).await;
+                let body = json!({ "user_id": "ada", "session_id": session, "query": "what is it?" });
+                gateway.post("/hitl/demo/agent/invoke", &body).await.json()
+            }
+            None => invoke(&gateway, "ada", "remove it").await.json(),
+        };
+        let done = resume(&gateway, "ada", &asked["session_id"], "accept", json!(null)).await.json();
+        assert_eq!(last(&done), "done");
+        let names = |place: usize| {
+            let asked = upstream.asked()[place].json();
+            (asked["user_id"].clone(), asked["session_id"].clone())
+        };
+        assert_eq!(names(0), names(1), "the upstream knows a session by both");
+        assert_eq!(names(0).0 == json!("ada"), session.is_none());
+    }
+}

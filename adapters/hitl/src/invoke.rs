@@ -26,6 +26,8 @@ pub(crate) struct Invoke {
     names: Names,
     now: Millis,
     has_looked: bool,
+    /// The session was begun elsewhere: whose it is towards the agent was settled there.
+    is_elsewhere: bool,
 }
 
 impl Invoke {
@@ -41,6 +43,7 @@ impl Invoke {
             names: Names::default(),
             now: 0,
             has_looked: false,
+            is_elsewhere: false,
         }
     }
 
@@ -50,7 +53,8 @@ impl Invoke {
         let active = || self.names.active().map(str::to_owned);
         let session = self.named.clone().or_else(active).unwrap_or_else(|| self.names.fresh(&self.user));
         self.turn.session.clone_from(&session);
-        if self.instructions.is_some() || self.route.options.session_idle.is_some() {
+        let is_own = Names::is_made_for(&self.user, &session);
+        if !is_own || self.instructions.is_some() || self.route.options.session_idle.is_some() {
             return Call::Session(SessionCall::Look { session });
         }
         self.keep_names()
@@ -58,6 +62,7 @@ impl Invoke {
 
     /// The session is known.
     fn look(&mut self, view: &SessionView) -> Call {
+        self.is_elsewhere = !Names::is_made_for(&self.user, &view.id);
         let idle = self.route.options.session_idle.map(|idle| u64::try_from(idle.0.as_millis()).unwrap_or(u64::MAX));
         let is_working = matches!(view.state, Some(RunState::Queued | RunState::Running));
         let is_over = idle.is_some_and(|idle| view.updated_at.saturating_add(idle) < self.now);
@@ -83,7 +88,7 @@ impl Invoke {
         let instructions = self.instructions.take().map(Message::system);
         let query = Message::user(std::mem::take(&mut self.query));
         let input = instructions.into_iter().chain([query]).collect();
-        let user_id = Some(self.user.clone());
+        let user_id = (!self.is_elsewhere).then(|| self.user.clone());
         self.turn.ask(AgentRequest { input, user_id, ..AgentRequest::default() }, None)
     }
 }

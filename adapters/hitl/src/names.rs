@@ -62,6 +62,12 @@ impl Names {
         format!("hitl_{user}_{}", self.next)
     }
 
+    /// True for the sessions that this service made for a user.
+    pub(crate) fn is_made_for(user: &str, session: &str) -> bool {
+        let number = session.strip_prefix("hitl_").and_then(|rest| rest.strip_prefix(user)?.strip_prefix('_'));
+        number.is_some_and(|number| number.parse::<u64>().is_ok())
+    }
+
     /// Makes a session the one used last. True if that is news.
     pub(crate) fn activate(&mut self, session: &str) -> bool {
         if self.active() == Some(session) {
@@ -95,6 +101,7 @@ mod tests {
         let mut names = Names::default();
         let first = names.fresh("ada");
         assert!(names.activate(&first) && !names.activate(&first));
+        assert!(Names::is_made_for("ada", &first) && !Names::is_made_for("ad", &first));
         names.forget(&first);
         assert_ne!(names.fresh("ada"), first);
         assert_ne!(names.fresh("ada_1"), Names { next: 11, ..Names::default() }.fresh("ada"));

@@ -1,3 +1,5 @@
+//! The table of section 4, row by row, and what holds for any answer whatever.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The rules of section 3, one by one.
+
 use std::time::Duration;
 
 use uuid::Uuid;
