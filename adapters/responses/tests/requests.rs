@@ -276,6 +276,21 @@ fn a_question_is_answered_by_an_output_or_by_plain_text() {
 }
 
 #[test]
+fn a_question_answered_long_ago_is_history() {
+    let body = json!({"model": "demo", "input": [
+        {"role": "user", "content": "book it"},
+        {"type": "function_call", "call_id": "ask_1", "name": "request_input", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "ask_1", "output": "monday"},
+        {"type": "message", "role": "assistant", "content": "Booked."},
+        {"role": "user", "content": "thanks"},
+    ]});
+    let asked = route("{}").ask("POST", "/responses", &body.to_string());
+    let call = asked.run_call();
+    assert_eq!((call.answers.len(), call.request.input.len()), (0, 5));
+    assert!(matches!(call.thread, Thread::Session(_)));
+}
+
+#[test]
 fn a_history_with_tools_is_a_session_of_its_own() {
     let body = json!({"model": "demo", "input": [
         {"role": "user", "content": "x"},

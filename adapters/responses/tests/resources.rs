@@ -78,7 +78,10 @@ fn a_background_response_is_queued_before_it_is_asked() {
     about.state = RunState::Queued;
     let view = interlingua_core::call::RunView { record: &record, about: &about, pending: &[] };
     let answer = asked.answered(Reply::Run(view)).expect("an answer").json();
-    assert_eq!((&answer["status"], &answer["output"], &answer["id"]), (&json!("queued"), &json!([]), &json!(response_id(0x100))));
+    assert_eq!(
+        (&answer["status"], &answer["output"], &answer["id"]),
+        (&json!("queued"), &json!([]), &json!(response_id(0x100)))
+    );
 }
 
 #[test]
@@ -126,11 +129,17 @@ fn pages_begin_after_an_item_and_end_at_their_limit() {
     let newest = page("?limit=2");
     assert_eq!((texts(&newest), &newest["has_more"]), (vec!["4".to_owned(), "3".to_owned()], &json!(true)));
     let next = page(&format!("?limit=3&after={}", newest["last_id"].as_str().expect("an id")));
-    assert_eq!((texts(&next), &next["has_more"]), (vec!["2".to_owned(), "1".to_owned(), "0".to_owned()], &json!(false)));
+    assert_eq!(
+        (texts(&next), &next["has_more"]),
+        (vec!["2".to_owned(), "1".to_owned(), "0".to_owned()], &json!(false))
+    );
     let end = page(&format!("?after={}", next["last_id"].as_str().expect("an id")));
     assert_eq!(end, json!({"object": "list", "data": [], "first_id": null, "last_id": null, "has_more": false}));
     let asked = get(&format!("/responses/{}/input_items?after=msg_nope", response_id(1)));
-    assert_eq!(looked_up(asked, &record, "null", true).expect_err("refused").refusal().json()["error"]["param"], "after");
+    assert_eq!(
+        looked_up(asked, &record, "null", true).expect_err("refused").refusal().json()["error"]["param"],
+        "after"
+    );
 }
 
 fn session(items: Vec<(&str, Option<RunId>, Message)>) -> SessionView {
@@ -210,7 +219,8 @@ fn items_of_a_conversation_have_the_ids_of_their_responses() {
     let output = json!({"call_id": "c", "output": "18 C"});
     let message = |kind, role, data: &Value| Message::new(kind, Some(role), vec![Content::data(data)]);
     let digits = run.spelled("");
-    let (asked_id, call_id, output_id) = (format!("msg_{digits}_in0_0"), format!("msg_{digits}_0"), format!("msg_{digits}_1"));
+    let (asked_id, call_id, output_id) =
+        (format!("msg_{digits}_in0_0"), format!("msg_{digits}_0"), format!("msg_{digits}_1"));
     let view = session(vec![
         ("msg_put", None, Message::user("put there")),
         (&asked_id, Some(run), Message::user("asked")),
@@ -219,13 +229,20 @@ fn items_of_a_conversation_have_the_ids_of_their_responses() {
     ]);
     let path = format!("/conversations/{}/items", conversation_id());
     let page = get(&format!("{path}?order=asc")).answered(Reply::Session(std::slice::from_ref(&view))).expect("a page");
-    let ids: Vec<String> = page.json()["data"].as_array().expect("a list").iter().map(|item| item["id"].as_str().expect("an id").to_owned()).collect();
+    let ids: Vec<String> = page.json()["data"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|item| item["id"].as_str().expect("an id").to_owned())
+        .collect();
     assert_eq!(ids, ["msg_put".to_owned(), asked_id.clone(), format!("mcp_{digits}_0")]);
     assert_eq!(page.json()["data"][2]["output"], "18 C");
 
-    let one = get(&format!("{path}/mcp_{digits}_0")).answered(Reply::Session(std::slice::from_ref(&view))).expect("an item");
+    let one =
+        get(&format!("{path}/mcp_{digits}_0")).answered(Reply::Session(std::slice::from_ref(&view))).expect("an item");
     assert_eq!(one.json()["type"], "mcp_call");
-    let none = get(&format!("{path}/msg_nope")).answered(Reply::Session(std::slice::from_ref(&view))).expect_err("refused");
+    let none =
+        get(&format!("{path}/msg_nope")).answered(Reply::Session(std::slice::from_ref(&view))).expect_err("refused");
     assert!(none.refusal().body.contains("Item with id 'msg_nope' not found."));
 
     // A call and its output are taken out together.
@@ -263,7 +280,8 @@ fn every_agent_is_a_model_under_each_of_its_names() {
     let route = mounted(&["weather", "news"], r#"{"models":{"org/gpt-4o":"weather"}}"#);
     let agents = [support::card("weather"), support::card("news")];
     let all = route.ask("GET", "/models", "").answered(Reply::Agents(&agents)).expect("a list").json();
-    let ids: Vec<&str> = all["data"].as_array().expect("a list").iter().map(|model| model["id"].as_str().expect("an id")).collect();
+    let ids: Vec<&str> =
+        all["data"].as_array().expect("a list").iter().map(|model| model["id"].as_str().expect("an id")).collect();
     assert_eq!(ids, ["weather", "news", "org/gpt-4o"]);
     let one = route.ask("GET", "/models/news", "").answered(Reply::Agents(&agents)).expect("one").json();
     assert_eq!(one, json!({"id": "news", "object": "model", "created": 1_795_168_800, "owned_by": "interlingua"}));
@@ -285,9 +303,14 @@ fn a_context_is_counted_and_made_small_and_large_again() {
     // The whole chain, not its last link alone.
     let record = hello();
     let body = json!({"model": "demo", "previous_response_id": response_id(1)}).to_string();
-    let asked = looked_up(route("{}").ask("POST", "/responses/compact", &body), &record, "null", true).expect_err("more");
+    let asked =
+        looked_up(route("{}").ask("POST", "/responses/compact", &body), &record, "null", true).expect_err("more");
     assert!(matches!(session_call(&asked), SessionCall::Look { session } if session == "session-1"));
-    let mut view = session(vec![("a", Some(run_id(9)), Message::user("long ago")), ("b", Some(run_id(1)), Message::user("lately")), ("c", Some(run_id(2)), Message::user("later"))]);
+    let mut view = session(vec![
+        ("a", Some(run_id(9)), Message::user("long ago")),
+        ("b", Some(run_id(1)), Message::user("lately")),
+        ("c", Some(run_id(2)), Message::user("later")),
+    ]);
     view.id = "session-1".into();
     let asked = asked.answered(Reply::Session(&[view])).expect_err("that is all");
     let compaction = asked.answered(Reply::Done).expect("a compaction").json();
@@ -301,7 +324,9 @@ fn a_context_is_counted_and_made_small_and_large_again() {
 
     let refusal = route("{}").ask("POST", "/responses/compact", r#"{"input":"x"}"#).refusal();
     assert_eq!(refusal.json()["error"]["code"], "missing_required_parameter");
-    for (options, path) in [(r#"{"compact":"off"}"#, "/responses/compact"), (r#"{"input_tokens":"off"}"#, "/responses/input_tokens")] {
+    for (options, path) in
+        [(r#"{"compact":"off"}"#, "/responses/compact"), (r#"{"input_tokens":"off"}"#, "/responses/input_tokens")]
+    {
         assert_eq!(route(options).ask("POST", path, body.as_str()).refusal().status, 404);
     }
 }
@@ -323,7 +348,10 @@ fn a_stream_that_is_interrupted_ends_in_an_error_event() {
     let events = support::events(std::str::from_utf8(&out.body).expect("UTF-8"));
     let (name, event) = &events[0];
     assert_eq!((name.as_str(), &event["sequence_number"], events.len()), ("error", &json!(told), 1));
-    assert_eq!((&event["message"], &event["error"]["message"]), (&json!("the gateway is shutting down"), &json!("the gateway is shutting down")));
+    assert_eq!(
+        (&event["message"], &event["error"]["message"]),
+        (&json!("the gateway is shutting down"), &json!("the gateway is shutting down"))
+    );
     out.body.clear();
     asked.exchange.heartbeat(&mut out);
     assert_eq!(&out.body[..], b": ping\n\n");

@@ -230,7 +230,7 @@ fn settings(object: &Object<'_>, echo: &mut Echo, request: &mut AgentRequest) ->
         whole.set("effort", Json::of(&effort));
         whole.set("summary", Json::of(&summary));
         for (name, value) in reasoning.rest(&["effort", "summary"]).iter() {
-            whole.set(name, value.clone());
+            whole.push(name, value.clone());
         }
         echo.reasoning = Some(Json::of(&whole));
     }

@@ -116,7 +116,7 @@ impl Encoder {
         if run.end.is_none() {
             encoder.snapshot(run, out);
         }
-        let output: Vec<Json> = encoder.items.iter().flatten().cloned().collect();
+        let output: Vec<Json> = std::mem::take(&mut encoder.items).into_iter().flatten().collect();
         out.json(&encoder.response(run, &output));
     }
 
@@ -301,8 +301,9 @@ impl Encoder {
             End::Failed | End::Rejected | End::Canceled => "response.failed",
         };
         debug_assert!(self.items.iter().all(Option::is_some), "every item is done when the run is");
-        let output: Vec<Json> = self.items.iter().flatten().cloned().collect();
+        let output: Vec<Json> = std::mem::take(&mut self.items).into_iter().flatten().collect();
         self.tell(name, run, &output, out);
+        self.items = output.into_iter().map(Some).collect();
         self.frames.close(out);
     }
 

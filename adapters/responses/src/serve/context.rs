@@ -376,14 +376,7 @@ impl Context {
             }
             _ => None,
         };
-        let by_agent = |entry: &Entry| match entry {
-            Entry::Said(message) => {
-                message.role == Some(Role::Assistant) && message.kind != MessageType::McpApprovalRequest
-            }
-            Entry::Reference { id, .. } => matches!(ids::place(id), Some((_, Place::Output { .. }))),
-            Entry::Returned { .. } => false,
-        };
-        let gone_on = self.entries.iter().rposition(by_agent).unwrap_or(0);
+        let gone_on = self.last_of_agent();
         let (mut old, mut new) = (BTreeSet::new(), BTreeSet::new());
         for (index, entry) in self.entries.iter().enumerate() {
             if let Some(id) = approval(entry, &MessageType::McpApprovalResponse) {
@@ -417,19 +410,22 @@ impl Context {
         true
     }
 
+    /// Where the last thing stands that the agent said or did, questions apart.
+    fn last_of_agent(&self) -> usize {
+        let by_agent = |entry: &Entry| match entry {
+            Entry::Said(message) => {
+                message.role == Some(Role::Assistant) && message.kind != MessageType::McpApprovalRequest
+            }
+            Entry::Reference { id, .. } => matches!(ids::place(id), Some((_, Place::Output { .. }))),
+            Entry::Returned { .. } => false,
+        };
+        self.entries.iter().rposition(by_agent).unwrap_or(0)
+    }
+
     /// The ids of questions that are answered by outputs in this request.
     fn questions(&self) -> BTreeSet<String> {
         let asks = |item: &&Pending| matches!(item.kind, PendingKind::Input | PendingKind::Auth);
         let mut questions: BTreeSet<String> = self.pending.iter().filter(asks).map(|item| item.id.clone()).collect();
-        // Without a chain the whole history is in the input, the question included.
-        for entry in &self.entries {
-            if let Entry::Said(message) = entry
-                && message.kind == MessageType::FunctionCall
-            {
-                let name = &self.shared.options.request_input;
-                questions.extend(message.calls().filter(|call| call.name == *name).map(|call| call.call_id));
-            }
-        }
         let returned: BTreeSet<&str> = self
             .entries
             .iter()
@@ -439,6 +435,22 @@ impl Context {
             })
             .collect();
         questions.retain(|id| returned.contains(id.as_str()));
+        // Without a chain the whole history is in the input, the question included. What the agent has gone on from
+        // is history too.
+        let mut asked = BTreeSet::new();
+        let gone_on = self.last_of_agent();
+        for (index, entry) in self.entries.iter().enumerate() {
+            match entry {
+                Entry::Said(message) if message.kind == MessageType::FunctionCall => {
+                    let name = &self.shared.options.request_input;
+                    asked.extend(message.calls().filter(|call| call.name == *name).map(|call| call.call_id));
+                }
+                Entry::Returned { call_id, .. } if index > gone_on && asked.contains(call_id) => {
+                    questions.insert(call_id.clone());
+                }
+                _ => {}
+            }
+        }
         questions
     }
 

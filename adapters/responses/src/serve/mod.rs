@@ -105,7 +105,11 @@ pub(crate) fn run_of(request: &Request<'_>) -> Result<(RunId, String), Fault> {
 
 /// A fault about something looked up by a path: what is not there is told in this protocol's words.
 pub(crate) fn told_of(fault: &Fault, what: &str, id: &str) -> Fault {
-    if fault.kind == FaultKind::NotFound && fault.field.is_none() && fault.code.is_none() { not_found(what, id) } else { fault.clone() }
+    if fault.kind == FaultKind::NotFound && fault.field.is_none() && fault.code.is_none() {
+        not_found(what, id)
+    } else {
+        fault.clone()
+    }
 }
 
 /// Which run, for a call.
