@@ -134,7 +134,7 @@ fn load(gateway: &Gateway, file: &ConfigFile) -> Result<Settings, i32> {
 
 fn serve(gateway: &Gateway, settings: &Settings, file: &ConfigFile) -> anyhow::Result<()> {
     raise_file_limit();
-    actix_web::rt::System::new().block_on(async {
+    crate::server::block_on(async {
         // Before anybody can know of the process, who may also tell it to stop.
         let stop = told_to_stop()?;
         let running = gateway.start(settings).await?;

@@ -89,6 +89,11 @@ impl Stopper {
     }
 }
 
+/// Runs a future on this thread, with all that the server and the engine need around it.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    actix_web::rt::System::new().block_on(future)
+}
+
 /// Listens, and serves these routes. To be called in an actix system.
 ///
 /// # Errors

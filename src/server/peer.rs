@@ -34,6 +34,11 @@ impl Watch {
         Self(handle.and_then(|handle| TcpStream::from_std(handle.into()).ok()))
     }
 
+    /// Watches nobody.
+    pub(super) const fn nobody() -> Self {
+        Self(None)
+    }
+
     /// Ready once the client has closed its side.
     pub(super) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(stream) = &self.0 else { return Poll::Pending };
