@@ -36,10 +36,16 @@ impl RunHandle {
     /// crash could take back.
     pub(super) async fn settled(self, engine: &Engine) -> Self {
         if let Self::Live(live) = &self
-            && live.is_settling()
+            && let Some(unsafe_yet) = live.settling()
         {
+            let mut shown = 0;
             let mut follower = Follower::new(engine.clone(), self.clone(), false);
-            follower.until(|_| !live.is_settling()).await;
+            follower
+                .until(|_| {
+                    shown += 1;
+                    shown > unsafe_yet
+                })
+                .await;
         }
         self
     }

@@ -171,10 +171,11 @@ impl Live {
         state.record.is_finished() && state.visible == state.record.len()
     }
 
-    /// True while the end of a turn is on its way into the store.
-    pub(super) fn is_settling(&self) -> bool {
+    /// Which event ends a turn and is still on its way into the store, if there is one.
+    pub(super) fn settling(&self) -> Option<u64> {
         let state = self.state();
-        !state.record.in_turn() && state.visible < state.record.len()
+        let hidden = !state.record.in_turn() && state.visible < state.record.len();
+        hidden.then(|| state.record.len() - 1)
     }
 
     /// Waits until the pump may go on reading: while somebody is attached, what nobody has read stays below a bound.
