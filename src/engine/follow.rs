@@ -106,15 +106,13 @@ impl Follower {
     ) -> Poll<bool> {
         match &self.source {
             Source::Live(live, place) => {
-                if let Poll::Ready((next, last)) = live.poll_steps(*place, self.next, context, take) {
-                    self.next = next;
-                    return Poll::Ready(last != Take::Close);
-                }
-                // Nothing to see: perhaps because the end was seen.
-                if live.is_over() && live.view(|view| view.record.len()) == self.next {
-                    return Poll::Ready(false);
-                }
-                Poll::Pending
+                live.poll_steps(*place, self.next, context, take).map(|seen| match seen {
+                    Some((next, last)) => {
+                        self.next = next;
+                        last != Take::Close
+                    }
+                    None => false,
+                })
             }
             Source::Stored(run) => {
                 let from = self.next;

@@ -165,12 +165,6 @@ impl Live {
         self.cancel.tell();
     }
 
-    /// True once its last event is shown.
-    pub(super) fn is_over(&self) -> bool {
-        let state = self.state();
-        state.record.is_finished() && state.visible == state.record.len()
-    }
-
     /// Which event ends a turn and is still on its way into the store, if there is one.
     pub(super) fn settling(&self) -> Option<u64> {
         let state = self.state();
@@ -181,10 +175,7 @@ impl Live {
     /// Waits until the pump may go on reading: while somebody is attached, what nobody has read stays below a bound.
     pub(super) fn poll_room(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
         let mut state = self.state();
-        let size = state.record.size();
-        let attached = state.followers.iter().flatten().filter(|follows| follows.attached);
-        let backlog = attached.map(|follows| size.saturating_sub(follows.seen)).min();
-        if backlog.is_none_or(|backlog| backlog < bound) {
+        if state.has_room(bound) {
             state.held = None;
             return Poll::Ready(());
         }
@@ -220,15 +211,15 @@ impl Live {
         self.state().followers.iter().all(Option::is_none)
     }
 
-    /// Shows the steps from a place on, as long as `take` wants more. Ready with the next place; pending if there is
-    /// nothing to see yet.
+    /// Shows the steps from a place on, as long as `take` wants more. Ready with the next place, or with none if there
+    /// will never be another one; pending if there is nothing to see yet.
     pub(super) fn poll_steps(
         &self,
         place: usize,
         from: u64,
         context: &Context<'_>,
         take: &mut dyn FnMut(RunView<'_>, interlingua_core::Step<'_>) -> Take,
-    ) -> Poll<(u64, Take)> {
+    ) -> Poll<Option<(u64, Take)>> {
         let mut state = self.state();
         let mut next = from;
         let mut last = Take::More;
@@ -244,6 +235,9 @@ impl Live {
         let size = state.record.size();
         let caught_up = next == state.visible;
         let waits = next == from;
+        if waits && caught_up && state.is_over() {
+            return Poll::Ready(None);
+        }
         let held = state.held.take_if(|_| caught_up);
         if let Some(follows) = state.followers[place].as_mut() {
             if caught_up {
@@ -257,7 +251,7 @@ impl Live {
         if let Some(held) = held {
             held.wake();
         }
-        if waits { Poll::Pending } else { Poll::Ready((next, last)) }
+        if waits { Poll::Pending } else { Poll::Ready(Some((next, last))) }
     }
 }
 
@@ -273,6 +267,19 @@ pub enum Take {
 }
 
 impl State {
+    /// True once its last event is shown.
+    fn is_over(&self) -> bool {
+        self.record.is_finished() && self.visible == self.record.len()
+    }
+
+    /// True unless all who are attached are too far behind.
+    pub(super) fn has_room(&self, bound: usize) -> bool {
+        let size = self.record.size();
+        let attached = self.followers.iter().flatten().filter(|follows| follows.attached);
+        let backlog = attached.map(|follows| size.saturating_sub(follows.seen)).min();
+        backlog.is_none_or(|backlog| backlog < bound)
+    }
+
     fn show(&mut self) {
         self.visible = self.record.len();
         self.wake();

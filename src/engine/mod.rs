@@ -267,19 +267,19 @@ impl Engine {
             terms: call.terms,
             thread: call.thread,
             turns: call.turns,
+            waits_after: call.waits_after,
             stored: call.stored,
             begun: Some(begun),
         };
         self.deliver_run(&RunHandle::Live(Arc::clone(&live)), true, scope).await?;
-        tokio::task::spawn_local(pump::drive(self.clone(), live, turn));
-        self.deliver(call.delivery, call.early, follower, 0, waiting, scope).await
+        tokio::task::spawn_local(pump::drive(self.clone(), live, Box::new(turn)));
+        self.deliver((call.delivery, call.early, call.patience), follower, 0, waiting, scope).await
     }
 
     /// Answers the way that was asked for.
     async fn deliver(
         &self,
-        delivery: Delivery,
-        early: bool,
+        (delivery, early, patience): (Delivery, bool, Option<Duration>),
         mut follower: Follower,
         turn: usize,
         begun: oneshot::Receiver<Result<(), Fault>>,
@@ -300,7 +300,12 @@ impl Engine {
                 if !early && let Ok(begun) = begun.await {
                     begun?;
                 }
-                follower.until(|event| matches!(event, Event::TurnFinished { turn: ended, .. } if ended as usize >= turn)).await;
+                let over = follower.until(|event| matches!(event, Event::TurnFinished { turn: ended, .. } if ended as usize >= turn));
+                match patience {
+                    // Past its patience the client gets the run as it stands.
+                    Some(patience) => drop(tokio::time::timeout(patience, over).await),
+                    None => over.await,
+                }
                 // The turn's last step is shown together with what became of the run.
                 Ok(Answer::Run(follower.run()))
             }
@@ -322,6 +327,7 @@ impl Engine {
             terms: call.terms,
             thread: call.thread,
             turns: call.turns,
+            waits_after: call.waits_after,
             stored: call.stored,
             begun: Some(begun),
         };
@@ -359,10 +365,10 @@ impl Engine {
         })?;
         self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, scope).await?;
         if let Some(turn) = start {
-            tokio::task::spawn_local(pump::drive(self.clone(), live, turn));
+            tokio::task::spawn_local(pump::drive(self.clone(), live, Box::new(turn)));
         }
         // A turn that is queued behind another one of the same run begins late: nobody waits for that.
-        let answer = self.deliver(call.delivery, true, follower, number, waiting, scope).await?;
+        let answer = self.deliver((call.delivery, true, call.patience), follower, number, waiting, scope).await?;
         Ok(match answer {
             Answer::Steps { follower, .. } => Answer::Steps { follower, attach: true },
             answer => answer,

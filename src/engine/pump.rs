@@ -4,12 +4,13 @@
 //! store before they see it.
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use interlingua_core::answer::{Answer, Terms};
 use interlingua_core::call::{Busy, RunState, Thread};
 use interlingua_core::connector::{Ear, Question};
+use interlingua_core::event::Millis;
 use interlingua_core::heard::Heard;
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::normalize::Normalizer;
@@ -19,7 +20,7 @@ use interlingua_core::{End, Fault, FaultKind, Record};
 use tokio::sync::oneshot;
 
 use super::context::{self, Prepared, Preparing};
-use super::live::Live;
+use super::live::{Live, State};
 use super::session::{Entry, Queued, Session, TurnGuard};
 use super::{Engine, Journal, clock};
 use crate::upstream::Conversation;
@@ -43,6 +44,8 @@ pub(super) struct Turn {
     pub(super) thread: Thread,
     /// Leaves the run waiting if the turn does.
     pub(super) turns: bool,
+    /// After which ends it does although nothing is pending.
+    pub(super) waits_after: Vec<End>,
     pub(super) stored: bool,
     /// Told once the upstream has begun to answer, or why it never did.
     pub(super) begun: Option<oneshot::Sender<Result<(), Fault>>>,
@@ -99,18 +102,18 @@ impl Ear for Listener<'_> {
     }
 }
 
-/// Takes the turns of a run until none is left.
-pub(super) async fn drive(engine: Engine, live: Arc<Live>, first: Turn) {
+/// Takes the turns of a run until none is left. The turn is boxed: a future holds what it is handed several times over.
+pub(super) async fn drive(engine: Engine, live: Arc<Live>, first: Box<Turn>) {
     let journal: Arc<dyn Journal> = Arc::clone(&live) as Arc<dyn Journal>;
     let mut next = Some(first);
     while let Some(turn) = next.take() {
-        next = take(&engine, &live, &journal, turn).await;
+        next = take(&engine, &live, &journal, turn).await.map(Box::new);
     }
     engine.ended(&live);
 }
 
 /// Takes one turn; answers the one that was queued behind it.
-async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut turn: Turn) -> Option<Turn> {
+async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut turn: Box<Turn>) -> Option<Turn> {
     let mut normalizer = Normalizer::new(live.agent.max_run_bytes);
     let mut conversation = None;
     let begun_at = std::time::Instant::now();
@@ -215,6 +218,9 @@ async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn) -> Result<Asked
         engine.save_session(&turn.session).await?;
     }
     let opened = cancellable(live, live.agent.upstream.open(&prepared.question())).await;
+    // The record has what was said. An agent that thinks for minutes need not be waited for with copies of it.
+    turn.request.input = Vec::new();
+    prepared.request.input = Vec::new();
     Ok(Asked { guard, prepared, opened })
 }
 
@@ -229,8 +235,9 @@ async fn listen(
 ) -> Result<(), Fault> {
     // How much was heard that nobody was told of yet.
     let mut unseen = 0;
+    let mut rhythm = Rhythm::new();
     loop {
-        let mut chunk = std::task::Poll::Pending;
+        let mut chunk = Poll::Pending;
         if unseen >= TOGETHER || (unseen > 0 && live.cancel.is_told()) {
             live.announce();
             unseen = 0;
@@ -245,28 +252,36 @@ async fn listen(
             }
             if chunk.is_pending() {
                 live.announce();
+                rhythm.pause();
             }
         }
         let chunk = match chunk {
-            std::task::Poll::Ready(chunk) => chunk,
-            std::task::Poll::Pending => {
+            Poll::Ready(chunk) => chunk,
+            Poll::Pending => {
                 unseen = 0;
                 poll_fn(|context| {
                     if live.cancel.poll_told(context).is_ready() {
-                        return std::task::Poll::Ready(Err(Fault::new(FaultKind::Canceled, "canceled")));
+                        return Poll::Ready(Err(Fault::new(FaultKind::Canceled, "canceled")));
                     }
                     conversation.poll_chunk(context)
                 })
                 .await
             }
         };
-        let heard = match chunk {
+        let (heard, roomy) = match chunk {
             Ok(Some(chunk)) => {
-                unseen += chunk.len();
-                live.grow_quietly(|state| {
-                    state.record.at(clock::now());
-                    conversation.feed(&chunk, &mut Listener { record: &mut state.record, normalizer })
-                })
+                let now = clock::now();
+                let feed = |state: &mut State| {
+                    state.record.at(now);
+                    let heard = conversation.feed(&chunk, &mut Listener { record: &mut state.record, normalizer });
+                    (heard, state.has_room(BACKLOG))
+                };
+                if rhythm.is_alone(now) {
+                    live.grow(feed)
+                } else {
+                    unseen += chunk.len();
+                    live.grow_quietly(feed)
+                }
             }
             Ok(None) => {
                 return live.grow(|state| {
@@ -294,24 +309,58 @@ async fn listen(
             return Ok(());
         }
         heard?;
-        room(live).await?;
+        if !roomy {
+            room(live).await?;
+        }
+    }
+}
+
+/// Whether the pieces of an answer come one by one, as tokens do, or many at once. Those that come one by one are told
+/// at once, without a look whether more is on its way.
+struct Rhythm {
+    /// So many of the last ones came alone.
+    alone: u8,
+    /// Pieces since the last pause.
+    pieces: u32,
+    last: Millis,
+}
+
+impl Rhythm {
+    /// Pieces that have to come alone in a row before the next one is taken to.
+    const SURE: u8 = 3;
+    /// What comes within this time of the piece before, in milliseconds, came together with it.
+    const SOON: Millis = 1;
+
+    /// The first piece is told at once.
+    const fn new() -> Self {
+        Self { alone: Self::SURE, pieces: 0, last: 0 }
+    }
+
+    /// A piece has come. True if nothing is to be expected to come with it.
+    fn is_alone(&mut self, now: Millis) -> bool {
+        if now.saturating_sub(self.last) <= Self::SOON {
+            self.alone = 0;
+        }
+        self.last = now;
+        self.pieces = self.pieces.saturating_add(1);
+        self.alone >= Self::SURE
+    }
+
+    /// Nothing more has come for now.
+    fn pause(&mut self) {
+        self.alone = if self.pieces == 1 { self.alone.saturating_add(1) } else { 0 };
+        self.pieces = 0;
     }
 }
 
 /// Polls once, and answers what came of it.
-async fn poll_once<T>(mut poll: impl FnMut(&mut std::task::Context<'_>) -> std::task::Poll<T>) -> std::task::Poll<T> {
-    poll_fn(|context| std::task::Poll::Ready(poll(context))).await
+async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+    poll_fn(|context| Poll::Ready(poll(context))).await
 }
 
 /// Waits while the one who reads is too far behind.
 async fn room(live: &Arc<Live>) -> Result<(), Fault> {
     let ready = poll_fn(|context| live.poll_room(context, BACKLOG));
-    // Nearly always there is room: no timer is made for that.
-    let mut ready = pin!(ready);
-    let now = poll_fn(|context| std::task::Poll::Ready(ready.as_mut().poll(context))).await;
-    if now.is_ready() {
-        return Ok(());
-    }
     live.announce();
     let waited = cancellable(live, async { Ok(tokio::time::timeout(STALLED, ready).await) }).await?;
     waited.map_err(|_| {
@@ -386,7 +435,7 @@ async fn conclude(
             doc.upstream_id = Some(prepared.upstream_id.clone());
         }
     }
-    let waits = turn.turns && good && (!open.is_empty() || end == End::Incomplete || live.view(|view| hints(view.run())));
+    let waits = turn.turns && good && (!open.is_empty() || turn.waits_after.contains(&end) || live.view(|view| hints(view.run())));
     let auth = open.iter().any(|item| item.kind == PendingKind::Auth);
     let next = live.grow_unseen(|state| {
         state.pending = open;
