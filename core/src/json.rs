@@ -2,6 +2,7 @@
 //!
 //! Not here: reading JSON with field paths ([`crate::tree`]).
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer};
@@ -116,6 +117,41 @@ impl Extra {
     /// Adds a field to the end without looking for an older one of that name: linear for readers of long objects.
     pub fn push(&mut self, name: impl Into<String>, value: Json) {
         self.0.push((name.into(), value));
+    }
+
+    /// Sets each field of another object. Linear, however many there are.
+    pub fn merge(&mut self, newer: Self) {
+        /// Below this, looking through all names is faster than a table of them.
+        const FEW: usize = 16;
+        if self.0.len() + newer.0.len() <= FEW {
+            newer.0.into_iter().for_each(|(name, value)| self.set(name, value));
+            return;
+        }
+        let mut places: HashMap<String, usize> = HashMap::with_capacity(self.0.len() + newer.0.len());
+        for (place, (name, _)) in self.0.iter().enumerate() {
+            places.entry(name.clone()).or_insert(place);
+        }
+        for (name, value) in newer.0 {
+            match places.get(&name) {
+                Some(&place) => self.0[place].1 = value,
+                None => {
+                    places.insert(name.clone(), self.0.len());
+                    self.0.push((name, value));
+                }
+            }
+        }
+    }
+
+    /// Roughly the memory it takes, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.iter().map(|(name, value)| size_of::<(String, Json)>() + name.len() + value.text().len()).sum()
+    }
+
+    /// How many fields there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// The value of a field; the last one where a name came twice.

@@ -218,6 +218,13 @@ impl Message {
         }
     }
 
+    /// Roughly the memory it takes besides its id and contents, in bytes.
+    fn besides(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let json = kept(self.usage.as_ref()) + kept(self.metadata.as_ref()) + kept(self.announced_metadata.as_ref());
+        json + text(&self.code) + text(&self.message) + self.extra.size()
+    }
+
     /// The texts of the message, joined without anything between them.
     #[must_use]
     pub fn text(&self) -> String {
@@ -432,6 +439,7 @@ impl Record {
         debug_assert!(!self.in_turn() && !self.is_finished(), "a turn begins when the one before has ended");
         let turn = index(self.run.turns.len());
         let first_message = self.run.messages.len();
+        room_for_one(&mut self.run.turns);
         self.run.turns.push(Turn { input, started_at: self.now, first_message, ..Turn::default() });
         self.tell(Event::TurnStarted { turn });
     }
@@ -448,6 +456,7 @@ impl Record {
         let message = index(self.run.messages.len());
         let id = if announced.id.is_empty() { self.run.id.message(message as usize) } else { announced.id };
         self.size += 256 + id.len();
+        room_for_one(&mut self.run.messages);
         self.run.messages.push(Message {
             id,
             announced: announced.kind.clone(),
@@ -462,6 +471,7 @@ impl Record {
             metadata: announced.metadata,
             extra: announced.extra,
         });
+        self.size += self.run.messages[message as usize].besides();
         self.tell(Event::MessageStarted { message });
         message
     }
@@ -472,6 +482,7 @@ impl Record {
         let slots = &mut self.run.messages[message as usize].slots;
         debug_assert!(slots.last().is_none_or(|slot| slot.finished), "contents of one message do not overlap");
         let content = index(slots.len());
+        room_for_one(slots);
         slots.push(Slot { kind, call, value: None, finished: false, extra: Extra::new(), versions: Vec::new() });
         self.tell(Event::ContentStarted { message, content });
         content
@@ -490,6 +501,7 @@ impl Record {
         let slot = self.slot(message, content);
         debug_assert!(!slot.finished, "a finished content does not grow");
         if slot.versions.is_empty() {
+            room_for_one(&mut slot.versions);
             slot.versions.push(Version::default());
         }
         let version = index(slot.versions.len() - 1);
@@ -515,7 +527,7 @@ impl Record {
 
     /// Ends a content. `value` is its final value for all but plain texts, and may be given for calls.
     pub fn finish_content(&mut self, message: u32, content: u32, value: Option<model::Content>, extra: Extra) {
-        self.size += value.as_ref().map_or(0, weight);
+        self.size += value.as_ref().map_or(0, |value| weight(value) + value.extra.size()) + extra.size();
         let slot = self.slot(message, content);
         debug_assert!(!slot.finished, "a content ends once");
         slot.value = value;
@@ -527,6 +539,7 @@ impl Record {
     /// Ends a message. Its contents have ended before.
     pub fn finish_message(&mut self, message: u32, end: MessageEnd) {
         let told = &mut self.run.messages[message as usize];
+        let before = told.besides();
         debug_assert!(told.end.is_none() && told.slots.iter().all(|slot| slot.finished), "a message ends once, last");
         told.end = Some(end.end);
         if let Some(kind) = end.kind {
@@ -540,9 +553,8 @@ impl Record {
         if end.metadata.is_some() {
             told.metadata = end.metadata;
         }
-        for (name, value) in end.extra.iter() {
-            told.extra.set(name, value.clone());
-        }
+        told.extra.merge(end.extra);
+        self.size = (self.size + told.besides()).saturating_sub(before);
         self.tell(Event::MessageFinished { message });
     }
 
@@ -554,10 +566,13 @@ impl Record {
             turn.upstream_id = upstream_id.map(str::to_owned);
         }
         if usage.is_some() {
+            self.size = (self.size + kept(usage.as_ref())).saturating_sub(kept(turn.usage.as_ref()));
             turn.usage = usage;
         }
-        for (name, value) in extra.iter() {
-            turn.extra.set(name, value.clone());
+        if !extra.is_empty() {
+            let before = turn.extra.size();
+            turn.extra.merge(extra);
+            self.size = (self.size + turn.extra.size()).saturating_sub(before);
         }
     }
 
@@ -619,7 +634,8 @@ impl Record {
     }
 }
 
-fn weight(content: &model::Content) -> usize {
+/// Roughly the memory a content's value takes, in bytes, its unknown fields left out. Costs nothing to ask.
+pub(crate) fn weight(content: &model::Content) -> usize {
     match &content.body {
         Body::Text(text) | Body::Refusal(text) => text.len(),
         Body::Image(url) | Body::Video(url) => url.as_ref().map_or(0, String::len),
@@ -627,6 +643,18 @@ fn weight(content: &model::Content) -> usize {
         Body::Audio { data, .. } => data.as_ref().map_or(0, String::len),
         Body::File(file) => file.data.as_ref().map_or(0, String::len) + file.url.as_ref().map_or(0, String::len),
         Body::Other(_) => 0,
+    }
+}
+
+fn kept(json: Option<&Json>) -> usize {
+    json.map_or(0, |json| json.text().len())
+}
+
+/// Makes room for the first of a row that nearly always has one. A `Vec` by itself would make room for four, and there are
+/// thousands of runs that wait for an agent.
+pub(crate) fn room_for_one<T>(row: &mut Vec<T>) {
+    if row.is_empty() {
+        row.reserve_exact(1);
     }
 }
 

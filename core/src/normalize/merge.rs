@@ -1,73 +1,191 @@
-//! Merging fragments of contents that are no text, by the rule of the runtime's builder (Agent API, section 6).
+//! Merging fragments of contents that are no text, by the rule of the runtime's builder (Agent API, section 6): strings
+//! and lists are joined, numbers added, objects merged, all else replaced. Keys keep their order.
+//!
+//! A value that grows by many fragments is taken apart once, not with every fragment: [`Growing`] costs what the
+//! fragments cost. What no fragment touches is never taken apart, and keeps its spelling.
 
-use serde_json::{Map, Value};
+use std::collections::HashMap;
 
-use crate::json::Json;
-use crate::model::{Body, Content};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// A content with a fragment merged into it.
-pub(super) fn content(old: Content, fragment: Content) -> Content {
-    let body = match (old.body, fragment.body) {
-        (Body::Data(old), Body::Data(fragment)) => Body::Data(data(&old, &fragment)),
-        (Body::Image(Some(old)), Body::Image(Some(fragment))) => {
-            // Servers send a picture's address whole; pieces of one do not begin like an address.
-            let whole = fragment.starts_with("data:") || fragment.contains("://");
-            Body::Image(Some(if whole { fragment } else { old + &fragment }))
-        }
-        (old @ Body::Image(Some(_)), Body::Image(None)) => old,
-        (_, fragment) => fragment,
-    };
-    Content { body, extra: if fragment.extra.is_empty() { old.extra } else { fragment.extra } }
+use crate::json::{Extra, Json};
+
+/// Objects nested deeper than this are replaced, not merged: nobody sends that in fragments.
+const DEEPEST: usize = 32;
+
+/// A picture's address with a fragment added.
+pub(super) fn address(mut old: String, fragment: String) -> String {
+    // Servers send it whole; pieces of one do not begin like an address.
+    if fragment.starts_with("data:") || fragment.contains("://") {
+        return fragment;
+    }
+    old.push_str(&fragment);
+    old
 }
 
-/// Strings and lists are joined, numbers added, objects merged, all else replaced.
-pub(crate) fn data(old: &Json, fragment: &Json) -> Json {
-    match (old.read::<Map<String, Value>>(), fragment.read::<Map<String, Value>>()) {
-        (Some(mut old), Some(fragment)) => {
-            merge(&mut old, fragment);
-            Json::of(&old)
+/// Data that grows by fragments.
+#[derive(Debug)]
+pub(super) enum Growing {
+    /// As it came.
+    Kept(Json),
+    Text(String),
+    List(Vec<Json>),
+    Object(Fields),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    places: HashMap<String, usize>,
+    all: Vec<(String, Growing)>,
+}
+
+impl Growing {
+    /// Merges a fragment.
+    pub(super) fn merge(&mut self, fragment: &Json) {
+        self.merge_at(fragment, 0);
+    }
+
+    fn merge_at(&mut self, fragment: &Json, depth: usize) {
+        self.take_apart(fragment);
+        match self {
+            Self::Text(text) => {
+                if let Some(more) = fragment.read::<String>() {
+                    text.push_str(&more);
+                    return;
+                }
+            }
+            Self::List(list) => {
+                if let Some(more) = fragment.read::<Vec<Json>>() {
+                    list.extend(more);
+                    return;
+                }
+            }
+            Self::Object(fields) if depth < DEEPEST => {
+                if let Some(more) = fragment.read::<Extra>() {
+                    fields.merge(&more, depth);
+                    return;
+                }
+            }
+            Self::Kept(old) => {
+                if let Some(sum) = sum(old, fragment) {
+                    *old = sum;
+                    return;
+                }
+            }
+            Self::Object(_) => {}
         }
-        _ => fragment.clone(),
+        *self = Self::Kept(fragment.clone());
+    }
+
+    /// Takes a value apart if it is of the fragment's type.
+    fn take_apart(&mut self, fragment: &Json) {
+        let Self::Kept(old) = self else { return };
+        let taken = match (old.text().as_bytes().first(), fragment.text().as_bytes().first()) {
+            (Some(b'"'), Some(b'"')) => old.read().map(Self::Text),
+            (Some(b'['), Some(b'[')) => old.read().map(Self::List),
+            (Some(b'{'), Some(b'{')) => old.read::<Extra>().map(|old| {
+                let mut fields = Fields::default();
+                for (name, value) in old.iter() {
+                    fields.set(name, value);
+                }
+                Self::Object(fields)
+            }),
+            _ => None,
+        };
+        if let Some(taken) = taken {
+            *self = taken;
+        }
+    }
+
+    /// The data so far.
+    pub(super) fn into_json(self) -> Json {
+        match self {
+            Self::Kept(json) => json,
+            grown => Json::of(&grown),
+        }
     }
 }
 
-fn merge(old: &mut Map<String, Value>, fragment: Map<String, Value>) {
-    for (name, new) in fragment {
-        match (old.get_mut(&name), new) {
-            (Some(Value::String(old)), Value::String(new)) => old.push_str(&new),
-            (Some(Value::Array(old)), Value::Array(new)) => old.extend(new),
-            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
-            (Some(slot @ Value::Number(_)), Value::Number(new)) => *slot = add(slot, &new),
-            (Some(slot), new) => *slot = new,
-            (None, new) => {
-                old.insert(name, new);
+impl Fields {
+    fn set(&mut self, name: &str, value: &Json) {
+        let value = Growing::Kept(value.clone());
+        match self.places.get(name) {
+            Some(&place) => self.all[place].1 = value,
+            None => {
+                self.places.insert(name.to_owned(), self.all.len());
+                self.all.push((name.to_owned(), value));
+            }
+        }
+    }
+
+    fn merge(&mut self, more: &Extra, depth: usize) {
+        for (name, value) in more.iter() {
+            match self.places.get(name) {
+                Some(&place) => self.all[place].1.merge_at(value, depth + 1),
+                None => self.set(name, value),
             }
         }
     }
 }
 
-fn add(old: &Value, new: &serde_json::Number) -> Value {
-    if let (Some(old), Some(new)) = (old.as_i64(), new.as_i64())
+impl Serialize for Growing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Kept(json) => json.serialize(serializer),
+            Self::Text(text) => text.serialize(serializer),
+            Self::List(list) => list.serialize(serializer),
+            Self::Object(fields) => {
+                let mut map = serializer.serialize_map(Some(fields.all.len()))?;
+                for (name, value) in &fields.all {
+                    map.serialize_entry(name, value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+/// The sum of two numbers. None if one of them is none.
+fn sum(old: &Json, new: &Json) -> Option<Json> {
+    if let (Some(old), Some(new)) = (old.read::<i64>(), new.read::<i64>())
         && let Some(sum) = old.checked_add(new)
     {
-        return sum.into();
+        return Some(Json::of(&sum));
     }
-    match (old.as_f64(), new.as_f64()) {
-        (Some(old), Some(new)) => serde_json::Number::from_f64(old + new).map_or(Value::Null, Value::Number),
-        _ => Value::Number(new.clone()),
-    }
+    Some(Json::of(&(old.read::<f64>()? + new.read::<f64>()?)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn merged(fragments: &[&str]) -> String {
+        let mut all = fragments.iter().map(|text| Json::parse(text).expect("JSON"));
+        let mut growing = Growing::Kept(all.next().expect("a fragment"));
+        all.for_each(|fragment| growing.merge(&fragment));
+        growing.into_json().text().to_owned()
+    }
+
     #[test]
     fn fragments_of_data_merge_like_the_builder_does() {
-        let old = Json::parse(r#"{"s":"a","l":[1],"n":1,"o":{"x":"p"},"b":true}"#).expect("JSON");
-        let fragment = Json::parse(r#"{"s":"b","l":[2],"n":2.5,"o":{"x":"q","y":1},"b":false,"new":null}"#).expect("JSON");
-        let merged: Value = data(&old, &fragment).read().expect("an object");
-        let wanted = serde_json::json!({"s":"ab","l":[1,2],"n":3.5,"o":{"x":"pq","y":1},"b":false,"new":null});
-        assert_eq!(merged, wanted);
+        let old = r#"{"s":"a","l":[1],"n":1,"o":{"x":"p"},"b":true}"#;
+        let fragment = r#"{"s":"b","l":[2],"n":2.5,"o":{"x":"q","y":1},"b":false,"new":null}"#;
+        let wanted = r#"{"s":"ab","l":[1,2],"n":3.5,"o":{"x":"pq","y":1},"b":false,"new":null}"#;
+        assert_eq!(merged(&[old, fragment]), wanted);
+        assert_eq!(merged(&[r#"{"b":1,"a":1.50}"#, r#"{"c":[ 1 ]}"#]), r#"{"b":1,"a":1.50,"c":[ 1 ]}"#);
+        assert_eq!(merged(&["1", "{}", "[1]", "[2]", "null", "true"]), "true");
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let deep = format!("{}1{}", "{\"a\":".repeat(100_000), "}".repeat(100_000));
+        assert_eq!(merged(&[&deep, &deep]).len(), deep.len());
+    }
+
+    #[test]
+    fn pieces_of_an_address_are_joined_and_whole_ones_replace() {
+        assert_eq!(address("https://exa".into(), "mple.com".into()), "https://example.com");
+        assert_eq!(address("https://a".into(), "https://b".into()), "https://b");
+        assert_eq!(address(String::new(), "data:image/png;base64,".into()), "data:image/png;base64,");
     }
 }

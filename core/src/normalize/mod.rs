@@ -2,18 +2,30 @@
 //!
 //! The rules are those of the Agent API page, section 12. Where an upstream deviates from the specification, nothing it
 //! said is lost, nothing is told twice, and every message, content and turn that begins also ends. [`slots`] decides
-//! about the contents of one message, [`merge`] about fragments of data.
+//! about the contents of one message, [`slot`] about one of them, [`merge`] about fragments of data, [`same`] which
+//! message of the final output was told under another id, [`names`] which ids messages have.
+//!
+//! Of a text, precisely: every fragment that comes for a message before its end is told once, in order, as long as the
+//! upstream does not say the text anew; a text said anew, whole, takes the place of what was told of it. What comes for
+//! a message after its end, and for a turn after its end, is not told ([`Normalizer::ignored`] counts it).
+//!
+//! Everything takes time in proportion to the bytes that were heard, and whatever is kept counts towards the limit.
 //!
 //! Not here: parsing frames ([`crate::heard`]), keeping the grammar ([`crate::run::Record`] does), waiting and giving
 //! up on a silent upstream (the engine).
 
 mod merge;
+mod names;
+mod same;
+mod slot;
 mod slots;
 
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
+use self::names::Names;
+use self::same::Comparison;
 use self::slots::{Slots, Told};
 use crate::event::End;
 use crate::fault::{Fault, FaultKind};
@@ -21,7 +33,12 @@ use crate::filter;
 use crate::heard::Heard;
 use crate::json::{Extra, Json};
 use crate::model::{ContentType, MessageType, Role};
-use crate::run::{Announced, MessageEnd, Record, RunError};
+use crate::run::{Announced, MessageEnd, Record, RunError, room_for_one};
+
+/// Messages nobody ended that are compared with those of the final output that have other ids.
+const MOST_OPEN: usize = 16;
+/// Unknown fields of responses that are kept, over the whole turn.
+const MOST_NOTED: usize = 256;
 
 /// What a frame meant for the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +61,11 @@ pub struct Normalizer {
     /// nearly always comes next (section 14.7).
     stash: Option<usize>,
     response_id: Option<String>,
+    /// What finished messages hold, for comparing it with the final output.
+    told: same::Told,
+    names: Names,
+    /// How many unknown fields of responses were kept.
+    noted: usize,
     /// The end of a response that is not this one (rule 13): it counts if nothing better comes.
     foreign_end: Option<(End, Option<RunError>)>,
     /// The most memory a record may take, in bytes.
@@ -65,6 +87,9 @@ impl Normalizer {
             current: None,
             stash: None,
             response_id: None,
+            told: same::Told::default(),
+            names: Names::default(),
+            noted: 0,
             foreign_end: None,
             limit,
             held: 0,
@@ -186,7 +211,9 @@ impl Normalizer {
         let end = heard.status.as_deref().and_then(End::read);
         let error = heard.error.map(|raw| read_error(raw, FaultKind::AgentFailed));
         if own {
-            record.note(id, heard.usage.map(Json::keep), heard.extra());
+            let extra = if self.noted + heard.extra.len() <= MOST_NOTED { heard.extra() } else { Extra::new() };
+            self.noted += extra.len();
+            record.note(id, heard.usage.map(Json::keep), extra);
         }
         self.begun |= error.is_none();
         match (end, error) {
@@ -195,7 +222,7 @@ impl Normalizer {
             (None, Some(error)) if own => self.finish(record, End::Failed, Some(error)),
             (None, Some(error)) => self.foreign_end = Some((End::Failed, Some(error))),
             (Some(end), error) => {
-                self.reconcile(record, heard.output);
+                self.reconcile(record, heard.output, end, own);
                 let error = match (end, error) {
                     (End::Failed | End::Rejected, None) => Some(RunError {
                         code: FaultKind::AgentFailed.code().to_owned(),
@@ -213,29 +240,49 @@ impl Normalizer {
 
     /// Compares what was told with the messages of a terminal response: it is authoritative for those that are in it,
     /// what is not in it stays (rule 8).
-    fn reconcile(&mut self, record: &mut Record, output: Option<&RawValue>) {
+    fn reconcile(&mut self, record: &mut Record, output: Option<&RawValue>, response_end: End, own: bool) {
         self.settle_stash(record);
-        let mut seen = vec![false; self.messages.len()];
-        for heard in Heard::nested(output) {
+        let output = Heard::nested(output);
+        let mut comparison = Comparison::default();
+        let known: Vec<Option<usize>> =
+            output.iter().map(|heard| heard.id.as_deref().and_then(|id| self.by_id.get(id).copied())).collect();
+        comparison.spoken_for.extend(known.iter().flatten().filter_map(|&index| self.messages[index].at));
+        // Only the response itself ends messages that are still open; it comes once.
+        let mut open: Vec<usize> = Vec::new();
+        if own {
+            let unfinished = (0..self.messages.len()).filter(|&index| {
+                let told = &self.messages[index];
+                !told.finished && told.at.is_some_and(|at| !comparison.spoken_for.contains(&at))
+            });
+            open.extend(unfinished.take(MOST_OPEN));
+        }
+        for (heard, known) in output.iter().zip(known) {
             if heard.kind.as_deref() == Some("heartbeat") {
                 continue;
             }
-            let known = heard.id.as_deref().and_then(|id| self.by_id.get(id).copied());
-            // Servers that give a message another id in the end are still talking about the same one.
-            let known = known.or_else(|| {
-                (0..seen.len()).find(|&index| !seen[index] && self.messages[index].says_the_same(record, &heard))
+            let status = heard.status.as_deref();
+            let end = status.and_then(End::read).unwrap_or(match status {
+                Some("created" | "in_progress" | "queued") if response_end != End::Completed => End::Incomplete,
+                _ => End::Completed,
             });
-            match known {
-                Some(index) if self.messages[index].finished => seen[index] = true,
-                Some(index) => {
-                    seen[index] = true;
-                    self.complete(record, index, &heard, End::Completed);
+            if let Some(index) = known {
+                if !self.messages[index].finished {
+                    self.complete(record, index, heard, end);
                 }
-                None => {
-                    let index = self.open(&heard, true);
-                    let end = heard.status.as_deref().and_then(End::read).unwrap_or(End::Completed);
-                    self.complete(record, index, &heard, end);
-                }
+                continue;
+            }
+            if let Some(at) = self.told.find(record, heard, &mut comparison) {
+                comparison.spoken_for.insert(at);
+                continue;
+            }
+            let same = open.iter().position(|&index| {
+                let at = self.messages[index].at;
+                at.is_some_and(|at| same::says_the_same(&record.run().messages[at as usize], heard))
+            });
+            let index = same.map_or_else(|| self.open(heard, true), |place| open.remove(place));
+            self.complete(record, index, heard, end);
+            if let Some(at) = self.messages[index].at {
+                comparison.spoken_for.insert(at);
             }
         }
     }
@@ -246,7 +293,11 @@ impl Normalizer {
         let known = match heard.id.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => self.by_id.get(id).copied(),
             // Without an id, an end is that of the open message; anything else begins one.
-            None => self.current.filter(|_| end.is_some()),
+            None => self.current.filter(|&index| {
+                let told = &self.messages[index];
+                let fits = told.at.is_none() || heard.kind.as_deref().is_none_or(|kind| kind == told.kind.as_str());
+                end.is_some() && fits && (!told.finished || Heard::nested(heard.content).is_empty())
+            }),
         };
         if heard.kind.as_deref() == Some("heartbeat") && known.is_none() {
             return;
@@ -265,7 +316,10 @@ impl Normalizer {
                 return;
             }
             Some(index) => {
-                self.messages[index].announce(heard);
+                let told = &mut self.messages[index];
+                let held = told.held();
+                told.announce(heard);
+                self.held = (self.held + told.held()).saturating_sub(held);
                 index
             }
             None => self.open(heard, true),
@@ -291,11 +345,11 @@ impl Normalizer {
     /// A message's end: it is authoritative. What is missing is told, what was told is not told again (rule 7).
     fn complete(&mut self, record: &mut Record, index: usize, heard: &Heard<'_>, end: End) {
         let parts = Heard::nested(heard.content);
-        self.messages[index].slots.begin_review();
         for (place, part) in parts.iter().enumerate() {
-            let place = to_u32(place);
-            let slot = self.messages[index].slots.review(part.index, place, &part.content_type());
-            self.part(record, index, part, Some(slot), true);
+            let held = self.messages[index].slots.held();
+            self.messages[index].take_final(record, part, to_u32(place));
+            self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
+            self.tell(record, index);
         }
         let error = heard.error.map(|raw| read_error(raw, FaultKind::AgentFailed));
         let code = heard.code.as_deref().map(str::to_owned).or_else(|| error.as_ref().map(|error| error.code.clone()));
@@ -317,6 +371,7 @@ impl Normalizer {
         let told = &mut self.messages[index];
         told.finish_slots(record);
         let Some(at) = told.at else { return };
+        let held = told.held() + told.slots.held();
         let announced = &record.run().messages[at as usize].announced;
         if *announced != told.kind {
             end.kind = Some(told.kind.clone());
@@ -328,9 +383,10 @@ impl Normalizer {
             end.metadata = told.metadata.take();
         }
         told.finished = true;
-        self.held = self.held.saturating_sub(told.slots.held());
         told.slots = Slots::default();
+        self.held = (self.held + told.held()).saturating_sub(held);
         record.finish_message(at, end);
+        self.told.finished(at);
     }
 
     fn content(&mut self, record: &mut Record, heard: &Heard<'_>) {
@@ -367,10 +423,10 @@ impl Normalizer {
     fn part(&mut self, record: &mut Record, index: usize, heard: &Heard<'_>, slot: Option<u32>, complete: bool) {
         let held = self.messages[index].slots.held();
         self.messages[index].take(record, heard, slot.unwrap_or(0), complete);
+        self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
         if self.stash != Some(index) {
             self.tell(record, index);
         }
-        self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
     }
 
     /// Tells whatever of a message can be told now.
@@ -379,7 +435,9 @@ impl Normalizer {
             return;
         }
         self.announced(record, index);
+        let held = self.messages[index].slots.held();
         self.messages[index].tell(record);
+        self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
     }
 
     /// Sees to it that a message has begun.
@@ -388,7 +446,8 @@ impl Normalizer {
         if told.at.is_some() {
             return;
         }
-        let mut announced = Announced::new(told.unique.clone(), told.kind.clone(), told.role.clone());
+        let id = self.names.unique(record, &told.id);
+        let mut announced = Announced::new(id, told.kind.clone(), told.role.clone());
         announced.metadata = told.metadata.clone();
         announced.extra = std::mem::take(&mut told.extra);
         told.at = Some(record.start_message(announced));
@@ -405,15 +464,10 @@ impl Normalizer {
             told.guess(heard);
         }
         if !id.is_empty() {
-            let mut times = 1;
-            while self.by_id.contains_key(&told.unique) {
-                times += 1;
-                told.unique = format!("{id}_{times}");
-            }
-            // The unique id is known as well, so that no later message takes it.
-            self.by_id.insert(told.unique.clone(), index);
             self.by_id.insert(id.to_owned(), index);
         }
+        self.held += told.held();
+        room_for_one(&mut self.messages);
         self.messages.push(told);
         self.current = Some(index);
         index

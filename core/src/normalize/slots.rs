@@ -3,17 +3,16 @@
 //! Contents of one message are told one after the other. A text gives way as soon as another content has something to
 //! say; a call holds its place until its arguments are complete, and what comes meanwhile waits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
-use super::{merge, role_of};
+use super::{role_of, same};
+use super::slot::SlotHeard;
 use crate::heard::Heard;
 use crate::json::{Extra, Json};
-use crate::model::{Body, Content, ContentType, MessageType, Role, ToolCall};
-use crate::run::{CallHead, Record};
+use crate::model::{ContentType, MessageType, Role, ToolCall};
+use crate::run::{Record, room_for_one};
 
-/// More contents than this do not wait: the oldest is told as it stands.
-const MOST_WAITING: usize = 256;
-/// A late text is compared with at most this many pieces of what was told.
+/// A late content is compared with at most this many pieces of what was told in its place.
 const MOST_PIECES: usize = 64;
 
 /// A message while it is heard.
@@ -21,8 +20,6 @@ const MOST_PIECES: usize = 64;
 pub(super) struct Told {
     /// The upstream's id. Empty where it gave none.
     pub(super) id: String,
-    /// The id it is told with. Empty: the record makes one.
-    pub(super) unique: String,
     pub(super) kind: MessageType,
     pub(super) role: Role,
     pub(super) metadata: Option<Json>,
@@ -38,7 +35,6 @@ impl Told {
     pub(super) fn new(id: &str) -> Self {
         Self {
             id: id.to_owned(),
-            unique: id.to_owned(),
             kind: MessageType::Message,
             role: Role::Assistant,
             metadata: None,
@@ -89,6 +85,12 @@ impl Told {
         self.at.is_some() || !self.slots.is_empty()
     }
 
+    /// Roughly the memory it takes besides its contents, in bytes, once for the id's place in the table of ids.
+    pub(super) fn held(&self) -> usize {
+        let kept = |json: &Option<Json>| json.as_ref().map_or(0, |json| json.text().len());
+        size_of::<Self>() + 2 * self.id.len() + kept(&self.metadata) + kept(&self.usage) + self.extra.size()
+    }
+
     /// The text that is being told, if this fragment plainly continues it.
     pub(super) fn streaming_text(&self, heard: &Heard<'_>) -> Option<(u32, u32)> {
         let slot = self.slots.open.map(|open| &self.slots.all[open])?;
@@ -97,107 +99,217 @@ impl Told {
             && !slot.complete
             && heard.index.is_none_or(|index| index == slot.index)
             && heard.kind.as_deref().is_none_or(|kind| kind == "text")
-            && !matches!(heard.status.as_deref(), Some("completed" | "failed" | "canceled" | "incomplete" | "rejected"));
+            && heard.status.as_deref().is_none_or(|status| status == "in_progress");
         same.then_some((self.at?, slot.at?))
     }
 
-    /// True if a message of a final output, under another id, says what this one said.
-    pub(super) fn says_the_same(&self, record: &Record, heard: &Heard<'_>) -> bool {
-        let Some(at) = self.at else { return false };
-        let told = &record.run().messages[at as usize];
-        if heard.kind.as_deref().is_some_and(|kind| MessageType::from(kind) != told.kind) {
-            return false;
-        }
-        let parts = Heard::nested(heard.content);
-        !parts.is_empty()
-            && parts.len() == told.slots.len()
-            && parts.iter().zip(&told.slots).all(|(part, slot)| match (&part.body().body, &slot.content().body) {
-                (Body::Data(said), Body::Data(had)) => said == had || said.read::<ToolCall>() == had.read(),
-                (said, had) => said == had,
-            })
+    /// Takes in a content, whole or a fragment.
+    pub(super) fn take(&mut self, record: &Record, heard: &Heard<'_>, index: u32, complete: bool) {
+        let kind = heard.content_type();
+        let latest = self.slots.latest(index, &kind);
+        let place = if self.tells_calls(record) && kind == ContentType::Data {
+            self.place_of_call(record, heard, index, latest)
+        } else {
+            latest.unwrap_or_else(|| self.slots.add(record, self.at, index, kind))
+        };
+        self.slots.all[place].placed |= heard.index.is_some();
+        self.take_at(record, heard, place, complete);
     }
 
-    /// Takes in a content, whole or a fragment.
-    pub(super) fn take(&mut self, record: &mut Record, heard: &Heard<'_>, index: u32, complete: bool) {
+    /// True if its data are bodies of calls: what it was announced as counts, whatever it turns out to be.
+    fn tells_calls(&self, record: &Record) -> bool {
+        let announced = self.at.map(|at| &record.run().messages[at as usize].announced);
+        announced.unwrap_or(&self.kind).is_call()
+    }
+
+    /// Takes in a content of the finished message, which may not say where it belongs.
+    pub(super) fn take_final(&mut self, record: &Record, heard: &Heard<'_>, place: u32) {
         let kind = heard.content_type();
-        let is_call = self.kind.is_call() && kind == ContentType::Data;
-        let place = match self.slots.latest.get(&index).copied() {
-            Some(place) if self.slots.all[place].kind == kind && !self.slots.all[place].finished => place,
-            Some(place) if self.slots.all[place].kind == kind => {
-                return self.take_late(record, heard, place, complete);
+        let is_text = matches!(kind, ContentType::Text | ContentType::Refusal);
+        let is_call = self.tells_calls(record) && kind == ContentType::Data;
+        // An index that says nothing is as good as none.
+        let index = heard.index.filter(|&index| !self.slots.was_reviewed(index, &kind));
+        if !is_text && !is_call {
+            match index.and_then(|index| self.slots.latest(index, &kind)) {
+                Some(place) => self.slots.review.matched.insert(place),
+                None => return self.take_value(record, heard, index, place),
+            };
+        }
+        let text = if kind == ContentType::Refusal { &heard.refusal } else { &heard.text };
+        let text = text.as_deref().unwrap_or("");
+        let next = self.slots.next_place(&kind, heard.index.is_some());
+        let next = next.filter(|&next| !is_text || self.agrees(record, next, text));
+        let index = self.slots.review(heard.index, place, next, &kind);
+        self.take(record, heard, index, true);
+    }
+
+    /// Takes in a value of the finished message that does not say where it belongs: there, where it was heard.
+    fn take_value(&mut self, record: &Record, heard: &Heard<'_>, index: Option<u32>, place: u32) {
+        let kind = heard.content_type();
+        let body = heard.body().body;
+        if self.slots.review.by_value.is_none() {
+            self.slots.review.by_value = Some(self.digests(record));
+        }
+        let table = self.slots.review.by_value.get_or_insert_default();
+        let candidates = table.entry(same::of_body(&body)).or_default();
+        while let Some(candidate) = candidates.pop_front() {
+            if self.slots.review.matched.insert(candidate) {
+                let slot = &self.slots.all[candidate];
+                if !slot.finished && slot.kind == kind {
+                    self.slots.change(candidate, |slot| slot.complete = true);
+                }
+                return;
             }
-            _ => self.slots.add(index, kind),
+        }
+        // It was never heard so: it is the end of one that is still growing, or it is new.
+        let unfinished = |slots: &Slots, place: usize| {
+            !slots.all[place].finished && !slots.review.matched.contains(&place)
         };
-        let open = self.slots.open == Some(place);
+        let own = index.unwrap_or(place);
+        let known = self.slots.latest(own, &kind).filter(|&place| unfinished(&self.slots, place));
+        let next = known.or_else(|| self.slots.next_value(&kind, index.is_some()).filter(|&next| unfinished(&self.slots, next)));
+        let place = next.unwrap_or_else(|| {
+            let taken = self.slots.latest(own, &kind).is_some();
+            let index = if taken { self.slots.review.fresh } else { own };
+            self.slots.add(record, self.at, index, kind.clone())
+        });
+        self.slots.review.matched.insert(place);
+        self.slots.review.seen.insert((self.slots.all[place].index, kind));
+        self.take_at(record, heard, place, true);
+    }
+
+    /// What the values heard so far are, by their digests.
+    fn digests(&mut self, record: &Record) -> HashMap<u64, VecDeque<usize>> {
+        let told = self.at.map_or(&[][..], |at| &record.run().messages[at as usize].slots);
+        let mut digests: HashMap<u64, VecDeque<usize>> = HashMap::new();
+        for (place, slot) in self.slots.all.iter_mut().enumerate() {
+            let digest = match slot.at.and_then(|at| told.get(at as usize)?.value.as_ref()) {
+                Some(value) => Some(same::of_body(&value.body)),
+                None => slot.value().map(same::of_body),
+            };
+            if let Some(digest) = digest {
+                digests.entry(digest).or_default().push_back(place);
+            }
+        }
+        digests
+    }
+
+    /// True if a whole text goes on from what was heard of a content.
+    fn agrees(&self, record: &Record, place: usize, text: &str) -> bool {
+        let slot = &self.slots.all[place];
+        let told = if self.at.is_some() { self.beyond(record, place, text) } else { Some(text) };
+        match (&slot.snapshot, told) {
+            (Some(snapshot), _) => text.starts_with(snapshot.as_str()),
+            (None, Some(rest)) => rest.starts_with(slot.waiting.as_str()),
+            (None, None) => false,
+        }
+    }
+
+    /// The content a call's body belongs to: calls are known by their id, wherever they are told.
+    fn place_of_call(&mut self, record: &Record, heard: &Heard<'_>, index: u32, latest: Option<usize>) -> usize {
+        let call = heard.data.and_then(|raw| Json::keep(raw).read::<ToolCall>()).unwrap_or_default();
+        if let Some(&place) = self.slots.calls.get(&call.call_id) {
+            return place;
+        }
+        let other = |place: usize| {
+            let head = self.slots.all[place].call.as_ref();
+            !call.call_id.is_empty() && head.is_some_and(|head| !head.call_id.is_empty())
+        };
+        let place = match latest {
+            Some(place) if other(place) => {
+                // One call's body in the place of another's: the other one is over.
+                if !self.slots.all[place].finished {
+                    self.slots.change(place, |slot| slot.complete = true);
+                }
+                self.slots.add(record, self.at, index, ContentType::Data)
+            }
+            Some(place) => place,
+            None => self.slots.add(record, self.at, index, ContentType::Data),
+        };
+        if !call.call_id.is_empty() {
+            self.slots.calls.insert(call.call_id, place);
+        }
+        place
+    }
+
+    fn take_at(&mut self, record: &Record, heard: &Heard<'_>, place: usize, complete: bool) {
+        let slot = &self.slots.all[place];
         let fragment = heard.delta && !complete;
-        let whole = heard.text.as_deref().or(heard.refusal.as_deref()).unwrap_or("");
-        let whole = match self.slots.all[place].before {
+        if slot.finished {
+            return self.take_late(record, heard, place, fragment, complete);
+        }
+        let is_call = self.tells_calls(record) && slot.kind == ContentType::Data;
+        let whole = slot.text_of(heard);
+        let whole = match slot.before {
             // What was told of it in other places is not told again.
-            Some(before) if !fragment => self.beyond(record, before, whole).unwrap_or(""),
+            Some(before) if slot.is_text() && !fragment => self.beyond(record, before, whole).unwrap_or(""),
             _ => whole,
         };
-        let slot = &mut self.slots.all[place];
-        slot.complete |= complete;
-        if is_call {
-            slot.call_part(heard, fragment);
-        } else if slot.is_text() {
-            if fragment {
-                slot.grow(whole);
-            } else if !whole.is_empty() {
-                slot.snapshot = Some(whole.to_owned());
+        self.slots.change(place, |slot| {
+            slot.complete |= complete;
+            if is_call {
+                slot.call_part(heard, fragment);
+            } else if slot.is_text() {
+                slot.text_part(heard, whole, fragment);
+            } else {
+                slot.value_part(heard, fragment);
             }
-            if !heard.extra.is_empty() {
-                slot.extra = heard.extra();
-            }
-        } else {
-            let body = heard.body();
-            let silent = matches!(&body.body, Body::Data(data) if data.is_null()) && slot.value.is_some();
-            if !silent {
-                slot.value = Some(match slot.value.take() {
-                    Some(old) if fragment => merge::content(old, body),
-                    _ => body,
-                });
-            }
-        }
-        if open && !slot.waiting.is_empty() && slot.snapshot.is_none() {
-            let waiting = std::mem::take(&mut slot.waiting);
-            if let (Some(message), Some(content)) = (self.at, slot.at) {
-                record.push(message, content, &waiting);
-            }
-        }
+        });
     }
 
     /// Something comes for a content that is final already: what it adds is told as a content of its own, what it
     /// repeats is not.
-    fn take_late(&mut self, record: &Record, heard: &Heard<'_>, place: usize, complete: bool) {
+    fn take_late(&mut self, record: &Record, heard: &Heard<'_>, place: usize, fragment: bool, complete: bool) {
         let slot = &self.slots.all[place];
-        if !slot.is_text() {
-            return;
-        }
-        let text = heard.text.as_deref().or(heard.refusal.as_deref()).unwrap_or("");
-        let rest = if heard.delta && !complete { text } else { self.beyond(record, place, text).unwrap_or("") };
-        if rest.is_empty() {
-            return;
-        }
-        let rest = rest.to_owned();
         let (index, kind) = (slot.index, slot.kind.clone());
-        let place = self.slots.add(index, kind);
-        let slot = &mut self.slots.all[place];
-        slot.waiting = rest;
-        slot.complete = complete;
+        if slot.is_text() {
+            let text = slot.text_of(heard);
+            let rest = if fragment { text } else { self.beyond(record, place, text).unwrap_or("") };
+            if rest.is_empty() {
+                return;
+            }
+            let rest = rest.to_owned();
+            let place = self.slots.add(record, self.at, index, kind);
+            self.slots.change(place, |slot| {
+                slot.waiting = rest;
+                slot.complete = complete;
+            });
+        } else if slot.call.is_none() {
+            let place = self.slots.latest(index, &kind).unwrap_or(place);
+            if self.was_told(record, heard, place) {
+                return;
+            }
+            let place = self.slots.add(record, self.at, index, kind);
+            self.slots.change(place, |slot| {
+                slot.value_part(heard, fragment);
+                slot.complete = complete;
+            });
+        }
+    }
+
+    /// The contents told in one place, the latest first.
+    fn pieces(&self, place: usize) -> impl Iterator<Item = &SlotHeard> {
+        let before = |slot: &&SlotHeard| slot.before.map(|before| &self.slots.all[before]);
+        std::iter::successors(Some(&self.slots.all[place]), before).take(MOST_PIECES)
+    }
+
+    /// True if a value says nothing that was not told in its place.
+    fn was_told(&self, record: &Record, heard: &Heard<'_>, place: usize) -> bool {
+        let body = heard.body().body;
+        let nothing = Heard { kind: Some(body.kind().as_str().into()), ..Heard::default() }.body().body;
+        let told = self.at.map_or(&[][..], |at| &record.run().messages[at as usize].slots);
+        let mut values = self.pieces(place).filter_map(|slot| told.get(slot.at? as usize)?.value.as_ref());
+        body == nothing || values.any(|value| same::same_body(&value.body, &body))
     }
 
     /// What a text says beyond what was told of it up to a place. None if it contradicts that.
     fn beyond<'t>(&self, record: &Record, place: usize, text: &'t str) -> Option<&'t str> {
-        let mut pieces = Vec::new();
-        let mut next = Some(place);
-        while let (Some(place), true) = (next, pieces.len() < MOST_PIECES) {
-            pieces.push(place);
-            next = self.slots.all[place].before;
-        }
         let told = &record.run().messages[self.at? as usize].slots;
-        pieces.into_iter().rev().try_fold(text, |rest, place| {
-            rest.strip_prefix(self.slots.all[place].at.map_or("", |at| told[at as usize].text()))
+        let pieces: Vec<&SlotHeard> = self.pieces(place).collect();
+        // What lies further back is taken on trust: comparing all of it each time would take ever longer.
+        let rest = text.get(pieces.last()?.told_before..)?;
+        pieces.into_iter().rev().try_fold(rest, |rest, slot| {
+            rest.strip_prefix(slot.at.map_or("", |at| told[at as usize].text()))
         })
     }
 
@@ -205,120 +317,125 @@ impl Told {
     pub(super) fn tell(&mut self, record: &mut Record) {
         loop {
             if let Some(open) = self.slots.open {
-                let next_wants = self.slots.untold.iter().any(|&place| self.slots.all[place].wants());
-                let slot = &mut self.slots.all[open];
-                if slot.complete || (slot.call.is_none() && next_wants) {
+                let slot = &self.slots.all[open];
+                if slot.complete || (slot.call.is_none() && !self.slots.wanting.is_empty()) {
                     self.close(record, open);
                     continue;
                 }
-                // A text said anew that goes on from what was told is a fragment; another one is held back until it is
-                // final. Arguments said anew do not grow as prefixes (section 6): they always are.
-                if slot.call.is_none()
-                    && let (Some(message), Some(content), Some(snapshot)) = (self.at, slot.at, &slot.snapshot)
-                {
+                self.go_on(record, open);
+                return;
+            }
+            let Some(place) = self.slots.wanting.pop_first() else { return };
+            self.open(record, place);
+        }
+    }
+
+    /// Tells more of the content that is being told.
+    fn go_on(&mut self, record: &mut Record, open: usize) {
+        let Some(message) = self.at else { return };
+        self.slots.change(open, |slot| {
+            let Some(content) = slot.at else { return };
+            // A text said anew that goes on from what was told is a fragment; another one is held back until it is
+            // final. Arguments said anew do not grow as prefixes (section 6): they always are.
+            match &slot.snapshot {
+                Some(snapshot) if slot.call.is_none() => {
                     let told = record.run().messages[message as usize].slots[content as usize].text();
                     if let Some(rest) = snapshot.strip_prefix(told).map(str::to_owned) {
                         slot.snapshot = None;
                         record.push(message, content, &rest);
                     }
                 }
-                return;
+                Some(_) => {}
+                None => record.push(message, content, &std::mem::take(&mut slot.waiting)),
             }
-            let next = self.slots.untold.iter().position(|&place| self.slots.all[place].wants());
-            let next = next.or_else(|| (self.slots.untold.len() > MOST_WAITING).then_some(0));
-            let Some(place) = next.and_then(|next| self.slots.untold.remove(next)) else { return };
-            self.open(record, place);
-        }
+        });
     }
 
     /// Tells all that is left: the message ends.
     pub(super) fn finish_slots(&mut self, record: &mut Record) {
-        for place in self.slots.untold.clone() {
-            self.slots.all[place].complete = true;
-        }
-        if let Some(open) = self.slots.open {
-            self.slots.all[open].complete = true;
+        for place in 0..self.slots.all.len() {
+            if !self.slots.all[place].finished {
+                self.slots.change(place, |slot| slot.complete = true);
+            }
         }
         self.tell(record);
     }
 
     fn open(&mut self, record: &mut Record, place: usize) {
         let Some(message) = self.at else { return };
-        let is_call = self.kind.is_call();
-        let slot = &mut self.slots.all[place];
-        if is_call && slot.kind == ContentType::Data {
-            let head = slot.call.get_or_insert_default();
-            if head.call_id.is_empty() {
-                let id = &record.run().messages[message as usize].id;
-                let count = record.run().messages[message as usize].slots.len();
-                head.call_id = if count == 0 { id.clone() } else { format!("{id}_{count}") };
+        let is_call = self.tells_calls(record);
+        self.slots.change(place, |slot| {
+            if is_call && slot.kind == ContentType::Data {
+                slot.become_call();
+                let told = &record.run().messages[message as usize];
+                if let Some(head) = slot.call.as_mut().filter(|head| head.call_id.is_empty()) {
+                    let count = told.slots.len();
+                    head.call_id = if count == 0 { told.id.clone() } else { format!("{}_{count}", told.id) };
+                }
+            } else {
+                slot.become_value();
             }
-        } else {
-            slot.call = None;
-            if !slot.is_text() {
-                // It looked like a call before its message said what it is.
-                slot.snapshot = None;
-                slot.waiting.clear();
-            }
-        }
-        let content = record.start_content(message, slot.kind.clone(), slot.call.clone());
-        slot.at = Some(content);
-        if slot.snapshot.is_none() || slot.call.is_none() {
+            let content = record.start_content(message, slot.kind.clone(), slot.call.clone());
+            slot.at = Some(content);
             record.push(message, content, &std::mem::take(&mut slot.waiting));
-        }
+        });
         self.slots.open = Some(place);
     }
 
     fn close(&mut self, record: &mut Record, place: usize) {
         self.slots.open = None;
-        let slot = &mut self.slots.all[place];
-        slot.finished = true;
-        let (Some(message), Some(content)) = (self.at, slot.at) else { return };
-        record.push(message, content, &std::mem::take(&mut slot.waiting));
-        if let Some(snapshot) = slot.snapshot.take() {
-            let told = record.run().messages[message as usize].slots[content as usize].text();
-            match snapshot.strip_prefix(told) {
-                Some(rest) => record.push(message, content, &rest.to_owned()),
-                None => record.replace(message, content, &snapshot),
+        let Some(message) = self.at else { return };
+        self.slots.change(place, |slot| {
+            slot.finished = true;
+            let Some(content) = slot.at else { return };
+            record.push(message, content, &std::mem::take(&mut slot.waiting));
+            if let Some(snapshot) = slot.snapshot.take() {
+                let told = record.run().messages[message as usize].slots[content as usize].text();
+                match snapshot.strip_prefix(told).map(str::to_owned) {
+                    Some(rest) => record.push(message, content, &rest),
+                    None => record.replace(message, content, &snapshot),
+                }
             }
-        }
-        let mut value = slot.value.take();
-        if let Some(head) = &slot.call {
-            let arguments = record.run().messages[message as usize].slots[content as usize].text();
-            // The data goes on word for word if it says what was told; else it is made from what was told.
-            value = value.filter(|value| says(value, head, arguments));
-        } else if value.is_none() && !slot.is_text() {
-            value = Some(Heard { kind: Some(slot.kind.as_str().into()), ..Heard::default() }.body());
-        }
-        record.finish_content(message, content, value, std::mem::take(&mut slot.extra));
+            let text = record.run().messages[message as usize].slots[content as usize].text();
+            let head = slot.call.take();
+            let (value, extra) = slot.conclude(head.as_ref(), text);
+            slot.call = head;
+            record.finish_content(message, content, value, extra);
+        });
     }
-}
-
-/// True if a call's data says just this, with its arguments as text.
-fn says(value: &Content, head: &CallHead, arguments: &str) -> bool {
-    let Some(data) = value.as_data() else { return false };
-    let told: Option<ToolCall> = data.read();
-    let is_text = data.read::<Extra>().is_some_and(|fields| {
-        fields.get("arguments").is_some_and(|arguments| arguments.text().starts_with('"'))
-            && fields.get("call_id").is_some_and(|id| id.text().starts_with('"'))
-    });
-    is_text
-        && told.is_some_and(|told| {
-            told.call_id == head.call_id && told.name == head.name && told.arguments == arguments
-        })
 }
 
 /// The contents of a message, in the order they were first heard of.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     all: Vec<SlotHeard>,
-    /// The upstream's index, and the latest content it was used for.
-    latest: BTreeMap<u32, usize>,
+    /// The latest content of an upstream's index and a type.
+    latest: HashMap<(u32, ContentType), usize>,
+    /// The bodies of calls by their ids.
+    calls: HashMap<String, usize>,
     last: Option<u32>,
     open: Option<usize>,
-    untold: VecDeque<usize>,
-    /// Which were looked at when the message's end was compared with what was told.
-    reviewed: Vec<u32>,
+    /// Contents that have not begun and have something to say.
+    wanting: BTreeSet<usize>,
+    /// How many bytes are held, this table included.
+    held: usize,
+    review: Review,
+}
+
+/// What was looked at when the message's end was compared with what was told.
+#[derive(Debug, Default)]
+struct Review {
+    seen: HashSet<(u32, ContentType)>,
+    /// Places in [`Slots::all`] before which every content of a type was looked at.
+    passed: HashMap<ContentType, usize>,
+    /// The same for contents looked at one by one.
+    values: HashMap<ContentType, usize>,
+    /// Places in [`Slots::all`] of contents that were looked at one by one.
+    matched: HashSet<usize>,
+    /// Contents that are no text by what they hold, once that is asked for.
+    by_value: Option<HashMap<u64, VecDeque<usize>>>,
+    /// Past the highest index.
+    fresh: u32,
 }
 
 impl Slots {
@@ -331,119 +448,85 @@ impl Slots {
         self.last
     }
 
-    fn add(&mut self, index: u32, kind: ContentType) -> usize {
+    /// How many bytes are held back.
+    pub(super) const fn held(&self) -> usize {
+        self.held
+    }
+
+    fn latest(&self, index: u32, kind: &ContentType) -> Option<usize> {
+        self.latest.get(&(index, kind.clone())).copied()
+    }
+
+    fn add(&mut self, record: &Record, message: Option<u32>, index: u32, kind: ContentType) -> usize {
         let place = self.all.len();
-        let before = self.latest.insert(index, place).filter(|&before| self.all[before].kind == kind);
+        let mut slot = SlotHeard::new(index, kind.clone());
+        if let Some(before) = self.latest.insert((index, kind), place).filter(|&before| self.all[before].finished) {
+            let told = message.map(|message| &record.run().messages[message as usize].slots);
+            let told = told.zip(self.all[before].at).map_or(0, |(told, at)| told[at as usize].text().len());
+            slot.before = Some(before);
+            slot.told_before = self.all[before].told_before + told;
+        }
         self.last = Some(index);
-        self.all.push(SlotHeard {
-            index,
-            kind,
-            before,
-            at: None,
-            finished: false,
-            complete: false,
-            call: None,
-            waiting: String::new(),
-            snapshot: None,
-            value: None,
-            extra: Extra::new(),
-        });
-        self.untold.push_back(place);
+        self.review.fresh = self.review.fresh.max(index.saturating_add(1));
+        room_for_one(&mut self.all);
+        self.all.push(slot);
+        self.change(place, |_| {});
         place
     }
 
-    pub(super) fn begin_review(&mut self) {
-        self.reviewed.clear();
+    /// Changes a content, and keeps the books.
+    fn change(&mut self, place: usize, change: impl FnOnce(&mut SlotHeard)) {
+        let slot = &mut self.all[place];
+        change(slot);
+        let held = slot.held();
+        self.held = self.held.saturating_sub(slot.counted) + held;
+        slot.counted = held;
+        if slot.at.is_none() && slot.wants() {
+            self.wanting.insert(place);
+        }
     }
 
-    /// The index to compare a content of the finished message with: its own, else its place; a fresh one where that
-    /// was taken by a content before it.
-    pub(super) fn review(&mut self, index: Option<u32>, place: u32, kind: &ContentType) -> u32 {
-        let mut wanted = index.unwrap_or(place);
-        if self.reviewed.binary_search(&wanted).is_ok() {
-            let matching = self.latest.get(&place).is_some_and(|&slot| self.all[slot].kind == *kind);
-            wanted = if matching && self.reviewed.binary_search(&place).is_err() {
-                place
-            } else {
-                self.latest.keys().chain(&self.reviewed).max().map_or(0, |highest| highest.saturating_add(1))
-            };
-        }
-        if let Err(at) = self.reviewed.binary_search(&wanted) {
-            self.reviewed.insert(at, wanted);
-        }
+    fn was_reviewed(&self, index: u32, kind: &ContentType) -> bool {
+        self.review.seen.contains(&(index, kind.clone()))
+    }
+
+    /// The next content of a type, in the order they were first heard of; with `unplaced`, of those only that came
+    /// without an index.
+    fn next_value(&mut self, kind: &ContentType, unplaced: bool) -> Option<usize> {
+        let from = self.review.values.entry(kind.clone()).or_default();
+        let fits = |slot: &SlotHeard| slot.kind == *kind && !(unplaced && slot.placed);
+        let next = (*from..self.all.len()).find(|&place| fits(&self.all[place]));
+        *from = next.map_or(self.all.len(), |place| place + 1);
+        next
+    }
+
+    /// The latest content of the next index of a type that was not reviewed; with `unplaced`, of an index that the
+    /// upstream did not tell.
+    fn next_place(&mut self, kind: &ContentType, unplaced: bool) -> Option<usize> {
+        let seen = |index: u32| self.review.seen.contains(&(index, kind.clone()));
+        let fits = |slot: &SlotHeard| slot.kind == *kind && !(unplaced && slot.placed) && !seen(slot.index);
+        let from = self.review.passed.get(kind).copied().unwrap_or(0);
+        let next = (from..self.all.len()).find(|&place| fits(&self.all[place]));
+        self.review.passed.insert(kind.clone(), next.unwrap_or(self.all.len()));
+        self.latest(self.all[next?].index, kind)
+    }
+
+    /// The index to compare a text or a call of the finished message with: its own; without one its place; where that
+    /// was taken or never heard of, that of the next one it goes on from; else a fresh one.
+    fn review(&mut self, index: Option<u32>, place: u32, next: Option<usize>, kind: &ContentType) -> u32 {
+        let free = |index: &u32| !self.was_reviewed(*index, kind);
+        let known = |index: &u32| self.latest.contains_key(&(*index, kind.clone()));
+        let own = index.filter(free);
+        let place = Some(place).filter(free);
+        let wanted = own
+            .filter(known)
+            .or(place.filter(|place| own.is_none() && known(place)))
+            .or(next.map(|next| self.all[next].index))
+            .or(own)
+            .or(place.filter(|_| index.is_none()))
+            .unwrap_or(self.review.fresh);
+        self.review.seen.insert((wanted, kind.clone()));
+        self.review.fresh = self.review.fresh.max(wanted.saturating_add(1));
         wanted
-    }
-
-    /// How many bytes are held back.
-    pub(super) fn held(&self) -> usize {
-        let latest = self.last.and_then(|index| self.latest.get(&index));
-        latest.map_or(0, |&place| self.all[place].held())
-    }
-}
-
-#[derive(Debug)]
-struct SlotHeard {
-    index: u32,
-    kind: ContentType,
-    /// The content of the same index and kind before this one.
-    before: Option<usize>,
-    /// Its place in the run's message, once it has begun there.
-    at: Option<u32>,
-    finished: bool,
-    complete: bool,
-    /// What is known of the call it is the body of.
-    call: Option<CallHead>,
-    /// Fragments not told yet.
-    waiting: String,
-    /// The whole text as it was said last, where it was not told as a fragment.
-    snapshot: Option<String>,
-    value: Option<Content>,
-    extra: Extra,
-}
-
-impl SlotHeard {
-    const fn is_text(&self) -> bool {
-        matches!(self.kind, ContentType::Text | ContentType::Refusal)
-    }
-
-    /// True if there is something to tell of it.
-    fn wants(&self) -> bool {
-        self.complete
-            || (self.is_text() && (!self.waiting.is_empty() || self.snapshot.is_some()))
-            || self.call.as_ref().is_some_and(|head| !head.name.is_empty() && !head.call_id.is_empty())
-    }
-
-    fn grow(&mut self, text: &str) {
-        match &mut self.snapshot {
-            Some(snapshot) => snapshot.push_str(text),
-            None => self.waiting.push_str(text),
-        }
-    }
-
-    fn call_part(&mut self, heard: &Heard<'_>, fragment: bool) {
-        let value = heard.body();
-        let Some(call) = value.as_data().and_then(Json::read::<ToolCall>) else { return };
-        let head = self.call.get_or_insert_default();
-        if !call.call_id.is_empty() {
-            head.call_id = call.call_id;
-        }
-        if !call.name.is_empty() {
-            head.name = call.name;
-        }
-        if call.server_label.is_some() {
-            head.server_label = call.server_label;
-        }
-        if fragment {
-            self.grow(&call.arguments);
-        } else {
-            self.snapshot = Some(call.arguments);
-            self.value = Some(value);
-        }
-    }
-
-    fn held(&self) -> usize {
-        self.waiting.len()
-            + self.snapshot.as_ref().map_or(0, String::len)
-            + self.value.as_ref().and_then(Content::as_data).map_or(0, |data| data.text().len())
     }
 }

@@ -15,7 +15,7 @@ use crate::run::{Message, Record, Slot};
 /// - places are counted up, ids are unique in the run and never empty;
 /// - spans are not empty, lie one behind the other on whole characters, and add up to the content's text;
 /// - texts are told of texts, refusals and arguments only, and all else has a value in the end;
-/// - the contents of calls, and nothing else, have a call's head, which the final value repeats;
+/// - data of messages announced as calls, and nothing else, have a call's head, which the final value repeats;
 /// - ends say what the run says.
 ///
 /// # Errors
@@ -150,10 +150,8 @@ impl Followed {
             check(self.open.is_none(), "contents of one message overlap")?;
             check(place == self.contents as usize, "contents are not counted up")?;
             let holds_call = told.announced.is_call() && slot.kind == ContentType::Data;
-            // A message may turn out to be a call after it was announced as something else.
-            let turned = told.announced != told.kind && told.kind.is_call();
-            check(slot.call.is_none() || holds_call || turned, "a call's head where no call is")?;
-            check(slot.call.is_some() || !holds_call || told.kind != told.announced, "a call without a head")?;
+            check(slot.call.is_none() || holds_call, "a call's head where no call is")?;
+            check(slot.call.is_some() || !holds_call, "a call without a head")?;
             check(slot.call.as_ref().is_none_or(|head| !head.call_id.is_empty()), "a call without an id")?;
             self.contents += 1;
             self.open = Some(Text::default());

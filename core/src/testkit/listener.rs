@@ -48,6 +48,12 @@ impl Listener {
         &self.record
     }
 
+    /// How many frames said nothing that could be told.
+    #[must_use]
+    pub const fn ignored(&self) -> u64 {
+        self.normalizer.ignored()
+    }
+
     /// Hears a frame. What comes after the end is not heard.
     ///
     /// # Panics

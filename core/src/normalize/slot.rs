@@ -1,0 +1,302 @@
+//! One content while it is heard: fragments that wait, the whole as it was said last, and what it is in the end.
+
+use super::merge::{self, Growing};
+use crate::heard::Heard;
+use crate::json::{Extra, Json};
+use crate::model::{Body, Content, ContentType, ToolCall};
+use crate::run::{CallHead, weight};
+
+#[derive(Debug)]
+pub(super) struct SlotHeard {
+    /// The upstream's index.
+    pub(super) index: u32,
+    /// Whether the upstream said so itself.
+    pub(super) placed: bool,
+    pub(super) kind: ContentType,
+    /// The content of the same index and kind before this one, which is final.
+    pub(super) before: Option<usize>,
+    /// How many bytes of text were told of the contents before.
+    pub(super) told_before: usize,
+    /// Its place in the run's message, once it has begun there.
+    pub(super) at: Option<u32>,
+    pub(super) finished: bool,
+    pub(super) complete: bool,
+    /// What is known of the call it is the body of. Does not change once the content has begun.
+    pub(super) call: Option<CallHead>,
+    /// Fragments not told yet. Empty where there is a snapshot.
+    pub(super) waiting: String,
+    /// The whole text as it was said last, where it was not told as a fragment.
+    pub(super) snapshot: Option<String>,
+    value: Option<Content>,
+    /// Data that grows by fragments: of a call, what is not the call's own.
+    growing: Option<Growing>,
+    /// What came of `growing`, in bytes.
+    grown: usize,
+    extra: Extra,
+    /// The memory of unknown fields, in bytes.
+    besides: usize,
+    /// How much of it is counted as held.
+    pub(super) counted: usize,
+}
+
+impl SlotHeard {
+    pub(super) fn new(index: u32, kind: ContentType) -> Self {
+        Self {
+            index,
+            placed: false,
+            kind,
+            before: None,
+            told_before: 0,
+            at: None,
+            finished: false,
+            complete: false,
+            call: None,
+            waiting: String::new(),
+            snapshot: None,
+            value: None,
+            growing: None,
+            grown: 0,
+            extra: Extra::new(),
+            besides: 0,
+            counted: 0,
+        }
+    }
+
+    pub(super) const fn is_text(&self) -> bool {
+        matches!(self.kind, ContentType::Text | ContentType::Refusal)
+    }
+
+    /// The text a frame holds for it.
+    pub(super) fn text_of<'h>(&self, heard: &'h Heard<'_>) -> &'h str {
+        let text = if self.kind == ContentType::Refusal { &heard.refusal } else { &heard.text };
+        text.as_deref().unwrap_or("")
+    }
+
+    /// True if there is something to tell of it.
+    pub(super) fn wants(&self) -> bool {
+        self.complete
+            || (self.is_text() && (!self.waiting.is_empty() || self.snapshot.is_some()))
+            || self.call.as_ref().is_some_and(|head| !head.name.is_empty() && !head.call_id.is_empty())
+    }
+
+    /// A text, whole or a fragment.
+    pub(super) fn text_part(&mut self, heard: &Heard<'_>, text: &str, fragment: bool) {
+        if fragment {
+            self.grow(text);
+        } else if !text.is_empty() {
+            self.say(text.to_owned());
+        }
+        if !heard.extra.is_empty() {
+            self.extra = heard.extra();
+            self.besides = self.extra.size();
+        }
+    }
+
+    fn grow(&mut self, text: &str) {
+        match &mut self.snapshot {
+            Some(snapshot) => snapshot.push_str(text),
+            None => self.waiting.push_str(text),
+        }
+    }
+
+    /// The whole takes the place of whatever was not told yet.
+    fn say(&mut self, text: String) {
+        self.waiting.clear();
+        self.snapshot = Some(text);
+    }
+
+    /// The body of a call, whole or a fragment.
+    pub(super) fn call_part(&mut self, heard: &Heard<'_>, fragment: bool) {
+        let value = heard.body();
+        let Some(data) = value.as_data().filter(|data| data.is_object()) else { return };
+        let Some(call) = data.read::<ToolCall>() else { return };
+        self.learn(&call);
+        if fragment {
+            self.grow(&call.arguments);
+            self.grow_besides(data);
+            if !value.extra.is_empty() {
+                self.besides = value.extra.size();
+                self.extra = value.extra;
+            }
+        } else {
+            self.besides = value.extra.size();
+            self.say(call.arguments);
+            self.growing = None;
+            self.grown = 0;
+            self.value = Some(value);
+        }
+    }
+
+    /// What identifies the call, as far as it was not told otherwise.
+    fn learn(&mut self, call: &ToolCall) {
+        if self.at.is_some() {
+            return;
+        }
+        let head = self.call.get_or_insert_default();
+        if !call.call_id.is_empty() {
+            head.call_id.clone_from(&call.call_id);
+        }
+        if !call.name.is_empty() {
+            head.name.clone_from(&call.name);
+        }
+        if call.server_label.is_some() {
+            head.server_label.clone_from(&call.server_label);
+        }
+    }
+
+    fn grow_besides(&mut self, data: &Json) {
+        const OWN: &[&str] = &["call_id", "name", "arguments", "server_label"];
+        let Some(fields) = data.read::<Extra>() else { return };
+        let besides: Extra = fields
+            .iter()
+            .filter(|(name, _)| !OWN.contains(name))
+            .map(|(name, value)| (name.to_owned(), value.clone()))
+            .collect();
+        if !besides.is_empty() {
+            self.grow_data(&Json::of(&besides));
+        }
+    }
+
+    fn grow_data(&mut self, fragment: &Json) {
+        self.grown += fragment.text().len();
+        match &mut self.growing {
+            Some(growing) => growing.merge(fragment),
+            None => self.growing = Some(Growing::Kept(fragment.clone())),
+        }
+    }
+
+    /// Anything else, whole or a fragment.
+    pub(super) fn value_part(&mut self, heard: &Heard<'_>, fragment: bool) {
+        let Content { body, extra } = heard.body();
+        let old = self.value.take();
+        if !extra.is_empty() {
+            self.besides = extra.size();
+        }
+        let body = match (old.map(|old| (old.body, old.extra)), body) {
+            // Nothing is no news.
+            (Some((old, kept)), Body::Data(data)) if data.is_null() => {
+                self.value = Some(Content { body: old, extra: if extra.is_empty() { kept } else { extra } });
+                return;
+            }
+            (Some((Body::Data(old), _)), Body::Data(data)) if fragment => {
+                if self.growing.is_none() {
+                    self.grow_data(&old);
+                }
+                self.grow_data(&data);
+                // Stands for what grows, which takes its place in the end.
+                Body::Data(Json::null())
+            }
+            (Some((Body::Image(Some(old)), _)), Body::Image(Some(more))) if fragment => {
+                Body::Image(Some(merge::address(old, more)))
+            }
+            (Some((old @ Body::Image(Some(_)), _)), Body::Image(None)) => old,
+            (_, body) => {
+                self.growing = None;
+                self.grown = 0;
+                body
+            }
+        };
+        self.value = Some(Content { body, extra });
+    }
+
+    /// The message is a call: what was heard as data is its body.
+    pub(super) fn become_call(&mut self) {
+        if self.call.is_none() {
+            self.settle_growing();
+            let call = self.value.as_ref().and_then(Content::as_data).filter(|data| data.is_object());
+            let call = call.and_then(Json::read::<ToolCall>).unwrap_or_default();
+            self.learn(&call);
+            self.say(call.arguments);
+        }
+    }
+
+    /// The message is no call: what was heard as a call's body is data like any other.
+    pub(super) fn become_value(&mut self) {
+        let Some(head) = self.call.take() else { return };
+        let arguments = self.snapshot.take().unwrap_or_default() + &std::mem::take(&mut self.waiting);
+        if self.value.is_none() && !self.is_text() {
+            let body = self.retold(&head, &arguments, None);
+            self.value = Some(body);
+        }
+        self.growing = None;
+    }
+
+    /// Its value as far as it was heard, if it is no text and not final.
+    pub(super) fn value(&mut self) -> Option<&Body> {
+        if self.call.is_none() {
+            self.settle_growing();
+        }
+        self.value.as_ref().map(|value| &value.body)
+    }
+
+    /// Its value in the end, after its text was told, and the unknown fields of a text.
+    pub(super) fn conclude(&mut self, head: Option<&CallHead>, text: &str) -> (Option<Content>, Extra) {
+        let value = match head {
+            Some(head) => match self.value.take() {
+                // The data goes on word for word if it says what was told; else it is made from what was told.
+                Some(value) if self.growing.is_none() && says(&value, head, text) => Some(value),
+                None if self.growing.is_none() => None,
+                value => Some(self.retold(head, text, value)),
+            },
+            None if self.is_text() => None,
+            None => {
+                self.settle_growing();
+                let empty = || Heard { kind: Some(self.kind.as_str().into()), ..Heard::default() }.body();
+                Some(self.value.take().unwrap_or_else(empty))
+            }
+        };
+        self.growing = None;
+        (value, std::mem::take(&mut self.extra))
+    }
+
+    /// A call's data with what was told of it, and what it held besides.
+    fn retold(&mut self, head: &CallHead, arguments: &str, value: Option<Content>) -> Content {
+        let (body, extra) = value.map_or_else(|| (None, std::mem::take(&mut self.extra)), |value| (Some(value.body), value.extra));
+        let mut all = match body {
+            Some(Body::Data(data)) => Growing::Kept(data),
+            _ => Growing::Kept(Json::of(&Extra::new())),
+        };
+        if let Some(besides) = self.growing.take() {
+            all.merge(&besides.into_json());
+        }
+        let mut fields = all.into_json().read::<Extra>().unwrap_or_default();
+        fields.set("call_id", Json::of(&head.call_id));
+        fields.set("name", Json::of(&head.name));
+        fields.set("arguments", Json::of(arguments));
+        if let Some(label) = &head.server_label {
+            fields.set("server_label", Json::of(label));
+        }
+        Content { body: Body::Data(Json::of(&fields)), extra }
+    }
+
+    fn settle_growing(&mut self) {
+        if let (Some(growing), Some(value)) = (self.growing.take(), &mut self.value) {
+            value.body = Body::Data(growing.into_json());
+        }
+    }
+
+    /// Roughly the memory it takes, in bytes.
+    pub(super) fn held(&self) -> usize {
+        size_of::<Self>()
+            + self.waiting.len()
+            + self.snapshot.as_ref().map_or(0, String::len)
+            + self.value.as_ref().map_or(0, weight)
+            + self.grown
+            + self.besides
+    }
+}
+
+/// True if a call's data says just this, with its arguments as text.
+fn says(value: &Content, head: &CallHead, arguments: &str) -> bool {
+    let Some(data) = value.as_data() else { return false };
+    let told: Option<ToolCall> = data.read();
+    let is_text = data.read::<Extra>().is_some_and(|fields| {
+        ["arguments", "call_id", "name"]
+            .iter()
+            .all(|name| fields.get(name).is_some_and(|field| field.text().starts_with('"')))
+    });
+    is_text
+        && told.is_some_and(|told| {
+            told.call_id == head.call_id && told.name == head.name && told.arguments == arguments
+        })
+}

@@ -1,0 +1,255 @@
+//! Repairs that no transcript shows: what upstreams could send, one rule a test (Agent API, section 12).
+
+use interlingua_core::FaultKind;
+use interlingua_core::heard::Heard;
+use interlingua_core::normalize::Normalizer;
+use interlingua_core::run::Record;
+use interlingua_core::testkit::{Listener, begun, grammar, hear, tale};
+
+fn record(lines: &[&str]) -> Record {
+    let bytes: Vec<u8> = lines.iter().flat_map(|line| format!("data: {line}\n\n").into_bytes()).collect();
+    let record = hear([bytes.as_slice()]);
+    assert_eq!(grammar(&record), Ok(()), "{}", tale(&record));
+    record
+}
+
+fn contents(record: &Record) -> Vec<String> {
+    let slots = record.run().messages.iter().flat_map(|message| &message.slots);
+    slots.map(|slot| interlingua_core::Json::of(&slot.content()).text().to_owned()).collect()
+}
+
+#[test]
+fn data_of_the_output_is_the_same_only_if_it_holds_the_same() {
+    let told = record(&[
+        r#"{"object":"message","status":"completed","id":"a","type":"message","content":[{"type":"data","data":{"a":1,"b":2}}]}"#,
+        r#"{"object":"message","status":"completed","id":"o","type":"plugin_call_output","content":[{"type":"data","data":{"call_id":"c","output":"x"}}]}"#,
+        r#"{"object":"response","status":"completed","id":"r","output":[{"id":"z1","type":"message","content":[{"type":"data","data":{"b":2,"a":1}}]},{"id":"z2","type":"message","content":[{"type":"data","data":{"a":7}}]},{"id":"z3","type":"plugin_call_output","content":[{"type":"data","data":{"call_id":"c","output":"y"}}]}]}"#,
+    ]);
+    assert_eq!(
+        contents(&told),
+        [
+            r#"{"type":"data","data":{"a":1,"b":2}}"#,
+            r#"{"type":"data","data":{"call_id":"c","output":"x"}}"#,
+            r#"{"type":"data","data":{"a":7}}"#,
+            r#"{"type":"data","data":{"call_id":"c","output":"y"}}"#,
+        ]
+    );
+}
+
+#[test]
+fn a_message_that_is_in_the_output_is_no_other_messages_double() {
+    let told = record(&[
+        r#"{"object":"message","status":"completed","id":"a","type":"message","content":"same"}"#,
+        r#"{"object":"response","status":"completed","id":"r","output":[{"id":"z","type":"message","content":"same"},{"id":"a","type":"message","content":"same"}]}"#,
+    ]);
+    assert_eq!(told.run().messages.len(), 2, "{}", tale(&told));
+    let renamed = record(&[
+        r#"{"object":"message","status":"completed","id":"a","type":"message","content":"same"}"#,
+        r#"{"object":"response","status":"completed","id":"other","output":[{"id":"y","type":"message","content":"same"}]}"#,
+        r#"{"object":"response","status":"completed","id":"r","output":[{"id":"z","type":"message","content":"same"}]}"#,
+    ]);
+    assert_eq!(renamed.run().messages.len(), 1, "{}", tale(&renamed));
+}
+
+#[test]
+fn messages_of_the_output_end_as_it_says() {
+    insta::assert_snapshot!(tale(&record(&[
+        r#"{"object":"content","delta":true,"msg_id":"a","text":"one"}"#,
+        r#"{"object":"content","delta":true,"msg_id":"b","text":"two"}"#,
+        r#"{"object":"content","delta":true,"msg_id":"c","text":"three"}"#,
+        r#"{"object":"response","status":"incomplete","id":"r","output":[{"id":"a","status":"completed","content":"one"},{"id":"b","status":"incomplete","content":"two!"},{"id":"c","status":"in_progress","content":"three"},{"id":"d","status":null,"content":"four"}]}"#,
+    ])));
+}
+
+#[test]
+fn a_call_keeps_fields_that_no_call_has() {
+    let told = record(&[
+        r#"{"object":"message","status":"completed","id":"m","type":"component_call","content":[{"type":"data","data":{"component":"Card","props":{"n":1.50}},"note":"kept"}]}"#,
+        r#"{"object":"message","status":"completed","id":"n","type":"mcp_call","content":[{"type":"data","data":{"id":"i","name":"f","arguments":{"a":1},"error":null,"output":"x"}}]}"#,
+    ]);
+    assert_eq!(
+        contents(&told),
+        [
+            r#"{"type":"data","data":{"component":"Card","props":{"n":1.50},"call_id":"m","name":"","arguments":""},"note":"kept"}"#,
+            r#"{"type":"data","data":{"id":"i","name":"f","arguments":"{\"a\":1}","error":null,"output":"x","call_id":"n"}}"#,
+        ]
+    );
+    let fragments = record(&[
+        r#"{"object":"message","id":"m","type":"mcp_call","status":"in_progress"}"#,
+        r#"{"object":"content","delta":true,"index":0,"msg_id":"m","data":{"call_id":"c","name":"f","arguments":"{","tags":["a"]}}"#,
+        r#"{"object":"content","delta":true,"index":0,"msg_id":"m","data":{"arguments":"}","tags":["b"]}}"#,
+        r#"{"object":"message","id":"m","type":"mcp_call","status":"completed"}"#,
+    ]);
+    assert_eq!(
+        contents(&fragments),
+        [r#"{"type":"data","data":{"tags":["a","b"],"call_id":"c","name":"f","arguments":"{}"}}"#]
+    );
+}
+
+#[test]
+fn what_was_heard_as_data_is_a_call_once_its_message_says_so() {
+    let told = record(&[
+        r#"{"object":"content","index":0,"msg_id":"m","status":"completed","data":{"name":"f","arguments":"{\"a\":1}"}}"#,
+        r#"{"object":"message","id":"m","type":"function_call","status":"completed","content":null}"#,
+    ]);
+    let slot = &told.run().messages[0].slots[0];
+    assert_eq!(slot.content().as_data().and_then(|data| data.read::<interlingua_core::model::ToolCall>()), {
+        Some(interlingua_core::model::ToolCall {
+            call_id: "m".into(),
+            name: "f".into(),
+            arguments: r#"{"a":1}"#.into(),
+            server_label: None,
+        })
+    });
+}
+
+#[test]
+fn what_was_guessed_to_be_a_call_stays_data_if_its_message_says_so() {
+    let told = record(&[
+        r#"{"object":"content","index":0,"delta":true,"msg_id":"m","data":{"call_id":"c","arguments":"{"}}"#,
+        r#"{"object":"message","id":"m","type":"message","status":"completed","content":null}"#,
+    ]);
+    assert_eq!(contents(&told), [r#"{"type":"data","data":{"call_id":"c","name":"","arguments":"{"}}"#]);
+}
+
+#[test]
+fn contents_without_an_index_are_told_once() {
+    let mixed = [
+        r#"{"object":"content","delta":true,"msg_id":"m","text":"Look: "}"#,
+        r#"{"object":"content","delta":false,"status":"completed","msg_id":"m","image_url":"u"}"#,
+        r#"{"object":"message","id":"m","type":"message","status":"completed","content":[{"type":"text","text":"Look: "},{"type":"image","image_url":"u"}]}"#,
+    ];
+    let expected = [r#"{"type":"text","text":"Look: "}"#, r#"{"type":"image","image_url":"u"}"#];
+    assert_eq!(contents(&record(&mixed)), expected);
+    let zeros = mixed.map(|line| line.replace(r#""msg_id":"m","#, r#""msg_id":"m","index":0,"#).replace(
+        r#"{"type":"#,
+        r#"{"index":0,"type":"#,
+    ));
+    assert_eq!(contents(&record(&zeros.each_ref().map(String::as_str))), expected);
+}
+
+#[test]
+fn several_values_for_one_place_are_all_told() {
+    let told = record(&[
+        r#"{"object":"content","status":"completed","msg_id":"m","image_url":"one"}"#,
+        r#"{"object":"content","status":"completed","msg_id":"m","image_url":"two"}"#,
+        r#"{"object":"content","status":"completed","msg_id":"m","image_url":"one"}"#,
+        r#"{"object":"message","id":"m","type":"message","status":"completed","content":[{"type":"image","image_url":"one"},{"type":"image","image_url":"two"}]}"#,
+    ]);
+    assert_eq!(contents(&told), [r#"{"type":"image","image_url":"one"}"#, r#"{"type":"image","image_url":"two"}"#]);
+}
+
+#[test]
+fn several_calls_in_one_place_are_several_calls() {
+    let told = record(&[
+        r#"{"object":"message","id":"m","type":"plugin_call","status":"in_progress"}"#,
+        r#"{"object":"content","index":0,"msg_id":"m","status":"in_progress","data":{"call_id":"c1","name":"f","arguments":"{"}}"#,
+        r#"{"object":"content","index":0,"msg_id":"m","status":"completed","data":{"call_id":"c2","name":"g","arguments":"{}"}}"#,
+        r#"{"object":"message","id":"m","type":"plugin_call","status":"completed","content":[{"type":"data","data":{"call_id":"c1","name":"f","arguments":"{"}},{"type":"data","data":{"call_id":"c2","name":"g","arguments":"{}"}}]}"#,
+    ]);
+    assert_eq!(
+        contents(&told),
+        [
+            r#"{"type":"data","data":{"call_id":"c1","name":"f","arguments":"{"}}"#,
+            r#"{"type":"data","data":{"call_id":"c2","name":"g","arguments":"{}"}}"#,
+        ]
+    );
+}
+
+#[test]
+fn ids_are_unique_over_all_turns_of_a_run() {
+    let mut record = begun();
+    for _ in 0..2 {
+        let mut normalizer = Normalizer::new(1 << 20);
+        for line in [
+            r#"{"object":"message","id":"m","type":"message","status":"completed","content":"a"}"#,
+            r#"{"object":"message","id":"m","type":"message","status":"in_progress"}"#,
+            r#"{"object":"message","id":"m","type":"message","status":"completed","content":"b"}"#,
+            r#"{"object":"message","id":"m_2","type":"message","status":"completed","content":"c"}"#,
+            r#"{"object":"message","type":"message","status":"completed","content":"d"}"#,
+            r#"{"object":"response","status":"completed","id":"r"}"#,
+        ] {
+            let heard = Heard::read(line.as_bytes()).expect("an object");
+            normalizer.hear(&mut record, &heard).expect("within the limit");
+        }
+        if record.run().turns.len() == 1 {
+            record.start_turn(Vec::new());
+        }
+    }
+    record.cut(interlingua_core::End::Completed, None);
+    assert_eq!(grammar(&record), Ok(()));
+    let texts: String = record.run().messages.iter().map(interlingua_core::run::Message::text).collect();
+    assert_eq!(texts, "abcdabcd", "{}", tale(&record));
+}
+
+#[test]
+fn the_rest_of_a_text_in_very_many_pieces_is_told() {
+    let mut lines = Vec::new();
+    for number in 0..200 {
+        lines.push(format!(r#"{{"object":"content","index":0,"delta":true,"msg_id":"m","text":"{number} "}}"#));
+        lines.push(r#"{"object":"content","index":1,"delta":true,"msg_id":"m","refusal":"no "}"#.to_owned());
+    }
+    let whole: String = (0..200).map(|number| format!("{number} ")).collect();
+    lines.push(format!(
+        r#"{{"object":"message","id":"m","type":"message","status":"completed","content":[{{"type":"text","index":0,"text":"{whole}and the rest"}}]}}"#
+    ));
+    let told = record(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(told.run().messages[0].text(), format!("{whole}and the rest"));
+}
+
+#[test]
+fn a_snapshot_takes_the_place_of_fragments_nobody_was_told() {
+    let told = tale(&record(&[
+        r#"{"object":"message","id":"m","type":"plugin_call","status":"in_progress"}"#,
+        r#"{"object":"content","index":0,"delta":true,"msg_id":"m","data":{"call_id":"c","arguments":"{\"b"}}"#,
+        r#"{"object":"content","index":0,"status":"completed","msg_id":"m","data":{"call_id":"c","name":"f","arguments":"{\"a\":1}"}}"#,
+    ]));
+    assert!(told.contains(r#"0.0 + "{\"a\":1}""#) && !told.contains(" = "), "{told}");
+}
+
+#[test]
+fn a_type_says_which_field_is_meant() {
+    let told = record(&[
+        r#"{"object":"content","type":"refusal","index":0,"delta":true,"msg_id":"m","text":"not this","refusal":"this"}"#,
+    ]);
+    assert_eq!(contents(&told), [r#"{"type":"refusal","refusal":"this"}"#]);
+}
+
+/// Whatever is kept counts towards the limit, wherever it is kept.
+#[test]
+fn nothing_that_is_held_escapes_the_limit() {
+    let filling = "x".repeat(1_000);
+    let ways: [(&str, &str, String); 8] = [
+        ("texts behind a call", r#"{"object":"content","msg_id":"m","index":0,"status":"in_progress","data":{"call_id":"c","name":"f","arguments":""}}"#,
+            format!(r#"{{"object":"content","msg_id":"m","index":#,"delta":true,"text":"{filling}"}}"#)),
+        ("data nobody completes", "{}",
+            format!(r#"{{"object":"content","msg_id":"m","index":#,"status":"in_progress","data":{{"a":"{filling}"}}}}"#)),
+        ("data in fragments", "{}",
+            format!(r#"{{"object":"content","msg_id":"m","index":0,"delta":true,"data":{{"a":"{filling}"}}}}"#)),
+        ("announcements", "{}", r#"{"object":"message","id":"m#","type":"message","status":"in_progress"}"#.into()),
+        ("metadata", "{}",
+            format!(r#"{{"object":"message","id":"m#","type":"message","status":"completed","metadata":{{"a":"{filling}"}}}}"#)),
+        ("unknown fields of messages", "{}",
+            format!(r#"{{"object":"message","id":"m#","type":"message","status":"completed","odd":"{filling}"}}"#)),
+        ("unknown fields of contents", "{}",
+            format!(r#"{{"object":"content","msg_id":"m","index":#,"status":"completed","text":"a","odd":"{filling}"}}"#)),
+        ("unknown fields of responses", "{}",
+            format!(r#"{{"object":"response","id":"r","status":"in_progress","odd#":"{filling}","x#":1}}"#)),
+    ];
+    for (what, first, again) in ways {
+        let mut listener = Listener::of(begun(), 400_000);
+        listener.try_hear(&Heard::read(first.as_bytes()).expect("an object")).expect("small");
+        let fault = (0..20_000).find_map(|number| {
+            let frame = again.replace('#', &number.to_string());
+            listener.try_hear(&Heard::read(frame.as_bytes()).expect("an object")).err()
+        });
+        if what == "unknown fields of responses" {
+            // They are kept up to a number, then passed over.
+            assert!(fault.is_none_or(|fault| fault.kind == FaultKind::UpstreamTooLarge), "{what}");
+            assert!(listener.record().size() < 1_000_000, "{what}");
+            continue;
+        }
+        assert_eq!(fault.map(|fault| fault.kind), Some(FaultKind::UpstreamTooLarge), "{what}");
+        assert_eq!(grammar(&listener.finish()), Ok(()), "{what}");
+    }
+}
