@@ -1,8 +1,9 @@
 """The OpenAI Agents SDK against the built-in demo agent: its tool loop, its streams, its sessions, its approvals."""
 
 import os
+from contextlib import asynccontextmanager
 
-from agents import Agent, HostedMCPTool, ModelSettings, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
+from agents import Agent, HostedMCPTool, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 from openai import AsyncOpenAI
 
 from checks import GATEWAY_URL, check, close
@@ -11,8 +12,10 @@ set_tracing_disabled(True)
 URL = os.environ.get("INTERLINGUA_URL") or f"{GATEWAY_URL}/v1"
 
 
-def model():
-    return OpenAIResponsesModel("demo", AsyncOpenAI(base_url=URL, api_key="none", max_retries=0))
+@asynccontextmanager
+async def an_agent(**more):
+    async with AsyncOpenAI(base_url=URL, api_key="none", max_retries=0) as client:
+        yield Agent(name="a", model=OpenAIResponsesModel("demo", client), **more)
 
 
 @function_tool
@@ -23,50 +26,56 @@ def get_location(precision: str) -> str:
 
 @check("an agent answers")
 async def _():
-    result = await Runner.run(Agent(name="a", model=model(), instructions="Be kind."), "hello there")
+    async with an_agent(instructions="Be kind.") as agent:
+        result = await Runner.run(agent, "hello there")
     assert "hello there" in result.final_output, result.final_output
 
 
 @check("the tool loop calls the client's tool and goes on with its output")
 async def _():
-    result = await Runner.run(Agent(name="a", model=model(), tools=[get_location]), "client tool")
+    async with an_agent(tools=[get_location]) as agent:
+        result = await Runner.run(agent, "client tool")
     assert "Berlin" in result.final_output, result.final_output
 
 
 @check("the tool loop is streamed")
 async def _():
-    result = Runner.run_streamed(Agent(name="a", model=model(), tools=[get_location]), "client tool")
-    seen = [event.type async for event in result.stream_events()]
+    async with an_agent(tools=[get_location]) as agent:
+        result = Runner.run_streamed(agent, "client tool")
+        seen = [event.type async for event in result.stream_events()]
     assert "Berlin" in result.final_output and "run_item_stream_event" in seen, seen
 
 
 @check("tools the agent runs itself do not confuse the loop")
 async def _():
-    result = await Runner.run(Agent(name="a", model=model(), tools=[get_location]), "reasoning tool mcp hello")
+    async with an_agent(tools=[get_location]) as agent:
+        result = await Runner.run(agent, "reasoning tool mcp hello")
     assert "hello" in result.final_output, result.final_output
 
 
 @check("a second turn follows on the first, by history and by chain")
 async def _():
-    agent = Agent(name="a", model=model())
-    first = await Runner.run(agent, "hello")
-    second = await Runner.run(agent, first.to_input_list() + [{"role": "user", "content": "and again"}])
+    async with an_agent() as agent:
+        first = await Runner.run(agent, "hello")
+        second = await Runner.run(agent, first.to_input_list() + [{"role": "user", "content": "and again"}])
+        third = await Runner.run(agent, "history", previous_response_id=first.last_response_id)
     assert "and again" in second.final_output, second.final_output
-    third = await Runner.run(agent, "history", previous_response_id=first.last_response_id)
     assert "message 2" in third.final_output, third.final_output
 
 
-@check("an approval interrupts the run, and is decided")
+@check("an approval interrupts the run, is decided, and is history in the turn after")
 async def _():
     server = {"type": "mcp", "server_label": "mailer", "server_url": "https://mailer.invalid", "require_approval": "always"}
-    agent = Agent(name="a", model=model(), tools=[HostedMCPTool(tool_config=server)], model_settings=ModelSettings())
-    result = await Runner.run(agent, "approval")
-    assert result.interruptions, "nothing was asked"
-    state = result.to_state()
-    for item in result.interruptions:
-        state.approve(item)
-    result = await Runner.run(agent, state)
-    assert not result.interruptions and result.final_output, result.final_output
+    async with an_agent(tools=[HostedMCPTool(tool_config=server)]) as agent:
+        result = await Runner.run(agent, "approval")
+        assert result.interruptions, "nothing was asked"
+        state = result.to_state()
+        for item in result.interruptions:
+            state.approve(item)
+        result = await Runner.run(agent, state)
+        assert not result.interruptions and result.final_output, result.final_output
+        after = await Runner.run(agent, result.to_input_list() + [{"role": "user", "content": "thanks"}])
+    assert "thanks" in after.final_output, after.final_output
 
 
 close()

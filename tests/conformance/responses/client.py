@@ -246,6 +246,14 @@ def _():
     assert list(client.responses.retrieve(response_id, stream=True, starting_after=10_000)) == []
 
 
+@check("a run in the foreground is cancelled when its client leaves")
+def _():
+    stream = ask("long 2000 20", stream=True)
+    response_id = next(iter(stream)).response.id
+    stream.close()
+    assert ended(response_id).status == "cancelled"
+
+
 @check("a response is deleted once, and one that is not stored is never there")
 def _():
     response = ask("hello")
@@ -347,20 +355,26 @@ def _():
 
 if hasattr(client.responses, "connect"):
 
-    @check("a WebSocket carries several turns")
+    @check("a WebSocket carries several turns, and outlives a mistake")
     def _():
         with client.responses.connect() as connection:
-            chain = {}
-            for text in ("hello", "history"):
-                connection.response.create(model="demo", input=text, **chain)
+
+            def turn(**asked):
+                connection.response.create(**asked)
                 events = []
                 for event in connection:
                     events.append(event)
                     if event.type in ("response.completed", "response.failed", "error"):
-                        break
-                assert events[0].type == "response.created" and events[-1].type == "response.completed", events[-1]
-                chain = {"previous_response_id": events[-1].response.id}
-            assert "message 2" in events[-1].response.output_text
+                        return events
+                raise AssertionError("the connection was closed")
+
+            first = turn(model="demo", input="hello")
+            assert [event.sequence_number for event in first] == list(range(len(first)))
+            assert first[0].type == "response.created" and first[-1].type == "response.completed", first[-1]
+            [mistake] = turn(model="who", input="hello")
+            assert mistake.type == "error" and "who" in str(mistake), mistake
+            second = turn(model="demo", input="history", previous_response_id=first[-1].response.id)
+            assert "message 2" in second[-1].response.output[0].content[0].text, second[-1]
 
 
 close()
