@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::answer::{Answer, Given};
+use interlingua_core::answer::{Answer, Decided, Given, Undecided, decide, offer, taken};
 use interlingua_core::model::{self, Content, MessageType, ToolOutput};
 use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::{Extra, Json, Run};
@@ -27,13 +27,16 @@ pub(crate) enum Meaning {
         messages: Vec<model::Message>,
         /// Answers to pending items.
         answers: Vec<Answer>,
+        /// The items that messages and answers answer, calls included.
+        answered: Vec<String>,
     },
     /// It answers nothing of what has to be answered first: the task stays as it is.
     Undecided,
 }
 
-/// Reads a message in the light of what its task waits for. Never approves by default.
-pub(crate) fn meaning(message: &Message<'_>, pending: &[Pending]) -> Meaning {
+/// Reads a message in the light of what its task waits for. Never approves by default. `edits`: the agent takes edited
+/// arguments.
+pub(crate) fn meaning(message: &Message<'_>, pending: &[Pending], edits: bool) -> Meaning {
     let mut answers = Vec::new();
     let mut outputs = Vec::new();
     let mut plain = Vec::new();
@@ -49,6 +52,10 @@ pub(crate) fn meaning(message: &Message<'_>, pending: &[Pending]) -> Meaning {
     let mut blocking = pending.iter().filter(|item| item.kind != PendingKind::Tool);
     match (blocking.next(), blocking.next()) {
         (Some(item), None) if answers.is_empty() => match only_answer(&plain) {
+            // Any other answer that decides nothing is a mistake, and told by the engine.
+            Some(given @ Given::Text(_)) if decide(item, &given, &offer(item, taken(item, edits))) == UNCLEAR => {
+                return Meaning::Undecided;
+            }
             Some(given) => {
                 answers.push(Answer { id: item.id.clone(), given });
                 plain.clear();
@@ -80,8 +87,12 @@ pub(crate) fn meaning(message: &Message<'_>, pending: &[Pending]) -> Meaning {
     if let Some(first) = messages.first_mut() {
         first.id = Some(message.id.clone().into_owned());
     }
-    Meaning::Said { messages, answers }
+    let ids = answers.iter().map(|answer| answer.id.clone());
+    let answered = ids.chain(outputs.into_iter().map(|output| output.call_id)).collect();
+    Meaning::Said { messages, answers, answered }
 }
+
+const UNCLEAR: Result<Decided, Undecided> = Err(Undecided::Unclear);
 
 /// An answer that names no item, to the only one there is: one data part, else the text.
 fn only_answer(plain: &[&Part<'_>]) -> Option<Given> {
@@ -223,9 +234,8 @@ impl Labels {
     }
 
     /// Keeps a message whose answers became native messages of somebody else's making.
-    pub(crate) fn answered(&mut self, message: &Message<'_>, answers: &[Answer]) {
-        if !answers.is_empty() {
-            let ids = answers.iter().map(|answer| answer.id.clone()).collect();
+    pub(crate) fn answered(&mut self, message: &Message<'_>, ids: Vec<String>) {
+        if !ids.is_empty() {
             self.answers.push(Answered { ids, message: Json::of(message) });
         }
     }

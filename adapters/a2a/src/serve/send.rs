@@ -191,11 +191,11 @@ impl Serve {
     fn new_task(&self, sending: &Sending, id: RunId, direct: Option<Mode>) -> RunCall {
         let mut labels = Labels::default();
         labels.direct = direct;
-        let (input, answers) = match input::meaning(&sending.message, &[]) {
-            Meaning::Said { messages, answers } => (messages, answers),
-            Meaning::Undecided => (Vec::new(), Vec::new()),
+        let (input, answers, answered) = match input::meaning(&sending.message, &[], self.route.edits) {
+            Meaning::Said { messages, answers, answered } => (messages, answers, answered),
+            Meaning::Undecided => Default::default(),
         };
-        labels.answered(&sending.message, &answers);
+        labels.answered(&sending.message, answered);
         let mut call = self.call(sending, input);
         call.id = Some(id);
         call.thread = match &sending.message.context {
@@ -285,11 +285,14 @@ impl Serve {
             _ => {}
         }
         sending.message.context = Some(Cow::Owned(run.session_id.clone()));
-        let meaning = input::meaning(&sending.message, if waits { view.pending } else { &[] });
-        let Meaning::Said { messages, answers } = meaning else { return Ok(None) };
+        let pending = if waits { view.pending } else { &[] };
+        let Meaning::Said { messages, answers, answered } = input::meaning(&sending.message, pending, self.route.edits)
+        else {
+            return Ok(None);
+        };
         let mut labels = Labels::read(&view.about.labels);
         labels.direct = None;
-        labels.answered(&sending.message, &answers);
+        labels.answered(&sending.message, answered);
         let mut call = self.call(sending, messages);
         call.thread = Thread::Continue(id);
         // An upstream that cannot be reached leaves the task as it is, and the client learns of it (section 10).

@@ -59,7 +59,9 @@ impl Writer {
 
     /// Remembers what the client takes (section 2).
     pub(super) fn hears(&mut self, request: &Request<'_>) {
-        let accept = request.header("accept").unwrap_or("").to_ascii_lowercase();
+        // The Python client of 0.3 sends two such headers with its streams.
+        let accepts = request.headers.iter().filter(|(name, _)| *name == "accept").map(|(_, value)| *value);
+        let accept = accepts.collect::<Vec<_>>().join(",").to_ascii_lowercase();
         let named = accept.contains(A2A_JSON);
         let anything = accept.trim().is_empty() || accept.contains("*/*");
         let came = request.media_type();
