@@ -75,6 +75,7 @@ pub struct Normalizer {
     ended: bool,
     begun: bool,
     ignored: u64,
+    complaint: Option<String>,
 }
 
 impl Normalizer {
@@ -96,6 +97,7 @@ impl Normalizer {
             ended: false,
             begun: false,
             ignored: 0,
+            complaint: None,
         }
     }
 
@@ -109,6 +111,17 @@ impl Normalizer {
     #[must_use]
     pub const fn has_begun(&self) -> bool {
         self.begun
+    }
+
+    /// What the upstream complained of last, in its own words: for the log only.
+    #[must_use]
+    pub fn complaint(&self) -> Option<&str> {
+        self.complaint.as_deref()
+    }
+
+    fn complained(&mut self, raw: &RawValue) -> RunError {
+        self.complaint = Some(cut(raw.get()));
+        read_error(raw, FaultKind::AgentFailed)
     }
 
     /// How many frames were passed over because they said nothing that could be told.
@@ -209,7 +222,7 @@ impl Normalizer {
             _ => true,
         };
         let end = heard.status.as_deref().and_then(End::read);
-        let error = heard.error.map(|raw| read_error(raw, FaultKind::AgentFailed));
+        let error = heard.error.map(|raw| self.complained(raw));
         if own {
             let extra = if self.noted + heard.extra.len() <= MOST_NOTED { heard.extra() } else { Extra::new() };
             self.noted += extra.len();
@@ -482,7 +495,7 @@ impl Normalizer {
     /// Frames that are no object of the protocol (section 9).
     fn other(&mut self, record: &mut Record, heard: &Heard<'_>) {
         if let Some(raw) = heard.error {
-            let mut error = read_error(raw, FaultKind::AgentFailed);
+            let mut error = self.complained(raw);
             if let (Some(code), true) = (&heard.code, error.code == FaultKind::AgentFailed.code()) {
                 error.code = code.clone().into_owned();
             }
@@ -494,10 +507,17 @@ impl Normalizer {
         if let (Some(code), Some(message)) = (&heard.code, &heard.message) {
             let error =
                 RunError { code: code.clone().into_owned(), message: filter::client_text(code, message) };
+            self.complaint = Some(cut(message));
             return self.finish(record, End::Failed, Some(error));
         }
         self.ignored += 1;
     }
+}
+
+/// As much of a complaint as a log line may hold.
+fn cut(text: &str) -> String {
+    const MOST: usize = 4096;
+    text.char_indices().take_while(|(at, _)| *at < MOST).map(|(_, letter)| letter).collect()
 }
 
 /// Reads `{"code","message"}`, a bare text, or whatever else stands where an error should.
