@@ -78,4 +78,37 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
+    Suite {
+        name: "a2a",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    // The clients of generation 0.3, which most agents in the field are still written for.
+    Suite {
+        name: "a2a-older",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    Suite {
+        name: "a2a-node",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    Suite {
+        name: "a2a-node-older",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
 ];
