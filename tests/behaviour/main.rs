@@ -17,3 +17,4 @@ mod leaving;
 mod runs;
 mod sessions;
 mod stopping;
+mod worst;

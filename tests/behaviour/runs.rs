@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use crate::support::agent::{saying_and_hanging, saying_until};
 use crate::support::gateway::{DEMO, Gateway, ROUTE, agent, says, says_in};
-use crate::support::http::data;
+use crate::support::http::{Exchange, data};
 use crate::support::story::Story;
+use crate::support::until;
 use crate::support::upstream::Upstream;
 
 /// All events of a stream, as their lines.
@@ -194,4 +195,40 @@ async fn somebody_who_looks_does_not_keep_a_run_from_being_let_go_of() {
     // A finished run that asked something is over all the same, natively: its events end.
     let outcome = gateway.outcome("demo", &story.id).await;
     assert_eq!(outcome, story.last);
+}
+
+#[tokio::test]
+async fn old_runs_are_forgotten_as_the_operator_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = |retention: &str| format!("[store]\nkind = \"sqlite\"\npath = \"store.db\"\n{retention}{DEMO}{ROUTE}");
+    let gateway = Gateway::within(&config(""), folder.path().to_owned()).await;
+    let mut ids = Vec::new();
+    for number in 0..8 {
+        ids.push(gateway.story("demo", &says(&format!("echo {number}"))).await.completed().id);
+    }
+    gateway.stop().await;
+    let gateway = Gateway::within(&config("retention = { runs = 3 }\n"), folder.path().to_owned()).await;
+    until("old runs to be forgotten", async || {
+        (gateway.get("/agents/demo/runs").await.json()["total"] == 3).then_some(())
+    })
+    .await;
+    for (place, id) in ids.iter().enumerate() {
+        let status = gateway.get(&format!("/agents/demo/runs/{id}")).await.status;
+        assert_eq!(status, if place < 5 { 404 } else { 200 }, "run {place}");
+    }
+}
+
+#[tokio::test]
+async fn heads_are_answered_without_bodies() {
+    let gateway = Gateway::start(DEMO).await;
+    let story = gateway.story("demo", &says("echo hi")).await;
+    for path in [format!("/agents/demo/runs/{}", story.id), "/agents/demo/health".to_owned(), "/healthz".to_owned()] {
+        let whole = gateway.get(&path).await;
+        let head = format!("HEAD {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let said = Exchange::send(gateway.address, head.as_bytes()).await.bytes().await;
+        let said = String::from_utf8(said).expect("text");
+        assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("\r\n\r\n"), "{path}: {said}");
+        let length = format!("content-length: {}\r\n", whole.body.len());
+        assert!(said.to_ascii_lowercase().contains(&length), "{path}: {said}");
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::support::agent::{frames, saying, saying_until};
+use crate::support::agent::{frames, response, saying, saying_until};
 use crate::support::gateway::{DEMO, Gateway, agent, last_said, says, says_in};
 use crate::support::story::Story;
 use crate::support::until;
@@ -265,4 +265,70 @@ async fn the_demo_agent_remembers_a_session_and_forgets_nobody_elses() {
     }
     let story = gateway.story("demo", &says_in("a", "history")).await.completed();
     assert!(story.text().contains("message 2 of yours") && story.text().contains("echo a"), "{}", story.text());
+}
+
+#[tokio::test]
+async fn a_turn_that_waited_for_one_that_asks_is_refused_like_any_other() {
+    let upstream = Upstream::deciding(|asked| match last_said(&asked.json()).as_str() {
+        "first" => approval_behind("on"),
+        _ => saying(&["done"]),
+    });
+    let gateway = Gateway::start(&agent("friday", &upstream.url("/process"), "", "")).await;
+    let mut first = gateway.ask("friday", &says_in("s", "first")).await;
+    let mut seen = first.until("in_progress").await;
+    let second = gateway.ask("friday", &says_in("s", "second")).await;
+    runs_of(&gateway, "s", 2).await;
+    upstream.open("on");
+    seen.extend(first.frames().await);
+    Story::read(&seen).completed();
+    let refused = second.answer().await;
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (409, Some("SESSION_WAITING")), "{}", refused.text());
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+/// An agent that asks for approval once a gate is opened.
+fn approval_behind(gate: &str) -> Answer {
+    let data = json!({ "id": "appr-1", "name": "rm", "arguments": "{}", "server_label": "files" });
+    let message = json!({ "object": "message", "status": "completed", "id": "m", "type": "mcp_approval_request",
+        "role": "assistant", "content": [{ "object": "content", "type": "data", "data": data }] });
+    let end = json!({ "object": "response", "status": "completed", "id": "response_up", "output": [message] });
+    let begun = Answer::events().frame(&response("created")).wait(gate);
+    begun.frame(&message.to_string()).frame(&end.to_string()).done()
+}
+
+#[tokio::test]
+async fn a_queue_has_an_end() {
+    let upstream = parrot();
+    let gateway = Gateway::start(&agent("friday", &upstream.url("/process"), "", "")).await;
+    let mut refused = 0;
+    for _ in 0..80 {
+        let answer = gateway.post("/agents/friday/process/task", &says_in("s", "hold")).await;
+        match answer.status {
+            200 => assert_eq!(refused, 0),
+            409 => {
+                assert_eq!(answer.json()["code"], "SESSION_BUSY");
+                refused += 1;
+            }
+            other => panic!("{other}: {}", answer.text()),
+        }
+    }
+    assert!((1..=20).contains(&refused), "{refused} of 80 were refused");
+    upstream.open("hold");
+    let turns = 80 - refused;
+    until("all turns to be taken", async || (upstream.asked().len() == turns).then_some(())).await;
+}
+
+#[tokio::test]
+async fn hundreds_of_sessions_are_served_at_once() {
+    let upstream = Upstream::deciding(|asked| saying_until(&["for ", &last_said(&asked.json())], "on"));
+    let gateway = Gateway::start(&agent("friday", &upstream.url("/process"), "", "")).await;
+    let mut streams = Vec::new();
+    for number in 0..300 {
+        streams.push(gateway.ask("friday", &says(&number.to_string())).await);
+    }
+    upstream.wait_asked(300).await;
+    upstream.open("on");
+    for (number, stream) in streams.iter_mut().enumerate() {
+        assert_eq!(Story::read(&stream.frames().await).completed().text(), format!("for {number}"));
+    }
 }

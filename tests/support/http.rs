@@ -52,6 +52,8 @@ pub struct Exchange {
     head: Option<Head>,
     /// The body, freed of chunks, as far as it was not taken.
     body: Vec<u8>,
+    /// How much of the body holds no end of an event.
+    looked: usize,
     over: bool,
 }
 
@@ -90,7 +92,7 @@ impl Exchange {
     }
 
     async fn over(stream: TcpStream, bytes: &[u8]) -> Self {
-        let mut exchange = Self { stream, unread: Vec::new(), head: None, body: Vec::new(), over: false };
+        let mut exchange = Self { stream, unread: Vec::new(), head: None, body: Vec::new(), looked: 0, over: false };
         exchange.again(bytes).await;
         exchange
     }
@@ -205,10 +207,13 @@ impl Exchange {
     /// The next event of a stream, as its lines. None: the stream is over, properly.
     pub async fn event(&mut self) -> Option<String> {
         loop {
-            if let Some(end) = find(&self.body, b"\n\n") {
+            if let Some(end) = find(&self.body[self.looked..], b"\n\n") {
+                let end = self.looked + end;
+                self.looked = 0;
                 let event = self.body.drain(..end + 2).take(end).collect();
                 return Some(String::from_utf8(event).expect("the gateway writes UTF-8"));
             }
+            self.looked = self.body.len().saturating_sub(1);
             if !self.grow().await {
                 assert!(self.body.is_empty(), "half an event: {:?}", String::from_utf8_lossy(&self.body));
                 return None;

@@ -65,6 +65,11 @@ impl Process {
         self.child.wait().expect("it ends");
     }
 
+    /// Its id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// `kill -9`, from elsewhere than its owner.
     pub fn kill_now(&self) {
         self.signal(Signal::KILL);
