@@ -102,13 +102,38 @@ impl Ear for Listener<'_> {
     }
 }
 
+/// Ends the run if its pump does not: a panic, or the end of its thread.
+struct Undone {
+    engine: Engine,
+    live: Arc<Live>,
+}
+
+impl Drop for Undone {
+    fn drop(&mut self) {
+        let over = !matches!(self.live.view(|view| view.about.state), RunState::Queued | RunState::Running);
+        if over {
+            return;
+        }
+        tracing::error!(run = %self.live.id(), "a run was dropped before its end");
+        let fault = Fault::new(FaultKind::Internal, "the gateway made a mistake");
+        let error = RunError { code: fault.code().to_owned(), message: fault.message };
+        self.live.grow_unseen(|state| state.cut(End::Failed, Some(error)));
+        // Begun here, done by the store: nobody waits for it.
+        drop(self.engine.store().settle(&(Arc::clone(&self.live) as Arc<dyn Journal>)));
+        self.live.show();
+        self.engine.ended(&self.live);
+    }
+}
+
 /// Takes the turns of a run until none is left. The turn is boxed: a future holds what it is handed several times over.
 pub(super) async fn drive(engine: Engine, live: Arc<Live>, first: Box<Turn>) {
     let journal: Arc<dyn Journal> = Arc::clone(&live) as Arc<dyn Journal>;
+    let undone = Undone { engine: engine.clone(), live: Arc::clone(&live) };
     let mut next = Some(first);
     while let Some(turn) = next.take() {
         next = take(&engine, &live, &journal, turn).await.map(Box::new);
     }
+    drop(undone);
     engine.ended(&live);
 }
 
@@ -179,7 +204,7 @@ async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut
     drop(guard);
     tracing::info!(
         run = %live.id(), agent = %live.agent.name, took_ms = begun_at.elapsed().as_millis() as u64,
-        ignored_frames = normalizer.ignored(),
+        ignored_frames = normalizer.ignored(), complaint = normalizer.complaint(),
         outcome = live.view(|view| view.about.state.as_str()), "turn ended"
     );
     next

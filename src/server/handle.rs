@@ -13,7 +13,6 @@ use interlingua_core::exchange::Caller;
 use interlingua_core::out::Head;
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request};
 
-use super::peer::Watch;
 use super::stream::Steps;
 use super::{Gateway, Served};
 use crate::engine::{Answer, Follower, RunHandle, Scope, clock};
@@ -41,19 +40,13 @@ pub(super) async fn endpoint(
         Ok(body) => body,
         Err(fault) => return fail(&route, &mut *exchange, &fault),
     };
-    let mut watch = Watch::new(&request);
     let (call, scope) = match decode(&gateway, &route, &mut *exchange, &request, request.method().as_str(), &body) {
         Ok(decoded) => decoded,
         Err(fault) => return fail(&route, &mut *exchange, &fault),
     };
     drop(body);
-    let answer = tokio::select! {
-        biased;
-        answer = converse(&gateway, &mut *exchange, call, &scope) => answer,
-        // Nobody is there to be answered. Dropping the call takes back what was not meant to outlive its client.
-        () = watch.gone() => return HttpResponse::new(StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)),
-    };
-    match answer {
+    // A client that leaves meanwhile has all of this dropped, which takes back what was not meant to outlive it.
+    match converse(&gateway, &mut *exchange, call, &scope).await {
         Ok(Conversed::Whole(out)) => whole(&route, out),
         Ok(Conversed::Steps { mut follower, attach }) => {
             let mut head = Head::default();
@@ -61,7 +54,7 @@ pub(super) async fn endpoint(
             let mut out = Out::new();
             follower.begin(attach, |view| exchange.begin(view, &mut out));
             let mut response = builder(&route, &head);
-            response.body(Steps::new(follower, exchange, out, watch, route.heartbeat))
+            response.body(Steps::new(follower, exchange, out, route.heartbeat))
         }
         Err(fault) => fail(&route, &mut *exchange, &fault),
     }

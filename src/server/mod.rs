@@ -3,7 +3,6 @@
 //! The only room that knows actix-web. What a call means is the engine's matter, how it is spelled the adapters'.
 
 mod handle;
-mod peer;
 mod stream;
 mod websocket;
 
@@ -118,8 +117,9 @@ pub fn listen(listener: TcpListener, engine: Engine, routes: Vec<Served>, settin
     .client_disconnect_timeout(Duration::from_secs(2))
     .shutdown_timeout(3)
     .tcp_nodelay(true)
+    // A client that closes its side has left: what is under way for it is dropped at once, answer or wait.
+    .h1_allow_half_closed(false)
     .disable_signals()
-    .on_connect(peer::remember)
     .listen(listener)?
     .run();
     Ok(Listening { address, handle: server.handle(), server })

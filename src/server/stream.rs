@@ -1,4 +1,6 @@
 //! A streamed answer on its way out: steps are encoded when the connection has room for them, and not before.
+//!
+//! Not here: noticing that the client has left. actix-web does, and drops the answer (see [`super::listen`]).
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +11,6 @@ use actix_web::web::Bytes;
 use interlingua_core::{Exchange, Flow, Out};
 use tokio::time::{Instant, Sleep};
 
-use super::peer::Watch;
 use crate::engine::{Follower, Take};
 
 /// One chunk is no longer than this, give or take one event.
@@ -20,22 +21,18 @@ pub(super) struct Steps {
     follower: Follower,
     exchange: Box<dyn Exchange>,
     out: Out,
-    watch: Watch,
     heartbeat: Heartbeat,
     over: bool,
 }
 
 impl Steps {
-    pub(super) fn new(follower: Follower, exchange: Box<dyn Exchange>, out: Out, watch: Watch, heartbeat: Duration) -> Self {
-        Self { follower, exchange, out, watch, heartbeat: Heartbeat::new(heartbeat), over: false }
+    pub(super) fn new(follower: Follower, exchange: Box<dyn Exchange>, out: Out, heartbeat: Duration) -> Self {
+        Self { follower, exchange, out, heartbeat: Heartbeat::new(heartbeat), over: false }
     }
 
     /// The next piece of the stream, to be written at once. None: it is over.
     pub(super) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if !self.over {
-            if self.watch.poll_gone(context).is_ready() {
-                return Poll::Ready(None);
-            }
             let (exchange, out) = (&mut self.exchange, &mut self.out);
             let more = self.follower.poll_steps(context, &mut |_, step| match exchange.encode(step, out) {
                 Flow::Close => Take::Close,

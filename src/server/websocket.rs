@@ -15,7 +15,6 @@ use futures_util::StreamExt as _;
 use interlingua_core::{Exchange, Fault, FaultKind, Out};
 
 use super::handle::{self, Conversed};
-use super::peer::Watch;
 use super::stream::Steps;
 use super::{Gateway, Served};
 
@@ -137,7 +136,7 @@ impl Connection {
                 let mut out = Out::new();
                 follower.begin(attach, |view| exchange.begin(view, &mut out));
                 // Pings of the protocol itself keep the connection; comments have no place in it.
-                let mut steps = Steps::new(follower, exchange, out, Watch::nobody(), Duration::ZERO);
+                let mut steps = Steps::new(follower, exchange, out, Duration::ZERO);
                 loop {
                     tokio::select! {
                         biased;
