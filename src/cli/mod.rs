@@ -176,8 +176,16 @@ fn raise_file_limit() {
 }
 
 fn print_schema(gateway: &Gateway) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(&crate::config::schema(&gateway.protocols()))?);
-    Ok(())
+    show(&serde_json::to_string_pretty(&crate::config::schema(&gateway.protocols()))?)
+}
+
+/// Writes to standard output. A reader that has read enough is no failure.
+fn show(text: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    match writeln!(std::io::stdout(), "{}", text.trim_end()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
 }
 
 /// What `main` returns.

@@ -8,12 +8,11 @@ use crate::config::{Mount, Settings};
 
 /// `interlingua routes`
 pub(super) fn list(settings: &Settings, json: bool) -> anyhow::Result<()> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(&settings.mounts())?);
+    super::show(&if json {
+        serde_json::to_string_pretty(&settings.mounts())?
     } else {
-        print!("{}", table(&settings.mounts(), &base(settings, settings.server.listen)));
-    }
-    Ok(())
+        table(&settings.mounts(), &base(settings, settings.server.listen))
+    })
 }
 
 /// What a starting gateway says of itself.
