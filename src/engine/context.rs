@@ -66,25 +66,7 @@ impl Engine {
     pub(super) async fn prepare(&self, preparing: Preparing<'_>) -> Result<Outcome, Fault> {
         let Preparing { session, agent, request, preamble, answers, terms, thread } = preparing;
         let now = clock::now();
-        // The session is told of what was decided in one piece: refused requests leave no trace in it.
-        let (outcome, doc) = {
-            let mut doc = session.doc();
-            let outcome = doc.waiting.take(request.input.clone(), answers.to_vec(), terms, now);
-            (outcome, doc.clone())
-        };
-        let (input, answered) = match outcome {
-            answer::Outcome::Goes { input, answered } => (input, answered),
-            answer::Outcome::Waits => {
-                let run = doc.waiting.open().next().map(|open| open.run).or(doc.latest);
-                // Answers that were collected meanwhile survive a restart too.
-                self.save_session(session).await?;
-                return Ok(Outcome::Waiting(run));
-            }
-            answer::Outcome::Refused(fault) => return Err(fault),
-        };
-        let decided = !answered.is_empty();
-        let said = decided.then(|| input.clone());
-        let input = answer::with_requests(&input, &answered);
+        let doc = session.doc().clone();
         let strict = doc.kept || matches!(thread, Thread::After(_));
         let branch = match thread {
             Thread::After(run) => (!doc.ends_with(*run)).then_some(*run),
@@ -114,6 +96,22 @@ impl Engine {
         } else {
             Vec::new()
         };
+        // Last of all, so that a request that is given up while its history is read answers nothing. The session is told
+        // of what was decided in one piece: refused requests leave no trace in it.
+        let outcome = session.doc().waiting.take(request.input.clone(), answers.to_vec(), terms, now);
+        let (input, answered) = match outcome {
+            answer::Outcome::Goes { input, answered } => (input, answered),
+            answer::Outcome::Waits => {
+                let run = session.doc().waiting.open().next().map(|open| open.run).or(doc.latest);
+                // Answers that were collected meanwhile survive a restart too.
+                self.save_session(session).await?;
+                return Ok(Outcome::Waiting(run));
+            }
+            answer::Outcome::Refused(fault) => return Err(fault),
+        };
+        let decided = !answered.is_empty();
+        let said = decided.then(|| input.clone());
+        let input = answer::with_requests(&input, &answered);
         let mut asked = request.clone();
         asked.input = preamble.iter().cloned().chain(join(before, input)).collect();
         asked.session_id = Some(upstream_id.clone());

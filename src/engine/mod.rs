@@ -434,9 +434,12 @@ impl Engine {
 
     /// Lets go of a run that is safe in the store and that nobody follows.
     pub(super) fn forget_if_idle(&self, live: &Arc<Live>) {
+        // With the door closed: nobody finds it meanwhile, and another one of the same id stays.
+        let mut lives = self.lives();
+        let known = lives.get(&live.id()).is_some_and(|known| Arc::ptr_eq(known, live));
         let busy = live.view(|view| matches!(view.about.state, RunState::Queued | RunState::Running));
-        if !busy && live.is_alone() {
-            self.lives().remove(&live.id());
+        if known && !busy && live.settling().is_none() && live.is_alone() {
+            lives.remove(&live.id());
         }
     }
 }

@@ -104,7 +104,7 @@ impl Engine {
         let mut run = self.find(target, scope).await?;
         let (id, state) = run.view(|view| (view.run().id, view.about.state));
         match state {
-            RunState::Ended(_) => return Ok(run),
+            RunState::Ended(_) => return Ok(run.settled(self).await),
             RunState::Waiting | RunState::WaitingForAuth => {
                 let live = self.revive(id, scope).await?;
                 self.cancel_waiting(&live).await;

@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
 use crate::support::agent::{beginning, frames, response, saying, saying_and_hanging, word};
-use crate::support::gateway::{Gateway, agent, last_said, says};
+use crate::support::gateway::{Gateway, ROUTE, agent, last_said, says};
 use crate::support::http;
 use crate::support::story::Story;
 use crate::support::upstream::{Answer, Deaf, Upstream, nobody};
@@ -142,6 +142,26 @@ async fn what_is_no_answer_at_all_is_told_as_such() {
 }
 
 #[tokio::test]
+async fn a_refusal_that_comes_late_is_told_in_the_stream() {
+    // The client has been given a head by then, so that a departed one is noticed.
+    let late = Answer::default().pause(Duration::from_millis(200));
+    let refusal = "HTTP/1.1 422 No\r\ncontent-type: application/json\r\ncontent-length: 15\r\n\r\n{\"detail\":\"no\"}";
+    let upstream = Upstream::always(late.and_raw(refusal));
+    let config = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\nheartbeat = \"40ms\"\n{}{ROUTE}",
+        agent("friday", &upstream.url("/process"), "", "")
+    );
+    let gateway = Gateway::with(&config).await;
+    let story = gateway.story("friday", &says("hi")).await.failed("UPSTREAM_REFUSED");
+    assert_eq!(story.complaint(), "the agent refused the request: no");
+    // Who waits for all of it gets a status however late it comes.
+    let mut whole = says("hi");
+    whole["stream"] = json!(false);
+    let answer = gateway.post("/agents/friday/process", &whole).await;
+    assert_eq!((answer.status, &answer.json()["code"]), (502, &json!("UPSTREAM_REFUSED")));
+}
+
+#[tokio::test]
 async fn garbage_in_the_middle_ends_the_run_and_keeps_what_was_said() {
     for garbage in ["<html>", "[1,2]", "{\"object\":", "\u{0}\u{1}", "\"text\""] {
         let begun = beginning().into_iter().chain([word("good so far"), garbage.to_owned()]);
@@ -260,7 +280,7 @@ async fn what_comes_after_the_end_is_not_waited_for_and_not_told() {
 async fn an_agent_that_is_quick_is_asked_over_the_same_connection_again() {
     let upstream = Upstream::always(saying(&["hi"]));
     let source = format!("[server]\nlisten = \"127.0.0.1:0\"\nworkers = 1\n{}", agent("friday", &upstream.url("/process"), "", ""));
-    let gateway = Gateway::with(&format!("{source}{}", crate::support::gateway::ROUTE)).await;
+    let gateway = Gateway::with(&format!("{source}{}", ROUTE)).await;
     for _ in 0..5 {
         gateway.story("friday", &says("hi")).await.completed();
     }

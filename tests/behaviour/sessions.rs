@@ -332,3 +332,22 @@ async fn hundreds_of_sessions_are_served_at_once() {
         assert_eq!(Story::read(&stream.frames().await).completed().text(), format!("for {number}"));
     }
 }
+
+#[tokio::test]
+async fn stopping_a_session_stops_what_waits_in_it_too() {
+    let upstream = parrot();
+    let gateway = Gateway::start(&agent("friday", &upstream.url("/process"), "", "")).await;
+    let mut first = gateway.ask("friday", &says_in("s", "hold")).await;
+    let mut seen = first.until("you said").await;
+    let second = gateway.ask("friday", &says_in("s", "second")).await;
+    let third = gateway.post("/agents/friday/process/task", &says_in("s", "third")).await.json();
+    runs_of(&gateway, "s", 3).await;
+    let stopped = gateway.post("/agents/friday/stop", &json!({ "session_id": "s" })).await;
+    assert_eq!((stopped.status, &stopped.json()["status"]), (200, &json!("success")));
+    seen.extend(first.frames().await);
+    assert_eq!(Story::read(&seen).status, "canceled");
+    assert_eq!(second.answer().await.json()["code"], "CANCELED");
+    assert_eq!(gateway.outcome("friday", third["task_id"].as_str().expect("an id")).await["status"], "canceled");
+    assert_eq!(upstream.asked().len(), 1, "none of them had its turn");
+    gateway.story("friday", &says_in("s", "next")).await.completed();
+}

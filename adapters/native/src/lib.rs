@@ -137,7 +137,7 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
             let route = Arc::clone(route);
             move || task::Poll::new(&route)
         }),
-        Endpoint::post("/stop", || task::Stop),
+        Endpoint::post("/stop", task::Stop::default),
         Endpoint::get("/runs/{id}/events", move || process::Events::new(&followed)),
         Endpoint::post("/runs/{id}/cancel", runs(runs::Task::Cancel)),
         Endpoint::get("/runs/{id}", runs(runs::Task::Fetch)),

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use interlingua_core::call::{Call, Delivery, Reply, RunState, RunView, Target};
+use interlingua_core::call::{Call, Delivery, Filter, Reply, RunState, RunView, Target};
 use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
 use interlingua_core::model::AgentRequest;
-use interlingua_core::{Fault, FaultKind, Out, Request};
+use interlingua_core::{Fault, FaultKind, Out, Request, RunId};
 use serde::{Serialize, Serializer};
 
 use crate::frames;
@@ -142,29 +142,63 @@ struct Unknown {
     error: String,
 }
 
-/// `POST /stop`: ends the latest run of a session. A session with nothing to stop, or none at all, is a success too.
-pub(crate) struct Stop;
+/// `POST /stop`: ends what runs in a session, and what waits for its turn there. A session with nothing to stop, or
+/// none at all, is a success too.
+#[derive(Default)]
+pub(crate) struct Stop {
+    /// What is still to be stopped, the next one last.
+    left: Vec<RunId>,
+}
+
+impl Stop {
+    fn next(&mut self, out: &mut Out) -> Next {
+        match self.left.pop() {
+            Some(run) => Next::Call(Call::Cancel(Target::Run(run))),
+            None => {
+                out.status(200);
+                out.json(&Stopped { status: "success", message: "nothing runs in the session any more" });
+                Next::Done
+            }
+        }
+    }
+}
 
 impl Exchange for Stop {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        /// More turns do not queue for one session.
+        const MOST: usize = 100;
         let object = body::object(request)?;
         // The owner is who asks; whoever else a request names has no say.
         object.string("user_id")?;
         let session = object.required("session_id")?.string()?.into_owned();
-        Ok(Call::Cancel(Target::Latest(session)))
+        let states = vec![RunState::Queued, RunState::Running];
+        Ok(Call::List(Filter { session: Some(session), states, limit: MOST, ..Filter::default() }))
     }
 
-    fn reply(&mut self, _: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        out.json(&Stopped { status: "success", message: "nothing runs in the session any more" });
-        Ok(Next::Done)
+    fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
+        match reply {
+            Reply::Runs(page) => {
+                // Those that wait are stopped first: none of them is to have its turn when the one under way ends.
+                let (waiting, working): (Vec<RunView<'_>>, Vec<RunView<'_>>) =
+                    page.runs.iter().copied().partition(|view| view.about.state == RunState::Queued);
+                self.left = working.into_iter().chain(waiting).map(|view| view.run().id).collect();
+            }
+            Reply::Run(_) => {}
+            reply => return Err(fault::unexpected(&reply)),
+        }
+        Ok(self.next(out))
+    }
+
+    fn missed(&mut self, _: &Fault) -> Option<Call> {
+        // Gone since it was listed.
+        self.left.pop().map(|run| Call::Cancel(Target::Run(run)))
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         if fault.kind != FaultKind::NotFound {
             return fault::write(fault, out);
         }
-        out.status(200);
-        out.json(&Stopped { status: "success", message: "nothing runs in the session" });
+        self.next(out);
     }
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
