@@ -215,6 +215,23 @@ impl Receiver {
                 self.flush(step, parcels);
                 self.held = Some(Held { artifact: artifact.id.into_owned(), message, content, span, append });
             }
+            Update::Artifact(piece) if piece.closes() => {
+                // The end goes along with the last of the text; a whole task says nothing of ends.
+                let held = self.held.as_ref().is_some_and(|held| held.artifact == piece.artifact.id);
+                if held || self.sends_tasks() {
+                    self.send_held(step, held, parcels);
+                    return;
+                }
+                self.flush(step, parcels);
+                let item = Item::Artifact(ArtifactUpdate {
+                    task: task.as_str().into(),
+                    context: run.session_id.as_str().into(),
+                    artifact: piece.artifact,
+                    append: true,
+                    last_chunk: true,
+                });
+                parcels.push(self.event(&item, run));
+            }
             Update::Artifact(Piece { artifact, append, last_chunk, .. }) => {
                 self.flush(step, parcels);
                 let item = Item::Artifact(ArtifactUpdate {
@@ -256,6 +273,13 @@ impl Courier for Receiver {
     }
 
     fn flush(&mut self, step: Step<'_>, parcels: &mut Vec<Parcel>) {
+        self.send_held(step, false, parcels);
+    }
+}
+
+impl Receiver {
+    /// Sends the text that was held back. `last`: with it the artifact is complete.
+    fn send_held(&mut self, step: Step<'_>, last: bool, parcels: &mut Vec<Parcel>) {
         let Some(held) = self.held.take() else { return };
         let slot = step.run.messages.get(held.message as usize).and_then(|it| it.slots.get(held.content as usize));
         let Some(slot) = slot else { return };
@@ -266,11 +290,8 @@ impl Courier for Receiver {
             context: step.run.session_id.as_str().into(),
             artifact: Artifact { id: held.artifact.as_str().into(), name: None, parts: vec![part], metadata: None },
             append: held.append,
-            last_chunk: false,
+            last_chunk: last,
         });
         parcels.push(self.event(&item, step.run));
     }
 }
-
-#[cfg(test)]
-mod tests;

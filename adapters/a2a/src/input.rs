@@ -316,6 +316,3 @@ fn plain(native: &model::Message) -> Message<'_> {
     }
     message
 }
-
-#[cfg(test)]
-mod tests;

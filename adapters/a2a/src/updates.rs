@@ -46,6 +46,14 @@ pub(crate) struct Piece<'r> {
     pub(crate) is_delta: bool,
 }
 
+impl Piece<'_> {
+    /// True if it brings nothing but the artifact's end.
+    pub(crate) fn closes(&self) -> bool {
+        let is_empty = |part: &Part<'_>| matches!(&part.content, wire::Content::Text(text) if text.is_empty());
+        self.last_chunk && self.append && matches!(self.artifact.parts.as_slice(), [part] if is_empty(part))
+    }
+}
+
 /// Where what it says goes.
 pub(crate) type Tell<'t, 'r> = &'t mut dyn FnMut(Update<'r>);
 

@@ -335,6 +335,3 @@ impl Exchange for Stray {
         Flow::Close
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -22,6 +22,7 @@ impl<'a> Params<'a> {
     /// Those of a JSON-RPC request.
     pub(super) fn rpc(node: Option<Node<'a>>) -> Result<Self, Fault> {
         let node = match node {
+            Some(node) if node.kind() != Kind::Object => return Err(node.wrong("an object")),
             // Fields are named from here on, as in the objects of the specification.
             Some(node) => Node::at("", node.raw()),
             None => Node::parse(b"{}")?,

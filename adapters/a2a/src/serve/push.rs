@@ -94,9 +94,14 @@ impl Config {
             text.as_ref().is_none_or(|text| text.bytes().all(|byte| (b' '..=b'~').contains(&byte)))
         };
         let scheme_safe = scheme.as_ref().is_none_or(|scheme| scheme.bytes().all(|byte| byte.is_ascii_graphic()));
-        for (name, safe) in [("token", header_safe(&token)), ("credentials", header_safe(&credentials)), ("scheme", scheme_safe)] {
+        let inner = |name: &str| authentication.as_ref().map_or_else(String::new, |inner| inner.path_of(name));
+        for (path, safe) in [
+            (object.path_of("token"), header_safe(&token)),
+            (inner("credentials"), header_safe(&credentials)),
+            (inner("scheme"), scheme_safe),
+        ] {
             if !safe {
-                return Err(Fault::invalid(object.path_of(name), "holds characters that a header may not hold"));
+                return Err(Fault::invalid(path, "holds characters that a header may not hold"));
             }
         }
         Ok(Self {
