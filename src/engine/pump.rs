@@ -142,7 +142,8 @@ async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut
     let mut normalizer = Normalizer::new(live.agent.max_run_bytes);
     let mut conversation = None;
     let begun_at = std::time::Instant::now();
-    let asked = ask(engine, live, &mut turn).await;
+    // What comes before the answer and after it is boxed, so that a turn that hears does not hold room for it.
+    let asked = Box::pin(ask(engine, live, &mut turn)).await;
     let (guard, prepared) = match asked {
         Ok(Asked { guard, prepared, opened }) => {
             match opened {
@@ -200,7 +201,7 @@ async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut
     if let Some(conversation) = conversation {
         if live.cancel.is_told() { drop(conversation) } else { conversation.release() }
     }
-    let next = conclude(engine, live, journal, &turn, prepared.as_deref(), remembered).await;
+    let next = Box::pin(conclude(engine, live, journal, &turn, prepared.as_deref(), remembered)).await;
     drop(guard);
     tracing::info!(
         run = %live.id(), agent = %live.agent.name, took_ms = begun_at.elapsed().as_millis() as u64,
@@ -335,7 +336,7 @@ async fn listen(
         }
         heard?;
         if !roomy {
-            room(live).await?;
+            Box::pin(room(live)).await?;
         }
     }
 }

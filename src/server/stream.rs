@@ -22,12 +22,13 @@ pub(super) struct Steps {
     exchange: Box<dyn Exchange>,
     out: Out,
     heartbeat: Heartbeat,
+    begun: bool,
     over: bool,
 }
 
 impl Steps {
     pub(super) fn new(follower: Follower, exchange: Box<dyn Exchange>, out: Out, heartbeat: Duration) -> Self {
-        Self { follower, exchange, out, heartbeat: Heartbeat::new(heartbeat), over: false }
+        Self { follower, exchange, out, heartbeat: Heartbeat::new(heartbeat), begun: false, over: false }
     }
 
     /// The next piece of the stream, to be written at once. None: it is over.
@@ -69,8 +70,13 @@ impl Steps {
 }
 
 impl Steps {
-    /// What is written, to go out. A copy: it is small, and the buffer stays where it is.
+    /// What is written, to go out. A copy: it is small, and the buffer stays where it is. But for the first piece: the
+    /// frames that open an answer are many and come once, and silence may follow.
     fn written(&mut self) -> Bytes {
+        if !self.begun {
+            self.begun = true;
+            return std::mem::take(&mut self.out.body).freeze();
+        }
         let written = Bytes::copy_from_slice(&self.out.body);
         self.out.body.clear();
         written
