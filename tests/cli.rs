@@ -41,7 +41,11 @@ fn check_says_that_a_configuration_is_right() {
     let folder = folder(GOOD);
     let output = run(folder.path(), &["check"]);
     assert_eq!((output.status.code(), complaints(&output)), (Some(0), ""));
-    assert!(out(&output).contains("1 agents, 1 routes") || out(&output).contains("1 agent, 1 route"), "{}", out(&output));
+    assert!(
+        out(&output).contains("1 agents, 1 routes") || out(&output).contains("1 agent, 1 route"),
+        "{}",
+        out(&output)
+    );
     let named = run(Path::new("/"), &["check", "--config", folder.path().join("gateway.toml").to_str().expect("text")]);
     assert_eq!(named.status.code(), Some(0));
 }
@@ -64,7 +68,11 @@ fn every_mistake_is_told_at_once_with_its_place_and_nothing_starts() {
         let output = run(folder.path(), command);
         assert_eq!((output.status.code(), out(&output)), (Some(2), ""), "{command:?}");
         for mistake in ["lissten", "listen", "dmo", "INTERLINGUA_TEST_NOT_SET", "nobody", "soon", "gateway.toml:3:1"] {
-            assert!(complaints(&output).contains(mistake), "{command:?} does not tell of {mistake}:\n{}", complaints(&output));
+            assert!(
+                complaints(&output).contains(mistake),
+                "{command:?} does not tell of {mistake}:\n{}",
+                complaints(&output)
+            );
         }
     }
 }
@@ -78,7 +86,8 @@ fn a_secret_that_is_set_is_never_shown() {
     // The table of agents has to stand before the routes' array ends: it does, in any order.
     let folder = folder(&config);
     for command in [&["check"][..], &["routes"], &["routes", "--json"], &["schema"]] {
-        let output = binary(folder.path()).args(command).env("INTERLINGUA_TEST_TOKEN", "sk-secret").output().expect("it runs");
+        let output =
+            binary(folder.path()).args(command).env("INTERLINGUA_TEST_TOKEN", "sk-secret").output().expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{command:?}: {}", complaints(&output));
         assert!(!out(&output).contains("sk-secret") && !complaints(&output).contains("sk-secret"), "{command:?}");
     }
@@ -92,13 +101,19 @@ fn a_file_that_is_not_there_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = run(folder.path(), &["check"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(complaints(&output).contains("gateway.toml") && complaints(&output).contains("--config"), "{}", complaints(&output));
+    assert!(
+        complaints(&output).contains("gateway.toml") && complaints(&output).contains("--config"),
+        "{}",
+        complaints(&output)
+    );
 }
 
 #[test]
 fn a_command_line_that_is_wrong_has_its_exit_code() {
     let folder = folder(GOOD);
-    for wrong in [&["sevre"][..], &["--confg", "x"], &["call"], &["routes", "--yaml"], &["--log-format", "xml", "check"]] {
+    for wrong in
+        [&["sevre"][..], &["--confg", "x"], &["call"], &["routes", "--yaml"], &["--log-format", "xml", "check"]]
+    {
         let output = run(folder.path(), wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
         assert!(!complaints(&output).is_empty());

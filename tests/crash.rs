@@ -69,10 +69,13 @@ async fn stream(process: &Process, told: &Mutex<Told>, agent: &str, body: &Value
         }
     };
     let frames = frames(&bytes);
-    let Some(id) = frames.first().map(|frame| value(frame)["id"].as_str().expect("an id").to_owned()) else { return false };
+    let Some(id) = frames.first().map(|frame| value(frame)["id"].as_str().expect("an id").to_owned()) else {
+        return false;
+    };
     // What ends with a terminal response is told to its end, whether or not the chunk behind it arrived.
     let last = value(frames.last().expect("it has a first one"));
-    let ended = last["object"] == "response" && !["created", "in_progress"].contains(&last["status"].as_str().unwrap_or(""));
+    let ended =
+        last["object"] == "response" && !["created", "in_progress"].contains(&last["status"].as_str().unwrap_or(""));
     let mut told = told.lock().expect("no client panics");
     if ended {
         told.ended.insert(id, (agent.to_owned(), frames));
@@ -202,7 +205,10 @@ async fn check(process: &Process, told: &mut Told, killed: Instant) {
         loop {
             let page = get(process, &format!("/agents/{agent}/runs?limit=100{next}")).await.json();
             for run in page["data"].as_array().expect("a list") {
-                assert!(["completed", "failed"].contains(&run["status"].as_str().expect("a status")), "left open: {run}");
+                assert!(
+                    ["completed", "failed"].contains(&run["status"].as_str().expect("a status")),
+                    "left open: {run}"
+                );
             }
             let Some(cursor) = page["next"].as_str() else { break };
             next = format!("&cursor={cursor}");
@@ -279,7 +285,10 @@ async fn load(process: Arc<Process>, told: Arc<Mutex<Told>>, round: usize, finis
                 let Some(accepted) = answer(&process, "/agents/demo/process/task", &says(words)).await else { return };
                 let id = value(&accepted)["task_id"].as_str().unwrap_or_else(|| panic!("{accepted}")).to_owned();
                 told.lock().expect("no client panics").tasks.push(id.clone());
-                while watched {
+                if !watched {
+                    continue;
+                }
+                loop {
                     let path = format!("/agents/demo/process/task/{id}");
                     let Some(status) = asked(&process, &http::request("GET", &path, CLOSE, b"")).await else { return };
                     if value(&status)["status"] == "finished" {

@@ -115,9 +115,7 @@ impl Engine {
         match &run {
             RunHandle::Live(live) => {
                 live.stop(None);
-                let mut follower = Follower::new(self.clone(), run.clone(), false);
-                let over = follower.until(|event| matches!(event, Event::RunFinished { .. }));
-                let _ = tokio::time::timeout(PATIENCE, over).await;
+                let _ = tokio::time::timeout(PATIENCE, self.stopped(live)).await;
             }
             RunHandle::Stored(..) => {
                 self.store().signal(id, Signal::Cancel).await.map_err(|error| store_fault(&error))?;
@@ -125,6 +123,25 @@ impl Engine {
             }
         }
         Ok(run)
+    }
+
+    /// Waits until a run that was told to stop has ended.
+    async fn stopped(&self, live: &Arc<Live>) {
+        let mut follower = Follower::new(self.clone(), RunHandle::Live(Arc::clone(live)), false);
+        let mut turns = live.view(|view| view.run().turns.len());
+        loop {
+            let last = |event| match event {
+                Event::TurnFinished { turn, .. } => turn as usize + 1 >= turns,
+                event => matches!(event, Event::RunFinished { .. }),
+            };
+            follower.until(last).await;
+            match live.view(|view| view.about.state) {
+                RunState::Ended(_) => return,
+                // It came to its pause in the moment it was told.
+                RunState::Waiting | RunState::WaitingForAuth => return self.cancel_waiting(live).await,
+                RunState::Queued | RunState::Running => turns += 1,
+            }
+        }
     }
 
     /// Ends a run between two turns: what it asked is decided by nobody any more.

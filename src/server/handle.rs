@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::StatusCode;
+use actix_web::http::{ConnectionType, StatusCode, Version};
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
@@ -53,8 +53,13 @@ pub(super) async fn endpoint(
             exchange.head(&mut head);
             let mut out = Out::new();
             follower.begin(attach, |view| exchange.begin(view, &mut out));
-            let mut response = builder(&route, &head);
-            response.body(Steps::new(follower, exchange, out, route.heartbeat))
+            let mut response = builder(&route, &head).body(Steps::new(follower, exchange, out, route.heartbeat));
+            if request.version() < Version::HTTP_11 {
+                // Nothing tells such a client where a stream ends but the end of its connection.
+                response.head_mut().no_chunking(true);
+                response.head_mut().set_connection_type(ConnectionType::Close);
+            }
+            response
         }
         Err(fault) => fail(&route, &mut *exchange, &fault),
     }

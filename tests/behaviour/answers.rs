@@ -40,7 +40,8 @@ async fn every_event_arrives_while_the_agent_still_thinks_about_the_next() {
 #[tokio::test]
 async fn an_agent_that_has_said_nothing_yet_does_not_keep_the_response_from_beginning() {
     // The head is there, and no frame: the stream begins once the heartbeat is due.
-    let upstream = Upstream::always(frames(&["late"]).iter().fold(Answer::events().wait("on"), |all, one| all.frame(one)).done());
+    let upstream =
+        Upstream::always(frames(&["late"]).iter().fold(Answer::events().wait("on"), |all, one| all.frame(one)).done());
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nheartbeat = \"50ms\"\n{}{}",
         agent("friday", &upstream.url("/process"), "", ""),
@@ -81,14 +82,37 @@ async fn an_answer_can_be_had_whole() {
 async fn whatever_the_demo_agent_shows_keeps_the_rules() {
     let gateway = Gateway::start(DEMO).await;
     let shows = [
-        ("hello", "completed"), ("help", "completed"), ("long 200 0", "completed"), ("reasoning", "completed"),
-        ("overlap", "completed"), ("tool", "completed"), ("parallel", "completed"), ("mcp", "completed"),
-        ("component", "completed"), ("client tool", "completed"), ("approval", "completed"), ("question", "completed"),
-        ("login", "completed"), ("image", "completed"), ("audio", "completed"), ("video", "completed"),
-        ("file", "completed"), ("data", "completed"), ("refusal", "completed"), ("warning", "completed"),
-        ("unicode", "completed"), ("history", "completed"), ("usage", "completed"), ("heartbeat", "completed"),
-        ("empty", "completed"), ("error", "failed"), ("fail", "failed"), ("incomplete", "incomplete"),
-        ("reject", "rejected"), ("cancel", "canceled"), ("break", "failed"),
+        ("hello", "completed"),
+        ("help", "completed"),
+        ("long 200 0", "completed"),
+        ("reasoning", "completed"),
+        ("overlap", "completed"),
+        ("tool", "completed"),
+        ("parallel", "completed"),
+        ("mcp", "completed"),
+        ("component", "completed"),
+        ("client tool", "completed"),
+        ("approval", "completed"),
+        ("question", "completed"),
+        ("login", "completed"),
+        ("image", "completed"),
+        ("audio", "completed"),
+        ("video", "completed"),
+        ("file", "completed"),
+        ("data", "completed"),
+        ("refusal", "completed"),
+        ("warning", "completed"),
+        ("unicode", "completed"),
+        ("history", "completed"),
+        ("usage", "completed"),
+        ("heartbeat", "completed"),
+        ("empty", "completed"),
+        ("error", "failed"),
+        ("fail", "failed"),
+        ("incomplete", "incomplete"),
+        ("reject", "rejected"),
+        ("cancel", "canceled"),
+        ("break", "failed"),
     ];
     for (word, status) in shows {
         let story = gateway.story("demo", &says(word)).await;
@@ -136,7 +160,8 @@ async fn a_run_is_seen_over_every_route_of_its_agent_and_no_other() {
 #[tokio::test]
 async fn agents_have_a_mount_each() {
     let upstream = Upstream::deciding(|asked| saying(&["I am ", asked.path.trim_start_matches('/')]));
-    let agents = format!("{}{}", agent("a", &upstream.url("/anna"), "", ""), agent("b", &upstream.url("/bert"), "", ""));
+    let agents =
+        format!("{}{}", agent("a", &upstream.url("/anna"), "", ""), agent("b", &upstream.url("/bert"), "", ""));
     let gateway = Gateway::start(&agents).await;
     assert_eq!(gateway.story("a", &says("hi")).await.completed().text(), "I am anna");
     assert_eq!(gateway.story("b", &says("hi")).await.completed().text(), "I am bert");

@@ -46,7 +46,8 @@ async fn new_input_waits_for_the_answer_and_the_answer_goes_once() {
 
     assert_eq!(gateway.story("friday", &decides("s", "appr-1", true)).await.completed().text(), "done");
     let told = upstream.asked().pop().expect("the answer").json();
-    let kinds: Vec<&str> = told["input"].as_array().expect("an input").iter().filter_map(|one| one["type"].as_str()).collect();
+    let kinds: Vec<&str> =
+        told["input"].as_array().expect("an input").iter().filter_map(|one| one["type"].as_str()).collect();
     assert_eq!(kinds, ["mcp_approval_request", "mcp_approval_response"], "the question stands in front of its answer");
     assert_eq!(told["input"][1]["content"][0]["data"]["approve"], true);
 

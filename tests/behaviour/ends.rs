@@ -42,11 +42,23 @@ async fn a_refusal_is_a_status_with_what_the_agent_meant_for_clients() {
     let json = [("content-type", "application/json")];
     let field = r#"{"detail":[{"loc":["body","input"],"msg":"Field required"}]}"#;
     let cases = [
-        (401, r#"{"detail":"bad token sk-123"}"#, 502, "UPSTREAM_REFUSED", "the agent refused the gateway's credentials"),
+        (
+            401,
+            r#"{"detail":"bad token sk-123"}"#,
+            502,
+            "UPSTREAM_REFUSED",
+            "the agent refused the gateway's credentials",
+        ),
         (403, r#"{"detail":"no"}"#, 502, "UPSTREAM_REFUSED", "the agent refused the gateway's credentials"),
         (404, r#"{"detail":"Not Found"}"#, 502, "UPSTREAM_REFUSED", "the agent refused the request: Not Found"),
         (422, field, 502, "UPSTREAM_REFUSED", "the agent refused the request: input: Field required"),
-        (500, r#"{"detail":"ValueError: /srv/app.py line 3"}"#, 502, "UPSTREAM_REFUSED", "the agent refused the request"),
+        (
+            500,
+            r#"{"detail":"ValueError: /srv/app.py line 3"}"#,
+            502,
+            "UPSTREAM_REFUSED",
+            "the agent refused the request",
+        ),
         (302, "", 502, "UPSTREAM_REFUSED", "the agent refused the request"),
         (503, "overloaded", 502, "UPSTREAM_UNREACHABLE", "the agent is not available"),
         (504, "<html>", 504, "UPSTREAM_TIMEOUT", "the agent took too long"),
@@ -114,7 +126,8 @@ async fn each_timeout_has_its_own_bound() {
 
 #[tokio::test]
 async fn comments_of_an_agent_that_works_are_signs_of_life() {
-    let slow = (0..8).fold(Answer::events(), |answer, _| answer.pause(Duration::from_millis(60)).chunk(": working\n\n"));
+    let slow =
+        (0..8).fold(Answer::events(), |answer, _| answer.pause(Duration::from_millis(60)).chunk(": working\n\n"));
     let slow = frames(&["done"]).iter().fold(slow, |answer, frame| answer.frame(frame)).done();
     let upstream = Upstream::always(slow);
     let gateway = before(&upstream, "timeouts = { idle = \"300ms\" }").await;
@@ -131,7 +144,12 @@ async fn what_is_no_answer_at_all_is_told_as_such() {
     let brotli = Answer::whole(200, &[("content-type", "text/event-stream"), ("content-encoding", "br")], "data");
     for (name, answer) in [("html", html), ("smtp", lost), ("json", json), ("header", header), ("brotli", brotli)] {
         let answer = refused(answer, "").await;
-        assert_eq!((answer.status, answer.json()["code"].as_str()), (502, Some("UPSTREAM_PROTOCOL_ERROR")), "{name}: {}", answer.text());
+        assert_eq!(
+            (answer.status, answer.json()["code"].as_str()),
+            (502, Some("UPSTREAM_PROTOCOL_ERROR")),
+            "{name}: {}",
+            answer.text()
+        );
     }
     let closed = refused(Answer::nothing(), "retries = 0").await;
     assert_eq!((closed.status, closed.json()["code"].as_str()), (502, Some("UPSTREAM_TRUNCATED")));
@@ -279,7 +297,10 @@ async fn what_comes_after_the_end_is_not_waited_for_and_not_told() {
 #[tokio::test]
 async fn an_agent_that_is_quick_is_asked_over_the_same_connection_again() {
     let upstream = Upstream::always(saying(&["hi"]));
-    let source = format!("[server]\nlisten = \"127.0.0.1:0\"\nworkers = 1\n{}", agent("friday", &upstream.url("/process"), "", ""));
+    let source = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\nworkers = 1\n{}",
+        agent("friday", &upstream.url("/process"), "", "")
+    );
     let gateway = Gateway::with(&format!("{source}{}", ROUTE)).await;
     for _ in 0..5 {
         gateway.story("friday", &says("hi")).await.completed();
@@ -326,7 +347,11 @@ async fn an_agent_that_dies_at_any_byte_fails_its_run_in_order() {
         let mut stream = gateway.ask("friday", &says(&format!("{how} {place}"))).await;
         if stream.status().await != 200 {
             let answer = stream.answer().await;
-            assert_eq!((answer.status, answer.json()["code"].as_str()), (502, Some("UPSTREAM_TRUNCATED")), "{how} {place}");
+            assert_eq!(
+                (answer.status, answer.json()["code"].as_str()),
+                (502, Some("UPSTREAM_TRUNCATED")),
+                "{how} {place}"
+            );
             // A last frame without its blank line is heard if the body ended as it should; half a frame is none.
             assert!(place < ends[0] || how == "reset", "{how} {place}: the agent had begun");
             return;

@@ -3,14 +3,18 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::{DEMO, Gateway, JSON, ROUTE, says};
-use crate::support::http::{Answer, Exchange, request};
+use crate::support::http::{Answer, Exchange, data, request};
+use crate::support::story::Story;
 
 async fn lives(gateway: &Gateway) {
     gateway.story("demo", &says("echo still here")).await.completed();
 }
 
+/// A status, what the complaint says of the field, and the code; what is left empty may be anything.
+type Complaint = (u16, Value, String);
+
 /// One complaint about a field, as the native framework spells it.
-fn about(kind: &str, loc: Value, code: &str) -> (u16, Value, String) {
+fn about(kind: &str, loc: Value, code: &str) -> Complaint {
     (422, json!({ "type": kind, "loc": loc }), code.to_owned())
 }
 
@@ -19,14 +23,17 @@ async fn what_is_wrong_with_a_request_is_told_with_its_place() {
     let gateway = Gateway::start(DEMO).await;
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let deep_input = format!("{{\"input\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    let cases: Vec<(&[u8], (u16, Value, String))> = vec![
+    let cases: Vec<(&[u8], Complaint)> = vec![
         (b"", about("json_invalid", json!(["body"]), "MALFORMED_REQUEST")),
         (b"hello", about("json_invalid", json!(["body"]), "MALFORMED_REQUEST")),
         (b"{\"input\":", about("json_invalid", json!(["body"]), "MALFORMED_REQUEST")),
         (b"{\"input\":[]} x", about("json_invalid", json!(["body"]), "MALFORMED_REQUEST")),
         (b"[1]", about("json_invalid", json!(["body"]), "MALFORMED_REQUEST")),
         (b"null", about("json_invalid", json!(["body"]), "MALFORMED_REQUEST")),
-        (b"{\"input\":[{\"role\":\"user\",\"content\":\"\xff\"}]}", about("json_invalid", json!(["body"]), "MALFORMED_REQUEST")),
+        (
+            b"{\"input\":[{\"role\":\"user\",\"content\":\"\xff\"}]}",
+            about("json_invalid", json!(["body"]), "MALFORMED_REQUEST"),
+        ),
         (deep.as_bytes(), about("json_invalid", json!(["body"]), "MALFORMED_REQUEST")),
         (deep_input.as_bytes(), about("", json!(["body"]), "")),
         (b"{}", about("missing", json!(["body", "input"]), "MISSING_PARAMETER")),
@@ -49,9 +56,18 @@ async fn what_is_wrong_with_a_request_is_told_with_its_place() {
         (b"{\"input\":[],\"n\":0}", about("value_error", json!(["body", "n"]), "INVALID_PARAMETER")),
         (b"{\"input\":[],\"n\":\"1\"}", about("type_error", json!(["body", "n"]), "PARAMETER_VALIDATION")),
         (b"{\"input\":[],\"stream\":1}", about("type_error", json!(["body", "stream"]), "PARAMETER_VALIDATION")),
-        (b"{\"input\":[],\"session_id\":7}", about("type_error", json!(["body", "session_id"]), "PARAMETER_VALIDATION")),
-        (b"{\"input\":[],\"temperature\":\"hot\"}", about("type_error", json!(["body", "temperature"]), "PARAMETER_VALIDATION")),
-        (b"{\"input\":[],\"max_tokens\":1.5}", about("type_error", json!(["body", "max_tokens"]), "PARAMETER_VALIDATION")),
+        (
+            b"{\"input\":[],\"session_id\":7}",
+            about("type_error", json!(["body", "session_id"]), "PARAMETER_VALIDATION"),
+        ),
+        (
+            b"{\"input\":[],\"temperature\":\"hot\"}",
+            about("type_error", json!(["body", "temperature"]), "PARAMETER_VALIDATION"),
+        ),
+        (
+            b"{\"input\":[],\"max_tokens\":1.5}",
+            about("type_error", json!(["body", "max_tokens"]), "PARAMETER_VALIDATION"),
+        ),
     ];
     for path in ["/agents/demo/process", "/agents/demo/process/task"] {
         for (body, (status, entry, code)) in &cases {
@@ -106,7 +122,9 @@ async fn tolerated_input_is_answered() {
 async fn wrong_media_types_are_told_apart_from_wrong_bodies() {
     let gateway = Gateway::start(DEMO).await;
     let body = says("echo hi").to_string();
-    for headers in [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/x-www-form-urlencoded")]] {
+    for headers in
+        [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/x-www-form-urlencoded")]]
+    {
         let answer = gateway.open("POST", "/agents/demo/process", headers, body.as_bytes()).await.answer().await;
         assert_eq!((answer.status, &answer.json()["code"]), (415, &json!("UNSUPPORTED_MEDIA_TYPE")), "{headers:?}");
         assert!(answer.json()["detail"].is_string());
@@ -133,7 +151,11 @@ async fn wrong_methods_are_told_what_would_be_right() {
     ] {
         let answer = gateway.open(method, path, &[], b"").await.answer().await;
         assert_eq!(answer.status, 405, "{method} {path}: {}", answer.text());
-        assert!(answer.header("allow").is_some_and(|told| told.contains(allow)), "{method} {path}: {:?}", answer.headers);
+        assert!(
+            answer.header("allow").is_some_and(|told| told.contains(allow)),
+            "{method} {path}: {:?}",
+            answer.headers
+        );
         assert_eq!(answer.json()["code"], "METHOD_NOT_ALLOWED", "{method} {path}");
         assert!(answer.json()["detail"].is_string());
     }
@@ -143,10 +165,24 @@ async fn wrong_methods_are_told_what_would_be_right() {
 async fn unknown_paths_are_told_as_such_everywhere() {
     let gateway = Gateway::start(DEMO).await;
     let paths = [
-        "/", "/nothing", "/agents", "/agents/", "/agents/demo", "/agents/demo/", "/agents/demo/nothing", "/agents/nobody/process",
+        "/",
+        "/nothing",
+        "/agents",
+        "/agents/",
+        "/agents/demo",
+        "/agents/demo/",
+        "/agents/demo/nothing",
+        "/agents/nobody/process",
         // What the runtime has and nobody may reach from here.
-        "/agents/demo/shutdown", "/agents/demo/admin/shutdown", "/agents/demo/admin/status", "/shutdown",
-        "/agents/demo/process/", "/agents/demo/runs/x/y", "/agents/../healthz", "/agents/%2e%2e/healthz", "//healthz",
+        "/agents/demo/shutdown",
+        "/agents/demo/admin/shutdown",
+        "/agents/demo/admin/status",
+        "/shutdown",
+        "/agents/demo/process/",
+        "/agents/demo/runs/x/y",
+        "/agents/../healthz",
+        "/agents/%2e%2e/healthz",
+        "//healthz",
     ];
     for path in paths {
         for method in ["GET", "POST"] {
@@ -162,7 +198,9 @@ async fn unknown_paths_are_told_as_such_everywhere() {
 #[tokio::test]
 async fn runs_that_cannot_be_are_not_found() {
     let gateway = Gateway::start(DEMO).await;
-    for id in ["x", "response_", "response_zzz", "00000000-0000-0000-0000-000000000000", "%00", "%ff", &"9".repeat(4000)] {
+    for id in
+        ["x", "response_", "response_zzz", "00000000-0000-0000-0000-000000000000", "%00", "%ff", &"9".repeat(4000)]
+    {
         for (method, tail) in [("GET", ""), ("GET", "/events"), ("POST", "/cancel"), ("DELETE", "")] {
             let path = format!("/agents/demo/runs/{id}{tail}");
             let answer = gateway.open(method, &path, &[], b"").await.answer().await;
@@ -176,14 +214,17 @@ async fn runs_that_cannot_be_are_not_found() {
         let answer = gateway.get(&format!("/agents/demo/runs/{}/{query}", story.id)).await;
         assert_eq!((answer.status, &answer.json()["detail"][0]["loc"]), (422, &json!(["query", place])), "{query}");
     }
-    for (query, place) in [("limit=0", "limit"), ("limit=many", "limit"), ("cursor=1", "cursor"), ("cursor=a.b", "cursor")] {
+    for (query, place) in
+        [("limit=0", "limit"), ("limit=many", "limit"), ("cursor=1", "cursor"), ("cursor=a.b", "cursor")]
+    {
         let answer = gateway.get(&format!("/agents/demo/runs?{query}")).await;
         assert_eq!((answer.status, &answer.json()["detail"][0]["loc"]), (422, &json!(["query", place])), "{query}");
     }
 }
 
 async fn small() -> Gateway {
-    Gateway::with(&format!("[server]\nlisten = \"127.0.0.1:0\"\nmax_body = \"64KiB\"\ndrain = \"1ms\"\n{DEMO}{ROUTE}")).await
+    Gateway::with(&format!("[server]\nlisten = \"127.0.0.1:0\"\nmax_body = \"64KiB\"\ndrain = \"1ms\"\n{DEMO}{ROUTE}"))
+        .await
 }
 
 #[tokio::test]
@@ -231,7 +272,17 @@ async fn what_is_no_http_is_turned_away() {
     let smuggled = "POST /agents/demo/process HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
     let sizes = "POST /agents/demo/process HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello";
     let chunk = "POST /agents/demo/process HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n";
-    for bytes in ["\0\0\0\0\r\n\r\n", "hello\r\n\r\n", "\u{16}\u{3}\u{1}\0\0", long.as_str(), header.as_str(), many.as_str(), smuggled, sizes, chunk] {
+    for bytes in [
+        "\0\0\0\0\r\n\r\n",
+        "hello\r\n\r\n",
+        "\u{16}\u{3}\u{1}\0\0",
+        long.as_str(),
+        header.as_str(),
+        many.as_str(),
+        smuggled,
+        sizes,
+        chunk,
+    ] {
         let mut sent = Exchange::send(gateway.address, bytes.as_bytes()).await;
         let _ = sent.more(b"\r\n\r\n").await;
         let said = sent.bytes().await;
@@ -261,17 +312,63 @@ async fn a_request_may_come_in_crumbs() {
     for byte in &whole {
         sent.more(&[*byte]).await.expect("the gateway listens");
     }
-    assert_eq!(crate::support::story::Story::read(&sent.frames().await).completed().text(), "crumbs");
+    assert_eq!(Story::read(&sent.frames().await).completed().text(), "crumbs");
 }
 
 #[tokio::test]
 async fn a_browser_of_any_origin_may_ask() {
     let gateway = Gateway::start(DEMO).await;
-    let asks = [("origin", "https://example.com"), ("access-control-request-method", "POST"), ("access-control-request-headers", "content-type")];
+    let asks = [
+        ("origin", "https://example.com"),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "content-type"),
+    ];
     let allowed = gateway.open("OPTIONS", "/agents/demo/process", &asks, b"").await.answer().await;
     assert!(allowed.status == 204 || allowed.status == 200, "{}", allowed.status);
     assert_eq!(allowed.header("access-control-allow-origin"), Some("*"));
     assert!(allowed.header("access-control-allow-methods").is_some_and(|methods| methods.contains("POST")));
     let refused = gateway.post("/agents/demo/process", &json!({})).await;
     assert_eq!(refused.header("access-control-allow-origin"), Some("*"), "a script may read complaints too");
+}
+
+#[tokio::test]
+async fn a_client_that_asks_whether_it_may_send_is_told() {
+    let gateway = small().await;
+    let body = says("echo may I").to_string();
+    let head = format!(
+        "POST /agents/demo/process HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut sent = Exchange::send(gateway.address, head.as_bytes()).await;
+    assert_eq!(sent.status().await, 100);
+    sent.again(body.as_bytes()).await;
+    assert_eq!(Story::read(&sent.frames().await).completed().text(), "may I");
+}
+
+#[tokio::test]
+async fn a_client_of_the_last_century_reads_to_the_end_of_the_connection() {
+    let gateway = small().await;
+    let body = says("echo old").to_string();
+    let whole = format!(
+        "POST /agents/demo/process HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let said = Exchange::send(gateway.address, whole.as_bytes()).await.bytes().await;
+    let said = String::from_utf8(said).expect("text");
+    let (head, body) = said.split_once("\r\n\r\n").expect("a head");
+    assert!(head.contains("200 OK") && !head.to_ascii_lowercase().contains("chunked"), "{head}");
+    let frames: Vec<Value> = body.split("\n\n").filter_map(|event| serde_json::from_str(data(event)?).ok()).collect();
+    assert_eq!(Story::read(&frames).completed().text(), "old");
+}
+
+#[tokio::test]
+async fn a_connection_survives_a_complaint() {
+    let gateway = small().await;
+    let mut sent = gateway.open("POST", "/agents/demo/process", JSON, b"{}").await;
+    assert_eq!(sent.answer_here().await.status, 422);
+    sent.again(&request("GET", "/agents/demo/nothing", &[], b"")).await;
+    assert_eq!(sent.answer_here().await.status, 404);
+    sent.again(&request("POST", "/agents/demo/process", JSON, says("echo again").to_string().as_bytes())).await;
+    assert_eq!(Story::read(&sent.frames().await).completed().text(), "again");
 }

@@ -33,7 +33,11 @@ async fn leaves(answer: Answer, seen: Option<&str>, reset: bool) -> (Gateway, Up
         stream.until(text).await;
     }
     let left = Instant::now();
-    if reset { stream.reset() } else { drop(stream) }
+    if reset {
+        stream.reset()
+    } else {
+        drop(stream)
+    }
     upstream.wait_left(1).await;
     assert!(left.elapsed() < PROMPTLY, "noticed after {:?}", left.elapsed());
     stands(&gateway, "friday", "canceled").await;
@@ -109,7 +113,10 @@ async fn where_the_route_says_so_a_run_goes_on_without_its_client() {
     let id = frames[0]["id"].as_str().expect("an id");
     upstream.open("on");
     let outcome = gateway.outcome("friday", id).await;
-    assert_eq!((outcome["status"].as_str(), &outcome["output"][0]["content"][0]["text"]), (Some("completed"), &json!("on and on")));
+    assert_eq!(
+        (outcome["status"].as_str(), &outcome["output"][0]["content"][0]["text"]),
+        (Some("completed"), &json!("on and on"))
+    );
     assert_eq!(upstream.left(), 0);
 }
 

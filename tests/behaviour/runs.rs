@@ -83,7 +83,19 @@ async fn everything_the_demo_agent_shows_is_replayed_byte_for_byte_by_another_pr
     let config = format!("[store]\nkind = \"sqlite\"\npath = \"store.db\"\n{DEMO}{ROUTE}");
     let gateway = Gateway::within(&config, folder.path().to_owned()).await;
     let mut told = Vec::new();
-    for word in ["hello", "overlap", "parallel", "mcp", "image", "warning", "unicode", "usage", "fail", "incomplete", "approval"] {
+    for word in [
+        "hello",
+        "overlap",
+        "parallel",
+        "mcp",
+        "image",
+        "warning",
+        "unicode",
+        "usage",
+        "fail",
+        "incomplete",
+        "approval",
+    ] {
         let story = gateway.story("demo", &says(word)).await;
         let path = format!("/agents/demo/runs/{}/events", story.id);
         told.push((path.clone(), events(&gateway, &path, &[]).await, story));
@@ -231,4 +243,26 @@ async fn heads_are_answered_without_bodies() {
         let length = format!("content-length: {}\r\n", whole.body.len());
         assert!(said.to_ascii_lowercase().contains(&length), "{path}: {said}");
     }
+}
+
+#[tokio::test]
+async fn a_store_that_is_busy_holds_up_the_end_and_not_the_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let upstream = Upstream::always(saying_until(&["one ", "two"], "on"));
+    let friday = agent("friday", &upstream.url("/process"), "", "");
+    let config = format!("[store]\nkind = \"sqlite\"\npath = \"store.db\"\n{friday}{ROUTE}");
+    let gateway = Gateway::within(&config, folder.path().to_owned()).await;
+    let busy = rusqlite::Connection::open(folder.path().join("store.db")).expect("the store's file");
+    busy.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+    let mut stream = gateway.ask("friday", &says("hi")).await;
+    let mut seen = stream.until("two").await;
+    upstream.open("on");
+    let whole = stream.until("\"object\":\"message\"").await;
+    seen.extend(whole);
+    let end = tokio::time::timeout(std::time::Duration::from_millis(300), stream.frame()).await;
+    assert!(end.is_err(), "an end is told that is not safe: {end:?}");
+    busy.execute_batch("COMMIT").expect("nothing was written");
+    seen.extend(stream.frames().await);
+    let story = Story::read(&seen).completed();
+    assert_eq!(gateway.run("friday", &story.id).await, story.last);
 }

@@ -14,7 +14,11 @@ use crate::support::upstream::{Answer, Upstream};
 fn parrot() -> Upstream {
     Upstream::deciding(|asked| {
         let said = last_said(&asked.json());
-        if said.starts_with("hold") { saying_until(&["you said ", &said], &said) } else { saying(&["you said ", &said]) }
+        if said.starts_with("hold") {
+            saying_until(&["you said ", &said], &said)
+        } else {
+            saying(&["you said ", &said])
+        }
     })
 }
 
@@ -221,8 +225,18 @@ async fn history_is_bounded_in_bytes_and_never_holds_half_a_pair() {
     let upstream = Upstream::deciding(move |asked| {
         let said = last_said(&asked.json());
         let mut row = vec![
-            call("m1", "plugin_call", "assistant", json!({ "call_id": format!("c-{said}"), "name": "look", "arguments": "{}" })),
-            call("m2", "plugin_call_output", "tool", json!({ "call_id": format!("c-{said}"), "output": "x".repeat(1000) })),
+            call(
+                "m1",
+                "plugin_call",
+                "assistant",
+                json!({ "call_id": format!("c-{said}"), "name": "look", "arguments": "{}" }),
+            ),
+            call(
+                "m2",
+                "plugin_call_output",
+                "tool",
+                json!({ "call_id": format!("c-{said}"), "output": "x".repeat(1000) }),
+            ),
         ];
         row.extend(frames(&["seen ", &said]).split_off(2));
         Answer::frames(row)
@@ -234,8 +248,10 @@ async fn history_is_bounded_in_bytes_and_never_holds_half_a_pair() {
     }
     for (number, asked) in upstream.asked().iter().enumerate() {
         let lines = told(&asked.json());
-        let calls: HashSet<&str> = lines.iter().filter_map(|line| line.strip_prefix("assistant: <plugin_call ")).collect();
-        let outputs: HashSet<&str> = lines.iter().filter_map(|line| line.strip_prefix("tool: <plugin_call_output ")).collect();
+        let calls: HashSet<&str> =
+            lines.iter().filter_map(|line| line.strip_prefix("assistant: <plugin_call ")).collect();
+        let outputs: HashSet<&str> =
+            lines.iter().filter_map(|line| line.strip_prefix("tool: <plugin_call_output ")).collect();
         assert_eq!(calls, outputs, "{lines:?}");
         assert!(asked.body.len() < 6000, "{} bytes", asked.body.len());
         assert!(number == 0 || !calls.is_empty(), "the latest turn is in it: {lines:?}");

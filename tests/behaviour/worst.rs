@@ -36,9 +36,9 @@ fn worst(name: &str) -> Answer {
         "comments without end" => begun().flood(chunk(&": still here\n\n".repeat(1000))),
         "a head without end" => Answer::raw("HTTP/1.1 200 OK\r\n").flood("x-more: and more\r\n".repeat(100)),
         "a header of a mebibyte" => Answer::raw(format!("HTTP/1.1 200 OK\r\nx: {}\r\n", "x".repeat(1 << 20))).hang(),
-        "JSON without end" => {
-            Answer::head(200, &[("content-type", "application/json")]).chunk("{\"object\":\"").flood(chunk(&"x".repeat(16 << 10)))
-        }
+        "JSON without end" => Answer::head(200, &[("content-type", "application/json")])
+            .chunk("{\"object\":\"")
+            .flood(chunk(&"x".repeat(16 << 10))),
         "JSON without bottom" => {
             ending(Answer::events().frame(&response("created")).frame(&format!("{{\"object\":{}", "[".repeat(1 << 20))))
         }

@@ -77,5 +77,11 @@ pub fn approval(id: &str) -> Answer {
     let content = json!({ "object": "content", "status": "completed", "type": "data", "index": 0, "delta": false, "msg_id": "msg_ask", "data": data });
     let message = json!({ "object": "message", "status": "completed", "id": "msg_ask", "type": "mcp_approval_request", "role": "assistant", "content": [content] });
     let end = json!({ "object": "response", "status": "completed", "id": "response_up", "output": [message] });
-    Answer::frames([response("created"), response("in_progress"), content.to_string(), message.to_string(), end.to_string()])
+    Answer::frames([
+        response("created"),
+        response("in_progress"),
+        content.to_string(),
+        message.to_string(),
+        end.to_string(),
+    ])
 }

@@ -54,7 +54,8 @@ impl Gateway {
     /// Starts one in a folder that was there before.
     pub async fn within(source: &str, folder: PathBuf) -> Self {
         log();
-        let server = if source.contains("[server]") { "" } else { "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n" };
+        let server =
+            if source.contains("[server]") { "" } else { "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n" };
         let source = format!("{server}{source}");
         let (stop, told_to_stop) = oneshot::channel::<()>();
         let (say, started) = oneshot::channel();

@@ -142,7 +142,11 @@ impl Exchange {
                 });
                 continue;
             }
-            assert!(self.read().await, "the connection ended before the head: {:?}", String::from_utf8_lossy(&self.unread));
+            assert!(
+                self.read().await,
+                "the connection ended before the head: {:?}",
+                String::from_utf8_lossy(&self.unread)
+            );
         }
     }
 
@@ -186,7 +190,11 @@ impl Exchange {
             }
             if !self.read().await {
                 let whole = head.length.is_none() && !head.chunked;
-                assert!(whole, "the connection ended in the middle of the body: {:?}", String::from_utf8_lossy(&self.body));
+                assert!(
+                    whole,
+                    "the connection ended in the middle of the body: {:?}",
+                    String::from_utf8_lossy(&self.body)
+                );
                 self.over = true;
             }
         }

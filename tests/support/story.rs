@@ -37,7 +37,12 @@ impl Story {
             assert!(frame.get("error").is_some() && frame.get("status").is_some(), "nulls are present: {frame}");
         }
         for (frame, status) in frames.iter().zip(["created", "in_progress"]) {
-            assert_eq!((word(frame, "object"), word(frame, "status")), ("response", status), "the beginning:{}", told());
+            assert_eq!(
+                (word(frame, "object"), word(frame, "status")),
+                ("response", status),
+                "the beginning:{}",
+                told()
+            );
         }
         let (last, middle) = frames[2..].split_last().expect("there are three frames");
         let mut messages: Vec<Value> = Vec::new();
