@@ -121,10 +121,9 @@ fn contents_without_an_index_are_told_once() {
     ];
     let expected = [r#"{"type":"text","text":"Look: "}"#, r#"{"type":"image","image_url":"u"}"#];
     assert_eq!(contents(&record(&mixed)), expected);
-    let zeros = mixed.map(|line| line.replace(r#""msg_id":"m","#, r#""msg_id":"m","index":0,"#).replace(
-        r#"{"type":"#,
-        r#"{"index":0,"type":"#,
-    ));
+    let zeros = mixed.map(|line| {
+        line.replace(r#""msg_id":"m","#, r#""msg_id":"m","index":0,"#).replace(r#"{"type":"#, r#"{"index":0,"type":"#)
+    });
     assert_eq!(contents(&record(&zeros.each_ref().map(String::as_str))), expected);
 }
 
@@ -220,21 +219,48 @@ fn a_type_says_which_field_is_meant() {
 fn nothing_that_is_held_escapes_the_limit() {
     let filling = "x".repeat(1_000);
     let ways: [(&str, &str, String); 8] = [
-        ("texts behind a call", r#"{"object":"content","msg_id":"m","index":0,"status":"in_progress","data":{"call_id":"c","name":"f","arguments":""}}"#,
-            format!(r#"{{"object":"content","msg_id":"m","index":#,"delta":true,"text":"{filling}"}}"#)),
-        ("data nobody completes", "{}",
-            format!(r#"{{"object":"content","msg_id":"m","index":#,"status":"in_progress","data":{{"a":"{filling}"}}}}"#)),
-        ("data in fragments", "{}",
-            format!(r#"{{"object":"content","msg_id":"m","index":0,"delta":true,"data":{{"a":"{filling}"}}}}"#)),
+        (
+            "texts behind a call",
+            r#"{"object":"content","msg_id":"m","index":0,"status":"in_progress","data":{"call_id":"c","name":"f","arguments":""}}"#,
+            format!(r#"{{"object":"content","msg_id":"m","index":#,"delta":true,"text":"{filling}"}}"#),
+        ),
+        (
+            "data nobody completes",
+            "{}",
+            format!(
+                r#"{{"object":"content","msg_id":"m","index":#,"status":"in_progress","data":{{"a":"{filling}"}}}}"#
+            ),
+        ),
+        (
+            "data in fragments",
+            "{}",
+            format!(r#"{{"object":"content","msg_id":"m","index":0,"delta":true,"data":{{"a":"{filling}"}}}}"#),
+        ),
         ("announcements", "{}", r#"{"object":"message","id":"m#","type":"message","status":"in_progress"}"#.into()),
-        ("metadata", "{}",
-            format!(r#"{{"object":"message","id":"m#","type":"message","status":"completed","metadata":{{"a":"{filling}"}}}}"#)),
-        ("unknown fields of messages", "{}",
-            format!(r#"{{"object":"message","id":"m#","type":"message","status":"completed","odd":"{filling}"}}"#)),
-        ("unknown fields of contents", "{}",
-            format!(r#"{{"object":"content","msg_id":"m","index":#,"status":"completed","text":"a","odd":"{filling}"}}"#)),
-        ("unknown fields of responses", "{}",
-            format!(r#"{{"object":"response","id":"r","status":"in_progress","odd#":"{filling}","x#":1}}"#)),
+        (
+            "metadata",
+            "{}",
+            format!(
+                r#"{{"object":"message","id":"m#","type":"message","status":"completed","metadata":{{"a":"{filling}"}}}}"#
+            ),
+        ),
+        (
+            "unknown fields of messages",
+            "{}",
+            format!(r#"{{"object":"message","id":"m#","type":"message","status":"completed","odd":"{filling}"}}"#),
+        ),
+        (
+            "unknown fields of contents",
+            "{}",
+            format!(
+                r#"{{"object":"content","msg_id":"m","index":#,"status":"completed","text":"a","odd":"{filling}"}}"#
+            ),
+        ),
+        (
+            "unknown fields of responses",
+            "{}",
+            format!(r#"{{"object":"response","id":"r","status":"in_progress","odd#":"{filling}","x#":1}}"#),
+        ),
     ];
     for (what, first, again) in ways {
         let mut listener = Listener::of(begun(), 400_000);

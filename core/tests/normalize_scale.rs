@@ -58,7 +58,9 @@ fn a_million_tiny_fragments() {
 #[test]
 fn a_hundred_thousand_messages() {
     let message = |number: usize| {
-        format!(r#"{{"object":"message","id":"m{number}","status":"completed","type":"message","content":"x{number}"}}"#)
+        format!(
+            r#"{{"object":"message","id":"m{number}","status":"completed","type":"message","content":"x{number}"}}"#
+        )
     };
     let record = linear("messages", 25_000, |n| {
         let mut frames: Vec<String> = (0..n).map(message).collect();
@@ -83,9 +85,8 @@ fn a_hundred_thousand_messages_of_one_id_or_none() {
 #[test]
 fn a_hundred_thousand_messages_at_once() {
     let record = linear("messages at once", 25_000, |n| {
-        let fragment = |number: usize| {
-            format!(r#"{{"object":"content","msg_id":"m{number}","delta":true,"index":0,"text":"x"}}"#)
-        };
+        let fragment =
+            |number: usize| format!(r#"{{"object":"content","msg_id":"m{number}","delta":true,"index":0,"text":"x"}}"#);
         (0..n).chain(0..n).map(fragment).collect()
     });
     assert_eq!(record.run().messages.len(), 100_000);
@@ -98,9 +99,8 @@ fn a_hundred_thousand_contents_in_one_message() {
         format!(r#"{{"object":"message","id":"m","status":"completed","type":"message","content":[{contents}]}}"#)
     };
     let record = linear("contents, one after the other", 25_000, |n| {
-        let fragment = |index: usize| {
-            format!(r#"{{"object":"content","msg_id":"m","delta":true,"index":{index},"text":"x"}}"#)
-        };
+        let fragment =
+            |index: usize| format!(r#"{{"object":"content","msg_id":"m","delta":true,"index":{index},"text":"x"}}"#);
         (0..n).map(fragment).chain([end(&joined(n, text))]).collect()
     });
     assert_eq!(record.run().messages[0].slots.len(), 100_000);
@@ -123,9 +123,8 @@ fn a_hundred_thousand_contents_that_wait() {
     ] {
         for waiting in [r#""delta":true,"text":"x""#, r#""data":{"a":1}"#] {
             linear("waiting contents", 25_000, |n| {
-                let content = |index: usize| {
-                    format!(r#"{{"object":"content","msg_id":"m","index":{},{waiting}}}"#, index + 1)
-                };
+                let content =
+                    |index: usize| format!(r#"{{"object":"content","msg_id":"m","index":{},{waiting}}}"#, index + 1);
                 let mut frames = vec![r#"{"object":"message","id":"m","type":"plugin_call"}"#.to_owned()];
                 frames.push(held_up_by.to_owned());
                 frames.extend((0..n).map(content));
@@ -152,7 +151,9 @@ fn a_text_in_a_hundred_thousand_pieces_said_anew_each_time() {
 
 #[test]
 fn data_in_a_hundred_thousand_fragments() {
-    for data in [r#"{"s":"x"}"#, r#"{"l":[1]}"#, r#"{"k#":1}"#, r#"{"call_id":"c","name":"f","arguments":"x","odd":"y"}"#] {
+    for data in
+        [r#"{"s":"x"}"#, r#"{"l":[1]}"#, r#"{"k#":1}"#, r#"{"call_id":"c","name":"f","arguments":"x","odd":"y"}"#]
+    {
         linear("fragments of data", 25_000, |n| {
             let fragment = |number: usize| {
                 let data = data.replace('#', &number.to_string());

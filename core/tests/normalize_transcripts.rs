@@ -9,7 +9,10 @@ use serde_json::Value;
 /// The data of a stream's frames.
 fn frames(bytes: &[u8]) -> Vec<Value> {
     let text = std::str::from_utf8(bytes).expect("recorded streams are UTF-8");
-    text.lines().filter_map(|line| line.strip_prefix("data: ")).map(|data| serde_json::from_str(data).expect("JSON")).collect()
+    text.lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).expect("JSON"))
+        .collect()
 }
 
 #[test]
@@ -38,7 +41,8 @@ fn nothing_that_was_recorded_is_lost_or_told_twice() {
                     said.push_str(text);
                 }
                 (Some("message"), Some("completed")) => {
-                    let texts = frame["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
+                    let texts =
+                        frame["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
                     let texts: String = texts.collect();
                     if !texts.is_empty() {
                         said.insert(frame["id"].as_str().expect("messages have ids").to_owned(), texts);

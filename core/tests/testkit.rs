@@ -55,10 +55,25 @@ fn scripts_carry_every_feature_and_end_in_every_way() {
     use interlingua_core::End;
     let scripts = scripts();
     for feature in [
-        Feature::Text, Feature::Reasoning, Feature::ClientTool, Feature::ServerTool, Feature::Mcp, Feature::Component,
-        Feature::Image, Feature::Audio, Feature::Video, Feature::File, Feature::Data, Feature::Refusal,
-        Feature::Pending, Feature::Interrupt, Feature::Usage, Feature::ErrorMessage, Feature::Overlap,
-        Feature::Replaced, Feature::Unknown,
+        Feature::Text,
+        Feature::Reasoning,
+        Feature::ClientTool,
+        Feature::ServerTool,
+        Feature::Mcp,
+        Feature::Component,
+        Feature::Image,
+        Feature::Audio,
+        Feature::Video,
+        Feature::File,
+        Feature::Data,
+        Feature::Refusal,
+        Feature::Pending,
+        Feature::Interrupt,
+        Feature::Usage,
+        Feature::ErrorMessage,
+        Feature::Overlap,
+        Feature::Replaced,
+        Feature::Unknown,
     ] {
         assert!(scripts.iter().any(|script| script.carries(feature)), "{feature:?}");
     }

@@ -15,7 +15,9 @@ use libfuzzer_sys::fuzz_target;
 static SEEDS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let small = scripts().into_iter().filter(|script| !script.is_large());
     // Without the nulls: shorter, and so more of it is changed by an edit.
-    small.map(|script| script.frames.iter().map(|frame| format!("data: {frame}\n\n")).collect::<String>().into()).collect()
+    small
+        .map(|script| script.frames.iter().map(|frame| format!("data: {frame}\n\n")).collect::<String>().into())
+        .collect()
 });
 
 fuzz_target!(|input: &[u8]| {

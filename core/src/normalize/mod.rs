@@ -1,9 +1,9 @@
 //! Repairing what upstreams really send: from frames as they were heard to events that keep the grammar.
 //!
 //! The rules are those of the Agent API page, section 12. Where an upstream deviates from the specification, nothing it
-//! said is lost, nothing is told twice, and every message, content and turn that begins also ends. [`slots`] decides
-//! about the contents of one message, [`slot`] about one of them, [`merge`] about fragments of data, [`same`] which
-//! message of the final output was told under another id, [`names`] which ids messages have.
+//! said is lost, nothing is told twice, and every message, content and turn that begins also ends. `slots` decides
+//! about the contents of one message, `slot` about one of them, `merge` about fragments of data, `same` which
+//! message of the final output was told under another id, `names` which ids messages have.
 //!
 //! Of a text, precisely: every fragment that comes for a message before its end is told once, in order, as long as the
 //! upstream does not say the text anew; a text said anew, whole, takes the place of what was told of it. What comes for
@@ -149,7 +149,8 @@ impl Normalizer {
             Some("response") => self.response(record, heard),
             _ => self.other(record, heard),
         }
-        if record.size() + self.held > self.limit {
+        // The last frame may be too much; nothing comes after it.
+        if !self.ended && record.size() + self.held > self.limit {
             return Err(Fault::new(FaultKind::UpstreamTooLarge, "the answer is larger than a run may be")
                 .because(format!("more than {} bytes", self.limit)));
         }
@@ -239,8 +240,12 @@ impl Normalizer {
                 let error = match (end, error) {
                     (End::Failed | End::Rejected, None) => Some(RunError {
                         code: FaultKind::AgentFailed.code().to_owned(),
-                        message: if end == End::Rejected { "the agent rejected the request" } else { "the agent failed" }
-                            .to_owned(),
+                        message: if end == End::Rejected {
+                            "the agent rejected the request"
+                        } else {
+                            "the agent failed"
+                        }
+                        .to_owned(),
                     }),
                     // What completed well has nothing to complain about, whatever the field says.
                     (End::Completed, _) => None,
@@ -505,8 +510,7 @@ impl Normalizer {
             return self.content(record, heard);
         }
         if let (Some(code), Some(message)) = (&heard.code, &heard.message) {
-            let error =
-                RunError { code: code.clone().into_owned(), message: filter::client_text(code, message) };
+            let error = RunError { code: code.clone().into_owned(), message: filter::client_text(code, message) };
             self.complaint = Some(cut(message));
             return self.finish(record, End::Failed, Some(error));
         }

@@ -74,8 +74,7 @@ pub(super) fn says_the_same(told: &Message, heard: &Heard<'_>) -> bool {
 /// Contents may have been told in another order than they stand in: what nobody completed is told last.
 fn says(told: &Message, heard: &Heard<'_>, parts: &[Content]) -> bool {
     let is_call = told.kind.is_call();
-    if heard.kind.as_deref().is_some_and(|kind| MessageType::from(kind) != told.kind)
-        || parts.len() != told.slots.len()
+    if heard.kind.as_deref().is_some_and(|kind| MessageType::from(kind) != told.kind) || parts.len() != told.slots.len()
     {
         return false;
     }

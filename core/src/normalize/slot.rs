@@ -251,7 +251,8 @@ impl SlotHeard {
 
     /// A call's data with what was told of it, and what it held besides.
     fn retold(&mut self, head: &CallHead, arguments: &str, value: Option<Content>) -> Content {
-        let (body, extra) = value.map_or_else(|| (None, std::mem::take(&mut self.extra)), |value| (Some(value.body), value.extra));
+        let (body, extra) =
+            value.map_or_else(|| (None, std::mem::take(&mut self.extra)), |value| (Some(value.body), value.extra));
         let mut all = match body {
             Some(Body::Data(data)) => Growing::Kept(data),
             _ => Growing::Kept(Json::of(&Extra::new())),
@@ -296,7 +297,6 @@ fn says(value: &Content, head: &CallHead, arguments: &str) -> bool {
             .all(|name| fields.get(name).is_some_and(|field| field.text().starts_with('"')))
     });
     is_text
-        && told.is_some_and(|told| {
-            told.call_id == head.call_id && told.name == head.name && told.arguments == arguments
-        })
+        && told
+            .is_some_and(|told| told.call_id == head.call_id && told.name == head.name && told.arguments == arguments)
 }

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
-use super::{role_of, same};
 use super::slot::SlotHeard;
+use super::{role_of, same};
 use crate::heard::Heard;
 use crate::json::{Extra, Json};
 use crate::model::{ContentType, MessageType, Role, ToolCall};
@@ -162,12 +162,12 @@ impl Told {
             }
         }
         // It was never heard so: it is the end of one that is still growing, or it is new.
-        let unfinished = |slots: &Slots, place: usize| {
-            !slots.all[place].finished && !slots.review.matched.contains(&place)
-        };
+        let unfinished =
+            |slots: &Slots, place: usize| !slots.all[place].finished && !slots.review.matched.contains(&place);
         let own = index.unwrap_or(place);
         let known = self.slots.latest(own, &kind).filter(|&place| unfinished(&self.slots, place));
-        let next = known.or_else(|| self.slots.next_value(&kind, index.is_some()).filter(|&next| unfinished(&self.slots, next)));
+        let next = known
+            .or_else(|| self.slots.next_value(&kind, index.is_some()).filter(|&next| unfinished(&self.slots, next)));
         let place = next.unwrap_or_else(|| {
             let taken = self.slots.latest(own, &kind).is_some();
             let index = if taken { self.slots.review.fresh } else { own };
@@ -308,9 +308,10 @@ impl Told {
         let pieces: Vec<&SlotHeard> = self.pieces(place).collect();
         // What lies further back is taken on trust: comparing all of it each time would take ever longer.
         let rest = text.get(pieces.last()?.told_before..)?;
-        pieces.into_iter().rev().try_fold(rest, |rest, slot| {
-            rest.strip_prefix(slot.at.map_or("", |at| told[at as usize].text()))
-        })
+        pieces
+            .into_iter()
+            .rev()
+            .try_fold(rest, |rest, slot| rest.strip_prefix(slot.at.map_or("", |at| told[at as usize].text())))
     }
 
     /// Tells whatever can be told now.

@@ -65,7 +65,8 @@ impl Feature {
     #[must_use]
     pub fn of(record: &Record) -> Vec<Self> {
         let run = record.run();
-        let mut found: Vec<Self> = run.messages.iter().flat_map(|message| Self::of_message(&message.to_model())).collect();
+        let mut found: Vec<Self> =
+            run.messages.iter().flat_map(|message| Self::of_message(&message.to_model())).collect();
         let pending = run.pending();
         if !pending.is_empty() {
             found.push(Self::Pending);
@@ -177,7 +178,8 @@ impl Script {
     /// The event stream the runtime would send.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
-        let frames = self.frames.iter().zip(0..).map(|(frame, number)| format!("data: {}\n\n", complete(frame, number)));
+        let frames =
+            self.frames.iter().zip(0..).map(|(frame, number)| format!("data: {}\n\n", complete(frame, number)));
         frames.collect::<String>().into_bytes()
     }
 

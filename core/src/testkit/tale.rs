@@ -35,7 +35,8 @@ pub fn tale(record: &Record) -> String {
             Event::MessageFinished { message } => {
                 let told = &step.run.messages[message as usize];
                 let turned = if told.kind == told.announced { String::new() } else { format!(" as {}", told.kind) };
-                let error = told.code.as_ref().map(|code| format!(" {code}: {}", told.message.as_deref().unwrap_or("")));
+                let error =
+                    told.code.as_ref().map(|code| format!(" {code}: {}", told.message.as_deref().unwrap_or("")));
                 let end = told.end.map_or("open", crate::End::as_str);
                 writeln!(lines, "  message {message} {end}{turned}{}", error.unwrap_or_default())
             }

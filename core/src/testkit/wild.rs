@@ -158,8 +158,7 @@ fn message() -> impl Strategy<Value = Value> {
     ];
     (id(), status(), select(TYPES), contents, prop::option::of(anything())).prop_map(
         |(id, status, kind, content, odd)| {
-            let message =
-                json!({ "object": "message", "id": id, "status": status, "type": kind, "content": content });
+            let message = json!({ "object": "message", "id": id, "status": status, "type": kind, "content": content });
             match odd {
                 Some(odd) => with(message, &[("metadata", odd.clone()), ("message", odd.clone()), ("odd", odd)]),
                 None => message,
@@ -228,8 +227,10 @@ fn breaks() -> impl Strategy<Value = Break> {
         any::<(Index, Index)>().prop_map(|(frame, to)| Break::Swap(frame, to)),
         any::<Index>().prop_map(Break::Stop),
         any::<(Index, Index)>().prop_map(|(frame, field)| Break::WithoutField(frame, field)),
-        (any::<(Index, Index)>(), anything()).prop_map(|((frame, field), value)| Break::OtherField(frame, field, value)),
-        (any::<Index>(), select(vec!["msg_02", "msg_03", "msg_9"])).prop_map(|(frame, id)| Break::RenameMessage(frame, id)),
+        (any::<(Index, Index)>(), anything())
+            .prop_map(|((frame, field), value)| Break::OtherField(frame, field, value)),
+        (any::<Index>(), select(vec!["msg_02", "msg_03", "msg_9"]))
+            .prop_map(|(frame, id)| Break::RenameMessage(frame, id)),
         any::<(Index, Index)>().prop_map(|(frame, at)| Break::Cut(frame, at)),
     ]
 }
