@@ -239,6 +239,7 @@ fn without_objects(line: &str) -> String {
 
 /// An absolute path, or any path to a source file. Links are no paths.
 fn is_source_path(word: &str) -> bool {
+    const FOLDERS: &[&str] = &["home", "root", "usr", "opt", "srv", "app", "var", "tmp", "Users"];
     const SOURCES: &[&str] = &[".py", ".js", ".ts", ".java", ".kt", ".rs", ".go", ".rb", ".so"];
     let word = word.trim_matches(['\'', '"', '`', ',', ';', '(', ')', '[', ']', ':']);
     if !word.contains(['/', '\\']) || word.contains("://") {
@@ -248,9 +249,7 @@ fn is_source_path(word: &str) -> bool {
     let drive = word.as_bytes().get(1) == Some(&b':') && word.contains('\\');
     drive
         || SOURCES.iter().any(|end| path.ends_with(end))
-        || ["/home/", "/root/", "/usr/", "/opt/", "/srv/", "/app/", "/var/", "/tmp/", "/Users/"]
-            .iter()
-            .any(|root| path.starts_with(root))
+        || path.strip_prefix('/').and_then(|path| path.split_once('/')).is_some_and(|(top, _)| FOLDERS.contains(&top))
 }
 
 /// What is shaped like a key.
