@@ -68,6 +68,21 @@ fn a_tool_that_fails_and_one_without_an_end() {
 }
 
 #[test]
+fn an_output_that_comes_before_the_arguments_are_whole() {
+    insta::assert_snapshot!(shown("{}", HELLO, End::Completed, |told| {
+        for (kind, call_id) in [(MessageType::PluginCall, "call_1"), (MessageType::FunctionCall, "call_2")] {
+            let call = told.message(kind);
+            let head = CallHead { call_id: call_id.into(), name: "a".into(), server_label: None };
+            let arguments = told.0.start_content(call, ContentType::Data, Some(head));
+            told.output(MessageType::PluginCallOutput, call_id, "early");
+            told.0.push(call, arguments, "{}");
+            told.0.finish_content(call, arguments, None, Extra::new());
+            told.end(call);
+        }
+    }));
+}
+
+#[test]
 fn an_agent_that_never_tells_outputs() {
     insta::assert_snapshot!(shown("{}", HELLO, End::Completed, |told| {
         told.call(MessageType::PluginCall, "call_1", "a", &["{}"]);

@@ -163,7 +163,7 @@ fn a_socket_is_told_the_same() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, max_shrink_time: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_an_upstream_does_the_stream_is_well_formed(record in wild::records(), dialect in 0..DIALECTS.len()) {

@@ -30,6 +30,8 @@ pub(super) struct Tracked {
     form: Form,
     /// None until they are final.
     arguments: Option<String>,
+    /// What it returned, where that was told before the arguments were.
+    returned: Option<Returned>,
     done: bool,
 }
 
@@ -65,6 +67,7 @@ struct CallPlace<'a> {
 }
 
 /// What a tool returned, as it is told.
+#[derive(Debug)]
 enum Returned {
     Well(String),
     Badly(String),
@@ -161,6 +164,7 @@ impl Encoder {
             name,
             form,
             arguments: None,
+            returned: None,
             done: false,
         };
         if !matches!(call.form, Form::Held { .. } | Form::Hidden) {
@@ -190,13 +194,16 @@ impl Encoder {
     }
 
     /// The arguments of the message's open call are final.
-    pub(super) fn arguments_finished(&mut self, at: usize, slot: &Slot, out: &mut Out) {
+    pub(super) fn arguments_finished(&mut self, run: RunId, at: usize, slot: &Slot, out: &mut Out) {
         let Some(live) = self.live.get_mut(at).and_then(Option::as_deref_mut) else { return };
         let flow = live.flow.take();
         let Some(&number) = live.calls.last() else { return };
         match flow {
             Some(flow) => self.arguments_told(number, flow.told().text(slot).to_owned(), false, out),
             None => self.arguments_told(number, slot.text().to_owned(), true, out),
+        }
+        if let Some(returned) = self.calls.get_mut(number).and_then(|call| call.returned.take()) {
+            self.returned(run, number, returned, out);
         }
     }
 
@@ -335,16 +342,8 @@ impl Encoder {
             }
         };
         self.tells_outputs = true;
-        match self.calls[number].form.clone() {
-            Form::Held { label } => {
-                if self.shared.options.tool_items == ToolItems::Hide {
-                    self.calls[number].form = Form::Hidden;
-                    return;
-                }
-                self.let_go(number, Form::Mcp { label }, "mcp_", run, out);
-                self.close_with(number, &returned, out);
-            }
-            Form::Mcp { .. } => self.close_with(number, &returned, out),
+        match self.calls[number].form {
+            Form::Held { .. } | Form::Mcp { .. } => self.returned(run, number, returned, out),
             Form::Function { .. } | Form::Custom { .. } if self.shared.options.tool_items == ToolItems::Pair => {
                 let (Returned::Well(text) | Returned::Badly(text)) = &returned;
                 let id = ids::output("fco_", run, at, content);
@@ -356,6 +355,23 @@ impl Encoder {
             }
             Form::Function { .. } | Form::Custom { .. } | Form::Hidden => {}
         }
+    }
+
+    /// A call of the agent's own has its output. Overlapping messages may tell it before the arguments are whole:
+    /// then it waits for them.
+    fn returned(&mut self, run: RunId, number: usize, returned: Returned, out: &mut Out) {
+        if self.calls[number].arguments.is_none() {
+            self.calls[number].returned = Some(returned);
+            return;
+        }
+        if let Form::Held { label } = self.calls[number].form.clone() {
+            if self.shared.options.tool_items == ToolItems::Hide {
+                self.calls[number].form = Form::Hidden;
+                return;
+            }
+            self.let_go(number, Form::Mcp { label }, "mcp_", run, out);
+        }
+        self.close_with(number, &returned, out);
     }
 
     fn close_with(&mut self, number: usize, returned: &Returned, out: &mut Out) {
@@ -387,6 +403,7 @@ impl Encoder {
             name,
             form,
             arguments: Some(String::new()),
+            returned: None,
             done: false,
         };
         if matches!(call.form, Form::Mcp { .. }) {

@@ -13,7 +13,7 @@ mod others;
 pub(crate) mod render;
 mod said;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use interlingua_core::call::RunView;
@@ -54,6 +54,8 @@ pub(crate) struct Encoder {
     unanswered: BTreeMap<String, VecDeque<usize>>,
     /// Whether this agent tells the outputs of its own tools.
     tells_outputs: bool,
+    /// Approvals that were asked for: their ids are items' ids, and those are told once.
+    asked: BTreeSet<String>,
 }
 
 /// What is open of a message.
@@ -102,6 +104,7 @@ impl Encoder {
             calls: Vec::new(),
             unanswered: BTreeMap::new(),
             tells_outputs: false,
+            asked: BTreeSet::new(),
         }
     }
 
@@ -184,7 +187,7 @@ impl Encoder {
         let (Some((at, message)), Some((content, slot))) = (step.message(), step.slot()) else { return };
         let run = step.run.id;
         if slot.call.is_some() {
-            return self.arguments_finished(at, slot, out);
+            return self.arguments_finished(run, at, slot, out);
         }
         match self.shape(message) {
             Shape::Said | Shape::Thought => self.said_content_finished(run, at, message, content, slot, out),

@@ -23,6 +23,10 @@ impl Encoder {
     /// Somebody is asked.
     pub(super) fn approval_asked(&mut self, run: RunId, at: usize, content: usize, slot: &Slot, out: &mut Out) {
         let Some(asked) = slot.data().and_then(Pending::read) else { return };
+        // Asked again, it is the same question: what is pending is told apart by the id.
+        if !self.asked.insert(asked.id.clone()) {
+            return;
+        }
         match asked.kind {
             PendingKind::Approval => {
                 let label = asked.server_label.as_deref().unwrap_or(&self.server_label).to_owned();
