@@ -11,7 +11,7 @@ use interlingua_core::{Extra, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::parts;
+use crate::{A2UI, parts};
 use crate::wire::{self, Artifact, Part, Raw, State, made};
 
 /// `agent_api` in metadata.
@@ -93,6 +93,25 @@ pub(crate) fn reasoning(slot: &Slot) -> Option<Part<'_>> {
     parts::of_slot(slot).map(|part| part.with(made(&json!({ "thought": true, "adk_thought": true }))))
 }
 
+/// Whether a slot's text is told while it grows.
+pub(crate) fn is_text(slot: &Slot) -> bool {
+    slot.call.is_none() && matches!(slot.kind, ContentType::Text | ContentType::Refusal)
+}
+
+/// A piece of a slot's text.
+pub(crate) fn text_part<'r>(slot: &Slot, text: &'r str) -> Part<'r> {
+    if slot.kind == ContentType::Refusal { parts::refusal(text) } else { Part::text(text) }
+}
+
+/// The part of a content that was never told in pieces.
+pub(crate) fn finished_part<'r>(message: &Message, slot: &'r Slot) -> Option<Part<'r>> {
+    let mut part = if is_text(slot) { text_part(slot, slot.text()) } else { parts::of_slot(slot)? };
+    if matches!(message.announced, MessageType::A2uiResponse | MessageType::A2uiAction) {
+        part.media_type = Some(A2UI.into());
+    }
+    Some(part)
+}
+
 /// All contents of a message as parts.
 pub(crate) fn contents(message: &Message) -> Vec<Part<'_>> {
     let part = |slot| -> Option<Part<'_>> {
@@ -150,6 +169,9 @@ fn arguments(text: &str) -> Json {
     parsed.unwrap_or_else(|| Json::of(&json!({ "arguments": text })))
 }
 
+/// How many messages back an output's call is looked for.
+const NEAR: usize = 512;
+
 /// The outputs in a message, with the names of their calls.
 pub(crate) fn outputs<'r>(run: &'r Run, message: &'r Message) -> Vec<Part<'r>> {
     #[derive(Serialize)]
@@ -164,8 +186,8 @@ pub(crate) fn outputs<'r>(run: &'r Run, message: &'r Message) -> Vec<Part<'r>> {
     }
     let part = |slot: &Slot| {
         let output = slot.output()?;
-        // The call stands shortly before its output, nearly always.
-        let heads = run.messages.iter().rev().flat_map(|message| &message.slots).filter_map(|slot| slot.call.as_ref());
+        // The call stands shortly before its output. One that does not is not looked for far: it only lends its name.
+        let heads = run.messages.iter().rev().take(NEAR).flat_map(|message| &message.slots).filter_map(|slot| slot.call.as_ref());
         let head = heads.into_iter().find(|head| head.call_id == output.call_id);
         let name = output.name.as_deref().or(head.map(|head| head.name.as_str())).unwrap_or("");
         let label = head.and_then(|head| head.server_label.as_deref());

@@ -5,12 +5,13 @@
 use std::borrow::Cow;
 
 use interlingua_core::call::{RunState, RunView};
-use interlingua_core::event::Step;
+use interlingua_core::event::{End, Step};
 use interlingua_core::run::Run;
 
 use crate::Route;
 use crate::direct;
 use crate::input::{self, Labels};
+use crate::options::{Incomplete, TurnEnd};
 use crate::says::{self, AgentApi};
 use crate::updates::{Change, Update, Updates};
 use crate::wire::{Message, State, Status, Task};
@@ -134,7 +135,6 @@ pub(crate) fn state(route: &Route, view: RunView<'_>) -> State {
 
 /// The states of runs that tasks of a state can have: what a list is filtered by.
 pub(crate) fn run_states(route: &Route, state: State) -> Vec<RunState> {
-    use interlingua_core::End;
     match state {
         State::Submitted => vec![RunState::Queued],
         State::Working => vec![RunState::Running],
@@ -145,6 +145,31 @@ pub(crate) fn run_states(route: &Route, state: State) -> Vec<RunState> {
             .filter(|end| route.ended(*end) == ended)
             .map(RunState::Ended)
             .collect(),
+    }
+}
+
+impl Route {
+    /// After which ends of a turn a task waits although nothing is pending.
+    pub(crate) fn waits_after(&self) -> &'static [End] {
+        let completed = self.options.turn_end == TurnEnd::InputRequired;
+        let incomplete = self.options.incomplete == Incomplete::InputRequired;
+        match (completed, incomplete) {
+            (false, false) => &[],
+            (true, false) => &[End::Completed],
+            (false, true) => &[End::Incomplete],
+            (true, true) => &[End::Completed, End::Incomplete],
+        }
+    }
+
+    /// The state a run's end stands for.
+    pub(crate) fn ended(&self, end: End) -> State {
+        match end {
+            End::Incomplete if self.options.incomplete == Incomplete::Failed => State::Failed,
+            End::Completed | End::Incomplete => State::Completed,
+            End::Failed => State::Failed,
+            End::Rejected => State::Rejected,
+            End::Canceled => State::Canceled,
+        }
     }
 }
 

@@ -4,18 +4,18 @@
 //! are made of it. Invariant: it reads of a run only what the step has made final, so the same steps always say the
 //! same. Not here: how a message or a part looks (`says`), ids of task and context, which the one who writes fills in.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use interlingua_core::event::{End, Event, Span, Step};
-use interlingua_core::model::{ContentType, MessageType, Role};
+use interlingua_core::model::{MessageType, Role};
 use interlingua_core::pending::PendingKind;
 use interlingua_core::run::{Message, Run, Slot};
 
 use crate::Route;
-use crate::options::{ArtifactPer, Incomplete, Reasoning, StatusText, Tools, TurnEnd};
+use crate::options::{ArtifactPer, Reasoning, StatusText, Tools};
 use crate::says::{self, AgentApi, Hint};
 use crate::wire::{self, Artifact, Part, Raw, State};
-use crate::{A2UI, parts};
 
 /// Something an A2A client is told.
 #[derive(Debug)]
@@ -62,6 +62,8 @@ pub(crate) struct Updates {
     route: Arc<Route>,
     turn: Turn,
     artifacts: Vec<Told>,
+    /// Which artifact a message began.
+    begun: HashMap<u32, usize>,
     /// Nobody wants to hear of running text: a fold reads it off the run.
     quiet: bool,
 }
@@ -72,14 +74,18 @@ struct Turn {
     number: u32,
     /// WORKING was told.
     works: bool,
-    /// Calls of client tools that have no output yet: they may turn out to be what the task waits for.
-    unanswered: Vec<u32>,
+    /// Messages with calls of client tools that have no output yet: they may turn out to be what the task waits for.
+    unanswered: BTreeSet<u32>,
+    /// The messages of these calls.
+    calls: HashMap<String, u32>,
     /// Reasoning that waits for the answer to come first.
     held: Vec<u32>,
     /// A message that was announced as the question the task will wait for.
     question: Option<u32>,
     /// Whether an artifact of the answer has begun.
     answered: bool,
+    /// The artifact of the turn, where a turn makes one.
+    artifact: Option<usize>,
     /// Pieces of reasoning told as statuses, for their ids.
     thoughts: u32,
     /// That it waits was told.
@@ -90,9 +96,10 @@ struct Turn {
 struct Told {
     /// The message it began with.
     message: u32,
-    turn: u32,
     is_answer: bool,
     slots: Vec<Shown>,
+    /// Where contents stand that do not stand last: messages of one turn may overlap.
+    places: HashMap<(u32, u32), usize>,
 }
 
 /// A content as far as it was told.
@@ -106,7 +113,7 @@ struct Shown {
 
 impl Updates {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), turn: Turn::default(), artifacts: Vec::new(), quiet: false }
+        Self { route: Arc::clone(route), turn: Turn::default(), artifacts: Vec::new(), begun: HashMap::new(), quiet: false }
     }
 
     /// Takes a step whose running text is of no interest.
@@ -188,7 +195,7 @@ impl Updates {
             if self.quiet && self.turn.answered {
                 return;
             }
-            let part = text_part(slot, step.delta());
+            let part = says::text_part(slot, step.delta());
             self.piece(step.run, message, vec![part], append, true, tell);
         } else if told.announced == MessageType::Reasoning && self.route.options.reasoning == Reasoning::Stream {
             self.turn.thoughts += 1;
@@ -212,12 +219,24 @@ impl Updates {
         let told = &step.run.messages[message as usize];
         let slot = &told.slots[content as usize];
         let is_ui = matches!(told.announced, MessageType::A2uiResponse | MessageType::A2uiAction);
-        if !is_ui && (!self.is_answer(message, told) || is_text(slot)) {
+        if !is_ui && (!self.is_answer(message, told) || says::is_text(slot)) {
             return;
         }
-        let Some(part) = finished_part(told, slot) else { return };
+        let Some(part) = says::finished_part(told, slot) else { return };
         let append = self.note(step.run, message, content, Span { version: 0, start: 0, end: 0 });
         self.piece(step.run, message, vec![part], append, false, tell);
+    }
+
+    /// Whether a piece of text goes on with what was told last, in which case it is written down as told.
+    pub(crate) fn goes_on(&mut self, message: u32, content: u32, span: Span) -> bool {
+        let last = self.artifacts.last_mut().and_then(|told| told.slots.last_mut());
+        match last {
+            Some(shown) if (shown.message, shown.content, shown.span.version) == (message, content, span.version) => {
+                shown.span.end = span.end;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Writes down that a content was told up to here. True if its artifact was told of before.
@@ -228,25 +247,41 @@ impl Updates {
             Some(place) => (place, true),
             None => {
                 let is_answer = told.announced == MessageType::Message;
-                self.artifacts.push(Told { message, turn: self.turn.number, is_answer, slots: Vec::new() });
-                (self.artifacts.len() - 1, false)
+                let place = self.artifacts.len();
+                self.artifacts.push(Told { message, is_answer, slots: Vec::new(), places: HashMap::new() });
+                self.begun.insert(message, place);
+                if is_answer && self.per_turn() {
+                    self.turn.artifact = Some(place);
+                }
+                (place, false)
             }
         };
-        let slots = &mut self.artifacts[place].slots;
-        match slots.iter_mut().rev().find(|shown| (shown.message, shown.content) == (message, content)) {
-            Some(shown) => shown.span = Span { start: 0, ..span },
-            None => slots.push(Shown { message, content, span: Span { start: 0, ..span } }),
+        let span = Span { start: 0, ..span };
+        let per_turn = self.per_turn();
+        let told = &mut self.artifacts[place];
+        // Contents of one message follow one another: only those of different messages take turns.
+        let last = told.slots.len().checked_sub(1);
+        let last = last.filter(|last| (told.slots[*last].message, told.slots[*last].content) == (message, content));
+        match last.or_else(|| told.places.get(&(message, content)).copied()) {
+            Some(known) => told.slots[known].span = span,
+            None => {
+                if per_turn {
+                    told.places.insert((message, content), told.slots.len());
+                }
+                told.slots.push(Shown { message, content, span });
+            }
         }
         append
     }
 
     /// The artifact a message's contents go into, if it was begun.
     fn of(&self, message: u32) -> Option<usize> {
-        let per_turn = self.route.options.artifacts == ArtifactPer::Turn;
-        self.artifacts.iter().rposition(|told| {
-            told.message == message
-                || (per_turn && told.is_answer && told.turn == self.turn.number)
-        })
+        self.begun.get(&message).copied().or(self.turn.artifact)
+    }
+
+    /// Whether all answers of a turn are one artifact.
+    fn per_turn(&self) -> bool {
+        self.route.options.artifacts == ArtifactPer::Turn
     }
 
     fn piece<'r>(
@@ -280,7 +315,7 @@ impl Updates {
                 continue;
             }
             for (content, slot) in (0..).zip(&told.slots) {
-                if is_text(slot) {
+                if says::is_text(slot) {
                     self.note(run, message, content, whole(slot));
                 }
             }
@@ -304,9 +339,8 @@ impl Updates {
         let shows_tools = self.route.options.tools != Tools::Drop;
         match &message.announced {
             MessageType::Message | MessageType::A2uiResponse | MessageType::A2uiAction => {
-                let per_turn = self.route.options.artifacts == ArtifactPer::Turn;
                 if let Some(place) = self.of(index)
-                    && (!per_turn || !self.artifacts[place].is_answer)
+                    && (!self.per_turn() || !self.artifacts[place].is_answer)
                 {
                     self.close(run, place, tell);
                 }
@@ -327,19 +361,20 @@ impl Updates {
                 Reasoning::Stream | Reasoning::Drop => {}
             },
             // Whether somebody else answers it, its output will tell; or the turn's end that nobody has.
-            MessageType::FunctionCall => self.turn.unanswered.push(index),
+            MessageType::FunctionCall => {
+                self.turn.unanswered.insert(index);
+                let heads = message.slots.iter().filter_map(|slot| slot.call.as_ref());
+                self.turn.calls.extend(heads.map(|head| (head.call_id.clone(), index)));
+            }
             kind if kind.is_call() && shows_tools => self.tell_parts(message, says::calls(message), tell),
             kind if kind.is_output() => {
                 for output in message.slots.iter().filter_map(Slot::output) {
-                    let call = self.turn.unanswered.iter().position(|call| {
-                        let slots = &run.messages[*call as usize].slots;
-                        slots.iter().any(|slot| slot.call.as_ref().is_some_and(|head| head.call_id == output.call_id))
-                    });
-                    if let Some(place) = call {
-                        let call = &run.messages[self.turn.unanswered.remove(place) as usize];
-                        if shows_tools {
-                            self.tell_parts(call, says::calls(call), tell);
-                        }
+                    let call = self.turn.calls.remove(&output.call_id);
+                    if let Some(call) = call.filter(|call| self.turn.unanswered.remove(call))
+                        && shows_tools
+                    {
+                        let call = &run.messages[call as usize];
+                        self.tell_parts(call, says::calls(call), tell);
                     }
                 }
                 if shows_tools {
@@ -372,19 +407,16 @@ impl Updates {
         let pending = run.pending_of(number);
         let hint = run.messages_of(number).last().and_then(|last| Hint::of(last.metadata.as_ref()).state());
         let good = matches!(end, End::Completed | End::Incomplete);
+        let waited_for: HashSet<&str> = pending.iter().map(|item| item.id.as_str()).collect();
         for call in std::mem::take(&mut self.turn.unanswered) {
             let call = &run.messages[call as usize];
-            let waited_for = call.slots.iter().any(|slot| {
-                let head = slot.call.as_ref();
-                pending.iter().any(|item| head.is_some_and(|head| head.call_id == item.id))
-            });
-            if !waited_for && self.route.options.tools != Tools::Drop {
+            let mut heads = call.slots.iter().filter_map(|slot| slot.call.as_ref());
+            let waits = heads.any(|head| waited_for.contains(head.call_id.as_str()));
+            if !waits && self.route.options.tools != Tools::Drop {
                 self.tell_parts(call, says::calls(call), tell);
             }
         }
-        if self.route.options.artifacts == ArtifactPer::Turn
-            && let Some(place) = self.artifacts.iter().rposition(|told| told.is_answer && told.turn == turn)
-        {
+        if let Some(place) = self.turn.artifact {
             self.close(run, place, tell);
         }
         self.turn.waits = good && (!pending.is_empty() || hint.is_some() || self.route.waits_after().contains(&end));
@@ -429,7 +461,7 @@ impl Updates {
             message.announced == MessageType::Message && message.role == Role::Assistant
         })?;
         let parts: Vec<Part<'r>> =
-            answer.slots.iter().filter(|slot| is_text(slot)).map(|slot| text_part(slot, slot.text())).collect();
+            answer.slots.iter().filter(|slot| says::is_text(slot)).map(|slot| says::text_part(slot, slot.text())).collect();
         (!parts.is_empty()).then(|| wire::Message::agent(answer.id.as_str(), parts))
     }
 
@@ -466,7 +498,7 @@ impl Updates {
             if message.announced == MessageType::Reasoning {
                 return says::reasoning(slot);
             }
-            if is_text(slot) { Some(text_part(slot, slot.span(shown.span))) } else { finished_part(message, slot) }
+            if says::is_text(slot) { Some(says::text_part(slot, slot.span(shown.span))) } else { says::finished_part(message, slot) }
         });
         parts.collect()
     }
@@ -479,49 +511,6 @@ const fn option_of(end: End) -> StatusText {
         End::Rejected => StatusText::Interrupted,
         _ => StatusText::Always,
     }
-}
-
-impl Route {
-    /// After which ends of a turn a task waits although nothing is pending.
-    pub(crate) fn waits_after(&self) -> &'static [End] {
-        let completed = self.options.turn_end == TurnEnd::InputRequired;
-        let incomplete = self.options.incomplete == Incomplete::InputRequired;
-        match (completed, incomplete) {
-            (false, false) => &[],
-            (true, false) => &[End::Completed],
-            (false, true) => &[End::Incomplete],
-            (true, true) => &[End::Completed, End::Incomplete],
-        }
-    }
-
-    /// The state a run's end stands for.
-    pub(crate) fn ended(&self, end: End) -> State {
-        match end {
-            End::Incomplete if self.options.incomplete == Incomplete::Failed => State::Failed,
-            End::Completed | End::Incomplete => State::Completed,
-            End::Failed => State::Failed,
-            End::Rejected => State::Rejected,
-            End::Canceled => State::Canceled,
-        }
-    }
-}
-
-/// Whether a slot's text is told while it grows.
-fn is_text(slot: &Slot) -> bool {
-    slot.call.is_none() && matches!(slot.kind, ContentType::Text | ContentType::Refusal)
-}
-
-fn text_part<'r>(slot: &Slot, text: &'r str) -> Part<'r> {
-    if slot.kind == ContentType::Refusal { parts::refusal(text) } else { Part::text(text) }
-}
-
-/// The part of a content that was never told in pieces.
-fn finished_part<'r>(message: &Message, slot: &'r Slot) -> Option<Part<'r>> {
-    let mut part = if is_text(slot) { text_part(slot, slot.text()) } else { parts::of_slot(slot)? };
-    if matches!(message.announced, MessageType::A2uiResponse | MessageType::A2uiAction) {
-        part.media_type = Some(A2UI.into());
-    }
-    Some(part)
 }
 
 /// All of a slot's text.

@@ -287,7 +287,9 @@ fn a_direct_answer_is_a_message_and_its_task_is_forgotten() {
         let metadata = Some(support::json(r#"{"a2a":{"reply":"message"}}"#));
         let message = record.start_message(Announced { metadata, ..Announced::new("msg_1", MessageType::Message, Role::Assistant) });
         let content = record.start_content(message, ContentType::Text, None);
-        record.push(message, content, "Hello");
+        for piece in ["He", "l", "l", "o"] {
+            record.push(message, content, piece);
+        }
         record.finish_content(message, content, None, Extra::new());
         record.finish_message(message, MessageEnd::new(End::Completed));
         record.finish_turn(End::Completed, None);
@@ -302,7 +304,7 @@ fn a_direct_answer_is_a_message_and_its_task_is_forgotten() {
     assert_eq!(answer["result"]["message"]["parts"], json!([{ "text": "Hello" }]));
     assert!(answer["result"]["message"].get("taskId").is_none() && answer["result"]["message"]["contextId"] == "session-1");
     // Streams obey the hint only where that is said.
-    for (reply, frames) in [("task", 5), ("auto", 1), ("message", 1)] {
+    for (reply, frames) in [("task", 8), ("auto", 1), ("message", 1)] {
         let (host, _, record) = hinted(reply);
         let asked = host.ask(&Ask::rpc("SendStreamingMessage", &user("hi")));
         let about = support::about_call(&record, asked.run());

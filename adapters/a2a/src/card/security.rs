@@ -144,7 +144,6 @@ impl Scheme {
         Some(written)
     }
 
-    #[expect(clippy::type_complexity, reason = "the four things a scheme consists of, used once")]
     fn parts(&self) -> (&'static str, &'static str, Vec<(&'static str, Json)>, Option<&str>) {
         match self {
             Self::ApiKey { location, name, description } => {

@@ -26,6 +26,27 @@ pub(super) struct Streaming {
     task: String,
     /// What was written while it is open whether the answer is a task at all.
     held: Option<(Mode, Out)>,
+    /// What stands around the text of a piece, for the content that is growing.
+    frame: Option<Frame>,
+}
+
+/// An item of running text without its text: most items of a stream differ by nothing else.
+struct Frame {
+    message: u32,
+    content: u32,
+    before: Vec<u8>,
+    after: Vec<u8>,
+}
+
+impl Frame {
+    /// Made of an item whose only text is empty. None if its text cannot be found.
+    fn of(message: u32, content: u32, item: &Item<'_>, write: &Writer) -> Option<Self> {
+        const EMPTY: &[u8] = br#""text":"""#;
+        let mut out = Out::new();
+        write.item(item, &mut out);
+        let at = out.body.windows(EMPTY.len()).rposition(|window| window == EMPTY)? + EMPTY.len() - 2;
+        Some(Self { message, content, before: out.body[..at].to_vec(), after: out.body[at + 2..].to_vec() })
+    }
 }
 
 /// What the stream begins with.
@@ -69,6 +90,7 @@ impl Streaming {
             turn: 0,
             task: String::new(),
             held: None,
+            frame: None,
         }
     }
 
@@ -105,6 +127,16 @@ impl Streaming {
         if step.sequence < self.next {
             return Flow::More;
         }
+        if let Event::ContentDelta { message, content, span } = step.event
+            && let Some(frame) = self.frame.as_ref().filter(|_| self.held.is_none())
+            && (frame.message, frame.content) == (message, content)
+            && self.updates.goes_on(message, content, span)
+        {
+            out.raw(&frame.before);
+            out.write_json(step.delta());
+            out.raw(&frame.after);
+            return Flow::More;
+        }
         let Some((mode, mut held)) = self.held.take() else { return self.write(step, write, out) };
         let flow = self.write(step, write, &mut held);
         let decided = match step.event {
@@ -138,7 +170,10 @@ impl Streaming {
         if let Event::TurnStarted { turn } = step.event {
             self.settle_turn(run, turn);
         }
-        let Self { updates, task, turn, opening, .. } = self;
+        let Self { updates, task, turn, opening, frame, .. } = self;
+        if !matches!(step.event, Event::ContentStarted { .. }) {
+            *frame = None;
+        }
         let own_turn = match step.event {
             Event::TurnFinished { turn: ended, .. } => ended >= *turn && !matches!(opening, Opening::Subscribed),
             _ => false,
@@ -161,13 +196,29 @@ impl Streaming {
                         closes,
                     })
                 }
-                Update::Artifact(Piece { artifact, append, last_chunk, .. }) => Item::Artifact(ArtifactUpdate {
-                    task: task.as_str().into(),
-                    context: run.session_id.as_str().into(),
-                    artifact,
-                    append,
-                    last_chunk,
-                }),
+                Update::Artifact(Piece { artifact, append, last_chunk, is_delta }) => {
+                    let mut update = ArtifactUpdate {
+                        task: task.as_str().into(),
+                        context: run.session_id.as_str().into(),
+                        artifact,
+                        append,
+                        last_chunk,
+                    };
+                    if let (Event::ContentDelta { message, content, .. }, true, true) = (step.event, is_delta, append) {
+                        let parts = &mut update.artifact.parts;
+                        let text = parts.first_mut().map(|part| {
+                            std::mem::replace(&mut part.content, crate::wire::Content::Text("".into()))
+                        });
+                        let item = Item::Artifact(update);
+                        *frame = Frame::of(message, content, &item, write);
+                        let Item::Artifact(mut whole) = item else { return };
+                        if let (Some(part), Some(text)) = (whole.artifact.parts.first_mut(), text) {
+                            part.content = text;
+                        }
+                        update = whole;
+                    }
+                    Item::Artifact(update)
+                }
             };
             write.item(&item, out);
         });
