@@ -5,12 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlingua_core::ProtocolAdapter;
 use interlingua_core::call::AgentCard;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
-use interlingua_core::ProtocolAdapter;
 
-use crate::config::{self, ClientProtocol, EndpointName, Protocols, Settings, StoreKind, Surroundings, UpstreamProtocol};
+use crate::config::{
+    self, ClientProtocol, EndpointName, Protocols, Settings, StoreKind, Surroundings, UpstreamProtocol,
+};
 use crate::engine::{self, Engine, Scope, clock};
 use crate::server::{self, Served};
 use crate::store::{Memory, Retention, Sqlite, SqliteOptions, Store};
@@ -49,8 +51,10 @@ struct Client {
 struct Asked {
     name: &'static str,
     declared: UpstreamProtocol,
-    connect: fn(&str, &config::Options) -> Result<Box<dyn Connector>, String>,
+    connect: Connect,
 }
+
+type Connect = fn(&str, &config::Options) -> Result<Box<dyn Connector>, String>;
 
 /// A gateway that listens.
 pub struct Running {
@@ -98,9 +102,8 @@ impl Gateway {
         fn connect<U: UpstreamAdapter>(url: &str, options: &config::Options) -> Result<Box<dyn Connector>, String> {
             U::connect(url, options.copy::<U::Options>().ok_or("the options cannot be read")?)
         }
-        let declared = UpstreamProtocol::new::<U::Options>(U::NAME).connecting(|url, options| {
-            connect::<U>(url.map_or("", |url| url.as_str()), options).map(|_| ())
-        });
+        let declared = UpstreamProtocol::new::<U::Options>(U::NAME)
+            .connecting(|url, options| connect::<U>(url.map_or("", |url| url.as_str()), options).map(|_| ()));
         self.upstreams.retain(|asked| asked.name != U::NAME);
         self.upstreams.push(Asked { name: U::NAME, declared, connect: connect::<U> });
         self
@@ -153,7 +156,10 @@ impl Gateway {
         let engine = Engine::new(agents, Arc::clone(&store), Arc::clone(&post) as Arc<dyn engine::deliver::Post>);
         let recovered = engine.recover().await?;
         if recovered > 0 {
-            tracing::warn!(runs = recovered, "runs were under way when the last process ended: they are closed as failed");
+            tracing::warn!(
+                runs = recovered,
+                "runs were under way when the last process ended: they are closed as failed"
+            );
         }
         let routes = self.routes(settings)?;
         let server = server::listen(
@@ -204,10 +210,7 @@ impl Gateway {
                 config::History::Upstream => engine::History::Upstream,
                 config::History::Gateway => engine::History::Gateway,
             },
-            history_limit: engine::HistoryLimit {
-                turns: agent.history_limit.turns,
-                bytes: agent.history_limit.bytes,
-            },
+            history_limit: engine::HistoryLimit { turns: agent.history_limit.turns, bytes: agent.history_limit.bytes },
             queue_turns: agent.parallel_turns == config::ParallelTurns::Queue,
             max_run_bytes: agent.max_run_bytes,
             approval_extension: approval_extension(agent),
@@ -229,7 +232,11 @@ impl Gateway {
                     protocol: client.name,
                     couriers: mounted.couriers.take().map(Arc::new),
                     detach: place.route.on_disconnect == config::OnDisconnect::Detach,
-                    patience: if place.route.heartbeat.is_zero() { PATIENCE } else { place.route.heartbeat.min(PATIENCE) },
+                    patience: if place.route.heartbeat.is_zero() {
+                        PATIENCE
+                    } else {
+                        place.route.heartbeat.min(PATIENCE)
+                    },
                 },
                 heartbeat: place.route.heartbeat,
                 partition: (!place.route.shared_sessions).then(|| format!("route:{}", mount.path)),

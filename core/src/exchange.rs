@@ -138,11 +138,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// A row.
     #[must_use]
-    pub fn new<E: Exchange>(
-        method: Method,
-        path: &'static str,
-        open: impl Fn() -> E + Send + Sync + 'static,
-    ) -> Self {
+    pub fn new<E: Exchange>(method: Method, path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
         Self { method, path, at_root: false, public: false, open: Box::new(move || Box::new(open())), websocket: false }
     }
 

@@ -93,8 +93,14 @@ impl FaultKind {
     pub const fn blame(self) -> Blame {
         use FaultKind as K;
         match self {
-            K::UpstreamUnreachable | K::UpstreamRefused | K::UpstreamRateLimited | K::UpstreamTimeout
-            | K::UpstreamTruncated | K::UpstreamGarbage | K::UpstreamTooLarge | K::AgentFailed => Blame::Upstream,
+            K::UpstreamUnreachable
+            | K::UpstreamRefused
+            | K::UpstreamRateLimited
+            | K::UpstreamTimeout
+            | K::UpstreamTruncated
+            | K::UpstreamGarbage
+            | K::UpstreamTooLarge
+            | K::AgentFailed => Blame::Upstream,
             K::Restarted | K::ShuttingDown | K::Overloaded | K::Internal => Blame::Gateway,
             _ => Blame::Client,
         }
@@ -154,8 +160,12 @@ impl FaultKind {
             K::TooLarge => 413,
             K::UnsupportedMedia => 415,
             K::RateLimited | K::UpstreamRateLimited => 429,
-            K::UpstreamUnreachable | K::UpstreamRefused | K::UpstreamTruncated | K::UpstreamGarbage
-            | K::UpstreamTooLarge | K::AgentFailed => 502,
+            K::UpstreamUnreachable
+            | K::UpstreamRefused
+            | K::UpstreamTruncated
+            | K::UpstreamGarbage
+            | K::UpstreamTooLarge
+            | K::AgentFailed => 502,
             K::ShuttingDown | K::Overloaded => 503,
             K::UpstreamTimeout => 504,
             K::Restarted | K::Internal => 500,
@@ -168,20 +178,52 @@ impl FaultKind {
         use FaultKind as K;
         matches!(
             self,
-            K::Busy | K::RateLimited | K::UpstreamUnreachable | K::UpstreamRateLimited | K::UpstreamTimeout
-                | K::UpstreamTruncated | K::Restarted | K::ShuttingDown | K::Overloaded
+            K::Busy
+                | K::RateLimited
+                | K::UpstreamUnreachable
+                | K::UpstreamRateLimited
+                | K::UpstreamTimeout
+                | K::UpstreamTruncated
+                | K::Restarted
+                | K::ShuttingDown
+                | K::Overloaded
         )
     }
 
     /// Every kind, for the tables that adapters print in their tests.
     pub const ALL: &'static [Self] = &[
-        Self::Malformed, Self::Missing, Self::WrongType, Self::Invalid, Self::Exclusive, Self::Unsupported,
-        Self::UnsupportedMedia, Self::NotAcceptable, Self::TooLarge, Self::Unauthenticated, Self::Forbidden,
-        Self::NoSuchPath, Self::MethodNotAllowed, Self::NotFound, Self::NoSuchAgent, Self::Busy, Self::Waiting,
-        Self::Conflict, Self::RateLimited, Self::UpstreamUnreachable, Self::UpstreamRefused,
-        Self::UpstreamRateLimited, Self::UpstreamTimeout, Self::UpstreamTruncated, Self::UpstreamGarbage,
-        Self::UpstreamTooLarge, Self::AgentFailed, Self::Canceled, Self::Restarted, Self::ShuttingDown,
-        Self::Overloaded, Self::Internal,
+        Self::Malformed,
+        Self::Missing,
+        Self::WrongType,
+        Self::Invalid,
+        Self::Exclusive,
+        Self::Unsupported,
+        Self::UnsupportedMedia,
+        Self::NotAcceptable,
+        Self::TooLarge,
+        Self::Unauthenticated,
+        Self::Forbidden,
+        Self::NoSuchPath,
+        Self::MethodNotAllowed,
+        Self::NotFound,
+        Self::NoSuchAgent,
+        Self::Busy,
+        Self::Waiting,
+        Self::Conflict,
+        Self::RateLimited,
+        Self::UpstreamUnreachable,
+        Self::UpstreamRefused,
+        Self::UpstreamRateLimited,
+        Self::UpstreamTimeout,
+        Self::UpstreamTruncated,
+        Self::UpstreamGarbage,
+        Self::UpstreamTooLarge,
+        Self::AgentFailed,
+        Self::Canceled,
+        Self::Restarted,
+        Self::ShuttingDown,
+        Self::Overloaded,
+        Self::Internal,
     ];
 }
 

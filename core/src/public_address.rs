@@ -297,9 +297,7 @@ const fn is_name_byte(byte: u8) -> bool {
 fn read_port(tls: bool, port: Option<&str>) -> Result<u16, Refused> {
     match port {
         None | Some("") => Ok(if tls { 443 } else { 80 }),
-        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            digits.parse().map_err(|_| Refused::Port)
-        }
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().map_err(|_| Refused::Port),
         Some(_) => Err(Refused::NoUrl),
     }
 }

@@ -6,8 +6,22 @@ use crate::model::{AgentRequest, Body, Content, File, Message, MessageType, Role
 use crate::tree::{Kind, Node, Object};
 
 const REQUEST_FIELDS: &[&str] = &[
-    "input", "stream", "id", "response_id", "session_id", "user_id", "model", "temperature", "top_p",
-    "frequency_penalty", "presence_penalty", "max_tokens", "stop", "n", "seed", "tools",
+    "input",
+    "stream",
+    "id",
+    "response_id",
+    "session_id",
+    "user_id",
+    "model",
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "max_tokens",
+    "stop",
+    "n",
+    "seed",
+    "tools",
 ];
 
 impl AgentRequest {
@@ -73,8 +87,18 @@ impl Message {
     /// The first field at fault, by its path.
     pub fn read(node: &Node<'_>) -> Result<Self, Fault> {
         const FIELDS: &[&str] = &[
-            "object", "sequence_number", "error", "id", "type", "role", "status", "content", "code", "message",
-            "usage", "metadata",
+            "object",
+            "sequence_number",
+            "error",
+            "id",
+            "type",
+            "role",
+            "status",
+            "content",
+            "code",
+            "message",
+            "usage",
+            "metadata",
         ];
         let object = node.object()?;
         let role = object
@@ -83,8 +107,10 @@ impl Message {
                 let word = node.string()?;
                 match Role::from(word.as_ref()) {
                     Role::Other(_) if word == "developer" => Ok(Role::System),
-                    Role::Other(_) => Err(node
-                        .invalid(format!("unknown role '{word}': must be 'assistant', 'system', 'user' or 'tool'"))),
+                    Role::Other(_) => {
+                        Err(node
+                            .invalid(format!("unknown role '{word}': must be 'assistant', 'system', 'user' or 'tool'")))
+                    }
                     role => Ok(role),
                 }
             })

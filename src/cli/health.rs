@@ -16,7 +16,8 @@ pub(super) fn ask(url: &str) -> anyhow::Result<()> {
     let host = url.host_str().context("the URL has no host")?;
     let port = url.port_or_known_default().unwrap_or(80);
     let address = (host.trim_matches(['[', ']']), port).to_socket_addrs()?.next().context("the host has no address")?;
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).with_context(|| format!("nobody listens on {address}"))?;
+    let mut stream =
+        TcpStream::connect_timeout(&address, PATIENCE).with_context(|| format!("nobody listens on {address}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     write!(stream, "GET /readyz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n")?;
     let mut head = [0_u8; 12];

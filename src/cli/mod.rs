@@ -97,7 +97,12 @@ pub(crate) fn run(gateway: &Gateway) -> i32 {
     let done = match arguments.command.unwrap_or(Command::Serve(arguments.serve)) {
         Command::Serve(Serve { config }) => load(gateway, &config).map(|settings| serve(gateway, &settings, &config)),
         Command::Check(config) => load(gateway, &config).map(|settings| {
-            println!("{} is right: {} agents, {} routes", config.config.display(), settings.agents.len(), settings.mounts().len());
+            println!(
+                "{} is right: {} agents, {} routes",
+                config.config.display(),
+                settings.agents.len(),
+                settings.mounts().len()
+            );
             Ok(())
         }),
         Command::Routes { config, json } => load(gateway, &config).map(|settings| routes::list(&settings, json)),

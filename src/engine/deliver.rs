@@ -104,7 +104,8 @@ impl Engine {
         let found = self.store().list(couriers.collection, &prefix, None, MOST).await;
         let start = super::resource::owned(scope, "").len();
         for entry in found.map_err(|error| store_fault(&error))? {
-            let (Some(key), Some(value)) = (entry.key.get(start..), super::resource::read(&entry.document.value)) else {
+            let (Some(key), Some(value)) = (entry.key.get(start..), super::resource::read(&entry.document.value))
+            else {
                 continue;
             };
             self.begin_delivery(couriers, key, &value, run, new, true, scope);
@@ -191,7 +192,11 @@ impl Delivery {
             if (more.is_none() || due || more == Some(false)) && self.courier.is_holding() {
                 self.flush(&mut parcels);
             }
-            held_since = if self.courier.is_holding() { held_since.filter(|_| !due).or_else(|| Some(Instant::now())) } else { None };
+            held_since = if self.courier.is_holding() {
+                held_since.filter(|_| !due).or_else(|| Some(Instant::now()))
+            } else {
+                None
+            };
             for parcel in parcels {
                 if !self.send(parcel).await {
                     tracing::warn!(run = %self.run, "a push receiver failed too often: it is told nothing more");

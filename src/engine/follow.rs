@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use interlingua_core::{Event, Step};
 use interlingua_core::call::RunView;
 use interlingua_core::pending::Pending;
+use interlingua_core::{Event, Step};
 
 use super::Engine;
 use super::live::{Live, Take};
@@ -26,9 +26,7 @@ impl RunHandle {
     pub fn view<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
         match self {
             Self::Live(live) => live.view(look),
-            Self::Stored(stored, pending) => {
-                look(RunView { record: &stored.record, about: &stored.about, pending })
-            }
+            Self::Stored(stored, pending) => look(RunView { record: &stored.record, about: &stored.about, pending }),
         }
     }
 
@@ -105,15 +103,13 @@ impl Follower {
         take: &mut dyn FnMut(RunView<'_>, Step<'_>) -> Take,
     ) -> Poll<bool> {
         match &self.source {
-            Source::Live(live, place) => {
-                live.poll_steps(*place, self.next, context, take).map(|seen| match seen {
-                    Some((next, last)) => {
-                        self.next = next;
-                        last != Take::Close
-                    }
-                    None => false,
-                })
-            }
+            Source::Live(live, place) => live.poll_steps(*place, self.next, context, take).map(|seen| match seen {
+                Some((next, last)) => {
+                    self.next = next;
+                    last != Take::Close
+                }
+                None => false,
+            }),
             Source::Stored(run) => {
                 let from = self.next;
                 let next = &mut self.next;

@@ -194,10 +194,14 @@ impl Engine {
         if self.0.closing.load(Ordering::Relaxed) {
             return Err(Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down"));
         }
-        let agent = scope.agents.iter().find(|card| card.name == call.agent).and_then(|_| self.0.agents.get(&call.agent));
+        let agent =
+            scope.agents.iter().find(|card| card.name == call.agent).and_then(|_| self.0.agents.get(&call.agent));
         let agent = Arc::clone(agent.ok_or_else(|| {
             let known: Vec<&str> = scope.agents.iter().map(|card| card.name.as_str()).collect();
-            Fault::new(FaultKind::NoSuchAgent, format!("no agent is called '{}': known are {}", call.agent, known.join(", ")))
+            Fault::new(
+                FaultKind::NoSuchAgent,
+                format!("no agent is called '{}': known are {}", call.agent, known.join(", ")),
+            )
         })?);
         if self.lives().len() >= MOST_LIVE {
             return Err(Fault::new(FaultKind::Overloaded, "too many runs are under way"));
@@ -300,7 +304,8 @@ impl Engine {
                 if !early && let Ok(begun) = begun.await {
                     begun?;
                 }
-                let over = follower.until(|event| matches!(event, Event::TurnFinished { turn: ended, .. } if ended as usize >= turn));
+                let over = follower
+                    .until(|event| matches!(event, Event::TurnFinished { turn: ended, .. } if ended as usize >= turn));
                 match patience {
                     // Past its patience the client gets the run as it stands.
                     Some(patience) => drop(tokio::time::timeout(patience, over).await),
@@ -349,7 +354,9 @@ impl Engine {
                 RunState::Ended(_) => Err(ended(id)),
                 RunState::Waiting | RunState::WaitingForAuth => {
                     state.record.at(now);
-                    state.record.start_turn(turn.place.as_mut().and_then(Place::said).unwrap_or_else(|| turn.request.input.clone()));
+                    state.record.start_turn(
+                        turn.place.as_mut().and_then(Place::said).unwrap_or_else(|| turn.request.input.clone()),
+                    );
                     state.pending.clear();
                     state.set(RunState::Queued, now);
                     Ok((state.record.run().turns.len() - 1, Some(turn)))

@@ -461,7 +461,9 @@ async fn conclude(
             doc.upstream_id = Some(prepared.upstream_id.clone());
         }
     }
-    let waits = turn.turns && good && (!open.is_empty() || turn.waits_after.contains(&end) || live.view(|view| hints(view.run())));
+    let waits = turn.turns
+        && good
+        && (!open.is_empty() || turn.waits_after.contains(&end) || live.view(|view| hints(view.run())));
     let auth = open.iter().any(|item| item.kind == PendingKind::Auth);
     let next = live.grow_unseen(|state| {
         state.pending = open;

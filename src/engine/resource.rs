@@ -58,9 +58,10 @@ impl Engine {
                 }
                 {
                     let mut doc = found.doc();
-                    let place = doc.entries.iter().position(|entry| {
-                        matches!(entry, session::Entry::Said { id, .. } if *id == item)
-                    });
+                    let place = doc
+                        .entries
+                        .iter()
+                        .position(|entry| matches!(entry, session::Entry::Said { id, .. } if *id == item));
                     match place {
                         Some(place) => {
                             doc.entries.remove(place);

@@ -174,7 +174,8 @@ impl Engine {
 
     pub(super) async fn delete(&self, target: &Target, scope: &Scope) -> Result<Answer, Fault> {
         let run = self.cancel(target, scope).await?;
-        let (id, agent, session_id) = run.view(|view| (view.run().id, view.run().agent.clone(), view.run().session_id.clone()));
+        let (id, agent, session_id) =
+            run.view(|view| (view.run().id, view.run().agent.clone(), view.run().session_id.clone()));
         let session = self.known_session(&agent, &scope.owner, &session_id).await?;
         let built_upon = session.is_some_and(|session| {
             let doc = session.doc();

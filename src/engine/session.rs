@@ -199,7 +199,12 @@ impl Engine {
     }
 
     /// A session that was used before.
-    pub(super) async fn known_session(&self, agent: &str, owner: &str, id: &str) -> Result<Option<Arc<Session>>, Fault> {
+    pub(super) async fn known_session(
+        &self,
+        agent: &str,
+        owner: &str,
+        id: &str,
+    ) -> Result<Option<Arc<Session>>, Fault> {
         let key = Key::new(agent, owner, id);
         if let Some(session) = self.session_in_memory(&key) {
             return Ok(Some(session));

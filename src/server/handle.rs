@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::{ConnectionType, StatusCode, Version};
 use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::http::{ConnectionType, StatusCode, Version};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::StreamExt;
@@ -82,11 +82,8 @@ pub(super) fn decode(
     method: &str,
     body: &[u8],
 ) -> Result<(Call, Scope), Fault> {
-    let headers: Vec<(&str, &str)> = request
-        .headers()
-        .iter()
-        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
-        .collect();
+    let headers: Vec<(&str, &str)> =
+        request.headers().iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?))).collect();
     let params: Vec<(String, String)> =
         request.match_info().iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let base_url = base_url(gateway, route, request);
@@ -236,6 +233,12 @@ pub(super) fn fail(route: &Served, exchange: &mut dyn Exchange, fault: &Fault) -
     exchange.fail(fault, &mut out);
     if !fault.allow.is_empty() && out.head.get("allow").is_none() {
         out.header("allow", fault.allow.join(", "));
+    }
+    if out.head.get("x-request-id").is_none() {
+        // What one person reads to another who looks into the log.
+        let id = clock::fresh().spelled("req_");
+        tracing::debug!(route = %route.path, request = %id, code = fault.code(), "refused");
+        out.header("x-request-id", id);
     }
     whole(route, out)
 }

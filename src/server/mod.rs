@@ -97,7 +97,12 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 ///
 /// # Errors
 /// Those of the system, when the address cannot be listened on.
-pub fn listen(listener: TcpListener, engine: Engine, routes: Vec<Served>, settings: Settings) -> std::io::Result<Listening> {
+pub fn listen(
+    listener: TcpListener,
+    engine: Engine,
+    routes: Vec<Served>,
+    settings: Settings,
+) -> std::io::Result<Listening> {
     /// A client that takes longer to send its head is turned away.
     const HEAD: Duration = Duration::from_secs(30);
     const IDLE: Duration = Duration::from_secs(75);
@@ -180,7 +185,13 @@ fn by_path(endpoints: &[Endpoint]) -> Vec<(&'static str, Vec<usize>)> {
 }
 
 /// One path with all its methods.
-fn resource(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>, route: &Arc<Served>, path: String, indexes: &[usize]) {
+fn resource(
+    app: &mut web::ServiceConfig,
+    gateway: &Arc<Gateway>,
+    route: &Arc<Served>,
+    path: String,
+    indexes: &[usize],
+) {
     let mut resource = web::resource(path);
     let mut allow = Vec::new();
     for &index in indexes {
@@ -217,7 +228,9 @@ fn resource(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>, route: &Arc<Se
 
 fn health(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
     let ready = Arc::clone(gateway);
-    app.service(web::resource("/healthz").to(|| async { HttpResponse::Ok().json(serde_json::json!({ "status": "ok" })) }));
+    app.service(
+        web::resource("/healthz").to(|| async { HttpResponse::Ok().json(serde_json::json!({ "status": "ok" })) }),
+    );
     app.service(web::resource("/readyz").to(move || {
         let open = ready.engine.is_open();
         async move {

@@ -22,13 +22,14 @@ pub(super) struct Steps {
     exchange: Box<dyn Exchange>,
     out: Out,
     heartbeat: Heartbeat,
-    begun: bool,
+    /// So many of the first pieces are still to come.
+    opening: u8,
     over: bool,
 }
 
 impl Steps {
     pub(super) fn new(follower: Follower, exchange: Box<dyn Exchange>, out: Out, heartbeat: Duration) -> Self {
-        Self { follower, exchange, out, heartbeat: Heartbeat::new(heartbeat), begun: false, over: false }
+        Self { follower, exchange, out, heartbeat: Heartbeat::new(heartbeat), opening: 4, over: false }
     }
 
     /// The next piece of the stream, to be written at once. None: it is over.
@@ -70,11 +71,11 @@ impl Steps {
 }
 
 impl Steps {
-    /// What is written, to go out. A copy: it is small, and the buffer stays where it is. But for the first piece: the
+    /// What is written, to go out. A copy: it is small, and the buffer stays where it is. But for the first pieces: the
     /// frames that open an answer are many and come once, and silence may follow.
     fn written(&mut self) -> Bytes {
-        if !self.begun {
-            self.begun = true;
+        if self.opening > 0 {
+            self.opening -= 1;
             return std::mem::take(&mut self.out.body).freeze();
         }
         let written = Bytes::copy_from_slice(&self.out.body);

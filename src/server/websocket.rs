@@ -113,7 +113,8 @@ impl Connection {
     /// Answers one request, listening meanwhile.
     async fn answer(&mut self, asked: &str) -> Result<(), Gone> {
         let mut exchange = (self.route.mounted.endpoints[self.index].open)();
-        let decoded = handle::decode(&self.gateway, &self.route, &mut *exchange, &self.request, METHOD, asked.as_bytes());
+        let decoded =
+            handle::decode(&self.gateway, &self.route, &mut *exchange, &self.request, METHOD, asked.as_bytes());
         let (call, scope) = match decoded {
             Ok(decoded) => decoded,
             Err(fault) => return self.refuse(&mut *exchange, &fault).await,

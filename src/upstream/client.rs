@@ -32,7 +32,8 @@ pub async fn ask(question: &Question<'_>, out: &mut impl Write) -> anyhow::Resul
     let _ = rustls::crypto::ring::default_provider().install_default();
     let base = question.url.trim_end_matches('/');
     let url = if base.ends_with("/process") { base.to_owned() } else { format!("{base}/process") };
-    let mut body = serde_json::json!({ "input": [{ "role": "user", "content": [{ "type": "text", "text": question.text }] }] });
+    let mut body =
+        serde_json::json!({ "input": [{ "role": "user", "content": [{ "type": "text", "text": question.text }] }] });
     if let Some(session) = question.session {
         body["session_id"] = session.into();
     }

@@ -5,7 +5,7 @@
 //! nobody had time to read is not taken for silent.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use interlingua_core::{Fault, FaultKind};
@@ -25,6 +25,8 @@ pub struct Patience {
     /// Bytes since the last sign of life.
     crumbs: usize,
     timer: Option<Pin<Box<Sleep>>>,
+    /// Whom the timer wakes.
+    waiter: Option<Waker>,
     /// Pieces since the time was last looked at.
     unwatched: u8,
 }
@@ -33,7 +35,7 @@ impl Patience {
     /// Patience for an answer that was asked for at `since`: `idle` for each silence, `total` for all of it.
     #[must_use]
     pub fn new(since: Instant, idle: Duration, total: Duration) -> Self {
-        Self { idle, total, ends: after(since, total), waiting: None, crumbs: 0, timer: None, unwatched: 0 }
+        Self { idle, total, ends: after(since, total), waiting: None, crumbs: 0, timer: None, waiter: None, unwatched: 0 }
     }
 
     /// Something came: so many bytes, and perhaps the end of a line.
@@ -67,7 +69,16 @@ impl Patience {
 
     /// Ready when patience is lost. To be asked only when there is nothing to read.
     pub(super) fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<Fault> {
+        let begins = self.waiting.is_none();
         let waiting = *self.waiting.get_or_insert_with(Instant::now);
+        let known = self.waiter.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
+        if begins && known && self.timer.as_ref().is_some_and(|timer| waiting < timer.deadline()) {
+            // The timer knows whom to wake, and was not due a moment ago.
+            return Poll::Pending;
+        }
+        if !known {
+            self.waiter = Some(context.waker().clone());
+        }
         loop {
             let deadline = after(waiting, self.idle).min(self.ends);
             let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));

@@ -7,8 +7,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::StreamExt as _;
+use futures_util::future::{BoxFuture, FutureExt as _};
 use interlingua_core::courier::Parcel;
 use interlingua_core::public_address::{Destination, Policy, Refused};
 

@@ -188,7 +188,8 @@ async fn an_agent_that_waits_is_answered_in_the_name_of_whoever_asked() {
         let gateway = before(&upstream).await;
         let asked = match session {
             Some(session) => {
-                let said = json!({ "conversationId": session, "messages": [{ "role": "user", "content": "remove it" }] });
+                let said =
+                    json!({ "conversationId": session, "messages": [{ "role": "user", "content": "remove it" }] });
                 gateway.post("/kit/demo/send-message", &said).await;
                 let body = json!({ "user_id": "ada", "session_id": session, "query": "what is it?" });
                 gateway.post("/hitl/demo/agent/invoke", &body).await.json()
