@@ -320,8 +320,8 @@ impl Engine {
     /// One more turn of a run that waits, or works.
     async fn go_on(&self, id: RunId, call: RunCall, agent: &Arc<Agent>, scope: &Scope) -> Result<Answer, Fault> {
         let live = self.revive(id, scope).await?;
-        let session_id = live.view(|view| view.run().session_id.clone());
-        let session = self.session(&agent.name, &scope.owner, &session_id, false).await?;
+        let (session_id, user) = live.view(|view| (view.run().session_id.clone(), view.about.request.user_id.clone()));
+        let session = self.session_of(&agent.name, &scope.owner, &session_id, user.as_deref()).await?;
         let (begun, waiting) = oneshot::channel();
         let mut turn = Turn {
             place: Some(Place::Behind(session.enqueue()?)),
@@ -403,21 +403,22 @@ impl Engine {
                 if id.is_empty() || id.len() > 512 {
                     return Err(Fault::invalid("session_id", "must have between 1 and 512 characters"));
                 }
-                let session = self.session(&agent.name, owner, &id, false).await?;
+                let session = self.session_of(&agent.name, owner, &id, call.request.user_id.as_deref()).await?;
                 let previous = session.doc().latest;
                 Ok((session, previous))
             }
             Thread::After(run) => {
                 let unknown = |_| Fault::not_found("the run to go on from").at("thread");
                 let handle = self.find(&Target::Run(run), scope).await.map_err(unknown)?;
-                let (session_id, stored, of, over) = handle.view(|view| {
-                    let run = view.run();
-                    (run.session_id.clone(), view.about.stored, run.agent.clone(), run.end.is_some())
+                let (session_id, user, stored, of, over) = handle.view(|view| {
+                    let (run, about) = (view.run(), view.about);
+                    let user = about.request.user_id.clone();
+                    (run.session_id.clone(), user, about.stored, run.agent.clone(), run.end.is_some())
                 });
                 if !stored || of != agent.name {
                     return Err(Fault::not_found("the run to go on from").at("thread"));
                 }
-                let session = self.session(&agent.name, owner, &session_id, false).await?;
+                let session = self.session_of(&agent.name, owner, &session_id, user.as_deref()).await?;
                 // While it is still under way, its end is waited for: that is what queueing is for.
                 let newest = !over || session.doc().ends_with(run);
                 if newest {

@@ -164,11 +164,11 @@ impl Engine {
         for id in ids {
             let key = asked_key(&agent.name, owner, &id);
             let found = self.store().get(ASKED, &key).await.map_err(|error| store_fault(&error))?;
-            let session = found.and_then(|document| read(&document.value)).and_then(|json| json.read::<String>());
-            if let Some(session) = session
-                && let Some(session) = self.known_session(&agent.name, owner, &session).await?
+            let place = found.and_then(|document| read(&document.value));
+            if let Some((session, user)) = place.and_then(|json| json.read::<(String, Option<String>)>())
+                && self.known_session(&agent.name, owner, &session).await?.is_some()
             {
-                return Ok(Some(session));
+                return self.session_of(&agent.name, owner, &session, user.as_deref()).await.map(Some);
             }
         }
         Ok(None)
@@ -176,13 +176,13 @@ impl Engine {
 
     /// Remembers in which session the open items of a run were asked: some clients answer without saying where.
     pub(super) async fn index_pending(&self, agent: &str, session: &Session, live: &Live) {
-        let (owner, ids) = live.view(|view| {
+        let (owner, user, ids) = live.view(|view| {
             let ids: Vec<String> = view.pending.iter().map(|item| item.id.clone()).collect();
-            (view.about.owner.clone(), ids)
+            (view.about.owner.clone(), view.about.request.user_id.clone(), ids)
         });
         for id in ids {
             let key = asked_key(agent, &owner, &id);
-            let value = Json::of(&session.id).text().as_bytes().to_vec();
+            let value = Json::of(&(&session.id, &user)).text().as_bytes().to_vec();
             let put = self.store().put(ASKED, &key, value.into(), Expect::Anything, clock::now());
             if let Err(error) = put.await {
                 tracing::error!(%error, "an open item could not be written down");

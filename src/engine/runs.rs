@@ -37,8 +37,9 @@ impl Engine {
         if asked.is_empty() {
             return Ok(asked);
         }
-        let session = self.known_session(&run.agent, &stored.about.owner, &run.session_id).await?;
-        Ok(session.map_or_else(Vec::new, |session| session.doc().waiting.pending_of(run.id)))
+        let user = stored.about.request.user_id.as_deref();
+        let session = self.session_of(&run.agent, &stored.about.owner, &run.session_id, user).await?;
+        Ok(session.doc().waiting.pending_of(run.id))
     }
 
     /// A run of the caller. What is not the caller's does not exist.
@@ -146,8 +147,10 @@ impl Engine {
 
     /// Ends a run between two turns: what it asked is decided by nobody any more.
     async fn cancel_waiting(&self, live: &Arc<Live>) {
-        let (agent, owner, session) =
-            live.view(|view| (view.run().agent.clone(), view.about.owner.clone(), view.run().session_id.clone()));
+        let (agent, owner, session, user) = live.view(|view| {
+            let (run, about) = (view.run(), view.about);
+            (run.agent.clone(), about.owner.clone(), run.session_id.clone(), about.request.user_id.clone())
+        });
         let ended = live.grow_unseen(|state| {
             let waits = matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth);
             if waits {
@@ -158,7 +161,7 @@ impl Engine {
         if !ended {
             return live.stop(None);
         }
-        if let Ok(Some(session)) = self.known_session(&agent, &owner, &session).await {
+        if let Ok(session) = self.session_of(&agent, &owner, &session, user.as_deref()).await {
             session.doc().waiting.withdraw(live.id());
             if let Err(fault) = self.save_session(&session).await {
                 tracing::error!(run = %live.id(), "{fault}");
@@ -174,13 +177,15 @@ impl Engine {
 
     pub(super) async fn delete(&self, target: &Target, scope: &Scope) -> Result<Answer, Fault> {
         let run = self.cancel(target, scope).await?;
-        let (id, agent, session_id) =
-            run.view(|view| (view.run().id, view.run().agent.clone(), view.run().session_id.clone()));
-        let session = self.known_session(&agent, &scope.owner, &session_id).await?;
-        let built_upon = session.is_some_and(|session| {
+        let (id, agent, session_id, user) = run.view(|view| {
+            let run = view.run();
+            (run.id, run.agent.clone(), run.session_id.clone(), view.about.request.user_id.clone())
+        });
+        let session = self.session_of(&agent, &scope.owner, &session_id, user.as_deref()).await?;
+        let built_upon = {
             let doc = session.doc();
             doc.entries.iter().any(|entry| matches!(entry, session::Entry::Turn { run, .. } if *run == id))
-        });
+        };
         if built_upon {
             // What came after it keeps the context it had; by itself it is gone.
             let live = match run {

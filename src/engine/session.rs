@@ -31,6 +31,11 @@ impl Key {
         Self(format!("{}{}", Self::prefix(agent, owner), clean(session)))
     }
 
+    /// A session that another user named by the same id.
+    fn of_user(&self, user: &str) -> Self {
+        Self(format!("{}\u{1f}{}", self.0, clean(user)))
+    }
+
     fn prefix(agent: &str, owner: &str) -> String {
         format!("{}\u{1f}{}\u{1f}", clean(agent), clean(owner))
     }
@@ -149,6 +154,26 @@ impl Session {
         self.doc.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// True if a turn of it named another user. A conversation is its owner's, whoever speaks in it.
+    fn belongs_to_another(&self, user: &str) -> bool {
+        let mut doc = self.doc();
+        if doc.kept {
+            return false;
+        }
+        let first = doc.latest.is_none();
+        match &doc.user_id {
+            // Who named no user was given the session's id for one.
+            Some(known) => known != user && *known != doc.id,
+            None => {
+                // Said at once: two first turns may come together.
+                if first {
+                    doc.user_id = Some(user.to_owned());
+                }
+                false
+            }
+        }
+    }
+
     /// The right to take a turn, if nobody has it.
     pub(super) fn try_turn(&self) -> Option<TurnGuard> {
         Arc::clone(&self.turn).try_lock_owned().ok()
@@ -196,6 +221,27 @@ impl Engine {
         }
         let doc = if new { None } else { self.read_session(&key).await? };
         Ok(self.remember_session(key, doc.unwrap_or_else(|| Doc::new(id, agent))))
+    }
+
+    /// The session of this id that belongs to this user. Callers that nobody authenticated may name users: the first
+    /// one has the id for itself, and every other one a session apart, though they name it the same.
+    pub(super) async fn session_of(
+        &self,
+        agent: &str,
+        owner: &str,
+        id: &str,
+        user: Option<&str>,
+    ) -> Result<Arc<Session>, Fault> {
+        let session = self.session(agent, owner, id, false).await?;
+        let Some(user) = user.filter(|user| session.belongs_to_another(user)) else { return Ok(session) };
+        let key = session.key.of_user(user);
+        if let Some(session) = self.session_in_memory(&key) {
+            return Ok(session);
+        }
+        let doc = self.read_session(&key).await?;
+        let session = self.remember_session(key, doc.unwrap_or_else(|| Doc::new(id, agent)));
+        session.doc().user_id.get_or_insert_with(|| user.to_owned());
+        Ok(session)
     }
 
     /// A session that was used before.

@@ -130,7 +130,11 @@ async fn an_interrupt_is_answered_once_and_by_nothing_but_an_answer() {
     }
     let unknown = send(&gateway, "demo", &resumes("c4", &json!("another"), json!(true))).await;
     assert_eq!((unknown.status, &unknown.json()["error"]["code"]), (409, &json!("not_waiting")));
-    assert_eq!(events(&gateway, "demo", &says("c4", "hello?")).await, std::slice::from_ref(&interrupt), "it is still open");
+    assert_eq!(
+        events(&gateway, "demo", &says("c4", "hello?")).await,
+        std::slice::from_ref(&interrupt),
+        "it is still open"
+    );
     let edit = json!(r#"{"type":"edit","args":{"to":"grace@example.com"}}"#);
     let told = events(&gateway, "demo", &resumes("c4", id, edit)).await;
     assert!(text(&told).contains("grace@example.com"), "{told:?}");

@@ -203,6 +203,24 @@ async fn an_agent_that_does_not_remember_is_told_all_of_it() {
 }
 
 #[tokio::test]
+async fn users_that_name_their_sessions_alike_share_nothing() {
+    let upstream = parrot();
+    let gateway = Gateway::start(&agent("friday", &upstream.url("/process"), "history = \"gateway\"", "")).await;
+    let says = |user: &str, text: &str| {
+        let mut body: Value = says_in("1", text);
+        body["user_id"] = user.into();
+        body
+    };
+    for (user, text) in [("ada", "mine"), ("bob", "hello"), ("ada", "more"), ("bob", "bye")] {
+        gateway.story("friday", &says(user, text)).await.completed();
+    }
+    let asked: Vec<Vec<String>> = upstream.asked().iter().map(|asked| told(&asked.json())).collect();
+    assert_eq!(asked[1], ["user: hello"], "another user's session of that name is another session");
+    assert_eq!(asked[2], ["user: mine", "assistant: you said mine", "user: more"]);
+    assert_eq!(asked[3], ["user: hello", "assistant: you said hello", "user: bye"]);
+}
+
+#[tokio::test]
 async fn history_is_bounded_in_turns() {
     let upstream = parrot();
     let own = "history = \"gateway\"\nhistory_limit = { turns = 2 }";
