@@ -13,7 +13,7 @@ use super::document::{Document, Located, RetentionTable, ServerTable, Slot, Stor
 use super::duration::Period;
 use super::network::Network;
 use super::protocols::Protocols;
-use super::secret::Surroundings;
+use super::secret::{self, Surroundings};
 use super::settings::{Retention, Server, Settings, Store, StoreKind};
 use super::size::Size;
 use super::tree::{self, Cuts, Written};
@@ -58,10 +58,14 @@ impl<'i> Checking<'i, '_> {
         self.found.push(mistake);
     }
 
-    /// The options that were written at `slot`, or an empty table standing at `owner`.
-    pub(super) fn options(&self, slot: Option<&Slot>, owner: &Located<String>) -> Written<'i> {
+    /// The options that were written at `slot`, the secrets they name in their places, or an empty table standing at `owner`.
+    pub(super) fn options(&mut self, slot: Option<&Slot>, owner: &Located<String>) -> Written<'i> {
         match slot.and_then(|slot| self.options.get(slot.0)) {
-            Some(options) => options.clone(),
+            Some(options) => {
+                let mut options = options.clone();
+                secret::reveal(&mut options, self.folder, self.surroundings, &mut self.found);
+                options
+            }
             None => Spanned::new(owner.place.clone(), DeValue::Table(DeTable::new())),
         }
     }

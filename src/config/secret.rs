@@ -8,12 +8,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use schemars::JsonSchema;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
+use toml::de::{DeValue, ValueDeserializer};
 
 use super::diagnostics::Diagnostic;
 use super::document::Located;
 use super::mask;
+use super::tree::Written;
 
 /// The largest file a secret is read from, in bytes.
 const MAX_SECRET: usize = 64 << 10;
@@ -94,6 +96,49 @@ impl SecretTable {
     }
 }
 
+/// Puts the secrets that are named in a protocol's options in their places: under keys that say so, whatever stands
+/// around them. The types of options then hold plain text, and know nothing of where it came from.
+pub(super) fn reveal(
+    written: &mut Written<'_>,
+    folder: &Path,
+    surroundings: &Surroundings<'_>,
+    found: &mut Vec<Diagnostic>,
+) {
+    match written.get_mut() {
+        DeValue::Table(table) => {
+            for (key, value) in table.iter_mut() {
+                if !(mask::is_secret_name(key.get_ref()) && is_reference(value)) {
+                    reveal(value, folder, surroundings, found);
+                    continue;
+                }
+                let place = value.span();
+                let read = SecretTable::deserialize(ValueDeserializer::from(value.clone()))
+                    .map_err(|error| Diagnostic::error(error.message()).at(&place))
+                    .and_then(|table| table.read(&place, folder, surroundings));
+                let text = match read {
+                    Ok(secret) => secret.expose_secret().to_owned(),
+                    Err(mistake) => {
+                        found.push(mistake);
+                        String::new()
+                    }
+                };
+                *value.get_mut() = DeValue::String(text.into());
+            }
+        }
+        DeValue::Array(values) => {
+            values.iter_mut().for_each(|value| reveal(value, folder, surroundings, found));
+        }
+        _ => {}
+    }
+}
+
+/// Whether a value is a table that names a secret.
+fn is_reference(value: &Written<'_>) -> bool {
+    let DeValue::Table(table) = value.get_ref() else { return false };
+    let known = |key: &str| matches!(key, "env" | "file" | "prefix");
+    !table.is_empty() && table.keys().all(|key| known(key.get_ref()))
+}
+
 fn from_env(name: &Located<String>, around: &Surroundings<'_>) -> Result<String, Diagnostic> {
     if !mask::is_variable_name(&name.value) {
         // Perhaps the secret itself was written here: it is not repeated.
@@ -118,4 +163,28 @@ fn from_file(path: &Located<String>, folder: &Path, around: &Surroundings<'_>) -
     let text = String::from_utf8(bytes)
         .map_err(|_| Diagnostic::error(format!("secret file {:?} is not text", path.value)).at(&path.place))?;
     Ok(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_options_are_put_in_their_places() {
+        let source = r#"key = { env = "K" }
+list = [{ api_key = { env = "K", prefix = "x " } }]
+env = { env = "K" }
+max_tokens = 3
+"#;
+        let table = toml::de::DeTable::parse(source).expect("TOML");
+        let mut written = toml::Spanned::new(0..source.len(), DeValue::Table(table.into_inner()));
+        let around = Surroundings { env: &|name| (name == "K").then(|| "s3cr3t".into()), file: &|_, _| unreachable!() };
+        let mut found = Vec::new();
+        reveal(&mut written, Path::new(""), &around, &mut found);
+        let read = toml::Table::deserialize(ValueDeserializer::from(written)).expect("a table");
+        assert_eq!(read["key"].as_str(), Some("s3cr3t"));
+        assert_eq!(read["list"][0]["api_key"].as_str(), Some("x s3cr3t"));
+        // Only where the key says that a secret stands there.
+        assert!(read["env"].is_table() && found.is_empty());
+    }
 }

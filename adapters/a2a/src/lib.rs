@@ -28,7 +28,7 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::exchange::{Cors, Mounted};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 
-pub use card::{CardOptions, Flow, Flows, Provider, Scheme, Skill};
+pub use card::{Algorithm, CardOptions, CardSigning, Flow, Flows, Provider, Scheme, Skill};
 pub use dialect::{Binding, Generation};
 pub use options::{
     ArtifactPer, CardWithoutVersion, Extension, Incomplete, MissingVersion, Options, PushEvents, PushOld, Reasoning,
@@ -52,6 +52,8 @@ pub(crate) struct Route {
     pub(crate) public_url: Option<String>,
     /// Whether the agent takes edited arguments.
     pub(crate) edits: bool,
+    /// What signs its cards.
+    pub(crate) signer: Option<card::CardSigner>,
 }
 
 impl Route {
@@ -70,7 +72,8 @@ impl Route {
         }
         let told = options.public_url.as_ref().map(|url| url.replace("{agent}", &first.name));
         let public_url = told.or_else(|| mount.public_url.clone()).map(|url| url.trim_end_matches('/').to_owned());
-        Ok(Self { public_url, edits: first.approval_extension, agents: mount.agents.clone(), options })
+        let signer = options.card_signing.as_ref().map(card::CardSigner::new).transpose()?;
+        Ok(Self { public_url, signer, edits: first.approval_extension, agents: mount.agents.clone(), options })
     }
 }
 

@@ -9,7 +9,7 @@ use interlingua_core::public_address::{Allowed, Policy};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
-use crate::card::CardOptions;
+use crate::card::{CardOptions, CardSigning};
 use crate::dialect::{Binding, Generation};
 
 /// What an operator may choose for an A2A route.
@@ -22,6 +22,8 @@ pub struct Options {
     pub card: CardOptions,
     /// What the card says besides to those who have signed in. None: there is no extended card.
     pub extended_card: Option<CardOptions>,
+    /// With what cards of 1.0 are signed. None: not at all.
+    pub card_signing: Option<CardSigning>,
     /// Which card is given to those who name no version.
     pub card_without_version: CardWithoutVersion,
     /// The generations that are served.
@@ -94,6 +96,7 @@ impl Default for Options {
             public_url: None,
             card: CardOptions::default(),
             extended_card: None,
+            card_signing: None,
             card_without_version: CardWithoutVersion::default(),
             versions: vec![Generation::V1, Generation::V03],
             bindings: vec![Binding::JsonRpc, Binding::Rest],
@@ -328,10 +331,25 @@ pub(crate) fn schema() -> serde_json::Value {
             "params": {}
         }
     });
+    let signing = json!({
+        "type": "object",
+        "required": ["algorithm", "key_id", "key"],
+        "additionalProperties": false,
+        "properties": {
+            "algorithm": { "enum": ["ES256", "EdDSA"] },
+            "key_id": { "type": "string" },
+            "jku": { "type": "string" },
+            "key": {
+                "description": "A private key, PKCS #8 in PEM: by { env } or { file }.",
+                "type": ["string", "object"]
+            }
+        }
+    });
     let properties = [
         ("public_url", json!({ "type": "string", "description": "The URL of the mount as clients reach it." })),
         ("card", crate::card::schema()),
         ("extended_card", crate::card::schema()),
+        ("card_signing", signing),
         ("card_without_version", words(CardWithoutVersion::WORDS)),
         ("versions", one_of(&["1.0", "0.3"])),
         ("bindings", one_of(&["JSONRPC", "HTTP+JSON"])),

@@ -1,8 +1,8 @@
 // A2A 1.0 with the official JavaScript client, over both bindings, against the demo agent.
 
 import assert from 'node:assert/strict'
-import { randomUUID } from 'node:crypto'
-import { Role, TaskState } from '@a2a-js/sdk'
+import { createPublicKey, randomUUID } from 'node:crypto'
+import { AGENT_CARD_PATH, AgentCard, Role, TaskState, verifyAgentCardSignature } from '@a2a-js/sdk'
 import {
   ClientFactory,
   ClientFactoryOptions,
@@ -164,5 +164,19 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
     await assert.rejects(client.sendMessage(request([])), RequestMalformedError)
   })
 }
+
+const PUBLIC = `-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAELBevA3oF5I+MfuHYm2HaECdpN9/l
+KRbV53nIEpsAZCNFt5im+Qz5KvcIU+1M8ph8YcY/NgRJxuJh1ttQ7uu6ng==
+-----END PUBLIC KEY-----
+`
+
+await check('the card is signed, and the client finds the signature right', async () => {
+  const fetched = await fetch(new URL(AGENT_CARD_PATH, AGENT), { headers: { 'A2A-Version': '1.0' } })
+  const card = AgentCard.fromJSON(await fetched.json())
+  const verify = verifyAgentCardSignature(async () => createPublicKey(PUBLIC))
+  await verify(card)
+  await assert.rejects(verify({ ...card, description: 'another' }))
+})
 
 close()

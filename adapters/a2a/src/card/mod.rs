@@ -6,6 +6,7 @@
 
 mod security;
 pub(crate) mod serve;
+mod sign;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use security::{Flow, Flows, Scheme};
+pub(crate) use sign::CardSigner;
+pub use sign::{Algorithm, CardSigning};
 
 use crate::dialect::{Binding, Generation};
 use crate::options::Options;

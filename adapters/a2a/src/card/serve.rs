@@ -30,7 +30,12 @@ impl Route {
     /// A card of the route's agent.
     pub(crate) fn card(&self, variant: Variant, url: &str, extended: Option<&CardOptions>) -> Extra {
         let material = Material { agent: &self.agents[0], options: &self.options, extended };
-        material.card(variant, url)
+        let mut card = material.card(variant, url);
+        // A verifier would canonicalise fields of the other generation that it does not know.
+        if let Some(signer) = self.signer.as_ref().filter(|_| variant == Variant::V1) {
+            signer.sign(&mut card);
+        }
+        card
     }
 
     /// The form for whoever asks so (section 3).
