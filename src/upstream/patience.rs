@@ -35,7 +35,16 @@ impl Patience {
     /// Patience for an answer that was asked for at `since`: `idle` for each silence, `total` for all of it.
     #[must_use]
     pub fn new(since: Instant, idle: Duration, total: Duration) -> Self {
-        Self { idle, total, ends: after(since, total), waiting: None, crumbs: 0, timer: None, waiter: None, unwatched: 0 }
+        Self {
+            idle,
+            total,
+            ends: after(since, total),
+            waiting: None,
+            crumbs: 0,
+            timer: None,
+            waiter: None,
+            unwatched: 0,
+        }
     }
 
     /// Something came: so many bytes, and perhaps the end of a line.
