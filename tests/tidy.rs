@@ -53,8 +53,19 @@ const CORE_DEPENDENCIES: &[&str] =
     &["bytes", "form_urlencoded", "memchr", "proptest", "serde", "serde_json", "thiserror", "uuid"];
 
 /// What an adapter may depend on. Small crates without input or output can be added here.
-const ADAPTER_DEPENDENCIES: &[&str] =
-    &["interlingua-core", "base64", "bytes", "jiff", "memchr", "serde", "serde_json", "thiserror", "uuid"];
+const ADAPTER_DEPENDENCIES: &[&str] = &[
+    "interlingua-core",
+    "base64",
+    "bytes",
+    "ed25519-dalek",
+    "jiff",
+    "memchr",
+    "p256",
+    "serde",
+    "serde_json",
+    "thiserror",
+    "uuid",
+];
 
 /// A file of the repository.
 struct Source {

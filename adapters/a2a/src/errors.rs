@@ -59,11 +59,28 @@ pub(crate) struct Row {
 
 impl Problem {
     pub(crate) const ALL: [Self; 22] = [
-        Self::TaskNotFound, Self::TaskNotCancelable, Self::PushNotSupported, Self::UnsupportedOperation,
-        Self::ContentType, Self::InvalidAgentResponse, Self::ExtendedCardNotConfigured, Self::ExtensionRequired,
-        Self::VersionNotSupported, Self::Parse, Self::InvalidRequest, Self::TooLarge, Self::MethodNotFound,
-        Self::MethodNotAllowed, Self::NotAcceptable, Self::InvalidParams, Self::Internal, Self::Unauthenticated,
-        Self::Forbidden, Self::Exhausted, Self::UpstreamUnavailable, Self::ShuttingDown,
+        Self::TaskNotFound,
+        Self::TaskNotCancelable,
+        Self::PushNotSupported,
+        Self::UnsupportedOperation,
+        Self::ContentType,
+        Self::InvalidAgentResponse,
+        Self::ExtendedCardNotConfigured,
+        Self::ExtensionRequired,
+        Self::VersionNotSupported,
+        Self::Parse,
+        Self::InvalidRequest,
+        Self::TooLarge,
+        Self::MethodNotFound,
+        Self::MethodNotAllowed,
+        Self::NotAcceptable,
+        Self::InvalidParams,
+        Self::Internal,
+        Self::Unauthenticated,
+        Self::Forbidden,
+        Self::Exhausted,
+        Self::UpstreamUnavailable,
+        Self::ShuttingDown,
     ];
 
     /// The row for a fault: what this adapter said of it, else by its kind.
@@ -118,9 +135,13 @@ impl Problem {
         const BAD: &str = "INVALID_ARGUMENT";
         const UNMET: &str = "FAILED_PRECONDITION";
         match self {
-            Self::TaskNotFound => {
-                row(-32001, [200, 404, 404], "NOT_FOUND", ["TASK_NOT_FOUND", "TaskNotFoundError", "Task not found"], false)
-            }
+            Self::TaskNotFound => row(
+                -32001,
+                [200, 404, 404],
+                "NOT_FOUND",
+                ["TASK_NOT_FOUND", "TaskNotFoundError", "Task not found"],
+                false,
+            ),
             Self::TaskNotCancelable => {
                 let names = ["TASK_NOT_CANCELABLE", "TaskNotCancelableError", "Task cannot be canceled"];
                 row(-32002, [200, 400, 409], UNMET, names, false)
@@ -135,7 +156,8 @@ impl Problem {
                 row(-32004, [200, 400, 501], UNMET, names, true)
             }
             Self::ContentType => {
-                let names = ["CONTENT_TYPE_NOT_SUPPORTED", "ContentTypeNotSupportedError", "Incompatible content types"];
+                let names =
+                    ["CONTENT_TYPE_NOT_SUPPORTED", "ContentTypeNotSupportedError", "Incompatible content types"];
                 row(-32005, [200, 400, 415], BAD, names, true)
             }
             Self::InvalidAgentResponse => {
@@ -148,7 +170,8 @@ impl Problem {
                 row(-32007, [200, 400, 404], UNMET, ["EXTENDED_AGENT_CARD_NOT_CONFIGURED", name, message], false)
             }
             Self::ExtensionRequired => {
-                let names = ["EXTENSION_SUPPORT_REQUIRED", "ExtensionSupportRequiredError", "Extension support required"];
+                let names =
+                    ["EXTENSION_SUPPORT_REQUIRED", "ExtensionSupportRequiredError", "Extension support required"];
                 row(-32008, [200, 400, 400], UNMET, names, true)
             }
             Self::VersionNotSupported => {
@@ -178,9 +201,13 @@ impl Problem {
             Self::Unauthenticated => {
                 row(-32010, [401, 401, 401], "UNAUTHENTICATED", ["", "UnauthenticatedError", "Unauthenticated"], false)
             }
-            Self::Forbidden => {
-                row(-32011, [403, 403, 403], "PERMISSION_DENIED", ["", "PermissionDeniedError", "Permission denied"], false)
-            }
+            Self::Forbidden => row(
+                -32011,
+                [403, 403, 403],
+                "PERMISSION_DENIED",
+                ["", "PermissionDeniedError", "Permission denied"],
+                false,
+            ),
             Self::Exhausted => {
                 row(-32012, [429, 429, 429], "RESOURCE_EXHAUSTED", ["", "RateLimitError", "Too many requests"], false)
             }
@@ -239,10 +266,8 @@ impl<'a> Told<'a> {
 
     fn violations(&self) -> impl Iterator<Item = Violation<'_>> {
         let first = (self.problem == Problem::InvalidParams).then_some(self.fault);
-        let first = first.map(|fault| Violation {
-            field: fault.field.as_deref().unwrap_or(""),
-            description: &fault.message,
-        });
+        let first =
+            first.map(|fault| Violation { field: fault.field.as_deref().unwrap_or(""), description: &fault.message });
         let rest = self.fault.violations.iter();
         first.into_iter().chain(rest.map(|(field, description)| Violation { field, description }))
     }
@@ -254,7 +279,9 @@ impl<'a> Told<'a> {
             (true, _) => row.rpc_status,
             (false, Generation::V03) => row.http_old,
             // The body's own type is 415 (section 2); a part's is 400.
-            (false, Generation::V1) if self.fault.kind == FaultKind::UnsupportedMedia && self.fault.field.is_none() => 415,
+            (false, Generation::V1) if self.fault.kind == FaultKind::UnsupportedMedia && self.fault.field.is_none() => {
+                415
+            }
             (false, Generation::V1) => row.http,
         }
     }
@@ -297,9 +324,10 @@ impl Facts<'_> {
             ("supportedVersions", versions.join(","))
         });
         // A stable code of the agent, which says more than the row does.
-        let code = told.fault.code.clone().filter(|code| {
-            told.problem == Problem::InvalidAgentResponse && told.problem.mark() != Some(code.as_str())
-        });
+        let code =
+            told.fault.code.clone().filter(|code| {
+                told.problem == Problem::InvalidAgentResponse && told.problem.mark() != Some(code.as_str())
+            });
         task.into_iter().chain(versions).chain(code.map(|code| ("code", code)))
     }
 }

@@ -275,7 +275,9 @@ pub(crate) fn as_sent<'a>(run: &'a Run, turn: u32, labels: &Labels) -> Vec<Messa
         };
         // Several answers of one message are one message.
         if let Some(mut found) = found
-            && !sent.last().is_some_and(|last| last.id == found.id && !last.id.is_empty() && native.kind != MessageType::Message)
+            && !sent
+                .last()
+                .is_some_and(|last| last.id == found.id && !last.id.is_empty() && native.kind != MessageType::Message)
         {
             if found.id.is_empty() {
                 found.id = Cow::Owned(format!("{}_in{turn}_{place}", run.id.spelled("msg_")));
@@ -300,7 +302,12 @@ fn from_origin(native: &model::Message, origin: Origin) -> Message<'_> {
         context: origin.context_id.map(Cow::Owned),
         task: origin.task_id.map(Cow::Owned),
         role: if origin.role.as_deref() == Some("agent") { Role::Agent } else { Role::User },
-        parts: native.content.iter().zip(extras).filter_map(|(content, extras)| parts::as_sent(content, extras)).collect(),
+        parts: native
+            .content
+            .iter()
+            .zip(extras)
+            .filter_map(|(content, extras)| parts::as_sent(content, extras))
+            .collect(),
         metadata: origin.metadata.map(|json| Cow::Owned(json.raw().to_owned())),
         extensions: own(origin.extensions),
         references: own(origin.reference_task_ids),

@@ -67,7 +67,9 @@ impl Route {
         }
         for agent in options.tenants.values() {
             if !mount.agents.iter().any(|known| known.name == *agent) {
-                return Err(format!("the tenants of an \"a2a\" route name the agent \"{agent}\", which it does not serve"));
+                return Err(format!(
+                    "the tenants of an \"a2a\" route name the agent \"{agent}\", which it does not serve"
+                ));
             }
         }
         let told = options.public_url.as_ref().map(|url| url.replace("{agent}", &first.name));

@@ -142,7 +142,9 @@ impl Options {
         if self.versions.is_empty() || self.bindings.is_empty() {
             return Err("an \"a2a\" route serves at least one of versions and one of bindings".into());
         }
-        if self.tenants.contains_key("v1") || self.tenants.keys().any(|tenant| tenant.is_empty() || tenant.contains('/')) {
+        if self.tenants.contains_key("v1")
+            || self.tenants.keys().any(|tenant| tenant.is_empty() || tenant.contains('/'))
+        {
             return Err("a tenant of an \"a2a\" route has a name other than \"v1\", without slashes".into());
         }
         Ok(())
@@ -381,7 +383,8 @@ pub(crate) fn schema() -> serde_json::Value {
         ("extensions", json!({ "type": "array", "items": extension })),
         ("cors", flag(true)),
     ];
-    let properties: serde_json::Map<_, _> = properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
+    let properties: serde_json::Map<_, _> =
+        properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
     json!({ "type": "object", "additionalProperties": false, "properties": properties })
 }
 
@@ -395,7 +398,8 @@ mod tests {
         let named = schema["properties"].as_object().expect("an object");
         for name in named.keys() {
             // An unknown name is told before a wrong value is.
-            let error = serde_json::from_value::<Options>(json!({ name: {"?": 1} })).err().map(|error| error.to_string());
+            let error =
+                serde_json::from_value::<Options>(json!({ name: {"?": 1} })).err().map(|error| error.to_string());
             assert!(!error.unwrap_or_default().contains("unknown field `?`, there are no fields"), "{name}");
         }
         let unknown = serde_json::from_value::<Options>(json!({ "nonsense": 1 })).expect_err("unknown").to_string();

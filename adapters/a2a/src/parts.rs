@@ -91,12 +91,28 @@ fn data_url(text: &str) -> Option<(&str, Cow<'_, str>)> {
 /// The media type a word stands for: one already, or a file's suffix. `family`: what an unknown suffix is of.
 fn media_type_of<'a>(word: &'a str, family: &str) -> Option<Cow<'a, str>> {
     const SUFFIXES: &[(&str, &str)] = &[
-        ("png", "image/png"), ("jpg", "image/jpeg"), ("jpeg", "image/jpeg"), ("gif", "image/gif"),
-        ("webp", "image/webp"), ("svg", "image/svg+xml"), ("mp3", "audio/mpeg"), ("wav", "audio/wav"),
-        ("ogg", "audio/ogg"), ("flac", "audio/flac"), ("m4a", "audio/mp4"), ("mp4", "video/mp4"),
-        ("webm", "video/webm"), ("mov", "video/quicktime"), ("pdf", "application/pdf"), ("txt", "text/plain"),
-        ("md", "text/markdown"), ("csv", "text/csv"), ("html", "text/html"), ("xml", "application/xml"),
-        ("json", "application/json"), ("zip", "application/zip"),
+        ("png", "image/png"),
+        ("jpg", "image/jpeg"),
+        ("jpeg", "image/jpeg"),
+        ("gif", "image/gif"),
+        ("webp", "image/webp"),
+        ("svg", "image/svg+xml"),
+        ("mp3", "audio/mpeg"),
+        ("wav", "audio/wav"),
+        ("ogg", "audio/ogg"),
+        ("flac", "audio/flac"),
+        ("m4a", "audio/mp4"),
+        ("mp4", "video/mp4"),
+        ("webm", "video/webm"),
+        ("mov", "video/quicktime"),
+        ("pdf", "application/pdf"),
+        ("txt", "text/plain"),
+        ("md", "text/markdown"),
+        ("csv", "text/csv"),
+        ("html", "text/html"),
+        ("xml", "application/xml"),
+        ("json", "application/json"),
+        ("zip", "application/zip"),
     ];
     if word.contains('/') {
         return Some(Cow::Borrowed(word));
@@ -192,8 +208,14 @@ mod tests {
                 Content::new(Body::Image(Some("data:image/png;base64,AQID".into()))),
                 r#"{"raw":"AQID","mediaType":"image/png"}"#,
             ),
-            (Content::new(Body::Image(Some("https://x/a.png".into()))), r#"{"url":"https://x/a.png","mediaType":"image/png"}"#),
-            (Content::new(Body::Image(Some("https://x/a?b.png".into()))), r#"{"url":"https://x/a?b.png","mediaType":"image/*"}"#),
+            (
+                Content::new(Body::Image(Some("https://x/a.png".into()))),
+                r#"{"url":"https://x/a.png","mediaType":"image/png"}"#,
+            ),
+            (
+                Content::new(Body::Image(Some("https://x/a?b.png".into()))),
+                r#"{"url":"https://x/a?b.png","mediaType":"image/*"}"#,
+            ),
             (Content::new(Body::Image(None)), "nothing"),
             (audio("AQID", "mp3"), r#"{"raw":"AQID","mediaType":"audio/mpeg"}"#),
             (audio("AQID", "opus"), r#"{"raw":"AQID","mediaType":"audio/opus"}"#),

@@ -11,8 +11,8 @@ use interlingua_core::{Extra, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{A2UI, parts};
 use crate::wire::{self, Artifact, Part, Raw, State, made};
+use crate::{A2UI, parts};
 
 /// `agent_api` in metadata.
 #[derive(Default, Serialize)]
@@ -187,7 +187,13 @@ pub(crate) fn outputs<'r>(run: &'r Run, message: &'r Message) -> Vec<Part<'r>> {
     let part = |slot: &Slot| {
         let output = slot.output()?;
         // The call stands shortly before its output. One that does not is not looked for far: it only lends its name.
-        let heads = run.messages.iter().rev().take(NEAR).flat_map(|message| &message.slots).filter_map(|slot| slot.call.as_ref());
+        let heads = run
+            .messages
+            .iter()
+            .rev()
+            .take(NEAR)
+            .flat_map(|message| &message.slots)
+            .filter_map(|slot| slot.call.as_ref());
         let head = heads.into_iter().find(|head| head.call_id == output.call_id);
         let name = output.name.as_deref().or(head.map(|head| head.name.as_str())).unwrap_or("");
         let label = head.and_then(|head| head.server_label.as_deref());
@@ -289,9 +295,7 @@ fn item_data(item: &Pending, edits: bool) -> Raw<'static> {
         payload: Option<&'a Json>,
     }
     if item.kind == PendingKind::Tool {
-        return made(&Tool {
-            function_call: Call { call_id: &item.id, name: &item.name, arguments: &item.arguments },
-        });
+        return made(&Tool { function_call: Call { call_id: &item.id, name: &item.name, arguments: &item.arguments } });
     }
     let interrupt = Json::of(&Interrupt {
         id: &item.id,

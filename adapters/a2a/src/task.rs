@@ -180,4 +180,3 @@ impl Route {
         view.about.protocol == crate::NAME && view.run().agent == agent && direct::reply(view).is_none()
     }
 }
-

@@ -113,7 +113,13 @@ struct Shown {
 
 impl Updates {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), turn: Turn::default(), artifacts: Vec::new(), begun: HashMap::new(), quiet: false }
+        Self {
+            route: Arc::clone(route),
+            turn: Turn::default(),
+            artifacts: Vec::new(),
+            begun: HashMap::new(),
+            quiet: false,
+        }
     }
 
     /// Takes a step whose running text is of no interest.
@@ -457,11 +463,17 @@ impl Updates {
         if option == StatusText::Never || (option != StatusText::Always && option != wanted) {
             return None;
         }
-        let answer = run.messages_of(turn as usize).iter().rev().find(|message| {
-            message.announced == MessageType::Message && message.role == Role::Assistant
-        })?;
-        let parts: Vec<Part<'r>> =
-            answer.slots.iter().filter(|slot| says::is_text(slot)).map(|slot| says::text_part(slot, slot.text())).collect();
+        let answer = run
+            .messages_of(turn as usize)
+            .iter()
+            .rev()
+            .find(|message| message.announced == MessageType::Message && message.role == Role::Assistant)?;
+        let parts: Vec<Part<'r>> = answer
+            .slots
+            .iter()
+            .filter(|slot| says::is_text(slot))
+            .map(|slot| says::text_part(slot, slot.text()))
+            .collect();
         (!parts.is_empty()).then(|| wire::Message::agent(answer.id.as_str(), parts))
     }
 
@@ -498,7 +510,11 @@ impl Updates {
             if message.announced == MessageType::Reasoning {
                 return says::reasoning(slot);
             }
-            if says::is_text(slot) { Some(says::text_part(slot, slot.span(shown.span))) } else { says::finished_part(message, slot) }
+            if says::is_text(slot) {
+                Some(says::text_part(slot, slot.span(shown.span)))
+            } else {
+                says::finished_part(message, slot)
+            }
         });
         parts.collect()
     }

@@ -154,7 +154,12 @@ fn every_stream_ends_once_and_nothing_comes_after() {
             };
             let ends = frames.iter().filter(|frame| is_end(frame)).count();
             let stays = script.carries(testkit::Feature::Interrupt) && ends == 0;
-            assert!(stays || ends == 1 && is_end(frames.last().expect("one")), "{name} {}: {}", script.name, answer.body);
+            assert!(
+                stays || ends == 1 && is_end(frames.last().expect("one")),
+                "{name} {}: {}",
+                script.name,
+                answer.body
+            );
         }
     }
 }

@@ -147,6 +147,9 @@ fn twice_the_answer_is_at_most_a_little_more_than_twice_the_work() {
         // The first one warms up.
         took(2_000);
         let (one, four) = (took(4_000), took(16_000));
-        assert!(four < one * 14 + std::time::Duration::from_millis(200), "4,000 messages took {one:?}, 16,000 took {four:?}");
+        assert!(
+            four < one * 14 + std::time::Duration::from_millis(200),
+            "4,000 messages took {one:?}, 16,000 took {four:?}"
+        );
     }
 }

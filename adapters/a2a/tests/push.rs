@@ -57,8 +57,12 @@ fn every_shape_of_a_config_is_read_and_answered_in_kind() {
         Ask::rpc("CreateTaskPushNotificationConfig", &json!({ "task_id": TASK, "pushNotificationConfig": inner })),
         Ask { path: &new_path, ..Ask::rest("POST", "") }.body(&flat),
         Ask::old_rpc("tasks/pushNotificationConfig/set", &json!({ "taskId": TASK, "pushNotificationConfig": inner })),
-        old(json!({ "parent": format!("tasks/{TASK}"), "configId": "c1", "config": { "name": name, "pushNotificationConfig": bare } })),
-        old(json!({ "parent": format!("tasks/{TASK}"), "config_id": "c1", "config": { "push_notification_config": bare } })),
+        old(
+            json!({ "parent": format!("tasks/{TASK}"), "configId": "c1", "config": { "name": name, "pushNotificationConfig": bare } }),
+        ),
+        old(
+            json!({ "parent": format!("tasks/{TASK}"), "config_id": "c1", "config": { "push_notification_config": bare } }),
+        ),
         old(json!({ "config": inner })),
         old(json!({ "name": name, "pushNotificationConfig": bare })),
         old(json!({ "taskId": TASK, "pushNotificationConfig": inner })),
@@ -67,7 +71,10 @@ fn every_shape_of_a_config_is_read_and_answered_in_kind() {
         let (key, value, answer) = set(&host, &ask, &[]).unwrap_or_else(|answer| panic!("{body}: {answer:?}"));
         assert_eq!((key, answer.status), (format!("{TASK}/c1"), 200), "{body}");
         let kept: Value = value.read().expect("an object");
-        assert_eq!((&kept["url"], &kept["scheme"], &kept["credentials"]), (&json!("https://hooks.example/a2a"), &json!("Bearer"), &json!("s3cr3t")));
+        assert_eq!(
+            (&kept["url"], &kept["scheme"], &kept["credentials"]),
+            (&json!("https://hooks.example/a2a"), &json!("Bearer"), &json!("s3cr3t"))
+        );
         let _ = writeln!(table, "{body}\n  {}", answer.body.trim_end());
     }
     insta::assert_snapshot!(table.replace(TASK, "TASK"));
@@ -82,10 +89,12 @@ fn an_id_is_given_where_none_was_told() {
     assert_eq!(key, format!("{TASK}/default"));
     let (second, ..) = set(&host, &old, &[(key.clone(), value.clone())]).expect("it is taken");
     assert_eq!(second, format!("{TASK}/{FRESH}"));
-    let named = json!({ "taskId": TASK, "pushNotificationConfig": { "id": "default", "url": "https://hooks.example/b" } });
+    let named =
+        json!({ "taskId": TASK, "pushNotificationConfig": { "id": "default", "url": "https://hooks.example/b" } });
     let replaced = Ask::old_rpc("tasks/pushNotificationConfig/set", &named);
     assert_eq!(set(&host, &replaced, &[(key.clone(), value.clone())]).expect("it is taken").0, key);
-    let new = Ask::rpc("CreateTaskPushNotificationConfig", &json!({ "taskId": TASK, "url": "https://hooks.example/a2a" }));
+    let new =
+        Ask::rpc("CreateTaskPushNotificationConfig", &json!({ "taskId": TASK, "url": "https://hooks.example/a2a" }));
     assert_eq!(set(&host, &new, &[]).expect("it is taken").0, format!("{TASK}/{FRESH}"));
     let full: Vec<(String, Json)> = (0..8).map(|number| (format!("{TASK}/{number}"), value.clone())).collect();
     assert_eq!(set(&host, &new, &full).expect_err("too many").json()["error"]["code"], -32004);
@@ -102,8 +111,14 @@ fn what_must_not_be_named_is_refused_by_its_field() {
         (json!({ "url": "" }), "url"),
         (json!({}), "url"),
         (json!({ "url": "https://hooks.example/", "token": "a\r\nb" }), "token"),
-        (json!({ "url": "https://hooks.example/", "authentication": { "scheme": "Bea rer" } }), "authentication.scheme"),
-        (json!({ "url": "https://hooks.example/", "authentication": { "scheme": "Bearer", "credentials": "a\nb" } }), "authentication.credentials"),
+        (
+            json!({ "url": "https://hooks.example/", "authentication": { "scheme": "Bea rer" } }),
+            "authentication.scheme",
+        ),
+        (
+            json!({ "url": "https://hooks.example/", "authentication": { "scheme": "Bearer", "credentials": "a\nb" } }),
+            "authentication.credentials",
+        ),
         (json!({ "url": "https://hooks.example/", "authentication": {} }), "authentication.scheme"),
         (json!({ "url": "https://hooks.example/", "id": "a/b" }), "id"),
     ] {

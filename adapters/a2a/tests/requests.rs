@@ -98,7 +98,11 @@ fn media_types_are_those_of_the_table() {
             let status = if path.is_empty() { 200 } else { 415 };
             let answer = asked.refused();
             assert_eq!(answer.status, status, "{path} {media}");
-            assert!(answer.body.contains("CONTENT_TYPE_NOT_SUPPORTED") || answer.body.contains("-32005"), "{}", answer.body);
+            assert!(
+                answer.body.contains("CONTENT_TYPE_NOT_SUPPORTED") || answer.body.contains("-32005"),
+                "{}",
+                answer.body
+            );
         }
     }
 }
@@ -115,7 +119,10 @@ fn answers_come_in_the_media_type_the_client_takes() {
     const A2A: &str = "application/a2a+json";
     const JSON: &str = "application/json";
     let get = || Ask::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
-    let post = || Ask::rest("POST", "/message:send").text(r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}"#);
+    let post = || {
+        Ask::rest("POST", "/message:send")
+            .text(r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}"#)
+    };
     for (ask, media) in [
         (get(), A2A),
         (get().header("accept", "*/*"), A2A),
@@ -172,7 +179,8 @@ fn static_paths_win_over_tenants() {
 fn whether_to_wait_depends_on_the_dialect() {
     let host = host();
     let delivery = |ask: Ask<'_>| host.ask(&ask).run().delivery;
-    let with = |message: Value, configuration: Value| json!({ "message": message["message"], "configuration": configuration });
+    let with =
+        |message: Value, configuration: Value| json!({ "message": message["message"], "configuration": configuration });
     let new = |configuration| Ask::rpc("SendMessage", &with(user("x"), configuration));
     let old = |configuration| Ask::old_rpc("message/send", &with(old_user("x"), configuration));
     let rest = |configuration| Ask::new("POST", "/v1/message:send").body(&with(user("x"), configuration));
@@ -244,7 +252,10 @@ fn input_modes_are_enforced_where_that_is_wanted() {
     assert!(ask(json!({ "text": "x" })).call.is_ok());
     assert!(ask(json!({ "raw": "AQ==", "mediaType": "image/png" })).call.is_ok());
     let refused = ask(json!({ "raw": "AQ==", "mediaType": "audio/wav" })).refused();
-    assert_eq!((refused.status, refused.json()["error"]["details"][0]["reason"].clone()), (400, json!("CONTENT_TYPE_NOT_SUPPORTED")));
+    assert_eq!(
+        (refused.status, refused.json()["error"]["details"][0]["reason"].clone()),
+        (400, json!("CONTENT_TYPE_NOT_SUPPORTED"))
+    );
 }
 
 #[test]
@@ -318,7 +329,10 @@ fn the_extended_card_is_for_those_who_signed_in() {
     let ask = Ask::rest("GET", "/extendedAgentCard");
     assert_eq!(host.ask(&ask).refused().status, 401);
     let answer = host.ask(&Ask { authenticated: true, ..ask }).answered(Reply::Done);
-    assert_eq!((answer.json()["description"].clone(), answer.head.get("cache-control")), (json!("and more"), Some("private")));
+    assert_eq!(
+        (answer.json()["description"].clone(), answer.head.get("cache-control")),
+        (json!("and more"), Some("private"))
+    );
     let old = host.ask(&Ask { authenticated: true, ..Ask::new("GET", "/v1/card") }).answered(Reply::Done);
     assert_eq!(old.json()["protocolVersion"], "0.3.0");
 }
@@ -326,14 +340,18 @@ fn the_extended_card_is_for_those_who_signed_in() {
 #[test]
 fn errors_of_old_streams_are_streams() {
     let nobody = json!({ "id": "x" });
-    let as_stream = host().ask(&Ask::old_rpc("tasks/resubscribe", &nobody).header("accept", "text/event-stream")).refused();
+    let as_stream =
+        host().ask(&Ask::old_rpc("tasks/resubscribe", &nobody).header("accept", "text/event-stream")).refused();
     assert_eq!((as_stream.status, as_stream.head.get("content-type")), (200, Some("text/event-stream")));
     assert_eq!(as_stream.frames()[0]["error"]["code"], -32001);
     // The Python client sends two such headers.
     let both = Ask::old_rpc("message/stream", &json!({})).header("accept", "*/*").header("accept", "text/event-stream");
     assert_eq!(host().ask(&both).refused().frames()[0]["error"]["code"], -32602);
     let whole = host().ask(&Ask::old_rpc("tasks/resubscribe", &nobody)).refused();
-    assert_eq!((whole.head.get("content-type"), whole.json()["error"]["code"].clone()), (Some("application/json"), json!(-32001)));
+    assert_eq!(
+        (whole.head.get("content-type"), whole.json()["error"]["code"].clone()),
+        (Some("application/json"), json!(-32001))
+    );
     let new = host().ask(&Ask::rpc("SubscribeToTask", &nobody).header("accept", "text/event-stream")).refused();
     assert_eq!(new.head.get("content-type"), Some("application/json"));
 }

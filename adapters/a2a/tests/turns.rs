@@ -5,9 +5,9 @@ mod support;
 use interlingua_core::answer::{Answer as Given1, Given};
 use interlingua_core::call::{About, Call, Delivery, Reply, RunState, Target, Thread};
 use interlingua_core::model::MessageType;
+use interlingua_core::model::{ContentType, Role};
 use interlingua_core::run::{Announced, MessageEnd};
 use interlingua_core::testkit::{Shown, laws::Telling};
-use interlingua_core::model::{ContentType, Role};
 use interlingua_core::{End, Extra, Record, RunCall};
 use serde_json::{Value, json};
 use support::{Ask, FRESH, Host, about, host, user, with};
@@ -19,13 +19,17 @@ fn asked(host: &Host, script: &str) -> (Record, RunCall) {
     let mut record = Record::new(interlingua_core::Run::new(FRESH, "demo", "session-1", told.run().created_at));
     record.start_turn(call.request.input.clone());
     for message in &told.run().messages {
-        let place = record.start_message(Announced::new(message.id.clone(), message.kind.clone(), message.role.clone()));
+        let place =
+            record.start_message(Announced::new(message.id.clone(), message.kind.clone(), message.role.clone()));
         for slot in &message.slots {
             let content = record.start_content(place, slot.kind.clone(), slot.call.clone());
             record.push(place, content, slot.text());
             record.finish_content(place, content, slot.value.clone(), Extra::new());
         }
-        record.finish_message(place, MessageEnd { metadata: message.metadata.clone(), ..MessageEnd::new(End::Completed) });
+        record.finish_message(
+            place,
+            MessageEnd { metadata: message.metadata.clone(), ..MessageEnd::new(End::Completed) },
+        );
     }
     record.finish_turn(told.run().turns[0].end.expect("it has ended"), None);
     (record, call)
@@ -65,7 +69,11 @@ fn an_answer_is_read_in_the_light_of_what_is_waited_for() {
             json!([{ "data": { "approval_request_id": "appr_1", "approved": false } }]),
             Some(Given::Payload(support::json(r#"{"approval_request_id":"appr_1","approved":false}"#))),
         ),
-        ("approval", json!([{ "data": { "approved": true } }]), Some(Given::Payload(support::json(r#"{"approved":true}"#)))),
+        (
+            "approval",
+            json!([{ "data": { "approved": true } }]),
+            Some(Given::Payload(support::json(r#"{"approved":true}"#))),
+        ),
         ("approval", json!([{ "url": "https://x/y" }]), None),
     ] {
         let (record, first) = asked(&host, script);
@@ -96,7 +104,8 @@ fn a_text_is_for_none_of_several_items() {
     let host = host();
     let (record, first) = asked(&host, "approvals_parallel");
     let shown = Shown::known(&record, waiting(&record, &first));
-    let answer = host.ask(&Ask::rpc("SendMessage", &on_task(json!([{ "text": "yes" }])))).answered(Reply::Run(shown.view()));
+    let answer =
+        host.ask(&Ask::rpc("SendMessage", &on_task(json!([{ "text": "yes" }])))).answered(Reply::Run(shown.view()));
     assert_eq!(answer.json()["result"]["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
 }
 
@@ -112,14 +121,19 @@ fn a_tools_output_is_a_native_message_in_either_form() {
         let shown = Shown::known(&record, waiting(&record, &first));
         let next = host.ask(&Ask::rpc("SendMessage", &on_task(parts))).goes_on(Reply::Run(shown.view()));
         let input = &next.run().request.input;
-        assert_eq!((input.len(), &input[0].kind, input[0].id.as_deref()), (1, &MessageType::FunctionCallOutput, Some("m-2")));
+        assert_eq!(
+            (input.len(), &input[0].kind, input[0].id.as_deref()),
+            (1, &MessageType::FunctionCallOutput, Some("m-2"))
+        );
         let output = input[0].outputs().next().expect("an output");
         assert_eq!((output.call_id.as_str(), output.output.as_str()), ("call_1", "Rome"));
     }
     // Open tools do not block: a plain message is the next turn.
     let (record, first) = asked(&host, "client_tool");
     let shown = Shown::known(&record, waiting(&record, &first));
-    let next = host.ask(&Ask::rpc("SendMessage", &on_task(json!([{ "text": "never mind" }])))).goes_on(Reply::Run(shown.view()));
+    let next = host
+        .ask(&Ask::rpc("SendMessage", &on_task(json!([{ "text": "never mind" }]))))
+        .goes_on(Reply::Run(shown.view()));
     assert!(next.run().answers.is_empty() && next.run().request.input[0].text() == "never mind");
 }
 
@@ -129,7 +143,8 @@ fn history_shows_everything_as_it_was_said() {
     let (mut record, first) = asked(&host, "approval");
     let shown = Shown::known(&record, waiting(&record, &first));
     let parts = json!([{ "data": { "interrupt_id": "appr_1", "decision": "accept" } }, { "text": "go on", "metadata": { "k": 1 } }]);
-    let next = host.ask(&Ask::rpc("SendMessage", &on_task(parts.clone()))).goes_on(Reply::Run(shown.view())).run().clone();
+    let next =
+        host.ask(&Ask::rpc("SendMessage", &on_task(parts.clone()))).goes_on(Reply::Run(shown.view())).run().clone();
     // The engine puts a native message of its own in the answer's place.
     let native = interlingua_core::answer::Decided::new(interlingua_core::pending::Decision::Accept)
         .message(&record.run().pending()[0], false);
@@ -149,7 +164,10 @@ fn history_shows_everything_as_it_was_said() {
     assert_eq!(task["artifacts"].as_array().expect("a list").len(), 2);
     // How much of it is shown changes nothing of it.
     let short = get("historyLength=1").answered(Reply::Run(shown.view())).json();
-    assert_eq!((short["history"].as_array().map(Vec::len), &short["history"][0]["messageId"]), (Some(1), &json!("m-2")));
+    assert_eq!(
+        (short["history"].as_array().map(Vec::len), &short["history"][0]["messageId"]),
+        (Some(1), &json!("m-2"))
+    );
     let none = get("history_length=0").answered(Reply::Run(shown.view())).json();
     assert!(none.get("history").is_none());
 }
@@ -160,13 +178,16 @@ fn an_ended_task_takes_no_message_and_another_context_is_refused() {
     let call = host.ask(&Ask::rpc("SendMessage", &user("hi"))).run().clone();
     let record = support::told(&call, "greeting");
     let shown = Shown::known(&record, support::about_call(&record, &call));
-    let refused = host.ask(&Ask::rpc("SendMessage", &on_task(json!([{ "text": "more" }])))).answered(Reply::Run(shown.view()));
+    let refused =
+        host.ask(&Ask::rpc("SendMessage", &on_task(json!([{ "text": "more" }])))).answered(Reply::Run(shown.view()));
     assert_eq!(refused.json()["error"]["data"][0]["reason"], "UNSUPPORTED_OPERATION");
     let mut other = on_task(json!([{ "text": "more" }]));
     other["message"]["contextId"] = json!("session-2");
     let refused = host.ask(&Ask::rpc("SendMessage", &other)).answered(Reply::Run(shown.view()));
     assert_eq!(refused.json()["error"]["data"][1]["fieldViolations"][0]["field"], "message.contextId");
-    let again = host.ask(&Ask::rest("POST", "/tasks/01930000-0000-7000-8000-000000000001:cancel")).answered(Reply::Run(shown.view()));
+    let again = host
+        .ask(&Ask::rest("POST", "/tasks/01930000-0000-7000-8000-000000000001:cancel"))
+        .answered(Reply::Run(shown.view()));
     assert_eq!(again.json()["error"]["details"][0]["reason"], "TASK_NOT_CANCELABLE");
 }
 
@@ -178,7 +199,8 @@ fn a_working_task_queues_or_refuses() {
         let mut record = Record::new(interlingua_core::Run::new(FRESH, "demo", "session-1", 0));
         record.start_turn(call.request.input.clone());
         let shown = Shown::known(&record, about(&record));
-        let asked = host.ask(&Ask::rpc("SendMessage", &on_task(json!([{ "text": "and" }])))).reply(Reply::Run(shown.view()));
+        let asked =
+            host.ask(&Ask::rpc("SendMessage", &on_task(json!([{ "text": "and" }])))).reply(Reply::Run(shown.view()));
         match asked {
             Err(next) => assert!(queued && next.run().early && next.run().delivery == Delivery::Collect),
             Ok(answer) => assert!(!queued && answer.json()["error"]["code"] == -32004, "{answer:?}"),
@@ -192,7 +214,10 @@ fn followed(asked: &mut support::Asked, record: &Record, about: About, seen: &Re
     telling.begin(Shown::known(seen, about).view());
     record.steps(seen.len()).for_each(|step| telling.step(step));
     let text = telling.text();
-    text.lines().filter_map(|line| line.strip_prefix("data: ")).map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    text.lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
 }
 
 #[test]
@@ -200,7 +225,13 @@ fn a_snapshot_and_what_follows_make_the_whole_wherever_it_is_cut() {
     let host = host();
     let call = host.ask(&Ask::rpc("SendMessage", &user("hi"))).run().clone();
     let whole = support::told(&call, "reasoning_between_tools");
-    let final_text: String = whole.run().messages.iter().filter(|it| it.kind == MessageType::Message).map(interlingua_core::run::Message::text).collect();
+    let final_text: String = whole
+        .run()
+        .messages
+        .iter()
+        .filter(|it| it.kind == MessageType::Message)
+        .map(interlingua_core::run::Message::text)
+        .collect();
     // A record grows by its steps alone: every prefix of frames is one.
     let script = interlingua_core::testkit::script("reasoning_between_tools");
     for cut in 0..script.frames.len() {
@@ -221,7 +252,9 @@ fn a_snapshot_and_what_follows_make_the_whole_wherever_it_is_cut() {
             value["parts"].as_array().expect("parts").iter().filter_map(|part| part["text"].as_str()).collect()
         };
         let mut heard: String = frames[0]["task"]["artifacts"].as_array().into_iter().flatten().map(text).collect();
-        heard.extend(frames.iter().filter_map(|frame| frame.get("artifactUpdate")).map(|update| text(&update["artifact"])));
+        heard.extend(
+            frames.iter().filter_map(|frame| frame.get("artifactUpdate")).map(|update| text(&update["artifact"])),
+        );
         assert_eq!(heard, final_text, "cut after {cut} frames");
         let mut said: Vec<String> = Vec::new();
         let id = |message: &Value| message["messageId"].as_str().map(str::to_owned);
@@ -274,7 +307,11 @@ fn a_stream_closes_at_its_own_turn_and_a_subscriber_stays() {
     assert!(telling.text().contains(r#""state":"input-required""#) && telling.text().contains(r#""final":false"#));
     record.finish_run(End::Canceled);
     record.steps(record.len() - 1).for_each(|step| telling.step(step));
-    assert!(telling.is_closed() && telling.text().contains(r#""state":"canceled""#) && telling.text().trim_end().ends_with(r#""final":true}}"#));
+    assert!(
+        telling.is_closed()
+            && telling.text().contains(r#""state":"canceled""#)
+            && telling.text().trim_end().ends_with(r#""final":true}}"#)
+    );
 }
 
 #[test]
@@ -285,7 +322,8 @@ fn a_direct_answer_is_a_message_and_its_task_is_forgotten() {
         let mut record = Record::new(interlingua_core::Run::new(FRESH, "demo", "session-1", 0));
         record.start_turn(call.request.input.clone());
         let metadata = Some(support::json(r#"{"a2a":{"reply":"message"}}"#));
-        let message = record.start_message(Announced { metadata, ..Announced::new("msg_1", MessageType::Message, Role::Assistant) });
+        let message = record
+            .start_message(Announced { metadata, ..Announced::new("msg_1", MessageType::Message, Role::Assistant) });
         let content = record.start_content(message, ContentType::Text, None);
         for piece in ["He", "l", "l", "o"] {
             record.push(message, content, piece);
@@ -302,7 +340,9 @@ fn a_direct_answer_is_a_message_and_its_task_is_forgotten() {
     assert!(matches!(forgets.call, Ok(Call::Delete(Target::Run(FRESH)))));
     let answer = forgets.answered(Reply::Done).json();
     assert_eq!(answer["result"]["message"]["parts"], json!([{ "text": "Hello" }]));
-    assert!(answer["result"]["message"].get("taskId").is_none() && answer["result"]["message"]["contextId"] == "session-1");
+    assert!(
+        answer["result"]["message"].get("taskId").is_none() && answer["result"]["message"]["contextId"] == "session-1"
+    );
     // Streams obey the hint only where that is said.
     for (reply, frames) in [("task", 8), ("auto", 1), ("message", 1)] {
         let (host, _, record) = hinted(reply);
@@ -320,14 +360,19 @@ fn a_direct_answer_is_a_message_and_its_task_is_forgotten() {
 #[test]
 fn a_hint_of_the_agent_makes_the_task_wait() {
     let host = host();
-    for (state, word) in [("input-required", "TASK_STATE_INPUT_REQUIRED"), ("auth-required", "TASK_STATE_AUTH_REQUIRED")] {
+    for (state, word) in
+        [("input-required", "TASK_STATE_INPUT_REQUIRED"), ("auth-required", "TASK_STATE_AUTH_REQUIRED")]
+    {
         for announced in [true, false] {
             let asked = host.ask(&Ask::rpc("SendStreamingMessage", &user("hi")));
             let mut record = Record::new(interlingua_core::Run::new(FRESH, "demo", "session-1", 0));
             record.start_turn(asked.run().request.input.clone());
             let hint = Some(support::json(&format!(r#"{{"a2a":{{"state":"{state}"}}}}"#)));
             let metadata = if announced { hint.clone() } else { None };
-            let message = record.start_message(Announced { metadata, ..Announced::new("msg_1", MessageType::Message, Role::Assistant) });
+            let message = record.start_message(Announced {
+                metadata,
+                ..Announced::new("msg_1", MessageType::Message, Role::Assistant)
+            });
             let content = record.start_content(message, ContentType::Text, None);
             record.push(message, content, "Which city?");
             record.finish_content(message, content, None, Extra::new());

@@ -125,11 +125,7 @@ impl Material<'_> {
         if variant.has(Generation::V1) {
             let written: Vec<_> = interfaces
                 .iter()
-                .map(|(binding, generation)| Interface {
-                    url,
-                    binding: binding.as_str(),
-                    version: generation.as_str(),
-                })
+                .map(|(binding, generation)| Interface { url, binding: binding.as_str(), version: generation.as_str() })
                 .collect();
             set("supportedInterfaces", Json::of(&written));
         }
@@ -252,7 +248,8 @@ impl Material<'_> {
             let requirements: Vec<_> = needed
                 .iter()
                 .map(|entry| {
-                    let schemes: BTreeMap<_, _> = entry.iter().map(|(name, scopes)| (name, json!({"list": scopes}))).collect();
+                    let schemes: BTreeMap<_, _> =
+                        entry.iter().map(|(name, scopes)| (name, json!({"list": scopes}))).collect();
                     json!({ "schemes": schemes })
                 })
                 .collect();

@@ -69,7 +69,8 @@ impl CardSigner {
             jku: Option<&'a str>,
         }
         // What is wrong with a key is not told: messages end up in logs.
-        let unreadable = |kind: &str| format!("the key of \"card_signing\" is no PKCS #8 private key for {kind}, in PEM");
+        let unreadable =
+            |kind: &str| format!("the key of \"card_signing\" is no PKCS #8 private key for {kind}, in PEM");
         let key = match options.algorithm {
             Algorithm::Es256 => {
                 let key = p256::SecretKey::from_pkcs8_pem(&options.key).map_err(|_| unreadable("ES256"))?;

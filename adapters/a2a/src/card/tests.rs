@@ -65,7 +65,10 @@ fn ways_to_sign_in_are_spelled_for_each_generation() {
     for variant in [Variant::V1, Variant::V03, Variant::Hybrid] {
         let card: Value = card(options.clone(), variant).read().expect("an object");
         for name in ["securitySchemes", "securityRequirements", "security"] {
-            all.push_str(&format!("{variant:?} {name}: {}\n", serde_json::to_string_pretty(&card[name]).expect("JSON")));
+            all.push_str(&format!(
+                "{variant:?} {name}: {}\n",
+                serde_json::to_string_pretty(&card[name]).expect("JSON")
+            ));
         }
     }
     insta::assert_snapshot!(all);

@@ -54,7 +54,11 @@ fn every_row_is_written_in_four_forms() {
             fault = Fault::new(kind.expect("some kind has this row"), "what is in the way");
         }
         assert_eq!(Problem::of(&fault), problem);
-        let _ = writeln!(table, "{problem:?}\n{}", all_forms(&fault, Some("T9").filter(|_| problem == Problem::TaskNotFound)));
+        let _ = writeln!(
+            table,
+            "{problem:?}\n{}",
+            all_forms(&fault, Some("T9").filter(|_| problem == Problem::TaskNotFound))
+        );
     }
     insta::assert_snapshot!(table);
 }

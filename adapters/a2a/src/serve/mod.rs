@@ -93,7 +93,12 @@ impl Serve {
     }
 
     /// What every operation has in common, then the operation itself.
-    fn begin_operation(&mut self, operation: Operation, params: &Params<'_>, request: &Request<'_>) -> Result<Call, Fault> {
+    fn begin_operation(
+        &mut self,
+        operation: Operation,
+        params: &Params<'_>,
+        request: &Request<'_>,
+    ) -> Result<Call, Fault> {
         self.write.operation = Some(operation);
         self.extensions(request)?;
         self.tenant(params)?;
@@ -149,8 +154,11 @@ impl Serve {
             if listed.contains(&extension.uri.as_str()) {
                 self.write.extensions.push(extension.uri.clone());
             } else if extension.required {
-                let problem =
-                    if self.write.dialect.is_old() { Problem::UnsupportedOperation } else { Problem::ExtensionRequired };
+                let problem = if self.write.dialect.is_old() {
+                    Problem::UnsupportedOperation
+                } else {
+                    Problem::ExtensionRequired
+                };
                 return Err(errors::fault(problem, format!("the extension '{}' is required", extension.uri)));
             }
         }

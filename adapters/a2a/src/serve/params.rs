@@ -97,9 +97,7 @@ impl<'a> Params<'a> {
 
 /// A number of messages, judged.
 pub(super) fn history_length(number: Option<i64>, field: &str) -> Result<Option<usize>, Fault> {
-    number
-        .map(|number| usize::try_from(number).map_err(|_| Fault::invalid(field, "must not be negative")))
-        .transpose()
+    number.map(|number| usize::try_from(number).map_err(|_| Fault::invalid(field, "must not be negative"))).transpose()
 }
 
 /// A task's id as a run's. What is no id of ours names no task.

@@ -221,11 +221,7 @@ impl Serialize for Spelled<'_> {
 
 /// Writes a config down.
 pub(super) fn put(config: &Config) -> Call {
-    Call::Document(DocumentCall::Put {
-        collection: COLLECTION.to_owned(),
-        key: config.key(),
-        value: Json::of(config),
-    })
+    Call::Document(DocumentCall::Put { collection: COLLECTION.to_owned(), key: config.key(), value: Json::of(config) })
 }
 
 /// All configs of a task.
@@ -234,7 +230,12 @@ pub(super) fn list(task: RunId) -> Call {
 }
 
 impl Serve {
-    pub(super) fn push(&mut self, operation: Operation, params: &Params<'_>, request: &Request<'_>) -> Result<Call, Fault> {
+    pub(super) fn push(
+        &mut self,
+        operation: Operation,
+        params: &Params<'_>,
+        request: &Request<'_>,
+    ) -> Result<Call, Fault> {
         let dialect = self.write.dialect;
         // Over JSON-RPC 0.3 `id` is the task, except where a config is set; over REST both stand in the path.
         let task_field = if dialect.form() == Form::V03 && operation != Operation::SetPush { "id" } else { "taskId" };

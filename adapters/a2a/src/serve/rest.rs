@@ -60,10 +60,8 @@ impl Serve {
         request: &Request<'_>,
     ) -> Result<Call, Fault> {
         let options = &self.route.options;
-        let served = Served {
-            versions: &options.versions,
-            by_method: options.missing_version == MissingVersion::ByMethod,
-        };
+        let served =
+            Served { versions: &options.versions, by_method: options.missing_version == MissingVersion::ByMethod };
         served.path(generation, Asked::of(request)).inspect_err(|_| self.write.dialect.generation = V1)?;
         if request.method == "POST" {
             accepts_media_type(request, Binding::Rest, generation)?;

@@ -246,7 +246,10 @@ impl Serve {
             (Step::Asked | Step::Looking(_), Reply::Waiting(view)) => {
                 // What waits may have been asked over another protocol: then there is no task to show.
                 if !self.route.shows(view, &self.agent) {
-                    return Err(Fault::new(FaultKind::Waiting, "the context waits for an answer to what the agent asked"));
+                    return Err(Fault::new(
+                        FaultKind::Waiting,
+                        "the context waits for an answer to what the agent asked",
+                    ));
                 }
                 self.write_sent(&sending, view, out);
                 return Ok(Next::Done);
@@ -265,7 +268,12 @@ impl Serve {
     }
 
     /// The next turn of a task. None: the message decides nothing, the task stays as it is.
-    fn next_turn(&mut self, sending: &mut Sending, id: RunId, view: RunView<'_>) -> Result<Option<Box<RunCall>>, Fault> {
+    fn next_turn(
+        &mut self,
+        sending: &mut Sending,
+        id: RunId,
+        view: RunView<'_>,
+    ) -> Result<Option<Box<RunCall>>, Fault> {
         self.visible(view)?;
         let run = view.run();
         if let Some(context) = &sending.message.context

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use interlingua_core::Out;
 use interlingua_core::call::RunView;
 use interlingua_core::event::{Event, Step};
 use interlingua_core::exchange::Flow;
-use interlingua_core::Out;
 
 use super::write::Writer;
 use crate::Route;
@@ -61,7 +61,12 @@ enum Opening {
 
 impl Streaming {
     /// The stream of a message that makes a task.
-    pub(super) fn sent(route: &Arc<Route>, message: Message<'static>, history: Option<usize>, direct: Option<Mode>) -> Self {
+    pub(super) fn sent(
+        route: &Arc<Route>,
+        message: Message<'static>,
+        history: Option<usize>,
+        direct: Option<Mode>,
+    ) -> Self {
         let mut streaming = Self::new(route, Opening::Made(message));
         streaming.history = history;
         streaming.held = direct.map(|mode| (mode, Out::new()));
@@ -206,9 +211,9 @@ impl Streaming {
                     };
                     if let (Event::ContentDelta { message, content, .. }, true, true) = (step.event, is_delta, append) {
                         let parts = &mut update.artifact.parts;
-                        let text = parts.first_mut().map(|part| {
-                            std::mem::replace(&mut part.content, crate::wire::Content::Text("".into()))
-                        });
+                        let text = parts
+                            .first_mut()
+                            .map(|part| std::mem::replace(&mut part.content, crate::wire::Content::Text("".into())));
                         let item = Item::Artifact(update);
                         *frame = Frame::of(message, content, &item, write);
                         let Item::Artifact(mut whole) = item else { return };

@@ -45,8 +45,14 @@ pub(crate) enum State {
 
 impl State {
     pub(crate) const ALL: [Self; 8] = [
-        Self::Submitted, Self::Working, Self::InputRequired, Self::AuthRequired, Self::Completed, Self::Failed,
-        Self::Canceled, Self::Rejected,
+        Self::Submitted,
+        Self::Working,
+        Self::InputRequired,
+        Self::AuthRequired,
+        Self::Completed,
+        Self::Failed,
+        Self::Canceled,
+        Self::Rejected,
     ];
 
     /// Never changes again.

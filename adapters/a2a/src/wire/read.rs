@@ -188,7 +188,9 @@ fn part(node: &Node<'_>, form: Form) -> Result<Part<'static>, Fault> {
     let Some(choice) = choice else {
         return Err(node.invalid("must hold one of 'text', 'raw', 'url' and 'data'"));
     };
-    if !object.has("kind") && let Some(other) = there.next() {
+    if !object.has("kind")
+        && let Some(other) = there.next()
+    {
         return Err(node.invalid(format!("holds both '{choice}' and '{other}'")));
     }
     let mut metadata = object.get("metadata").map(|node| node.json_object()).transpose()?;
@@ -228,7 +230,10 @@ fn part(node: &Node<'_>, form: Form) -> Result<Part<'static>, Fault> {
     };
     let is_file = matches!(content, Content::Bytes(_) | Content::Url(_));
     let mut content = content;
-    if form != Form::V1 && !is_file && let Some(kept) = metadata.take() {
+    if form != Form::V1
+        && !is_file
+        && let Some(kept) = metadata.take()
+    {
         metadata = unpack(kept, &mut content, &mut filename, &mut media_type);
     }
     Ok(Part {

@@ -40,7 +40,8 @@ fn message() -> Message<'static> {
 #[test]
 fn every_thing_is_spelled_in_every_dialect() {
     let status = |state, message| Status { state, message, at: 1_795_168_800_123 };
-    let artifact = Artifact { id: "a-1".into(), name: Some("answer".into()), parts: vec![Part::text("x")], metadata: None };
+    let artifact =
+        Artifact { id: "a-1".into(), name: Some("answer".into()), parts: vec![Part::text("x")], metadata: None };
     let items = [
         ("message", Item::Message(message())),
         (
@@ -100,7 +101,8 @@ fn every_thing_is_spelled_in_every_dialect() {
 fn every_state_has_its_words_and_is_read_in_all_of_them() {
     let mut table = String::new();
     for state in State::ALL {
-        let _ = writeln!(table, "{:<28}{:<18}{}", state.word(Form::V1), state.word(Form::V03), state.word(Form::V03Rest));
+        let _ =
+            writeln!(table, "{:<28}{:<18}{}", state.word(Form::V1), state.word(Form::V03), state.word(Form::V03Rest));
         for (_, form) in FORMS {
             assert_eq!(State::read(state.word(form)), Some(state));
         }

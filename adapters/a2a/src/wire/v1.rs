@@ -4,9 +4,7 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::{
-    Artifact, ArtifactUpdate, Content, Item, Message, Part, Role, State, Status, StatusUpdate, Task,
-};
+use super::{Artifact, ArtifactUpdate, Content, Item, Message, Part, Role, State, Status, StatusUpdate, Task};
 use crate::dialect::Form;
 use crate::time::Timestamp;
 
