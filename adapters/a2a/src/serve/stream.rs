@@ -152,14 +152,15 @@ impl Streaming {
             Event::RunFinished { end } => Some(end == interlingua_core::End::Completed),
             _ => None,
         };
-        match decided {
-            None => self.held = Some((mode, held)),
-            Some(true) if let Some(message) = direct::answer(step.run) => {
-                write.item(&Item::Message(message), out);
-                return Flow::Close;
-            }
-            Some(_) => out.raw(&held.body),
+        let Some(plain) = decided else {
+            self.held = Some((mode, held));
+            return flow;
+        };
+        if let Some(message) = direct::answer(step.run).filter(|_| plain) {
+            write.item(&Item::Message(message), out);
+            return Flow::Close;
         }
+        out.raw(&held.body);
         flow
     }
 
