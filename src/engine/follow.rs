@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use interlingua_core::call::RunView;
 use interlingua_core::pending::Pending;
-use interlingua_core::{Event, Step};
+use interlingua_core::{Event, RunId, Step};
 
 use super::Engine;
 use super::live::{Live, Take};
@@ -22,6 +22,15 @@ pub enum RunHandle {
 }
 
 impl RunHandle {
+    /// The run's id. Locks nothing.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        match self {
+            Self::Live(live) => live.id(),
+            Self::Stored(stored, _) => stored.record.run().id,
+        }
+    }
+
     /// Shows the run as it stands.
     pub fn view<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
         match self {

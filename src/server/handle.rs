@@ -8,10 +8,10 @@ use actix_web::http::{ConnectionType, StatusCode, Version};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::StreamExt;
-use interlingua_core::call::{Page, Reply};
+use interlingua_core::call::{Page, Reply, RunView};
 use interlingua_core::exchange::Caller;
 use interlingua_core::out::Head;
-use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request};
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request, RunId};
 
 use super::stream::Steps;
 use super::{Gateway, Served};
@@ -148,9 +148,9 @@ pub(super) async fn converse(
             Answer::Steps { follower, attach } => return Ok(Conversed::Steps { follower, attach }),
             Answer::Run(run) => run.view(|view| exchange.reply(Reply::Run(view), &mut out)),
             Answer::Waiting(run) => run.view(|view| exchange.reply(Reply::Waiting(view), &mut out)),
-            Answer::Runs { runs, total, next } => page(&runs, &mut Vec::new(), &mut |views| {
-                exchange.reply(Reply::Runs(Page { runs: std::mem::take(views), total, next }), &mut out)
-            }),
+            Answer::Runs { runs, total, next } => {
+                page(&runs, &mut |views| exchange.reply(Reply::Runs(Page { runs: views, total, next }), &mut out))
+            }
             Answer::Agents => exchange.reply(Reply::Agents(&scope.agents), &mut out),
             Answer::Sessions(sessions) => exchange.reply(Reply::Session(&sessions), &mut out),
             Answer::Documents(documents) => exchange.reply(Reply::Documents(&documents), &mut out),
@@ -165,30 +165,35 @@ pub(super) async fn converse(
 }
 
 /// Looks at all runs of a page at once.
-fn page<'a, T>(
-    runs: &'a [RunHandle],
-    views: &mut Vec<interlingua_core::call::RunView<'_>>,
-    look: &mut dyn FnMut(&mut Vec<interlingua_core::call::RunView<'_>>) -> T,
-) -> T {
-    let _ = views;
+///
+/// Invariant: runs are locked in the order of their ids, whatever their order on the page, so that two lists made at the
+/// same time never wait for one another.
+fn page<T>(runs: &[RunHandle], look: &mut dyn FnMut(Vec<RunView<'_>>) -> T) -> T {
     fn each<T>(
         runs: &[RunHandle],
-        views: Vec<interlingua_core::call::RunView<'_>>,
-        look: &mut dyn FnMut(&mut Vec<interlingua_core::call::RunView<'_>>) -> T,
+        places: &[usize],
+        mut views: Vec<(usize, RunView<'_>)>,
+        look: &mut dyn FnMut(Vec<RunView<'_>>) -> T,
     ) -> T {
-        match runs.split_first() {
-            None => {
-                let mut views = views;
-                look(&mut views)
-            }
-            Some((run, rest)) => run.view(|view| {
-                let mut views = views.clone();
-                views.push(view);
-                each(rest, views, look)
-            }),
-        }
+        let Some((&place, rest)) = places.split_first() else {
+            views.sort_by_key(|(place, _)| *place);
+            return look(views.into_iter().map(|(_, view)| view).collect());
+        };
+        runs[place].view(|view| {
+            let mut views = views;
+            views.push((place, view));
+            each(runs, rest, views, look)
+        })
     }
-    each(runs, Vec::new(), look)
+    let ids: Vec<RunId> = runs.iter().map(RunHandle::id).collect();
+    each(runs, &locking_order(&ids), Vec::with_capacity(runs.len()), look)
+}
+
+/// The places of a page in the order in which its runs are locked.
+fn locking_order(ids: &[RunId]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..ids.len()).collect();
+    places.sort_by_key(|&place| ids[place]);
+    places
 }
 
 async fn read_body(request: &HttpRequest, mut payload: Payload, limit: usize) -> Result<Bytes, Fault> {
@@ -281,4 +286,18 @@ fn builder(route: &Served, head: &Head) -> HttpResponseBuilder {
         }
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_pages_lock_the_runs_they_share_in_the_same_order() {
+        let [old, middle, new] = [1, 2, 3].map(|number| RunId(uuid::Uuid::from_u128(number)));
+        let locked =
+            |page: &[RunId]| -> Vec<RunId> { locking_order(page).into_iter().map(|place| page[place]).collect() };
+        assert_eq!(locked(&[new, old, middle]), [old, middle, new]);
+        assert_eq!(locked(&[middle, new, old]), [old, middle, new]);
+    }
 }
