@@ -62,7 +62,6 @@ pub struct Running {
     pub address: SocketAddr,
     engine: Engine,
     store: Arc<dyn Store>,
-    retention: Retention,
     drain: Duration,
     server: server::Listening,
 }
@@ -153,7 +152,10 @@ impl Gateway {
         let agents = settings.agents.iter().map(|agent| self.agent(agent)).collect::<anyhow::Result<Vec<_>>>()?;
         let listener = listen(settings.server.listen)?;
         let post = Arc::new(HttpPost::new(vec![listener.local_addr()?]));
-        let engine = Engine::new(agents, Arc::clone(&store), Arc::clone(&post) as Arc<dyn engine::deliver::Post>);
+        let routes = self.routes(settings)?;
+        let keeping = keeping(settings, &routes);
+        let post = Arc::clone(&post) as Arc<dyn engine::deliver::Post>;
+        let engine = Engine::new(agents, Arc::clone(&store), post, keeping);
         let recovered = engine.recover().await?;
         if recovered > 0 {
             tracing::warn!(
@@ -161,7 +163,6 @@ impl Gateway {
                 "runs were under way when the last process ended: they are closed as failed"
             );
         }
-        let routes = self.routes(settings)?;
         let server = server::listen(
             listener,
             engine.clone(),
@@ -173,12 +174,7 @@ impl Gateway {
                 trusted_proxies: settings.server.trusted_proxies.clone(),
             },
         )?;
-        let retention = Retention {
-            age: settings.store.retention.age,
-            runs: settings.store.retention.runs,
-            collections: vec!["sessions".to_owned(), "asked".to_owned()],
-        };
-        Ok(Running { address: server.address, engine, store, retention, drain: settings.server.drain, server })
+        Ok(Running { address: server.address, engine, store, drain: settings.server.drain, server })
     }
 
     fn agent(&self, agent: &config::Agent) -> anyhow::Result<Arc<engine::Agent>> {
@@ -231,6 +227,7 @@ impl Gateway {
                     agents: mount.agents.clone().into(),
                     protocol: client.name,
                     couriers: mounted.couriers.take().map(Arc::new),
+                    route: mounted.keep.map(|_| place.route.path.as_str().into()),
                     detach: place.route.on_disconnect == config::OnDisconnect::Detach,
                     patience: if place.route.heartbeat.is_zero() {
                         PATIENCE
@@ -255,8 +252,8 @@ impl Running {
     /// # Errors
     /// Those of the server and of the store.
     pub async fn run(self, stop: impl Future<Output = ()> + 'static) -> anyhow::Result<()> {
-        let Self { engine, store, retention, drain, server, .. } = self;
-        let keeping = tokio::task::spawn_local(engine.clone().housekeeping(retention));
+        let Self { engine, store, drain, server, .. } = self;
+        let keeping = tokio::task::spawn_local(engine.clone().housekeeping());
         let stopper = server.stopper();
         let draining = engine.clone();
         tokio::task::spawn_local(async move {
@@ -277,6 +274,30 @@ impl Running {
     pub const fn engine(&self) -> &Engine {
         &self.engine
     }
+}
+
+/// What is kept for how long, as the settings say for all runs and the routes for theirs.
+fn keeping(settings: &Settings, mounts: &[Served]) -> engine::Keeping {
+    let mut retention = Retention {
+        age: settings.store.retention.age,
+        runs: settings.store.retention.runs,
+        collections: vec!["sessions".to_owned(), "asked".to_owned()],
+        routes: Vec::new(),
+        attached: Vec::new(),
+    };
+    let mut scopes = Vec::new();
+    for Served { scope, mounted, .. } in mounts {
+        if let (Some(route), Some(keep)) = (&scope.route, mounted.keep) {
+            // A route with an agent in its path is mounted for each.
+            if !retention.routes.iter().any(|(known, _)| **known == **route) {
+                retention.routes.push((route.to_string(), keep));
+            }
+            scopes.push(scope.clone());
+        }
+        let collection = scope.couriers.as_ref().map(|couriers| couriers.collection.to_owned());
+        retention.attached.extend(collection.filter(|collection| !retention.attached.contains(collection)));
+    }
+    engine::Keeping { retention, scopes }
 }
 
 fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn Store>> {

@@ -233,6 +233,18 @@ pub struct About {
     pub request: AgentRequest,
     /// What the adapter wanted back.
     pub labels: Json,
+    /// Whose rules say how long it is kept, besides those that hold for all runs. None: nobody else's.
+    pub keeper: Option<Keeper>,
+}
+
+/// A route with rules of its own about how long its runs are kept ([`crate::exchange::Keep`]), as its runs name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keeper {
+    /// The route.
+    pub route: String,
+    /// True: the gateway remembers the run's conversation, so other runs are built upon this one. By the route's rules
+    /// it is then hidden, and forgotten only by those that hold for all runs.
+    pub remembered: bool,
 }
 
 /// A run as it stands.

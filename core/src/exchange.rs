@@ -14,6 +14,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
@@ -67,13 +68,26 @@ pub struct Mounted {
     pub cors: Option<Cors>,
     /// What it delivers without being asked.
     pub couriers: Option<Couriers>,
+    /// How long runs begun here are kept. None: as long as all others.
+    pub keep: Option<Keep>,
+}
+
+/// How long the runs of one route are kept. What holds for all runs stays an upper bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// For so long after its last change a run that has ended is found.
+    pub ended: Duration,
+    /// For so long a run may wait; then it is cancelled.
+    pub waiting: Duration,
+    /// So many runs the route has at most: beyond, those that ended first are forgotten. What has not ended is not.
+    pub most: u64,
 }
 
 impl Mounted {
     /// Endpoints, and an exchange for whatever no endpoint answers. Nothing else.
     #[must_use]
     pub fn new(endpoints: Vec<Endpoint>, stray: Open) -> Self {
-        Self { endpoints, stray, curl: Vec::new(), max_body: None, cors: None, couriers: None }
+        Self { endpoints, stray, curl: Vec::new(), max_body: None, cors: None, couriers: None, keep: None }
     }
 }
 

@@ -2,7 +2,7 @@
 //! dropped; nothing that was never written so is believed. Not here: where lines are kept.
 
 use interlingua_core::RunId;
-use interlingua_core::call::{About, Delivery, RunState};
+use interlingua_core::call::{About, Delivery, Keeper, RunState};
 use interlingua_core::event::{End, Event};
 use interlingua_core::journal::{JournalError, VERSION, Written, extend, read, write};
 use interlingua_core::json::{Extra, Json};
@@ -295,6 +295,7 @@ proptest! {
         tools in maybe(prop::collection::vec(json(), 0..2)),
         extra in extra(),
         labels in json(),
+        keeper in maybe((text(), any::<bool>())),
         state in prop_oneof![end().prop_map(RunState::Ended), Just(RunState::Waiting), Just(RunState::Queued)],
     ) {
         let (temperature, n) = numbers;
@@ -312,11 +313,25 @@ proptest! {
                 tools, extra,
             },
             labels,
+            keeper: keeper.map(|(route, remembered)| Keeper { route, remembered }),
         };
         let text = serde_json::to_vec(&Written(&about)).unwrap();
         let Written(read): Written<About> = serde_json::from_slice(&text).unwrap();
         prop_assert_eq!(read, about);
     }
+}
+
+#[test]
+fn facts_that_were_written_before_routes_had_rules_are_read() {
+    let written = r#"{"protocol":"a2a","owner":"olga","state":"waiting","changed_at":12,"previous":null,
+        "delivery":"stream","stored":true,"request":{"input":[],"id":null,"session_id":null,"user_id":null,
+        "model":null,"temperature":null,"top_p":null,"frequency_penalty":null,"presence_penalty":null,
+        "max_tokens":null,"stop":null,"n":null,"seed":null,"tools":null,"extra":{}},"labels":null}"#;
+    let Written(read): Written<About> = serde_json::from_str(written).unwrap();
+    assert_eq!((read.state, read.keeper), (RunState::Waiting, None));
+    let kept = written.replace("null}", r#"null,"keeper":{"route":"/a2a/{agent}","later":1}}"#);
+    let Written(read): Written<About> = serde_json::from_str(&kept).unwrap();
+    assert_eq!(read.keeper, Some(Keeper { route: "/a2a/{agent}".into(), remembered: false }));
 }
 
 #[test]

@@ -1,39 +1,47 @@
 //! Keeping the house: what the last process left open, what is too old, and how the gateway is closed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use interlingua_core::call::{RunState, Target};
+use interlingua_core::call::{About, Keeper, RunState};
 use interlingua_core::run::RunError;
 use interlingua_core::{End, Fault, FaultKind, RunId};
 
-use super::{Engine, Live, Scope, clock};
+use super::session::Session;
+use super::{Agent, Engine, History, Live, RunHandle, Scope, clock};
 use crate::store::{Journal, Retention, Signal, StoreError};
+
+/// How long runs are kept.
+pub struct Keeping {
+    /// What is forgotten when.
+    pub retention: Retention,
+    /// The mounts of routes that have rules of their own: what happens to their runs is delivered as it is there.
+    pub scopes: Vec<Scope>,
+}
+
+/// Whose rules a new run is kept by.
+pub(super) fn keeper(agent: &Agent, session: &Session, scope: &Scope) -> Option<Keeper> {
+    let route = scope.route.as_ref()?.to_string();
+    // Then later turns are told of what was said in this one.
+    let remembered = agent.history == History::Gateway || session.doc().kept;
+    Some(Keeper { route, remembered })
+}
+
+/// The pause between two rounds: no run outlives its time by much.
+fn pause(retention: &Retention) -> Duration {
+    (retention.shortest() / 4).clamp(Duration::from_secs(1), Duration::from_secs(60))
+}
 
 impl Engine {
     /// Closes what the last process left open, and keeps the store in bounds from then on. Runs until it is dropped.
-    pub async fn housekeeping(self, retention: Retention) {
-        const PAUSE: Duration = Duration::from_secs(60);
+    pub async fn housekeeping(self) {
+        let rest = pause(&self.0.keeping.retention);
         let mut signals = self.store().signals();
         loop {
-            loop {
-                match self.store().retain(retention.clone(), clock::now()).await {
-                    Ok(swept) => {
-                        for id in swept.stale {
-                            self.expire(id).await;
-                        }
-                        if !swept.more {
-                            break;
-                        }
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "old runs could not be forgotten");
-                        break;
-                    }
-                }
-            }
-            let pause = tokio::time::sleep(PAUSE);
+            self.tidy().await;
+            let pause = tokio::time::sleep(rest);
             tokio::pin!(pause);
             loop {
                 tokio::select! {
@@ -49,20 +57,59 @@ impl Engine {
         }
     }
 
-    /// Ends a run that has waited for an answer for longer than runs are kept.
-    async fn expire(&self, id: RunId) {
-        let Ok(Some(run)) = self.handle(id).await else { return };
-        let scope = Scope {
-            owner: run.view(|view| view.about.owner.clone()),
-            agents: self.0.agents.values().map(|agent| Arc::clone(&agent.card)).collect(),
-            protocol: "",
-            detach: false,
-            patience: Duration::ZERO,
-            couriers: None,
-        };
-        if let Err(fault) = self.cancel(&Target::Run(id), &scope).await {
-            tracing::warn!(run = %id, "a run that waits for too long could not be ended: {fault}");
+    /// Ends what has waited for too long, and forgets what is too old.
+    async fn tidy(&self) {
+        // Each one once: one whose end cannot be written down is not tried for ever.
+        let mut tried = HashSet::new();
+        let mut more = true;
+        while more {
+            let swept = match self.store().retain(self.0.keeping.retention.clone(), clock::now()).await {
+                Ok(swept) => swept,
+                Err(error) => return tracing::warn!(%error, "old runs could not be forgotten"),
+            };
+            more = swept.more;
+            for id in swept.runs.iter().chain(&swept.hidden) {
+                // Somebody may still be reading it; whoever comes finds what the store has.
+                self.lives().remove(id);
+            }
+            for id in swept.stale {
+                more |= tried.insert(id) && self.expire(id).await;
+            }
         }
+    }
+
+    /// Ends a run that has waited for an answer for longer than it may. True if it did.
+    async fn expire(&self, id: RunId) -> bool {
+        let stale = |about: &About| self.0.keeping.retention.is_stale(about, clock::now());
+        let expired = async {
+            // It may have been answered since the store was asked.
+            let Some(run) = self.handle(id).await?.filter(|run| run.view(|view| stale(view.about))) else {
+                return Ok(false);
+            };
+            let live = self.raise(run).await?;
+            if let Some(scope) = self.scope_of(&live) {
+                self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, &scope).await?;
+            }
+            let ended = self.end_waiting(&live, stale).await;
+            self.forget_if_idle(&live);
+            Ok::<bool, Fault>(ended)
+        };
+        expired.await.unwrap_or_else(|fault| {
+            tracing::warn!(run = %id, "a run that waits for too long could not be ended: {fault}");
+            false
+        })
+    }
+
+    /// Where a run was begun, if that has rules of its own.
+    fn scope_of(&self, live: &Live) -> Option<Scope> {
+        live.view(|view| {
+            let keeper = view.about.keeper.as_ref()?;
+            let scope = self.0.keeping.scopes.iter().find(|scope| {
+                scope.route.as_deref() == Some(keeper.route.as_str())
+                    && scope.agents.iter().any(|card| card.name == view.run().agent)
+            });
+            scope.map(|scope| Scope { owner: view.about.owner.clone(), ..scope.clone() })
+        })
     }
 
     /// Closes the runs that were under way when the last process died: they failed, with a code of their own.

@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 
 use self::context::{Outcome, Preparing};
 pub use self::follow::{Follower, RunHandle};
+pub use self::keeping::Keeping;
 pub use self::live::{Live, Take};
 use self::pump::{Place, Turn};
 use self::session::{Key, Session};
@@ -48,6 +49,7 @@ struct Inner {
     closing: AtomicBool,
     post: Arc<dyn deliver::Post>,
     deliveries: deliver::Deliveries,
+    keeping: Keeping,
 }
 
 /// An agent as the engine knows it.
@@ -103,6 +105,8 @@ pub struct Scope {
     pub patience: Duration,
     /// What the protocol delivers without a request.
     pub couriers: Option<Arc<interlingua_core::courier::Couriers>>,
+    /// The route, if it has rules of its own about how long its runs are kept.
+    pub route: Option<Arc<str>>,
 }
 
 /// What a call is answered with.
@@ -140,7 +144,7 @@ pub enum Answer {
 impl Engine {
     /// An engine for these agents.
     #[must_use]
-    pub fn new(agents: Vec<Arc<Agent>>, store: Arc<dyn Store>, post: Arc<dyn deliver::Post>) -> Self {
+    pub fn new(agents: Vec<Arc<Agent>>, store: Arc<dyn Store>, post: Arc<dyn deliver::Post>, keeping: Keeping) -> Self {
         Self(Arc::new(Inner {
             agents: agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect(),
             store,
@@ -149,6 +153,7 @@ impl Engine {
             closing: AtomicBool::new(false),
             post,
             deliveries: deliver::Deliveries::default(),
+            keeping,
         }))
     }
 
@@ -249,6 +254,7 @@ impl Engine {
             stored: call.stored,
             request: AgentRequest { input: Vec::new(), ..call.request.clone() },
             labels: call.labels.clone(),
+            keeper: keeping::keeper(&agent, &session, scope),
         };
         let live = Live::new(Arc::clone(&agent), record, about);
         self.lives().insert(id, Arc::clone(&live));

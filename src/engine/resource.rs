@@ -201,7 +201,7 @@ fn asked_key(agent: &str, owner: &str, id: &str) -> String {
 
 /// The key a document of a caller has in the store: what is another caller's is never looked at.
 pub(super) fn owned(scope: &Scope, key: &str) -> String {
-    format!("{}\u{1f}{key}", scope.owner.replace(|c: char| c.is_control(), "\u{fffd}"))
+    crate::store::owned_key(&scope.owner, key)
 }
 
 /// What a stored document holds.

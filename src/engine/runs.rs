@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::call::{RunState, Target};
+use interlingua_core::call::{About, RunState, Target};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Event, Fault, RunId};
 
-use super::{Answer, Engine, Follower, Live, RunHandle, Scope, context, session, store_fault};
+use super::{Answer, Engine, Follower, Live, RunHandle, Scope, clock, context, session, store_fault};
 use crate::store::{Journal, Query, Signal, Stored};
 
 impl Engine {
@@ -54,6 +54,7 @@ impl Engine {
             view.about.owner == scope.owner
                 && scope.agents.iter().any(|card| card.name == view.run().agent)
                 && (view.about.stored || view.run().end.is_none())
+                && !self.0.keeping.retention.is_gone(view.about, clock::now())
         });
         if visible { Ok(handle) } else { Err(missing()) }
     }
@@ -79,10 +80,19 @@ impl Engine {
 
     /// A run in memory again.
     pub(super) async fn revive(&self, id: RunId, scope: &Scope) -> Result<Arc<Live>, Fault> {
-        match self.find(&Target::Run(id), scope).await? {
+        let run = self.find(&Target::Run(id), scope).await?;
+        self.raise(run).await
+    }
+
+    /// A run in memory again, whoever it belongs to.
+    pub(super) async fn raise(&self, run: RunHandle) -> Result<Arc<Live>, Fault> {
+        match run {
             RunHandle::Live(live) => Ok(live),
             RunHandle::Stored(stored, pending) => {
-                let agent = self.0.agents.get(&stored.record.run().agent);
+                let id = stored.record.run().id;
+                // An agent that is not there any more is asked nothing; its runs can still be ended.
+                let agents = &self.0.agents;
+                let agent = agents.get(&stored.record.run().agent).or_else(|| agents.values().next());
                 let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
                 let live = Live::new(agent, stored.record.clone(), stored.about.clone());
                 live.grow(|state| state.pending = pending.to_vec());
@@ -145,21 +155,29 @@ impl Engine {
         }
     }
 
-    /// Ends a run between two turns: what it asked is decided by nobody any more.
     async fn cancel_waiting(&self, live: &Arc<Live>) {
+        if !self.end_waiting(live, |_| true).await {
+            live.stop(None);
+        }
+    }
+
+    /// Ends a run between two turns, if it stands there and shall still end: what it asked is decided by nobody any
+    /// more. True if that ended it.
+    pub(super) async fn end_waiting(&self, live: &Arc<Live>, still: impl FnOnce(&About) -> bool) -> bool {
         let (agent, owner, session, user) = live.view(|view| {
             let (run, about) = (view.run(), view.about);
             (run.agent.clone(), about.owner.clone(), run.session_id.clone(), about.request.user_id.clone())
         });
         let ended = live.grow_unseen(|state| {
             let waits = matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth);
-            if waits {
+            let ends = waits && still(&state.about);
+            if ends {
                 state.cut(End::Canceled, None);
             }
-            waits
+            ends
         });
         if !ended {
-            return live.stop(None);
+            return false;
         }
         if let Ok(session) = self.session_of(&agent, &owner, &session, user.as_deref()).await {
             session.doc().waiting.withdraw(live.id());
@@ -173,6 +191,7 @@ impl Engine {
         }
         live.show();
         self.ended(live);
+        true
     }
 
     pub(super) async fn delete(&self, target: &Target, scope: &Scope) -> Result<Answer, Fault> {
@@ -205,7 +224,8 @@ impl Engine {
 
     pub(super) async fn list(&self, filter: interlingua_core::call::Filter, scope: &Scope) -> Result<Answer, Fault> {
         let agents = scope.agents.iter().map(|card| card.name.clone()).collect();
-        let query = Query { agents, owner: Some(scope.owner.clone()), filter };
+        let gone = self.0.keeping.retention.gone(clock::now());
+        let query = Query { agents, owner: Some(scope.owner.clone()), filter, gone };
         let found = self.store().find(query).await.map_err(|error| store_fault(&error))?;
         let mut runs = Vec::with_capacity(found.runs.len());
         for head in &found.runs {

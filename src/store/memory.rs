@@ -1,7 +1,7 @@
 //! A store in memory: fast, bounded by retention, gone with the process. Runs are kept as they are, nothing is written
 //! out. Not here: anything that outlives the process ([`super::Sqlite`]).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::future::ready;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::local::{Leases, Signals, lock};
 use super::{
     Conflict, Document, Entry, Expect, Found, Journal, Later, Query, Retention, RunHead, Signal, Store, StoreError,
-    Stored, Swept, Version,
+    Stored, Swept, Version, attached_keys, before,
 };
 
-/// How many runs or documents one round of retention forgets.
+/// How many runs or documents of one kind one round of retention takes.
 const BATCH: usize = 1000;
 
 /// Keeps everything in memory.
@@ -41,6 +41,17 @@ struct Runs {
     sessions: HashMap<(String, String), BTreeSet<(Millis, RunId)>>,
     /// Those that have ended, by their last change.
     ended: BTreeSet<(Millis, RunId)>,
+    /// Those that have not.
+    live: HashSet<RunId>,
+    /// Those of routes that have rules of their own.
+    routes: HashMap<Arc<str>, OfRoute>,
+}
+
+/// The runs of a route.
+#[derive(Default)]
+struct OfRoute {
+    count: usize,
+    ended: BTreeSet<(Millis, RunId)>,
 }
 
 /// A run, and what never changes of it: so that most runs a query does not want are passed over without their lock.
@@ -51,6 +62,8 @@ struct Run {
     session: Arc<str>,
     protocol: Arc<str>,
     created_at: Millis,
+    /// Whose rules it is kept by, and whether it is only hidden by them.
+    keeper: Option<(Arc<str>, bool)>,
     kept: Kept,
 }
 
@@ -64,15 +77,28 @@ enum Kept {
 
 impl Kept {
     fn state(&self) -> (RunState, Millis) {
+        self.with_about(|about| (about.state, about.changed_at))
+    }
+
+    fn with_about<T>(&self, see: impl Fn(&About) -> T) -> T {
         match self {
-            Self::Ended(stored) => (stored.about.state, stored.about.changed_at),
-            Self::Live(journal) => look(&**journal, |_, about| (about.state, about.changed_at)),
+            Self::Ended(stored) => see(&stored.about),
+            Self::Live(journal) => look(&**journal, |_, about| see(about)),
         }
     }
 
     /// True if it shall not be found.
     fn is_hidden(&self) -> bool {
         matches!(self, Self::Ended(stored) if !stored.about.stored)
+    }
+}
+
+impl Run {
+    /// True if it has ended before its route counts runs as forgotten. One that has just ended is looked at as one that
+    /// has not: its time is not over yet.
+    fn is_gone(&self, gone: &[(String, Millis)]) -> bool {
+        let (Some((route, _)), Kept::Ended(stored)) = (&self.keeper, &self.kept) else { return false };
+        gone.iter().any(|(of, before)| **of == **route && stored.about.changed_at < *before)
     }
 }
 
@@ -84,8 +110,78 @@ fn look<T>(journal: &dyn Journal, see: impl Fn(&Record, &About) -> T) -> T {
 }
 
 impl Runs {
+    fn put(&mut self, id: RunId, run: Run) {
+        let session = (run.owner.to_string(), run.session.to_string());
+        self.sessions.entry(session).or_default().insert((run.created_at, id));
+        if let Some((route, _)) = &run.keeper {
+            self.routes.entry(Arc::clone(route)).or_default().count += 1;
+        }
+        self.live.insert(id);
+        self.by_id.insert(id, run);
+    }
+
+    /// Keeps a copy of a run that has ended.
+    fn end(&mut self, id: RunId, stored: Arc<Stored>) {
+        let Some(run) = self.by_id.get_mut(&id) else { return };
+        let now = (stored.about.changed_at, id);
+        let before = match std::mem::replace(&mut run.kept, Kept::Ended(stored)) {
+            Kept::Ended(before) => Some((before.about.changed_at, id)),
+            Kept::Live(_) => None,
+        };
+        let of_route = run.keeper.as_ref().and_then(|(route, _)| self.routes.get_mut(route));
+        for ended in of_route.map(|of_route| &mut of_route.ended).into_iter().chain([&mut self.ended]) {
+            if let Some(before) = &before {
+                ended.remove(before);
+            }
+            ended.insert(now);
+        }
+        self.live.remove(&id);
+    }
+
+    /// Takes a run out of its route.
+    fn release(&mut self, id: RunId, run: &Run) {
+        let Some((route, _)) = &run.keeper else { return };
+        let Some(of_route) = self.routes.get_mut(route) else { return };
+        of_route.count = of_route.count.saturating_sub(1);
+        if let Kept::Ended(stored) = &run.kept {
+            of_route.ended.remove(&(stored.about.changed_at, id));
+        }
+        if of_route.count == 0 {
+            self.routes.remove(route);
+        }
+    }
+
+    /// Nobody finds it from now on, and its route does not count it; by its id it is still there.
+    fn hide(&mut self, id: RunId) {
+        let Some(mut run) = self.by_id.remove(&id) else { return };
+        self.release(id, &run);
+        run.keeper = None;
+        if let Kept::Ended(stored) = &mut run.kept {
+            let about = &mut Arc::make_mut(stored).about;
+            (about.stored, about.keeper) = (false, None);
+        }
+        self.by_id.insert(id, run);
+    }
+
+    /// Those of a route whose time is over, and those that are too many, whichever ended first. No route: of all runs.
+    fn old(&self, route: Option<&str>, before: Millis, most: u64) -> Vec<RunId> {
+        let (count, ended) = match route {
+            Some(route) => match self.routes.get(route) {
+                Some(of_route) => (of_route.count, &of_route.ended),
+                None => return Vec::new(),
+            },
+            None => (self.by_id.len(), &self.ended),
+        };
+        let over = count.saturating_sub(usize::try_from(most).unwrap_or(usize::MAX));
+        let old = ended.iter().enumerate();
+        let old = old.take_while(|(index, (changed_at, _))| *index < over || *changed_at < before);
+        old.map(|(_, (_, id))| *id).take(BATCH).collect()
+    }
+
     fn forget(&mut self, id: RunId) -> bool {
         let Some(run) = self.by_id.remove(&id) else { return false };
+        self.release(id, &run);
+        self.live.remove(&id);
         if let Kept::Ended(stored) = &run.kept {
             self.ended.remove(&(stored.about.changed_at, id));
         }
@@ -115,6 +211,18 @@ impl Documents {
             Expect::Version(version) => there == Some(version),
         }
     }
+
+    /// Forgets what goes with a run.
+    fn forget_attached(&mut self, owner: &str, run: RunId, collections: &[String]) {
+        let (from, to) = attached_keys(owner, run);
+        for collection in collections {
+            let between = (collection.clone(), from.clone())..(collection.clone(), to.clone());
+            let keys: Vec<_> = self.by_key.range(between).map(|(place, _)| place.clone()).collect();
+            for place in keys {
+                self.by_key.remove(&place);
+            }
+        }
+    }
 }
 
 impl Memory {
@@ -139,13 +247,12 @@ impl Store for Memory {
                 session: record.run().session_id.as_str().into(),
                 protocol: about.protocol.as_str().into(),
                 created_at: record.run().created_at,
+                keeper: about.keeper.as_ref().map(|keeper| (keeper.route.as_str().into(), keeper.remembered)),
                 kept: Kept::Live(Arc::clone(run)),
             });
             let mut runs = lock(&store.runs);
             runs.forget(run.id());
-            let session = (known.owner.to_string(), known.session.to_string());
-            runs.sessions.entry(session).or_default().insert((known.created_at, run.id()));
-            runs.by_id.insert(run.id(), known);
+            runs.put(run.id(), known);
         })
     }
 
@@ -156,16 +263,9 @@ impl Store for Memory {
             let ended = look(&**run, |record, about| {
                 record.is_finished().then(|| Arc::new(Stored { record: record.clone(), about: about.clone() }))
             });
-            let Some(stored) = ended else { return };
-            let id = run.id();
-            let mut runs = lock(&store.runs);
-            let Some(known) = runs.by_id.get_mut(&id) else { return };
-            let changed_at = stored.about.changed_at;
-            let before = std::mem::replace(&mut known.kept, Kept::Ended(stored));
-            if let Kept::Ended(before) = before {
-                runs.ended.remove(&(before.about.changed_at, id));
+            if let Some(stored) = ended {
+                lock(&store.runs).end(run.id(), stored);
             }
-            runs.ended.insert((changed_at, id));
         })
     }
 
@@ -190,6 +290,7 @@ impl Store for Memory {
                     && !run.kept.is_hidden()
                     && filter.session.as_ref().is_none_or(|session| **session == *run.session)
                     && filter.protocol.as_ref().is_none_or(|protocol| **protocol == *run.protocol)
+                    && !run.is_gone(&query.gone)
             };
             // States are asked for after the lock is given back: they stand behind the runs' own locks.
             let candidates: Vec<(RunId, Run)> = {
@@ -312,33 +413,40 @@ impl Store for Memory {
 
     fn retain(&self, policy: Retention, now: Millis) -> Later<Swept> {
         self.answer(|store| {
-            let age = u64::try_from(policy.age.as_millis()).unwrap_or(u64::MAX);
-            let before = now.saturating_sub(age);
             let mut swept = Swept::default();
+            let mut owners = Vec::new();
+            let age = before(now, policy.age);
             let live: Vec<(RunId, Kept)> = {
                 let mut runs = lock(&store.runs);
-                let most = usize::try_from(policy.runs).unwrap_or(usize::MAX);
-                let over = runs.by_id.len().saturating_sub(most);
-                let old = runs.ended.iter().enumerate();
-                let old = old.take_while(|(index, (changed_at, _))| *index < over || *changed_at < before);
-                let ids: Vec<RunId> = old.map(|(_, (_, id))| *id).take(BATCH).collect();
-                swept.more = ids.len() == BATCH;
-                for id in ids {
-                    runs.forget(id);
-                    swept.runs.push(id);
+                let routes = policy.routes.iter();
+                let kin = routes.map(|(route, keep)| (Some(route.as_str()), before(now, keep.ended), keep.most));
+                for (route, ended, most) in kin.chain([(None, age, policy.runs)]) {
+                    let old = runs.old(route, ended, most);
+                    swept.more |= old.len() >= BATCH;
+                    for id in old {
+                        let Some(run) = runs.by_id.get(&id) else { continue };
+                        owners.push((id, Arc::clone(&run.owner)));
+                        if route.is_some() && run.keeper.as_ref().is_some_and(|(_, remembered)| *remembered) {
+                            runs.hide(id);
+                            swept.hidden.push(id);
+                        } else {
+                            runs.forget(id);
+                            swept.runs.push(id);
+                        }
+                    }
                 }
-                let live = runs.by_id.iter().filter(|(_, run)| matches!(run.kept, Kept::Live(_)));
-                live.map(|(id, run)| (*id, run.kept.clone())).collect()
+                runs.live.iter().filter_map(|id| Some((*id, runs.by_id.get(id)?.kept.clone()))).collect()
             };
-            let stale = live.into_iter().filter(|(_, kept)| {
-                let (state, changed_at) = kept.state();
-                matches!(state, RunState::Waiting | RunState::WaitingForAuth) && changed_at < before
-            });
+            // Asked after the lock is given back: their states stand behind the runs' own locks.
+            let stale = live.into_iter().filter(|(_, kept)| kept.with_about(|about| policy.is_stale(about, now)));
             swept.stale = stale.map(|(id, _)| id).take(BATCH).collect();
 
             let mut documents = lock(&store.documents);
+            for (id, owner) in owners {
+                documents.forget_attached(&owner, id, &policy.attached);
+            }
             let idle = documents.by_key.iter().filter(|((collection, _), (_, put_at))| {
-                *put_at < before && policy.collections.iter().any(|of| of == collection)
+                *put_at < age && policy.collections.iter().any(|of| of == collection)
             });
             let idle: Vec<_> = idle.map(|(place, _)| place.clone()).take(BATCH).collect();
             swept.more |= idle.len() == BATCH;

@@ -43,6 +43,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use interlingua_core::call::{About, Cursor, Filter, RunState};
 use interlingua_core::event::Millis;
+use interlingua_core::exchange::Keep;
 use interlingua_core::id::RunId;
 use interlingua_core::run::Record;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -95,6 +96,8 @@ pub struct Query {
     pub owner: Option<String>,
     /// And so on. A `limit` of 0 stands for [`Query::LIMIT`].
     pub filter: Filter,
+    /// Routes, and since when what ended before counts as forgotten, though it may still be there.
+    pub gone: Vec<(String, Millis)>,
 }
 
 impl Query {
@@ -176,6 +179,64 @@ pub struct Retention {
     pub runs: u64,
     /// The collections whose documents are forgotten by age. All other documents stay.
     pub collections: Vec<String>,
+    /// Routes that keep their runs ([`About::keeper`]) for less than that. Runs that others are built upon are hidden
+    /// where all others are forgotten, and are nobody's but the store's from then on.
+    pub routes: Vec<(String, Keep)>,
+    /// The collections whose documents go with a run: those of [`owned_key`] for the run's owner and `<run>/…`.
+    pub attached: Vec<String>,
+}
+
+impl Retention {
+    /// By the rules of each route: since when what ended before counts as forgotten.
+    #[must_use]
+    pub fn gone(&self, now: Millis) -> Vec<(String, Millis)> {
+        self.routes.iter().map(|(route, keep)| (route.clone(), before(now, keep.ended))).collect()
+    }
+
+    /// The rules a run is under besides those that hold for all.
+    #[must_use]
+    pub fn keep_of(&self, about: &About) -> Option<&Keep> {
+        let keeper = about.keeper.as_ref()?;
+        self.routes.iter().find(|(route, _)| *route == keeper.route).map(|(_, keep)| keep)
+    }
+
+    /// True if the time of a run that has ended is over.
+    #[must_use]
+    pub fn is_gone(&self, about: &About, now: Millis) -> bool {
+        matches!(about.state, RunState::Ended(_))
+            && self.keep_of(about).is_some_and(|keep| about.changed_at < before(now, keep.ended))
+    }
+
+    /// True if a run has waited for too long.
+    #[must_use]
+    pub fn is_stale(&self, about: &About, now: Millis) -> bool {
+        let patience = self.keep_of(about).map_or(self.age, |keep| keep.waiting.min(self.age));
+        matches!(about.state, RunState::Waiting | RunState::WaitingForAuth) && about.changed_at < before(now, patience)
+    }
+
+    /// The shortest time anything is kept.
+    #[must_use]
+    pub fn shortest(&self) -> Duration {
+        let times = self.routes.iter().flat_map(|(_, keep)| [keep.ended, keep.waiting]);
+        times.fold(self.age, Duration::min)
+    }
+}
+
+/// The time a while ago.
+fn before(now: Millis, age: Duration) -> Millis {
+    now.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Between which keys the documents stand that go with a run: from the first one on, before the last one.
+fn attached_keys(owner: &str, run: RunId) -> (String, String) {
+    // A zero is what follows a slash.
+    (owned_key(owner, &format!("{run}/")), owned_key(owner, &format!("{run}0")))
+}
+
+/// The key a document of an owner has: what is another owner's is never looked at.
+#[must_use]
+pub fn owned_key(owner: &str, key: &str) -> String {
+    format!("{}\u{1f}{key}", owner.replace(|c: char| c.is_control(), "\u{fffd}"))
 }
 
 /// What one round of [`Store::retain`] did.
@@ -183,9 +244,11 @@ pub struct Retention {
 pub struct Swept {
     /// The runs it forgot.
     pub runs: Vec<RunId>,
-    /// How many documents it forgot.
+    /// The runs it hid.
+    pub hidden: Vec<RunId>,
+    /// How many documents it forgot by their age.
     pub documents: usize,
-    /// Runs that have been waiting for longer than the age. They stay: the engine ends them.
+    /// Runs that have been waiting for longer than they may. They stay: the engine ends them.
     pub stale: Vec<RunId>,
     /// True: there is more to forget, call again.
     pub more: bool,
@@ -271,7 +334,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// A page of runs. Every run that matches and does not change between the pages is on exactly one of them; one that
     /// changes in between moves to the front and may be missed or met again. Ended runs that are not
-    /// [`About::stored`] are on none.
+    /// [`About::stored`], or whose route counts them as forgotten, are on none.
     fn find(&self, query: Query) -> Later<Found>;
 
     /// The run of a session that was accepted last, among these agents (empty: any), and those that [`Store::find`]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use interlingua::store::{Conflict, Expect, Query, Retention, Signal, Store, StoreError, Version};
+use interlingua::store::{Conflict, Expect, Query, Signal, Store, StoreError, Version};
 use interlingua_core::RunId;
 use interlingua_core::call::{Cursor, Filter, RunState};
 use interlingua_core::event::End;
@@ -158,7 +158,7 @@ pub(crate) async fn runs_that_grow_at_once_do_not_mix(store: &Asked) {
     }
 }
 
-async fn opened(store: &Asked, made: &Made<'_>, state: RunState, changed_at: u64) -> Arc<Live> {
+pub(crate) async fn opened(store: &Asked, made: &Made<'_>, state: RunState, changed_at: u64) -> Arc<Live> {
     let run = Live::new(made);
     store.open(&run.journal()).await.unwrap();
     match state {
@@ -184,7 +184,8 @@ pub(crate) async fn runs_are_found_by_every_filter(store: &Asked) {
 
     let find = async |agents: &[&str], owner: Option<&str>, filter: Filter| {
         let agents = agents.iter().map(|agent| (*agent).to_owned()).collect();
-        let found = store.find(Query { agents, owner: owner.map(Into::into), filter }).await.unwrap();
+        let query = Query { agents, owner: owner.map(Into::into), filter, gone: Vec::new() };
+        let found = store.find(query).await.unwrap();
         assert_eq!((found.total, found.next), (found.runs.len(), None));
         found.runs.into_iter().map(|head| head.id).collect::<Vec<RunId>>()
     };
@@ -388,41 +389,6 @@ pub(crate) async fn signals_reach_who_listens(store: &Asked) {
     store.close().await.unwrap();
     assert_eq!(other.recv().await, None);
     assert_eq!(store.signals().recv().await, None);
-}
-
-pub(crate) async fn retention_forgets_what_ended_first(store: &Asked) {
-    let completed = RunState::Ended(End::Completed);
-    for number in 0..10_u64 {
-        opened(store, &Made { id: id(number.into()), ..Made::default() }, completed, 10_000 + number).await;
-    }
-    opened(store, &Made { id: id(100), ..Made::default() }, RunState::Running, 5000).await;
-    opened(store, &Made { id: id(101), ..Made::default() }, RunState::Waiting, 6000).await;
-    opened(store, &Made { id: id(102), ..Made::default() }, RunState::Waiting, 10_005).await;
-    for (collection, key, at) in [("sessions", "old", 5000), ("sessions", "new", 10_005), ("push", "old", 5000)] {
-        store.put(collection, key, Bytes::new(), Expect::Anything, at).await.unwrap().unwrap();
-    }
-    let policy = |age, runs| Retention { age: Duration::from_millis(age), runs, collections: vec!["sessions".into()] };
-
-    let swept = store.retain(policy(u64::MAX, 1000), 11_000).await.unwrap();
-    assert_eq!(swept, interlingua::store::Swept::default());
-    // Older than 10 003.
-    let swept = store.retain(policy(997, 1000), 11_000).await.unwrap();
-    assert_eq!(swept.runs, [id(0), id(1), id(2)]);
-    assert_eq!((swept.documents, swept.more), (1, false));
-    assert_eq!(swept.stale, [id(101)], "who waits is not forgotten, and what runs is left alone");
-    // Ten are left; eight may stay.
-    let swept = store.retain(policy(100_000, 8), 11_000).await.unwrap();
-    assert_eq!(swept.runs, [id(3), id(4)]);
-    let found = store.find(Query::default()).await.unwrap();
-    assert_eq!(found.total, 8);
-    let swept = store.retain(policy(100_000, 0), 11_000).await.unwrap();
-    assert_eq!(swept.runs.len(), 5);
-    assert!(store.load(id(9)).await.unwrap().is_none());
-    for number in 100..103 {
-        assert!(store.load(id(number)).await.unwrap().is_some());
-    }
-    assert!(store.get("sessions", "new").await.unwrap().is_some());
-    assert!(store.get("push", "old").await.unwrap().is_some());
 }
 
 pub(crate) async fn a_closed_store_says_so(store: &Asked) {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use interlingua::store::{Expect, Query, Sqlite, SqliteOptions, Store, StoreError};
+use interlingua::store::{Expect, Query, Retention, Sqlite, SqliteOptions, Store, StoreError};
 use interlingua_core::call::RunState;
 use interlingua_core::event::End;
+use interlingua_core::exchange::Keep;
 
-use crate::live::{Live, id};
+use crate::live::{Live, Made, id};
 
 fn open(path: &Path) -> Sqlite {
     Sqlite::open(path, &SqliteOptions::default()).unwrap()
@@ -37,6 +38,45 @@ async fn what_was_stored_is_there_after_a_restart() {
     assert_eq!(store.recover().await.unwrap(), []);
     let later = store.put("c", "k", Bytes::new(), Expect::Absent, 7).await.unwrap().unwrap();
     assert!(later > version, "a version is not used again, not even after its document was deleted");
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_schema_is_brought_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = open(&path);
+    let run = Live::numbered(1);
+    store.open(&run.journal()).await.unwrap();
+    run.begin();
+    run.end(End::Completed);
+    store.settle(&run.journal()).await.unwrap();
+    store.close().await.unwrap();
+    // As it was before routes had rules of their own.
+    let file = rusqlite::Connection::open(&path).unwrap();
+    let back = "DROP INDEX runs_by_route; ALTER TABLE runs DROP COLUMN route; ALTER TABLE runs DROP COLUMN remembered;
+                PRAGMA user_version = 1;";
+    file.execute_batch(back).unwrap();
+    drop(file);
+
+    let store = open(&path);
+    assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
+    let kept = Live::new(&Made { id: id(2), keeper: Some(("/a", false)), ..Made::default() });
+    store.open(&kept.journal()).await.unwrap();
+    kept.end(End::Completed);
+    store.settle(&kept.journal()).await.unwrap();
+    assert_eq!(*store.load(id(2)).await.unwrap().unwrap(), kept.stored());
+    let second = Duration::from_secs(1);
+    let policy = Retention {
+        age: Duration::MAX,
+        runs: u64::MAX,
+        collections: Vec::new(),
+        routes: vec![("/a".into(), Keep { ended: second, waiting: second, most: 9 })],
+        attached: Vec::new(),
+    };
+    let swept = store.retain(policy.clone(), 1_000_000).await.unwrap();
+    assert_eq!(swept.runs, [id(2)], "what was there before is kept as all runs are");
+    store.close().await.unwrap();
+    assert_eq!(open(&path).retain(policy, 1_000_000).await.unwrap().runs, []);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use interlingua::store::{Journal, Mark, Store, Stored};
-use interlingua_core::call::{About, Delivery, RunState};
+use interlingua_core::call::{About, Delivery, Keeper, RunState};
 use interlingua_core::event::{End, Millis};
 use interlingua_core::json::Json;
 use interlingua_core::model::{AgentRequest, ContentType, Message, MessageType, Role};
@@ -45,11 +45,13 @@ pub(crate) struct Made<'a> {
     pub(crate) session: &'a str,
     pub(crate) protocol: &'a str,
     pub(crate) at: Millis,
+    /// The route whose rules it is kept by, and whether others are built upon it.
+    pub(crate) keeper: Option<(&'a str, bool)>,
 }
 
 impl Default for Made<'_> {
     fn default() -> Self {
-        Self { id: id(1), agent: "friday", owner: "olga", session: "s", protocol: "agent-api", at: 1000 }
+        Self { id: id(1), agent: "friday", owner: "olga", session: "s", protocol: "agent-api", at: 1000, keeper: None }
     }
 }
 
@@ -65,6 +67,7 @@ impl Live {
             stored: true,
             request: AgentRequest { model: Some("m".into()), ..AgentRequest::default() },
             labels: Json::parse("{ \"kept\": [1.0] }").unwrap(),
+            keeper: made.keeper.map(|(route, remembered)| Keeper { route: route.into(), remembered }),
         };
         let record = Record::new(Run::new(made.id, made.agent, made.session, made.at));
         Self::again(Stored { record, about })

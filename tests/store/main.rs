@@ -8,6 +8,7 @@ mod contract;
 mod crash;
 mod file;
 mod live;
+mod retention;
 
 use std::sync::Arc;
 
@@ -31,34 +32,44 @@ fn sqlite() -> Asked {
 }
 
 macro_rules! hold_to_the_contract {
-    ($($promise:ident),+ $(,)?) => {
+    ($($told:ident: $($promise:ident),+;)+) => {
         mod a_memory_store {
-            $(#[tokio::test] async fn $promise() { crate::contract::$promise(&crate::memory().store).await })+
+            $($(#[tokio::test] async fn $promise() { crate::$told::$promise(&crate::memory().store).await })+)+
         }
         mod a_sqlite_store {
-            $(#[tokio::test] async fn $promise() { crate::contract::$promise(&crate::sqlite().store).await })+
+            $($(#[tokio::test] async fn $promise() { crate::$told::$promise(&crate::sqlite().store).await })+)+
         }
     };
 }
 
 hold_to_the_contract! {
-    a_settled_run_is_loaded_as_it_was,
-    a_run_that_was_not_opened_is_not_stored,
-    a_run_goes_on_after_it_was_settled,
-    a_touch_takes_a_settled_run_up_again,
-    a_removed_run_stays_away,
-    what_is_flushed_is_safe,
-    a_dropped_future_cancels_nothing,
-    runs_that_grow_at_once_do_not_mix,
-    runs_are_found_by_every_filter,
-    pages_hold_while_runs_change,
-    an_ended_run_that_is_not_stored_is_not_found,
-    the_latest_run_of_a_session_was_accepted_last,
-    of_many_writers_one_wins,
-    a_version_is_never_used_twice,
-    documents_are_listed_by_key,
-    a_lease_has_one_holder_until_it_runs_out,
-    signals_reach_who_listens,
-    retention_forgets_what_ended_first,
-    a_closed_store_says_so,
+    contract:
+        a_settled_run_is_loaded_as_it_was,
+        a_run_that_was_not_opened_is_not_stored,
+        a_run_goes_on_after_it_was_settled,
+        a_touch_takes_a_settled_run_up_again,
+        a_removed_run_stays_away,
+        what_is_flushed_is_safe,
+        a_dropped_future_cancels_nothing,
+        runs_that_grow_at_once_do_not_mix,
+        runs_are_found_by_every_filter,
+        pages_hold_while_runs_change,
+        an_ended_run_that_is_not_stored_is_not_found,
+        the_latest_run_of_a_session_was_accepted_last,
+        of_many_writers_one_wins,
+        a_version_is_never_used_twice,
+        documents_are_listed_by_key,
+        a_lease_has_one_holder_until_it_runs_out,
+        signals_reach_who_listens,
+        a_closed_store_says_so;
+    retention:
+        retention_forgets_what_ended_first,
+        a_route_keeps_its_runs_for_as_long_as_it_says,
+        a_route_keeps_no_more_runs_than_it_says,
+        what_others_are_built_upon_is_hidden_by_its_route,
+        what_goes_with_a_run_goes_with_it,
+        what_counts_as_forgotten_is_on_no_page,
+        a_run_that_goes_on_is_kept_anew,
+        many_runs_are_forgotten_in_small_batches,
+        nothing_that_has_not_ended_is_ever_forgotten;
 }

@@ -105,6 +105,7 @@ impl ProtocolAdapter for A2a {
             max_body: Some(route.options.max_body),
             cors,
             couriers: route.options.push.then(|| courier::couriers(&route)),
+            keep: Some(route.options.keep()),
             ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Stray::new(&stray))))
         })
     }

@@ -1,10 +1,11 @@
 //! What an operator may choose for an A2A route (section 19). Nothing here is optional in use: every default is filled
-//! in. How long tasks are kept is the store's retention, and whose memory an agent uses is the agent's own setting.
+//! in. Whose memory an agent uses is the agent's own setting.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use interlingua_core::answer::Ttl;
+use interlingua_core::exchange::Keep;
 use interlingua_core::public_address::{Allowed, Policy};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
@@ -59,9 +60,14 @@ pub struct Options {
     pub enforce_input_modes: bool,
     /// Whether the upstream's response id is shown.
     pub expose_ids: bool,
-    /// After how long something a task waits for can only be cancelled.
+    /// How long a task is kept after its end.
+    #[serde(deserialize_with = "duration")]
+    pub task_ttl: Duration,
+    /// How long a task waits for an answer before it is cancelled.
     #[serde(deserialize_with = "duration")]
     pub interrupted_ttl: Duration,
+    /// How many tasks the route keeps; beyond, those that ended first are forgotten.
+    pub max_tasks: u64,
     /// The largest body that is read, in bytes. Files come inline.
     pub max_body: usize,
     /// Whether push notifications are served.
@@ -114,7 +120,9 @@ impl Default for Options {
             tools: Tools::default(),
             enforce_input_modes: false,
             expose_ids: false,
+            task_ttl: Duration::from_secs(3600),
             interrupted_ttl: Duration::from_secs(24 * 3600),
+            max_tasks: 10_000,
             max_body: 20 << 20,
             push: true,
             push_events: PushEvents::default(),
@@ -137,6 +145,11 @@ impl Options {
         Policy { allow_http: self.push_allow_http, ports: self.push_ports.clone(), allow: self.push_allow.clone() }
     }
 
+    /// How long tasks are kept.
+    pub(crate) const fn keep(&self) -> Keep {
+        Keep { ended: self.task_ttl, waiting: self.interrupted_ttl, most: self.max_tasks }
+    }
+
     /// What is wrong with them that a type cannot say.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.versions.is_empty() || self.bindings.is_empty() {
@@ -146,6 +159,9 @@ impl Options {
             || self.tenants.keys().any(|tenant| tenant.is_empty() || tenant.contains('/'))
         {
             return Err("a tenant of an \"a2a\" route has a name other than \"v1\", without slashes".into());
+        }
+        if self.task_ttl.is_zero() || self.interrupted_ttl.is_zero() || self.max_tasks == 0 {
+            return Err("task_ttl, interrupted_ttl and max_tasks of an \"a2a\" route cannot be zero".into());
         }
         Ok(())
     }
@@ -369,7 +385,9 @@ pub(crate) fn schema() -> serde_json::Value {
         ("tools", words(Tools::WORDS)),
         ("enforce_input_modes", flag(false)),
         ("expose_ids", flag(false)),
+        ("task_ttl", duration.clone()),
         ("interrupted_ttl", duration.clone()),
+        ("max_tasks", count.clone()),
         ("max_body", count.clone()),
         ("push", flag(true)),
         ("push_events", words(PushEvents::WORDS)),
@@ -423,5 +441,20 @@ mod tests {
         assert_eq!(options.blocking_timeout, Duration::from_secs(300));
         assert!(serde_json::from_value::<Options>(json!({ "push_allow": ["a b"] })).is_err());
         assert!(Options { versions: Vec::new(), ..Options::default() }.check().is_err());
+    }
+
+    #[test]
+    fn how_long_tasks_are_kept_is_an_option() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(Options::default().keep(), Keep { ended: hour, waiting: 24 * hour, most: 10_000 });
+        let options: Options =
+            serde_json::from_value(json!({ "task_ttl": "90s", "interrupted_ttl": 7200, "max_tasks": 5 }))
+                .expect("options");
+        assert_eq!(options.keep(), Keep { ended: Duration::from_secs(90), waiting: 2 * hour, most: 5 });
+        options.check().expect("they are in order");
+        for name in ["task_ttl", "interrupted_ttl", "max_tasks"] {
+            let options: Options = serde_json::from_value(json!({ name: 0 })).expect("options");
+            assert!(options.check().expect_err("none is kept").contains(name));
+        }
     }
 }

@@ -216,6 +216,7 @@ impl ProtocolAdapter for AgKit {
             max_body: None,
             cors,
             couriers: None,
+            keep: None,
         })
     }
 

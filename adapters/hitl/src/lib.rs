@@ -133,6 +133,7 @@ impl ProtocolAdapter for Hitl {
             max_body: None,
             cors,
             couriers: None,
+            keep: None,
         })
     }
 

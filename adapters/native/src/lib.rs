@@ -88,6 +88,7 @@ impl ProtocolAdapter for Native {
             max_body: None,
             cors,
             couriers: None,
+            keep: None,
         })
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::message::{Message, Written};
-use crate::call::{About, Delivery, RunState};
+use crate::call::{About, Delivery, Keeper, RunState};
 use crate::event::Millis;
 use crate::id::RunId;
 use crate::json::{Extra, Json};
@@ -22,6 +22,16 @@ struct Told<'a> {
     stored: bool,
     request: Asked<'a>,
     labels: &'a Json,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keeper: Option<KeptBy<&'a str>>,
+}
+
+/// Who keeps it.
+#[derive(Serialize, Deserialize)]
+struct KeptBy<T> {
+    route: T,
+    #[serde(default)]
+    remembered: bool,
 }
 
 #[derive(Serialize)]
@@ -78,6 +88,10 @@ impl Serialize for Written<&About> {
                 extra: &request.extra,
             },
             labels: &about.labels,
+            keeper: about
+                .keeper
+                .as_ref()
+                .map(|keeper| KeptBy { route: keeper.route.as_str(), remembered: keeper.remembered }),
         };
         told.serialize(serializer)
     }
@@ -96,6 +110,8 @@ struct Read {
     stored: bool,
     request: Heard,
     labels: Json,
+    #[serde(default)]
+    keeper: Option<KeptBy<String>>,
 }
 
 #[derive(Deserialize)]
@@ -130,7 +146,7 @@ enum Words {
 
 impl<'de> Deserialize<'de> for Written<About> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Read { protocol, owner, state, changed_at, previous, delivery, stored, request, labels } =
+        let Read { protocol, owner, state, changed_at, previous, delivery, stored, request, labels, keeper } =
             Read::deserialize(deserializer)?;
         let request = AgentRequest {
             input: request.input.into_iter().map(|Written(message)| message).collect(),
@@ -154,7 +170,8 @@ impl<'de> Deserialize<'de> for Written<About> {
             tools: request.tools,
             extra: request.extra,
         };
-        Ok(Self(About { protocol, owner, state, changed_at, previous, delivery, stored, request, labels }))
+        let keeper = keeper.map(|KeptBy { route, remembered }| Keeper { route, remembered });
+        Ok(Self(About { protocol, owner, state, changed_at, previous, delivery, stored, request, labels, keeper }))
     }
 }
 

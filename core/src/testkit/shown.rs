@@ -22,6 +22,7 @@ pub fn about(record: &Record) -> About {
         stored: true,
         request: AgentRequest::default(),
         labels: Json::null(),
+        keeper: None,
     }
 }
 

@@ -1,16 +1,13 @@
-//! What is written of documents, and what retention takes away. Not here: reading ([`super::reader`]).
+//! What is written of documents. Not here: reading ([`super::reader`]), and what retention takes away
+//! ([`super::retention`]).
 
 use bytes::Bytes;
 use interlingua_core::event::Millis;
-use interlingua_core::id::RunId;
 use rusqlite::{OptionalExtension, params};
 
-use super::reader::{Failed, id, int};
+use super::reader::{Failed, int};
 use super::writer::Writing;
-use crate::store::{Conflict, Expect, Retention, Swept, Version};
-
-/// How many runs or documents one round of retention forgets.
-const BATCH: usize = 200;
+use crate::store::{Conflict, Expect, Version};
 
 /// Which document.
 #[derive(Clone)]
@@ -67,47 +64,5 @@ impl Writing<'_> {
             .prepare_cached("DELETE FROM documents WHERE collection = ?1 AND key = ?2")?
             .execute([&place.collection, &place.key])?;
         Ok(Ok(there.is_some()))
-    }
-
-    pub(super) fn retain(&mut self, policy: &Retention, now: Millis) -> Result<Swept, Failed> {
-        let age = u64::try_from(policy.age.as_millis()).unwrap_or(u64::MAX);
-        let before = int(now.saturating_sub(age));
-        let batch = i64::try_from(BATCH).unwrap_or(i64::MAX);
-        let count: i64 = self.sql.prepare_cached("SELECT count(*) FROM runs")?.query_row([], |row| row.get(0))?;
-        let over = count.saturating_sub(int(policy.runs)).max(0);
-
-        let mut swept = Swept::default();
-        let oldest = "SELECT id, changed_at FROM runs WHERE ended = 1 ORDER BY changed_at, id LIMIT ?1";
-        let oldest: Vec<(RunId, i64)> = self
-            .sql
-            .prepare_cached(oldest)?
-            .query_map([batch], |row| Ok((id(row, 0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
-        for ((run, changed_at), place) in oldest.into_iter().zip(0_i64..) {
-            if place >= over && changed_at >= before {
-                break;
-            }
-            self.remove(run)?;
-            swept.runs.push(run);
-        }
-
-        let stale = "SELECT id FROM runs WHERE ended = 0 AND changed_at < ?1
-                     AND state IN ('waiting', 'waiting_for_auth') ORDER BY changed_at, id LIMIT ?2";
-        let mut stale = self.sql.prepare_cached(stale)?;
-        swept.stale = stale.query_map([before, batch], |row| id(row, 0))?.collect::<Result<_, _>>()?;
-        drop(stale);
-
-        let mut idle = self.sql.prepare_cached(
-            "DELETE FROM documents WHERE rowid IN
-             (SELECT rowid FROM documents WHERE collection = ?1 AND put_at < ?2 LIMIT ?3)",
-        )?;
-        let mut full = false;
-        for collection in &policy.collections {
-            let forgotten = idle.execute(params![collection, before, batch])?;
-            swept.documents += forgotten;
-            full |= forgotten >= BATCH;
-        }
-        swept.more = full || swept.runs.len() >= BATCH;
-        Ok(swept)
     }
 }

@@ -3,13 +3,14 @@
 //! all lines of all runs of that time are one row.
 //!
 //! `schema` has the file and its tables, `queue` what waits, `writer` the thread and its transactions, `runs` and
-//! `documents` what is written, `log` the form of that one row, `reader` everything that only reads. Not here: async
+//! `documents` what is written, `retention` what is forgotten, `log` the form of that one row, `reader` everything that only reads. Not here: async
 //! workers never touch the file.
 
 mod documents;
 mod log;
 mod queue;
 mod reader;
+mod retention;
 mod runs;
 mod schema;
 mod writer;

@@ -133,18 +133,24 @@ pub(super) fn load(connection: &mut Connection, id: RunId) -> Result<Option<Arc<
     // One transaction: facts and lines are of the same moment.
     let moment = connection.transaction()?;
     let found = moment
-        .prepare_cached("SELECT number, about FROM runs WHERE id = ?1")?
-        .query_row([id.0.as_bytes().as_slice()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
+        .prepare_cached("SELECT number, about, hidden FROM runs WHERE id = ?1")?
+        .query_row([id.0.as_bytes().as_slice()], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, bool>(2)?))
+        })
         .optional()?;
-    let Some((number, about)) = found else { return Ok(None) };
+    let Some((number, about, hidden)) = found else { return Ok(None) };
     let mut lines = Vec::new();
     let mut segments = moment.prepare_cached("SELECT bytes FROM lines WHERE run = ?1 ORDER BY first, number")?;
     let mut segments = segments.query([number])?;
     while let Some(row) = segments.next()? {
         lines.extend_from_slice(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?);
     }
-    let Written(about): Written<About> =
+    let Written(mut about): Written<About> =
         serde_json::from_slice(&about).map_err(|why| StoreError::corrupt(format_args!("facts of run {id}"), why))?;
+    if hidden {
+        // Retention may have hidden it, which is written in the row alone.
+        (about.stored, about.keeper) = (false, None);
+    }
     let record = journal::read(&lines).map_err(|why| StoreError::corrupt(format_args!("run {id}"), why))?;
     Ok(Some(Arc::new(Stored { record, about })))
 }
@@ -179,6 +185,10 @@ fn condition(query: &Query) -> (String, Vec<Value>) {
     }
     if let Some(since) = filter.changed_since {
         also("changed_at >= ?", vec![Value::Integer(int(since))]);
+    }
+    for (route, before) in &query.gone {
+        let gone = "NOT (route IS ? AND ended = 1 AND changed_at < ?)";
+        also(gone, vec![text(route), Value::Integer(int(*before))]);
     }
     (sql, values)
 }

@@ -159,18 +159,22 @@ impl Writing<'_> {
         let look = Look::at(&**run, |_| 0)?;
         let (mut agent, mut session, mut created_at) = (String::new(), String::new(), 0);
         let (mut owner, mut protocol) = (String::new(), String::new());
+        let mut keeper = None;
         run.with(&mut |record, about| {
             record.run().agent.clone_into(&mut agent);
             record.run().session_id.clone_into(&mut session);
             created_at = record.run().created_at;
             about.owner.clone_into(&mut owner);
             about.protocol.clone_into(&mut protocol);
+            keeper.clone_from(&about.keeper);
         });
+        let (route, remembered) = keeper.map(|keeper| (keeper.route, keeper.remembered)).unzip();
         self.sql
             .prepare_cached(
                 "INSERT INTO runs
-                 (id, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, about)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                 (id, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, about,
+                  route, remembered)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?
             .execute(params![
                 run.id().0.as_bytes().as_slice(),
@@ -185,6 +189,8 @@ impl Writing<'_> {
                 int(look.state.1),
                 int(look.length),
                 look.about,
+                route,
+                remembered.unwrap_or(false),
             ])?;
         let number = self.sql.last_insert_rowid();
         self.segment(number, 0, &look.lines)?;

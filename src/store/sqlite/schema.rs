@@ -60,6 +60,12 @@ const STEPS: &[&str] = &[
     CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     INSERT INTO counters VALUES ('version', 0);
     ",
+    // Whose rules a run is kept by, for routes that have some: what was there before is kept as all runs are.
+    "
+    ALTER TABLE runs ADD COLUMN route TEXT;
+    ALTER TABLE runs ADD COLUMN remembered INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX runs_by_route ON runs (route, ended, changed_at, id) WHERE route IS NOT NULL;
+    ",
 ];
 
 /// How long a connection waits for another one of this process. Nobody holds a lock for longer than a commit takes.

@@ -76,6 +76,7 @@ pub(crate) fn about(labels: Json) -> About {
         stored: true,
         request: AgentRequest::default(),
         labels,
+        keeper: None,
     }
 }
 

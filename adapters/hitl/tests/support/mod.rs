@@ -241,6 +241,7 @@ impl Gateway {
             stored: true,
             request: AgentRequest::default(),
             labels: Json::null(),
+            keeper: None,
         };
         session.runs.push((record, about));
         let (record, about) = session.runs.last().expect("just pushed");

@@ -140,6 +140,7 @@ pub fn about(state: RunState) -> About {
         stored: true,
         request: interlingua_core::model::AgentRequest::default(),
         labels: Json::null(),
+        keeper: None,
     }
 }
 

@@ -219,6 +219,7 @@ pub fn about(record: &Record, labels: Json) -> About {
         stored: true,
         request: AgentRequest::default(),
         labels,
+        keeper: None,
     }
 }
 
