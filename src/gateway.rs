@@ -163,6 +163,11 @@ impl Gateway {
                 "runs were under way when the last process ended: they are closed as failed"
             );
         }
+        crate::announced::tell(
+            routes.iter().filter_map(|route| Some((route.path.as_str(), route.mounted.announces.as_ref()?))),
+            listener.local_addr()?,
+            !settings.server.trusted_proxies.is_empty(),
+        );
         let server = server::listen(
             listener,
             engine.clone(),
@@ -195,6 +200,7 @@ impl Gateway {
                 total: upstream.timeouts.total,
                 retries: upstream.retries,
                 max_event: upstream.max_event,
+                home: upstream.url.clone(),
             };
             Arc::new(HttpUpstream::new(connector, settings).map_err(anyhow::Error::msg)?)
         };

@@ -5,6 +5,7 @@
 //! wanted. What protocols mean lives in crates of their own, which never wait.
 
 mod adapters;
+mod announced;
 pub mod cli;
 pub mod config;
 pub mod engine;

@@ -11,6 +11,7 @@ use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, AgentRequest};
 use crate::pending::Pending;
+use crate::publication::{Publication, Published};
 use crate::run::{Record, Run};
 
 /// What a client wants.
@@ -36,6 +37,9 @@ pub enum Call {
     Session(SessionCall),
     /// A small record of the adapter's own. Answered by [`Reply::Documents`] or [`Reply::Done`].
     Document(DocumentCall),
+    /// What an agent's own server publishes about it, as far as it is known or soon will be: never waited for long.
+    /// Answered by [`Reply::Published`].
+    Published(Publication),
     /// Nothing has to be asked: the exchange answers by itself. Answered by [`Reply::Done`].
     Nothing,
 }
@@ -414,6 +418,8 @@ pub enum Reply<'a> {
     Session(&'a [SessionView]),
     /// Records: key and value.
     Documents(&'a [(String, Json)]),
+    /// What an agent's own server publishes about it. None: nothing, or nothing that is known.
+    Published(Option<&'a Published>),
     /// Nothing reached the agent: the session waits for answers to these items first (human-in-the-loop page,
     /// section 3, rule 5). The run is the one that asked.
     Waiting(RunView<'a>),

@@ -62,6 +62,8 @@ pub struct Mounted {
     pub stray: Open,
     /// Lines to paste into a shell, `{url}` standing for the mount's URL.
     pub curl: Vec<String>,
+    /// The URL it tells clients to come to, if it tells one at all: cards.
+    pub announces: Option<Announced>,
     /// The largest body it reads, in bytes. None: the server's setting.
     pub max_body: Option<usize>,
     /// Origins, headers and methods any browser may use, if the protocol wants that.
@@ -87,8 +89,26 @@ impl Mounted {
     /// Endpoints, and an exchange for whatever no endpoint answers. Nothing else.
     #[must_use]
     pub fn new(endpoints: Vec<Endpoint>, stray: Open) -> Self {
-        Self { endpoints, stray, curl: Vec::new(), max_body: None, cors: None, couriers: None, keep: None }
+        Self {
+            endpoints,
+            stray,
+            curl: Vec::new(),
+            announces: None,
+            max_body: None,
+            cors: None,
+            couriers: None,
+            keep: None,
+        }
     }
+}
+
+/// The URL of a mount as its protocol tells it to clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// This one, whoever asks.
+    Fixed(String),
+    /// [`Request::base_url`]: made from what each request says.
+    AsAsked,
 }
 
 /// What browsers are allowed: any origin, and these headers.

@@ -26,6 +26,7 @@ pub mod order;
 pub mod out;
 pub mod pending;
 pub mod public_address;
+pub mod publication;
 pub mod read;
 pub mod run;
 pub mod sse;

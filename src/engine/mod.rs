@@ -10,6 +10,7 @@ pub mod deliver;
 pub mod follow;
 mod keeping;
 pub mod live;
+mod published;
 mod pump;
 mod resource;
 mod runs;
@@ -135,6 +136,8 @@ pub enum Answer {
     Sessions(Vec<SessionView>),
     /// Records of an adapter.
     Documents(Vec<(String, Json)>),
+    /// What an agent's own server publishes about it.
+    Published(Option<Arc<interlingua_core::publication::Published>>),
     /// The session waits for answers first; the run that asked.
     Waiting(RunHandle),
     /// Done.
@@ -191,6 +194,7 @@ impl Engine {
             Call::Describe => Ok(Answer::Agents),
             Call::Session(call) => self.session_call(call, scope).await,
             Call::Document(call) => self.document_call(call, scope).await,
+            Call::Published(wanted) => self.published(&wanted, scope).await,
             Call::Nothing => Ok(Answer::Done),
         }
     }

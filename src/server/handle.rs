@@ -154,6 +154,7 @@ pub(super) async fn converse(
             Answer::Agents => exchange.reply(Reply::Agents(&scope.agents), &mut out),
             Answer::Sessions(sessions) => exchange.reply(Reply::Session(&sessions), &mut out),
             Answer::Documents(documents) => exchange.reply(Reply::Documents(&documents), &mut out),
+            Answer::Published(found) => exchange.reply(Reply::Published(found.as_deref()), &mut out),
             Answer::Done => exchange.reply(Reply::Done, &mut out),
         };
         match next? {

@@ -7,19 +7,22 @@
 //! Not here: what an answer means (the readers and [`interlingua_core::normalize`]), what becomes of a run whose
 //! upstream fails, and when to stop reading because nobody follows (the engine).
 
+mod card;
 pub mod client;
 pub mod demo;
 pub mod http;
 mod patience;
 pub mod push;
 
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::{BoxStream, StreamExt};
 use interlingua_core::connector::{Ear, Question, Reader};
+use interlingua_core::publication::{Publication, Published};
 use interlingua_core::sse::{DecodeError, Decoder};
 use interlingua_core::{Fault, FaultKind, Json};
 
@@ -44,6 +47,12 @@ pub trait Upstream: Send + Sync + 'static {
     /// Tells the agent to stop, where closing the connection is not enough. Best effort, bounded in time; failures
     /// are logged, not told.
     fn stop(&self, question: &Question<'_>) -> BoxFuture<'static, ()>;
+
+    /// What the agent's own server publishes about it, as far as that is known after a bounded time. None: nothing is.
+    fn published(&self, wanted: &Publication) -> BoxFuture<'static, Option<Arc<Published>>> {
+        let _ = wanted;
+        ready(None).boxed()
+    }
 }
 
 /// How an answer comes.

@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod a2a_card;
 mod a2a_retention;
 mod ag_kit;
 mod answers;

@@ -25,14 +25,14 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_core::call::AgentCard;
-use interlingua_core::exchange::{Cors, Mounted};
+use interlingua_core::exchange::{Announced, Cors, Mounted};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 
 pub use card::{Algorithm, CardOptions, CardSigning, Flow, Flows, Provider, Scheme, Skill};
 pub use dialect::{Binding, Generation};
 pub use options::{
-    ArtifactPer, CardWithoutVersion, Extension, Incomplete, MissingVersion, Options, PushEvents, PushOld, Reasoning,
-    ReplyAs, StatusText, Tools, TurnEnd, WhileWorking,
+    ArtifactPer, CardFrom, CardWithoutVersion, Extension, Incomplete, MissingVersion, Options, PushEvents, PushOld,
+    Reasoning, ReplyAs, StatusText, Tools, TurnEnd, WhileWorking,
 };
 
 /// How `gateway.toml` names it.
@@ -104,6 +104,7 @@ impl ProtocolAdapter for A2a {
             ],
             max_body: Some(route.options.max_body),
             cors,
+            announces: Some(route.public_url.clone().map_or(Announced::AsAsked, Announced::Fixed)),
             couriers: route.options.push.then(|| courier::couriers(&route)),
             keep: Some(route.options.keep()),
             ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Stray::new(&stray))))

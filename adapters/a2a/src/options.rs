@@ -21,6 +21,8 @@ pub struct Options {
     pub public_url: Option<String>,
     /// What the card says.
     pub card: CardOptions,
+    /// What the card begins with, before `card` has its say. None: the agent's own settings.
+    pub card_from: Option<CardFrom>,
     /// What the card says besides to those who have signed in. None: there is no extended card.
     pub extended_card: Option<CardOptions>,
     /// With what cards of 1.0 are signed. None: not at all.
@@ -101,6 +103,7 @@ impl Default for Options {
         Self {
             public_url: None,
             card: CardOptions::default(),
+            card_from: None,
             extended_card: None,
             card_signing: None,
             card_without_version: CardWithoutVersion::default(),
@@ -207,6 +210,13 @@ macro_rules! choice {
     };
 }
 
+choice! {
+    /// What a card begins with (section 4).
+    CardFrom {
+        /// The card that the agent's own server shows.
+        #[default] Upstream = "upstream",
+    }
+}
 choice! {
     /// Which card is given to those who name no version (section 4).
     CardWithoutVersion {
@@ -366,6 +376,7 @@ pub(crate) fn schema() -> serde_json::Value {
     let properties = [
         ("public_url", json!({ "type": "string", "description": "The URL of the mount as clients reach it." })),
         ("card", crate::card::schema()),
+        ("card_from", words(CardFrom::WORDS)),
         ("extended_card", crate::card::schema()),
         ("card_signing", signing),
         ("card_without_version", words(CardWithoutVersion::WORDS)),

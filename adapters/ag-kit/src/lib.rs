@@ -213,6 +213,7 @@ impl ProtocolAdapter for AgKit {
             curl: vec![
                 r#"curl -N {url}/send-message -H 'content-type: application/json' -d '{"conversationId":"c1","messages":[{"role":"user","content":"hi"}]}'"#.to_owned(),
             ],
+            announces: None,
             max_body: None,
             cors,
             couriers: None,

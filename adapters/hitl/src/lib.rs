@@ -130,6 +130,7 @@ impl ProtocolAdapter for Hitl {
                     .to_owned(),
                 "curl {url}/agent/status/ada".to_owned(),
             ],
+            announces: None,
             max_body: None,
             cors,
             couriers: None,

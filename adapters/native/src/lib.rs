@@ -85,6 +85,7 @@ impl ProtocolAdapter for Native {
                  -d '{\"input\":[{\"role\":\"user\",\"content\":\"hello\"}]}'"
                     .into(),
             ],
+            announces: None,
             max_body: None,
             cors,
             couriers: None,

@@ -11,6 +11,7 @@
 //!
 //! Not here: what is asked and what an answer means (connectors and readers).
 
+mod card;
 mod dial;
 mod failure;
 mod unpack;
@@ -22,12 +23,14 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{BoxStream, StreamExt};
 use interlingua_core::connector::{Ask, Connector, Question, Reader, Refusal};
+use interlingua_core::publication::{Publication, Published};
 use interlingua_core::{Fault, FaultKind};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Request, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::card::Shelf;
 use super::{Conversation, Form, Patience, Upstream};
 use dial::{Attempt, Dialler};
 
@@ -61,6 +64,8 @@ pub struct HttpSettings {
     pub retries: u32,
     /// The largest event, or answer that comes whole, in bytes.
     pub max_event: usize,
+    /// The agent's URL, around which lies what its server publishes about it. None: nothing is looked for.
+    pub home: Option<Url>,
 }
 
 impl Default for HttpSettings {
@@ -73,6 +78,7 @@ impl Default for HttpSettings {
             total: Duration::from_secs(60 * 60),
             retries: 2,
             max_event: 8 * 1024 * 1024,
+            home: None,
         }
     }
 }
@@ -85,6 +91,7 @@ struct Agent {
     settings: HttpSettings,
     headers: HeaderMap,
     dialler: Dialler,
+    shelf: Shelf,
 }
 
 impl HttpUpstream {
@@ -102,7 +109,7 @@ impl HttpUpstream {
             headers.append(known, value);
         }
         let dialler = Dialler::new(settings.connect);
-        Ok(Self(Arc::new(Agent { connector, settings, headers, dialler })))
+        Ok(Self(Arc::new(Agent { connector, settings, headers, dialler, shelf: Shelf::default() })))
     }
 }
 
@@ -124,6 +131,15 @@ impl Upstream for HttpUpstream {
             if let Some(ask) = ask {
                 agent.stop(ask).await;
             }
+        }
+        .boxed()
+    }
+
+    fn published(&self, wanted: &Publication) -> BoxFuture<'static, Option<Arc<Published>>> {
+        let (agent, wanted) = (Arc::clone(&self.0), wanted.clone());
+        async move {
+            let (fetcher, sought) = (Arc::clone(&agent), wanted.clone());
+            agent.shelf.get(&wanted, || async move { fetcher.fetch(&sought).await }).await
         }
         .boxed()
     }

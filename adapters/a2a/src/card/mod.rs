@@ -1,12 +1,13 @@
 //! The agent card: what an operator says of an agent, and the three forms it is given in, 1.0, 0.3 and both in one
 //! (section 4).
 //!
-//! Invariant: interfaces, capabilities and URLs are the gateway's own, never an upstream's. How cards are asked for is
-//! in `serve`.
+//! Invariant: interfaces, capabilities, security and URLs are the gateway's own, never an upstream's. What an upstream's
+//! card may lend is in `upstream`, how cards are asked for in `serve`.
 
 mod security;
 pub(crate) mod serve;
 mod sign;
+pub(crate) mod upstream;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use serde_json::json;
 pub use security::{Flow, Flows, Scheme};
 pub(crate) use sign::CardSigner;
 pub use sign::{Algorithm, CardSigning};
+pub(crate) use upstream::Upstream;
 
 use crate::dialect::{Binding, Generation};
 use crate::options::Options;
@@ -107,6 +109,8 @@ pub(crate) struct Material<'a> {
     pub(crate) options: &'a Options,
     /// The extended card: these come first.
     pub(crate) extended: Option<&'a CardOptions>,
+    /// What the agent's own server says, where the route begins with that: it comes last.
+    pub(crate) upstream: Option<&'a Upstream>,
 }
 
 impl Material<'_> {
@@ -145,6 +149,10 @@ impl Material<'_> {
         self.security(variant, &mut set);
         if variant.has(Generation::V03) {
             self.old(&interfaces, url, &mut set);
+            // Readers of 1.0 may be strict, and would canonicalise what they do not know.
+            for (name, value) in self.upstream.iter().flat_map(|upstream| upstream.rest.iter()) {
+                set(name, value.clone());
+            }
         }
         card
     }
@@ -168,11 +176,11 @@ impl Material<'_> {
     }
 
     fn sources(&self) -> impl Iterator<Item = &CardOptions> {
-        self.extended.into_iter().chain([&self.options.card])
+        self.extended.into_iter().chain([&self.options.card]).chain(self.upstream.map(|upstream| &upstream.card))
     }
 
     fn text<'t>(&'t self, read: impl Fn(&'t CardOptions) -> Option<&'t str>, own: &'t str) -> &'t str {
-        self.extended.into_iter().chain([&self.options.card]).find_map(read).unwrap_or(own)
+        self.sources().find_map(read).unwrap_or(own)
     }
 
     /// Every interface, in the order of preference (section 4, P).
@@ -209,7 +217,7 @@ impl Material<'_> {
     }
 
     fn modes<'t>(&'t self, read: impl Fn(&'t CardOptions) -> &'t Vec<String>) -> Vec<&'t str> {
-        let told = self.extended.into_iter().chain([&self.options.card]).map(read).find(|modes| !modes.is_empty());
+        let told = self.sources().map(read).find(|modes| !modes.is_empty());
         told.map_or_else(|| vec!["text/plain"], |modes| modes.iter().map(String::as_str).collect())
     }
 

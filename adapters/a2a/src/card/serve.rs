@@ -4,19 +4,23 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Call, Reply};
+use interlingua_core::event::Millis;
 use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
+use interlingua_core::publication::Published;
 use interlingua_core::{Extra, Fault, Json, Out, Request};
 
-use super::{CardOptions, Material, Variant};
+use super::{CardOptions, Material, Upstream, Variant, upstream};
 use crate::Route;
 use crate::dialect::{Asked, Binding, Dialect, Generation};
 use crate::errors::{self, Problem, RestError, Told};
-use crate::options::CardWithoutVersion;
+use crate::options::{CardFrom, CardWithoutVersion};
 use crate::time::{http_date, read_http_date};
 
 /// How long caches may keep a card, in seconds.
 const MAX_AGE: u32 = 300;
+/// The same for a card that lacks what the agent's own server would say: it may be there soon.
+const INCOMPLETE_MAX_AGE: u32 = 30;
 
 impl Route {
     /// The URL of the mount as this client sees it.
@@ -27,9 +31,25 @@ impl Route {
         }
     }
 
+    /// What has to be asked before a card of the route's agent can be written.
+    pub(crate) fn card_call(&self) -> Call {
+        match self.options.card_from {
+            Some(CardFrom::Upstream) => Call::Published(upstream::wanted(&self.agents[0].name)),
+            None => Call::Nothing,
+        }
+    }
+
     /// A card of the route's agent.
-    pub(crate) fn card(&self, variant: Variant, url: &str, extended: Option<&CardOptions>) -> Extra {
-        let material = Material { agent: &self.agents[0], options: &self.options, extended };
+    pub(crate) fn card(
+        &self,
+        variant: Variant,
+        url: &str,
+        extended: Option<&CardOptions>,
+        published: Option<&Published>,
+    ) -> Extra {
+        let upstream = published.map(|published| Upstream::read(&published.document));
+        let material =
+            Material { agent: &self.agents[0], options: &self.options, extended, upstream: upstream.as_ref() };
         let mut card = material.card(variant, url);
         // A verifier would canonicalise fields of the other generation that it does not know.
         if let Some(signer) = self.signer.as_ref().filter(|_| variant == Variant::V1) {
@@ -55,6 +75,7 @@ pub(crate) struct Card {
     route: Arc<Route>,
     variant: Variant,
     url: String,
+    now: Millis,
     known_tags: Option<String>,
     known_since: Option<String>,
 }
@@ -65,6 +86,7 @@ impl Card {
             route: Arc::clone(route),
             variant: Variant::Hybrid,
             url: String::new(),
+            now: 0,
             known_tags: None,
             known_since: None,
         }
@@ -92,17 +114,26 @@ impl Exchange for Card {
         }
         self.variant = self.route.variant(asked);
         self.url = self.route.url(request.base_url);
+        self.now = request.now;
         self.known_tags = request.header("if-none-match").map(str::to_owned);
         self.known_since = request.header("if-modified-since").map(str::to_owned);
-        Ok(Call::Nothing)
+        Ok(self.route.card_call())
     }
 
-    fn reply(&mut self, _: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        let card = Json::of(&self.route.card(self.variant, &self.url, None));
-        let since = self.route.agents[0].since;
+    fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
+        let (published, complete) = match reply {
+            Reply::Published(published) => (published, published.is_some()),
+            _ => (None, true),
+        };
+        let card = Json::of(&self.route.card(self.variant, &self.url, None, published));
+        // The second after the one in which it became so: a date of that very second may be an older card's.
+        let since = published.map_or(0, |published| (published.since / 1000 + 1) * 1000);
+        let since = since.max(self.route.agents[0].since);
         let tag = tag(card.text());
-        out.header("cache-control", format!("public, max-age={MAX_AGE}"));
-        out.header("last-modified", http_date(since));
+        out.header("cache-control", format!("public, max-age={}", if complete { MAX_AGE } else { INCOMPLETE_MAX_AGE }));
+        if since <= self.now {
+            out.header("last-modified", http_date(since));
+        }
         out.header("vary", "A2A-Version, Accept-Encoding");
         let known = self.is_known(&tag, since);
         out.header("etag", tag);

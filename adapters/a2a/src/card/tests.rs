@@ -16,7 +16,7 @@ fn agent() -> AgentCard {
 fn card(options: Value, variant: Variant) -> Json {
     let options: Options = serde_json::from_value(options).expect("options");
     let agent = agent();
-    let material = Material { agent: &agent, options: &options, extended: None };
+    let material = Material { agent: &agent, options: &options, extended: None, upstream: None };
     Json::of(&material.card(variant, "https://gw.example/weather"))
 }
 
@@ -85,4 +85,176 @@ fn a_card_says_only_what_is_served() {
     assert_eq!(extended["capabilities"]["extendedAgentCard"], json!(true));
     assert_eq!(extended["supportsAuthenticatedExtendedCard"], json!(true));
     assert_eq!(extended["name"], "weather");
+}
+
+/// A card as agents of 0.3 show it, with an internal address wherever one may stand.
+fn internal() -> Value {
+    let inside = "http://recipes.svc.cluster.local:9000/a2a";
+    json!({
+        "name": "Recipes", "description": "Cooks", "version": "3.1", "protocolVersion": "0.3.0", "url": inside,
+        "preferredTransport": "GRPC",
+        "additionalInterfaces": [{ "url": "grpc://recipes.corp.example:9001", "transport": "GRPC" }],
+        "supportedInterfaces": [{ "url": inside, "protocolBinding": "JSONRPC", "protocolVersion": "1.0", "tenant": "t" }],
+        "supported_interfaces": [{ "url": inside }],
+        "provider": { "organization": "Kitchen", "url": "https://kitchen.example" },
+        "documentationUrl": "https://recipes.corp.example/docs", "iconUrl": "http://10.0.0.5/icon.png",
+        "capabilities": {
+            "streaming": false, "stateTransitionHistory": true, "extendedAgentCard": true,
+            "extensions": [{ "uri": "https://ext.example/x", "params": { "at": inside } }]
+        },
+        "securitySchemes": { "sso": { "type": "openIdConnect", "openIdConnectUrl": inside } },
+        "security": [{ "sso": [] }], "securityRequirements": [{ "schemes": { "sso": { "list": [] } } }],
+        "supportsAuthenticatedExtendedCard": true,
+        "signatures": [{ "protected": "e30", "signature": "x", "header": { "jku": inside } }],
+        "defaultInputModes": ["text/plain", "image/png"], "defaultOutputModes": ["text/markdown"],
+        "skills": [
+            { "id": "cook", "name": "Cook", "description": "Cooks a meal", "tags": ["food"], "examples": ["soup"],
+              "inputModes": ["image/png"], "security": [{ "sso": [] }], "endpoint": inside },
+            { "name": "bake" }, { "id": "cook", "name": "twice" }, { "tags": ["nameless"] }, 7
+        ],
+        "rating": { "stars": 5, "by": ["guests"] },
+        "metrics": { "by": [{ "host": "recipes.corp.example" }] }, "status_page": "HTTP://status.example", "x": { inside: 1 }
+    })
+}
+
+/// What is kept of a card that was found there.
+fn kept(url: &str, card: &Value) -> Option<Json> {
+    (upstream::wanted("weather").keep)(url, card.to_string().as_bytes())
+}
+
+fn card_from(found: &Value, options: Value, variant: Variant) -> Value {
+    let options: Options = serde_json::from_value(options).expect("options");
+    let agent = agent();
+    let upstream = Upstream::read(&kept("http://recipes.svc.cluster.local:9000/", found).expect("a card"));
+    let material = Material { agent: &agent, options: &options, extended: None, upstream: Some(&upstream) };
+    Json::of(&material.card(variant, "https://gw.example/weather")).read().expect("an object")
+}
+
+#[test]
+fn a_card_that_begins_with_the_upstream_s_says_nothing_of_where_that_is() {
+    for variant in [Variant::V1, Variant::V03, Variant::Hybrid] {
+        let card = card_from(&internal(), json!({}), variant);
+        let text = card.to_string();
+        for inside in ["svc.cluster.local", "corp.example", "10.0.0.5", "sso", "GRPC", "jku", "ext.example", "status."]
+        {
+            assert!(!text.contains(inside), "{inside} in {text}");
+        }
+        for name in ["securitySchemes", "security", "securityRequirements", "signatures", "documentationUrl", "iconUrl"]
+        {
+            assert!(card.get(name).is_none(), "{name} in {text}");
+        }
+        assert!(card.get("supportsAuthenticatedExtendedCard").is_none());
+        assert_eq!(card["capabilities"], json!({ "streaming": true, "pushNotifications": true }));
+        assert_eq!(
+            (&card["name"], &card["description"], &card["version"]),
+            (&json!("Recipes"), &json!("Cooks"), &json!("3.1"))
+        );
+        assert_eq!(card["provider"], json!({ "organization": "Kitchen", "url": "https://kitchen.example" }));
+        assert_eq!(card["defaultInputModes"], json!(["text/plain", "image/png"]));
+        assert_eq!(
+            card["skills"],
+            json!([
+                { "id": "cook", "name": "Cook", "description": "Cooks a meal", "tags": ["food"], "examples": ["soup"],
+                  "inputModes": ["image/png"] },
+                { "id": "bake", "name": "bake", "description": "bake", "tags": ["bake"] }
+            ])
+        );
+        // Strict readers of 1.0 get what 1.0 knows.
+        let rating = (variant != Variant::V1).then(|| json!({ "stars": 5, "by": ["guests"] }));
+        assert_eq!(card.get("rating"), rating.as_ref());
+        assert!(card.get("metrics").is_none() && card.get("x").is_none());
+    }
+    let hybrid = card_from(&internal(), json!({}), Variant::Hybrid);
+    assert_eq!(hybrid["url"], "https://gw.example/weather");
+    assert_eq!(hybrid["additionalInterfaces"].as_array().map(Vec::len), Some(2));
+    assert_eq!(hybrid["supportedInterfaces"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn what_the_route_says_wins_over_the_upstream() {
+    let options = json!({ "card": {
+        "name": "Ours", "input_modes": ["text/plain"], "icon_url": "https://gw.example/i.png",
+        "skills": [{ "id": "s", "name": "S", "description": "D", "tags": ["t"] }],
+        "security_schemes": { "key": { "type": "api_key", "location": "header", "name": "x-key" } },
+    } });
+    let card = card_from(&internal(), options, Variant::V1);
+    assert_eq!((&card["name"], &card["description"]), (&json!("Ours"), &json!("Cooks")));
+    assert_eq!(
+        (&card["defaultInputModes"], &card["defaultOutputModes"]),
+        (&json!(["text/plain"]), &json!(["text/markdown"]))
+    );
+    assert_eq!((&card["iconUrl"], &card["skills"][0]["id"]), (&json!("https://gw.example/i.png"), &json!("s")));
+    assert_eq!(card["skills"].as_array().map(Vec::len), Some(1));
+    assert_eq!(card["securitySchemes"]["key"]["apiKeySecurityScheme"]["name"], "x-key");
+}
+
+#[test]
+fn what_the_upstream_leaves_out_is_the_agent_s_own() {
+    let card = card_from(&json!({ "name": " Terse " }), json!({}), Variant::V1);
+    assert_eq!((&card["name"], &card["description"]), (&json!("Terse"), &json!("Weather for cities")));
+    assert_eq!((&card["version"], &card["defaultInputModes"]), (&json!("1.2.0"), &json!(["text/plain"])));
+    assert_eq!(card["skills"][0]["id"], "weather");
+}
+
+#[test]
+fn cards_of_any_generation_are_read_and_fields_of_a_wrong_type_count_as_not_said() {
+    let new = json!({
+        "name": "New", "supportedInterfaces": [], "default_input_modes": "text/html", "description": 7,
+        "provider": "Kitchen", "skills": { "id": "x" }, "documentation_url": "https://docs.example/a", "iconUrl": "data:image/png;base64,AA"
+    });
+    let card = card_from(&new, json!({}), Variant::Hybrid);
+    assert_eq!((&card["name"], &card["description"]), (&json!("New"), &json!("Weather for cities")));
+    assert_eq!(
+        (&card["defaultInputModes"], &card["documentationUrl"]),
+        (&json!(["text/html"]), &json!("https://docs.example/a"))
+    );
+    assert_eq!((card.get("provider"), &card["iconUrl"]), (None, &json!("data:image/png;base64,AA")));
+    assert!(card.get("default_input_modes").is_none() && card.get("documentation_url").is_none());
+    for nothing in [json!([]), json!({}), json!({ "detail": "Not Found" }), json!({ "name": "" }), json!("name")] {
+        assert_eq!(kept("http://h", &nothing), None, "{nothing}");
+    }
+    let deep = format!("{{\"name\":\"n\",\"deep\":{}1{}}}", "[".repeat(5000), "]".repeat(5000));
+    let read = (upstream::wanted("weather").keep)("http://h", deep.as_bytes()).expect("a card all the same");
+    assert!(!read.text().contains("deep"));
+    for broken in ["", "<html></html>", "{\"name\":\"half", "{\"name\":\"\\ud800\"}"] {
+        assert_eq!((upstream::wanted("weather").keep)("http://h", broken.as_bytes()), None, "{broken}");
+    }
+}
+
+#[test]
+fn links_to_places_that_are_not_public_or_the_agent_s_own_are_left_out() {
+    for (link, stays) in [
+        ("https://docs.example/a", true),
+        ("https://8.8.8.8/a", true),
+        ("https://agent.example/docs", false),
+        ("https://AGENT.example./docs", false),
+        ("https://other.example:8443/docs", false),
+        ("https://docs/a", false),
+        ("https://localhost/a", false),
+        ("https://agent.prod.internal/a", false),
+        ("http://192.168.1.7/a", false),
+        ("http://0x7f.1/a", false),
+        ("http://[::1]/a", false),
+        ("https://user:secret@docs.example/a", false),
+        ("ftp://docs.example/a", false),
+        ("/docs", false),
+        ("data:text/html,x", false),
+    ] {
+        let found = json!({
+            "name": "n", "documentationUrl": link, "url": "http://0.0.0.0:80",
+            "additionalInterfaces": [{ "url": "https://user@Other.example:8443/x" }],
+            "provider": { "organization": "o", "url": link }
+        });
+        let kept = kept("https://agent.example/.well-known/agent.json", &found).expect("a card");
+        assert_eq!(kept.text().contains("documentationUrl"), stays, "{link}");
+        assert_eq!(kept.text().contains("provider"), stays, "{link}");
+    }
+}
+
+#[test]
+fn reading_what_was_kept_gives_the_same_again() {
+    for found in [internal(), json!({ "name": "n" }), json!({ "name": "n", "a": 1, "b": { "c": [true] } })] {
+        let once = kept("http://h/x", &found).expect("a card");
+        assert_eq!((upstream::wanted("weather").keep)("", once.text().as_bytes()), Some(once));
+    }
 }

@@ -134,7 +134,7 @@ impl Serve {
                     return Err(Fault::new(FaultKind::Unauthenticated, "the extended card needs credentials"));
                 }
                 self.doing = Doing::ExtendedCard(self.route.url(request.base_url));
-                Ok(Call::Nothing)
+                Ok(self.route.card_call())
             }
         }
     }
@@ -265,12 +265,13 @@ impl Exchange for Serve {
             }
             (Doing::Send(sending), reply) => self.sent(sending, reply, out),
             (Doing::Push(pushing), reply) => self.pushed(pushing, reply, out),
-            (Doing::ExtendedCard(url), _) => {
+            (Doing::ExtendedCard(url), reply) => {
                 let variant = match self.write.dialect.generation {
                     Generation::V1 => card::Variant::V1,
                     Generation::V03 => card::Variant::V03,
                 };
-                let card = self.route.card(variant, &url, self.route.options.extended_card.as_ref());
+                let published = if let Reply::Published(published) = reply { published } else { None };
+                let card = self.route.card(variant, &url, self.route.options.extended_card.as_ref(), published);
                 out.header("cache-control", "private");
                 self.write.result(&card, out);
                 Ok(Next::Done)

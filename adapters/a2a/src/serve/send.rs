@@ -15,7 +15,7 @@ use super::params::{Params, history_length, task_id};
 use super::push::{self, Config};
 use super::stream::Streaming;
 use super::{Doing, Serve};
-use crate::card::Material;
+use crate::card::{Material, Upstream};
 use crate::dialect::{Dialect, Form};
 use crate::direct::{self, Mode};
 use crate::errors::{self, Problem};
@@ -38,6 +38,8 @@ pub(super) struct Sending {
 
 /// How far it is.
 enum Step {
+    /// The media types of the agent's own card are being looked up, before this call and this step.
+    Judging(Box<(Call, Step)>),
     /// The task it is for is being looked at.
     Looking(RunId),
     /// The task's push configs are being counted.
@@ -48,6 +50,16 @@ enum Step {
     Asked,
     /// The task is being forgotten: this is the answer in its place.
     Forgetting(Vec<u8>),
+}
+
+impl Sending {
+    /// Puts a lookup in front of a call, if there is one.
+    fn after(&mut self, lookup: Option<Call>, call: Call) -> Call {
+        let Some(lookup) = lookup else { return call };
+        let step = std::mem::replace(&mut self.step, Step::Asked);
+        self.step = Step::Judging(Box::new((call, step)));
+        lookup
+    }
 }
 
 /// `configuration`
@@ -106,8 +118,15 @@ impl Serve {
             }
             config.check(&self.route)?;
         }
-        if self.route.options.enforce_input_modes {
-            self.check_modes(&message)?;
+        // Where the route does not say it, the agent's own card may.
+        let modes = match self.route.card_call() {
+            Call::Nothing => None,
+            _ if !self.route.options.card.input_modes.is_empty() => None,
+            call => Some(call),
+        };
+        let modes = modes.filter(|_| self.route.options.enforce_input_modes);
+        if self.route.options.enforce_input_modes && modes.is_none() {
+            self.check_modes(&message, None)?;
         }
         let besides = Besides {
             metadata,
@@ -119,9 +138,10 @@ impl Serve {
         if let Some(task) = &message.task {
             self.write.task = Some(task.clone().into_owned());
             let id = task_id(task)?;
-            let step = Step::Looking(id);
-            self.doing = Doing::Send(Box::new(Sending { message, settings, streams, besides, step }));
-            return Ok(Call::Fetch(Target::Run(id)));
+            let mut sending = Sending { message, settings, streams, besides, step: Step::Looking(id) };
+            let call = sending.after(modes, Call::Fetch(Target::Run(id)));
+            self.doing = Doing::Send(Box::new(sending));
+            return Ok(call);
         }
         let id = request.fresh;
         let push = settings.push.take();
@@ -140,12 +160,14 @@ impl Serve {
                 push::put(&config.on(id))
             }
         };
+        let call = sending.after(modes, call);
         self.doing = Doing::Send(Box::new(sending));
         Ok(call)
     }
 
-    fn check_modes(&self, message: &Message<'_>) -> Result<(), Fault> {
-        let material = Material { agent: &self.route.agents[0], options: &self.route.options, extended: None };
+    fn check_modes(&self, message: &Message<'_>, upstream: Option<&Upstream>) -> Result<(), Fault> {
+        let material =
+            Material { agent: &self.route.agents[0], options: &self.route.options, extended: None, upstream };
         let modes = material.input_modes();
         for (place, part) in message.parts.iter().enumerate() {
             let implied = match part.content {
@@ -210,6 +232,13 @@ impl Serve {
     /// What becomes of a message on its way when the engine has answered.
     pub(super) fn sent(&mut self, mut sending: Box<Sending>, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         let next = match (std::mem::replace(&mut sending.step, Step::Asked), reply) {
+            (Step::Judging(held), Reply::Published(published)) => {
+                let upstream = published.map(|published| Upstream::read(&published.document));
+                self.check_modes(&sending.message, upstream.as_ref())?;
+                let (call, step) = *held;
+                sending.step = step;
+                call
+            }
             (Step::Looking(id), Reply::Run(view)) => {
                 let Some(call) = self.next_turn(&mut sending, id, view)? else {
                     self.write_sent(&sending, view, out);

@@ -1,0 +1,150 @@
+//! When documents are fetched, how long anybody waits for one, and what is shown meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+const MOMENT: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_secs(60);
+
+/// A server that says these things one after the other, each after a while.
+struct Server {
+    shelf: Shelf,
+    fetches: AtomicUsize,
+    answers: Mutex<VecDeque<(Duration, Result<Fetched, String>)>>,
+}
+
+fn wanted() -> Publication {
+    Publication { agent: "friday".into(), paths: &["/card"], headers: &[], keep: |_, _| None }
+}
+
+fn says(text: &str) -> Result<Fetched, String> {
+    Ok(Fetched { document: Json::of(text), max_age: None })
+}
+
+fn fails() -> Result<Fetched, String> {
+    Err("connection refused".into())
+}
+
+impl Server {
+    fn new(times: Times, answers: impl IntoIterator<Item = (Duration, Result<Fetched, String>)>) -> Self {
+        let shelf = Shelf { times, places: Mutex::default() };
+        Self { shelf, fetches: AtomicUsize::new(0), answers: Mutex::new(answers.into_iter().collect()) }
+    }
+
+    async fn get(&self) -> Option<String> {
+        let wanted = wanted();
+        let got = self.shelf.get(&wanted, || {
+            self.fetches.fetch_add(1, Ordering::Relaxed);
+            let (pause, answer) = self.answers.lock().expect("unbroken").pop_front().expect("an answer is left");
+            async move {
+                tokio::time::sleep(pause).await;
+                answer
+            }
+        });
+        got.await.and_then(|published| published.document.read())
+    }
+
+    fn fetches(&self) -> usize {
+        self.fetches.load(Ordering::Relaxed)
+    }
+}
+
+/// Everybody is patient, everything is stale at once.
+fn hurried() -> Times {
+    let none = Duration::ZERO;
+    Times { first: LONG, again: LONG, fetch: LONG, pause: none, fresh: none, least: none, most: none }
+}
+
+#[tokio::test]
+async fn many_who_ask_at_once_share_one_fetch() {
+    let server = Server::new(Times { fresh: LONG, most: LONG, ..hurried() }, [(MOMENT, says("a"))]);
+    let (one, other) = tokio::join!(server.get(), server.get());
+    assert_eq!((one.as_deref(), other.as_deref(), server.fetches()), (Some("a"), Some("a"), 1));
+    assert_eq!((server.get().await.as_deref(), server.fetches()), (Some("a"), 1), "it is fresh");
+}
+
+#[tokio::test]
+async fn a_stale_document_is_fetched_again_and_dated_by_its_last_change() {
+    let now = Duration::ZERO;
+    let server = Server::new(hurried(), [(now, says("a")), (MOMENT, says("a")), (MOMENT, says("b"))]);
+    server.get().await;
+    let since = |server: &Server| server.shelf.place(&["/card"]).borrow().known.as_ref().map(|known| known.since);
+    let first = since(&server).expect("it is known");
+    assert_eq!((server.get().await.as_deref(), since(&server)), (Some("a"), Some(first)));
+    assert_eq!((server.get().await.as_deref(), server.fetches()), (Some("b"), 3));
+    assert!(since(&server) > Some(first));
+}
+
+#[tokio::test]
+async fn a_refresh_that_fails_keeps_the_old_one() {
+    let now = Duration::ZERO;
+    let server = Server::new(hurried(), [(now, says("a")), (now, fails()), (now, says("b"))]);
+    for wanted in ["a", "a", "b"] {
+        assert_eq!(server.get().await.as_deref(), Some(wanted));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_left_alone_for_a_pause() {
+    let times = Times { pause: MOMENT * 5, ..hurried() };
+    let server = Server::new(times, [(Duration::ZERO, fails()), (Duration::ZERO, says("a"))]);
+    assert_eq!((server.get().await, server.get().await, server.fetches()), (None, None, 1));
+    tokio::time::sleep(MOMENT * 6).await;
+    assert_eq!((server.get().await.as_deref(), server.fetches()), (Some("a"), 2));
+}
+
+#[tokio::test]
+async fn nobody_waits_for_long_and_the_fetch_goes_on() {
+    let times = Times { first: MOMENT, again: MOMENT, fresh: LONG, most: LONG, ..hurried() };
+    let server = Server::new(times, [(MOMENT * 4, says("a"))]);
+    assert_eq!(server.get().await, None);
+    tokio::time::sleep(MOMENT * 5).await;
+    assert_eq!((server.get().await.as_deref(), server.fetches()), (Some("a"), 1));
+}
+
+#[tokio::test]
+async fn a_fetch_that_has_no_end_is_given_up() {
+    let times = Times { fetch: MOMENT, ..hurried() };
+    let server = Server::new(times, [(LONG, says("a")), (Duration::ZERO, says("b"))]);
+    assert_eq!(server.get().await, None);
+    assert_eq!(server.get().await.as_deref(), Some("b"));
+}
+
+#[test]
+fn a_fetch_whose_thread_ends_makes_way_for_another() {
+    let times = Times { first: MOMENT, ..hurried() };
+    let server = Server::new(times, [(LONG, says("a")), (Duration::ZERO, says("b"))]);
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(server.get())
+    };
+    assert_eq!((run(), run().as_deref()), (None, Some("b")));
+}
+
+#[tokio::test]
+async fn how_long_it_is_fresh_is_the_server_s_word_within_bounds() {
+    for (told, rests) in [(None, 300), (Some(1), 60), (Some(90), 90), (Some(99_999), 3600)] {
+        let max_age = told.map(Duration::from_secs);
+        let fetched = Fetched { document: Json::null(), max_age };
+        let server = Server::new(Times::default(), [(Duration::ZERO, Ok(fetched))]);
+        let before = Instant::now();
+        server.get().await;
+        let until = server.shelf.place(&["/card"]).borrow().rests_until.expect("it rests");
+        let rested = until - before;
+        assert!(
+            rested >= Duration::from_secs(rests) && rested < Duration::from_secs(rests + 5),
+            "{told:?}: {rested:?}"
+        );
+    }
+}
+
+#[test]
+fn a_row_of_failures_is_told_once_and_so_is_its_end() {
+    let mut place = Place::default();
+    let answers = [fails(), fails(), says("a"), says("a"), fails(), fails()];
+    let news = answers.map(|answer| place.take(answer, hurried()));
+    let gone = |instead| Some(News::Gone { why: "connection refused".into(), instead });
+    assert_eq!(news, [gone("what the configuration says"), None, Some(News::Again), None, gone("the old one"), None]);
+}

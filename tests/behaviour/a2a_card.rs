@@ -1,0 +1,192 @@
+//! A2A cards that begin with the agent's own (`card_from`): what is fetched from the agent's server, when, and what
+//! clients see if that server is wrong, slow, too talkative or gone. What is taken over of a card is the adapter's
+//! matter and tested there; how long it is kept, in `src/upstream/card`.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::support::agent::saying;
+use crate::support::gateway::{DEMO, Gateway, agent};
+use crate::support::until;
+use crate::support::upstream::{Answer, Asked, Upstream, nobody};
+
+const ROUTE: &str = "[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\noptions = { card_from = \"upstream\" }\n";
+const CARD: &str = "/.well-known/agent-card.json";
+const OLD: &str = "/.well-known/agent.json";
+
+async fn before(url: &str) -> Gateway {
+    let agent = agent("friday", url, "description = \"Ours\"", "retries = 0\nheaders = { x-team = \"known\" }");
+    Gateway::start(&format!("{agent}{ROUTE}")).await
+}
+
+/// An agent whose server answers in these places, and nowhere else.
+fn publishing(answers: impl Fn(&Asked) -> Option<Answer> + Send + 'static) -> Upstream {
+    Upstream::deciding(move |asked| {
+        answers(asked).unwrap_or_else(|| Answer::whole(404, &[("content-type", "text/plain")], "nothing here"))
+    })
+}
+
+fn shows(card: &Value) -> Answer {
+    Answer::whole(200, &[("content-type", "application/json")], card.to_string())
+}
+
+async fn card(gateway: &Gateway) -> Value {
+    let answer = gateway.get(&format!("/a2a/friday{CARD}")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+fn paths(upstream: &Upstream) -> Vec<String> {
+    upstream.asked().into_iter().map(|asked| asked.path).collect()
+}
+
+#[tokio::test]
+async fn cards_of_every_generation_are_taken_without_what_is_the_agent_s_own() {
+    let inside = "http://agent.svc:9000/";
+    let new = json!({
+        "name": "New", "description": "d", "version": "9",
+        "supportedInterfaces": [{ "url": inside, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }],
+        "capabilities": { "streaming": false }, "defaultInputModes": ["image/png"], "defaultOutputModes": ["text/plain"],
+        "skills": [{ "id": "cook", "name": "Cook", "description": "Cooks", "tags": ["food"] }],
+        "securitySchemes": { "sso": { "openIdConnectSecurityScheme": { "openIdConnectUrl": inside } } },
+        "signatures": [{ "protected": "e30", "signature": "x" }]
+    });
+    let old = json!({
+        "name": "Old", "protocolVersion": "0.3.0", "url": inside, "preferredTransport": "JSONRPC",
+        "additionalInterfaces": [{ "url": inside, "transport": "GRPC" }], "security": [{ "sso": [] }],
+        "skills": [{ "id": "cook", "name": "Cook", "description": "Cooks", "tags": ["food"], "security": [{ "sso": [] }] }],
+        "supportsAuthenticatedExtendedCard": true
+    });
+    let mut both = new.clone();
+    both.as_object_mut().expect("an object").extend(old.as_object().expect("an object").clone());
+    for (name, shown) in [("New", new), ("Old", old), ("Old", both)] {
+        let upstream = publishing(move |asked| (asked.path == CARD).then(|| shows(&shown)));
+        let gateway = before(&upstream.url("")).await;
+        let told = card(&gateway).await;
+        assert_eq!((&told["name"], &told["skills"][0]["id"]), (&json!(name), &json!("cook")));
+        let text = told.to_string();
+        for its in ["agent.svc", "GRPC", "sso", "signatures", "supportsAuthenticatedExtendedCard"] {
+            assert!(!text.contains(its), "{its} in {text}");
+        }
+        let here = "http://gateway/a2a/friday";
+        assert_eq!((&told["url"], &told["supportedInterfaces"][0]["url"]), (&json!(here), &json!(here)));
+        assert_eq!(told["capabilities"]["streaming"], true);
+        let asked = upstream.asked();
+        assert_eq!((asked.len(), asked[0].method.as_str()), (1, "GET"));
+        for (header, value) in [("a2a-version", "1.0"), ("x-team", "known"), ("accept", "application/json")] {
+            assert_eq!(asked[0].headers.get(header).map(String::as_str), Some(value));
+        }
+        // It is kept.
+        assert_eq!(card(&gateway).await, told);
+        assert_eq!(upstream.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_card_is_looked_for_below_the_agent_s_url_then_at_the_root_then_under_its_old_name() {
+    let upstream = publishing(|asked| (asked.path == OLD).then(|| shows(&json!({ "name": "Rooted" }))));
+    let gateway = before(&upstream.url("/process")).await;
+    assert_eq!(card(&gateway).await["name"], "Rooted");
+    let wanted = [format!("/process{CARD}"), CARD.to_owned(), format!("/process{OLD}"), OLD.to_owned()];
+    assert_eq!(paths(&upstream), wanted);
+    // The root of the gateway's own host shows the same.
+    assert_eq!(gateway.get(CARD).await.json()["name"], "Rooted");
+    assert_eq!(upstream.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn without_a_card_of_the_agent_s_the_configuration_speaks_and_a_pause_follows() {
+    let html = || Answer::whole(200, &[("content-type", "text/html")], "<html>{\"name\":\"page\"}</html>");
+    let upstreams = [
+        publishing(|_| None),
+        publishing(move |_| Some(html())),
+        publishing(|_| Some(Answer::whole(200, &[("content-type", "application/json")], "{\"name\": \"half"))),
+        publishing(|_| Some(Answer::head(200, &[]).chunk("{\"name\": \"cut\"").close())),
+        publishing(|_| Some(Answer::whole(503, &[], ""))),
+        publishing(|_| Some(Answer::whole(302, &[("location", "/elsewhere")], ""))),
+        publishing(|_| Some(shows(&json!({ "name": "huge", "description": "x".repeat(2 << 20) })))),
+        publishing(|_| Some(Answer::head(200, &[]).flood(format!("10000\r\n{}\r\n", " ".repeat(65536))))),
+        publishing(|_| Some(Answer::nothing())),
+    ];
+    for (number, upstream) in upstreams.iter().enumerate() {
+        let gateway = before(&upstream.url("/process")).await;
+        let told = card(&gateway).await;
+        assert_eq!((&told["name"], &told["description"]), (&json!("friday"), &json!("Ours")), "{number}: {told}");
+        let asked = upstream.asked().len();
+        let answer = gateway.get(&format!("/a2a/friday{CARD}")).await;
+        assert_eq!((answer.json(), answer.header("cache-control")), (told, Some("public, max-age=30")), "{number}");
+        assert_eq!(upstream.asked().len(), asked, "{number} is asked again too soon");
+    }
+    let gateway = before(&format!("http://{}/", nobody())).await;
+    assert_eq!(card(&gateway).await["name"], "friday");
+}
+
+#[tokio::test]
+async fn a_slow_card_keeps_nobody_waiting_and_is_shown_once_it_has_come() {
+    let upstream = publishing(|_| {
+        let head = Answer::head(200, &[("content-type", "application/json")]);
+        Some(head.chunk("{\"name\":").wait("now").chunk("\"Slow\"}").done())
+    });
+    let gateway = before(&upstream.url("")).await;
+    let since = Instant::now();
+    // However many ask, there is one fetch.
+    let (one, other) = tokio::join!(card(&gateway), card(&gateway));
+    let waited = since.elapsed().as_secs();
+    assert!((4..10).contains(&waited), "waited for {waited} s");
+    assert_eq!((&one["name"], &other["name"]), (&json!("friday"), &json!("friday")));
+    upstream.open("now");
+    until("the card to come", async || (card(&gateway).await["name"] == "Slow").then_some(())).await;
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_card_outlives_its_server_and_a_compressed_one_is_read() {
+    // gzip of {"name":"Packed"}, stored without compression.
+    let plain = br#"{"name":"Packed"}"#;
+    let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 1];
+    let length = u16::try_from(plain.len()).expect("short");
+    packed.extend(length.to_le_bytes());
+    packed.extend((!length).to_le_bytes());
+    packed.extend(plain);
+    packed.extend(crc(plain).to_le_bytes());
+    packed.extend(u32::from(length).to_le_bytes());
+    let upstream = publishing(move |_| {
+        Some(Answer::whole(200, &[("content-type", "application/json"), ("content-encoding", "gzip")], &packed))
+    });
+    let gateway = before(&upstream.url("")).await;
+    assert_eq!(card(&gateway).await["name"], "Packed");
+    drop(upstream);
+    assert_eq!(card(&gateway).await["name"], "Packed");
+}
+
+/// The check sum of gzip.
+fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg()))
+    })
+}
+
+#[tokio::test]
+async fn tags_follow_the_card_and_the_agent_is_asked_as_ever() {
+    let upstream = publishing(|asked| {
+        Some(if asked.path == CARD { shows(&json!({ "name": "Friday" })) } else { saying(&["Hello"]) })
+    });
+    let gateway = before(&upstream.url("/process")).await;
+    let answer = gateway.get(&format!("/a2a/friday{CARD}")).await;
+    let tag = answer.header("etag").expect("a tag").to_owned();
+    let path = format!("/a2a/friday{CARD}");
+    let again = gateway.open("GET", &path, &[("if-none-match", &tag)], b"").await.status().await;
+    assert_eq!(again, 304);
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": { "message": {
+        "kind": "message", "messageId": "m", "role": "user", "parts": [{ "kind": "text", "text": "hi" }]
+    } } });
+    let task = gateway.post("/a2a/friday", &body).await.json();
+    assert_eq!(task["result"]["artifacts"][0]["parts"][0]["text"], "Hello", "{task}");
+}
+
+#[tokio::test]
+async fn an_agent_without_a_server_has_the_card_of_its_configuration() {
+    let gateway = Gateway::start(&format!("{DEMO}{ROUTE}")).await;
+    assert_eq!(gateway.get(&format!("/a2a/demo{CARD}")).await.json()["name"], "demo");
+}
