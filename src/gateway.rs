@@ -168,6 +168,11 @@ impl Gateway {
             listener.local_addr()?,
             !settings.server.trusted_proxies.is_empty(),
         );
+        for route in &routes {
+            for warning in &route.mounted.warnings {
+                tracing::warn!(route = route.path, "{warning}");
+            }
+        }
         let server = server::listen(
             listener,
             engine.clone(),
@@ -230,6 +235,7 @@ impl Gateway {
             routes.push(Served {
                 scope: Scope {
                     owner: String::new(),
+                    trace: None,
                     agents: mount.agents.clone().into(),
                     protocol: client.name,
                     couriers: mounted.couriers.take().map(Arc::new),
@@ -345,6 +351,8 @@ fn core_mount(place: &config::Mount, public_url: Option<&str>) -> Mount {
     let path = place.path.trim_end_matches('/').to_owned();
     Mount {
         public_url: public_url.map(|url| format!("{url}{path}")),
+        // Whoever reaches the address may use every route.
+        authenticates: false,
         agents: place.agents.iter().map(|agent| card(agent)).collect(),
         path,
     }

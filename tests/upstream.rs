@@ -89,7 +89,7 @@ impl Way {
     async fn open(&self) -> Result<Conversation, Fault> {
         let request = AgentRequest { session_id: Some("s1".to_owned()), ..AgentRequest::default() };
         let memory = Json::null();
-        let asked = self.upstream.open(&Question { request: &request, memory: &memory, answered: &[] });
+        let asked = self.upstream.open(&Question { request: &request, memory: &memory, answered: &[] }, None);
         tokio::time::timeout(scripted::STUCK, asked).await.expect("every question ends")
     }
 
@@ -555,7 +555,7 @@ async fn an_agent_is_told_to_stop() {
     let way = Way::to(agent.url("/process"));
     let request = AgentRequest { session_id: Some("s1".to_owned()), ..AgentRequest::default() };
     for _ in 0..2 {
-        way.upstream.stop(&Question { request: &request, memory: &Json::null(), answered: &[] }).await;
+        way.upstream.stop(&Question { request: &request, memory: &Json::null(), answered: &[] }, None).await;
     }
     let asked = agent.asked();
     assert_eq!((asked[0].path.as_str(), asked[0].body.as_slice()), ("/stop", br#""s1""#.as_slice()));

@@ -31,7 +31,7 @@ async fn hear(agent: &DemoUpstream, request: &AgentRequest, answered: &[Pending]
     let mut listener = Listener { record, normalizer: Normalizer::new(64 << 20) };
     let memory = Json::null();
     let question = Question { request, memory: &memory, answered };
-    let mut conversation = agent.open(&question).await.expect("it always answers");
+    let mut conversation = agent.open(&question, None).await.expect("it always answers");
     while let Some(chunk) = conversation.chunk().await.expect("it has no network that could fail") {
         conversation.feed(&chunk, &mut listener).expect("it says nothing that is too large");
     }
@@ -299,7 +299,7 @@ async fn a_long_answer_takes_its_time_and_is_told_as_it_is_made() {
     let agent = DemoUpstream::new(Duration::ZERO);
     let asked = request(vec![Message::user("long 100000 600000")]);
     let question = Question { request: &asked, memory: &Json::null(), answered: &[] };
-    let mut conversation = agent.open(&question).await.expect("it always answers");
+    let mut conversation = agent.open(&question, None).await.expect("it always answers");
     // The frames before the first word are there at once; nobody waits for the rest.
     for _ in 0..3 {
         conversation.chunk().await.expect("no network").expect("a frame");

@@ -55,6 +55,27 @@ pub struct Answer {
     pub id: String,
     /// What was said.
     pub given: Given,
+    /// The message it was said in.
+    pub said: Option<Said>,
+}
+
+impl Answer {
+    /// An answer in no message that anybody knows.
+    #[must_use]
+    pub const fn new(id: String, given: Given) -> Self {
+        Self { id, given, said: None }
+    }
+}
+
+/// What the native message of an answer keeps of the client's own.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Said {
+    /// Its id. Of several answers in one message the first one has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Its metadata.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Json>,
 }
 
 /// The forms an answer comes in.

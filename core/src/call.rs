@@ -67,6 +67,11 @@ pub struct RunCall {
     pub durable: bool,
     /// True: answer at once, before the upstream has begun. False: wait, so that a refusal becomes a real status.
     pub early: bool,
+    /// With [`Delivery::Stream`] and without `early`: how long the stream is held back for the agent's first word. Where
+    /// others are before it in the session it is not held back at all. None: as the route says.
+    pub first_word: Option<Duration>,
+    /// True: a run whose client got the agent's refusal in its place was never there; nobody was told of it.
+    pub vanishes: bool,
     /// False: not to be found by anybody once its stream has ended.
     pub stored: bool,
     /// True: a turn that leaves pending items, or ends with [`End::Incomplete`], does not end the run: it waits for
@@ -97,6 +102,8 @@ impl RunCall {
             terms: Terms::default(),
             durable: false,
             early: false,
+            first_word: None,
+            vanishes: false,
             stored: true,
             turns: false,
             waits_after: vec![End::Incomplete],

@@ -29,12 +29,18 @@ pub struct Couriers {
     pub policy: Policy,
     /// For how long a courier may hold small pieces back to send them together.
     pub pause: Duration,
-    /// Makes the courier of a document. None: the document names no place.
+    /// Makes the courier of a document. None: the document names no place, or one that was given up.
     pub open: OpenCourier,
+    /// Gives a place up that failed too often.
+    pub give_up: GiveUp,
 }
 
 /// Makes the courier of a document.
 pub type OpenCourier = Box<dyn Fn(&Json) -> Option<Box<dyn Courier>> + Send + Sync>;
+
+/// What the document becomes of a place that is told nothing more: the same for its owner, nothing for
+/// [`Couriers::open`]. A document that is put in its place names a place again. None: it names none.
+pub type GiveUp = Box<dyn Fn(&Json) -> Option<Json> + Send + Sync>;
 
 /// Says what has to be sent to one place.
 pub trait Courier: Send + 'static {

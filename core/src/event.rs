@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! run      = RunStarted turn+ RunFinished
-//! turn     = TurnStarted message* TurnFinished          messages may overlap
-//! message  = MessageStarted content* MessageFinished    contents of one message never overlap
+//! turn     = TurnStarted [AnswerStarted message*] TurnFinished    messages may overlap
+//! message  = MessageStarted content* MessageFinished              contents of one message never overlap
 //! content  = ContentStarted (ContentDelta | ContentReplaced)* ContentFinished
 //! ```
 //!
@@ -84,6 +84,12 @@ pub enum Event {
         /// Its place in [`Run::turns`].
         turn: u32,
     },
+    /// The agent has begun to work on it: it said so, or its first message comes next. In records that were written
+    /// before this was told, messages come without it.
+    AnswerStarted {
+        /// The turn.
+        turn: u32,
+    },
     /// A message begins.
     MessageStarted {
         /// Its place in [`Run::messages`].
@@ -126,7 +132,8 @@ pub enum Event {
         /// The message.
         message: u32,
     },
-    /// The agent has ended its answer. The run may wait for another turn.
+    /// The agent has ended its answer, or was never reached ([`Turn::withdrawn`](crate::run::Turn::withdrawn)). The run
+    /// may wait for another turn.
     TurnFinished {
         /// The turn.
         turn: u32,

@@ -52,13 +52,16 @@ pub struct Mount {
     pub agents: Vec<Arc<AgentCard>>,
     /// The URL of the mount as clients see it, where the configuration knows it.
     pub public_url: Option<String>,
+    /// Whether callers can prove here who they are. Where not, nobody ever has: what needs that is not offered.
+    pub authenticates: bool,
 }
 
 /// A protocol, mounted.
 pub struct Mounted {
     /// What it answers on, more specific paths first.
     pub endpoints: Vec<Endpoint>,
-    /// Answers whatever no endpoint answers below the mount: unknown paths, wrong methods. Only `fail` is called.
+    /// Answers whatever no endpoint answers below the mount: unknown paths, wrong methods. What it reads in the request
+    /// only serves to refuse it in the right dialect.
     pub stray: Open,
     /// Lines to paste into a shell, `{url}` standing for the mount's URL.
     pub curl: Vec<String>,
@@ -72,6 +75,8 @@ pub struct Mounted {
     pub couriers: Option<Couriers>,
     /// How long runs begun here are kept. None: as long as all others.
     pub keep: Option<Keep>,
+    /// What the operator should be warned of at the start: sentences about settings that cannot have their effect.
+    pub warnings: Vec<String>,
 }
 
 /// How long the runs of one route are kept. What holds for all runs stays an upper bound.
@@ -98,6 +103,7 @@ impl Mounted {
             cors: None,
             couriers: None,
             keep: None,
+            warnings: Vec::new(),
         }
     }
 }
@@ -215,7 +221,8 @@ pub struct Request<'a> {
     pub params: &'a [(String, String)],
     /// The query, as it came.
     pub query: &'a str,
-    /// Headers, names in lower case. Those that are no visible ASCII are left out.
+    /// Headers, names in lower case. Bytes of a value that are no UTF-8 are replaced: such a header is there, and says
+    /// nothing that anybody knows.
     pub headers: &'a [(&'a str, &'a str)],
     /// The body.
     pub body: &'a [u8],
@@ -272,12 +279,15 @@ pub enum Flow {
     More,
     /// The answer is complete, whatever becomes of the run.
     Close,
+    /// The answer is complete, and so is the run: it was told whole, and nobody has to find it again.
+    Forget,
 }
 
 /// One question and its answer, in the client's own words.
 pub trait Exchange: Send + 'static {
-    /// Reads the request, and keeps whatever the answer will have to echo. Called first and once, unless the caller
-    /// is turned away at the door: then only `fail` is called.
+    /// Reads the request, and keeps whatever the answer will have to echo. Called first and once. A request whose body
+    /// is not read, because it is too large or breaks off, comes with an empty one: whatever is made of it, `fail` is
+    /// next.
     ///
     /// # Errors
     /// What is wrong with it; it comes back in `fail`.

@@ -246,6 +246,8 @@ pub struct Fault {
     pub detail: Option<String>,
     /// Further fields at fault: path and sentence. Protocols that can tell of one only tell the first.
     pub violations: Vec<(String, String)>,
+    /// How many fields are at fault beyond those: so many that nobody reads them all.
+    pub unnamed: usize,
     /// Methods that would be allowed, for [`FaultKind::MethodNotAllowed`].
     pub allow: Vec<&'static str>,
 }
@@ -263,6 +265,7 @@ impl Fault {
             retry_after: None,
             detail: None,
             violations: Vec::new(),
+            unnamed: 0,
             allow: Vec::new(),
         }
     }

@@ -29,6 +29,7 @@ pub mod public_address;
 pub mod publication;
 pub mod read;
 pub mod run;
+pub mod size;
 pub mod sse;
 
 #[cfg(feature = "testkit")]

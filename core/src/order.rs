@@ -108,7 +108,11 @@ const fn message_of(event: Event) -> Option<u32> {
         | Event::ContentReplaced { message, .. }
         | Event::ContentFinished { message, .. }
         | Event::MessageFinished { message } => Some(message),
-        Event::RunStarted | Event::TurnStarted { .. } | Event::TurnFinished { .. } | Event::RunFinished { .. } => None,
+        Event::RunStarted
+        | Event::TurnStarted { .. }
+        | Event::AnswerStarted { .. }
+        | Event::TurnFinished { .. }
+        | Event::RunFinished { .. } => None,
     }
 }
 

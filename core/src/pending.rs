@@ -173,13 +173,13 @@ impl Pending {
 }
 
 impl Run {
-    /// What the last turn still waits for: one function for all adapters (human-in-the-loop page, section 2).
+    /// What the last turn that reached the agent still waits for: one function for all adapters (human-in-the-loop page, section 2).
     ///
     /// Every `function_call` and every `mcp_approval_request` in order, minus those with an output or answer later in
     /// the same answer. Nothing after an end that was failed, rejected or canceled, and nothing before the turn ended.
     #[must_use]
     pub fn pending(&self) -> Vec<Pending> {
-        self.turns.len().checked_sub(1).map_or_else(Vec::new, |last| self.pending_of(last))
+        self.last_taken().map_or_else(Vec::new, |last| self.pending_of(last))
     }
 
     /// What a turn was waiting for when it ended, whatever came after.

@@ -84,6 +84,18 @@ fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
+/// True for names that never stand for a public host, whatever a resolver says of them at the moment: those reserved
+/// for local use, and names of one label.
+#[must_use]
+pub fn is_local_name(host: &str) -> bool {
+    const LOCAL: &[&str] = &["localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa"];
+    let host = host.trim_end_matches('.');
+    match host.rsplit_once('.') {
+        Some((_, last)) => LOCAL.iter().any(|local| last.eq_ignore_ascii_case(local)),
+        None => true,
+    }
+}
+
 /// What operators allow and forbid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
@@ -221,22 +233,47 @@ impl Policy {
         is_public(address) || self.allow.iter().any(|allowed| allowed.covers(host, address))
     }
 
-    /// Judges everything a name resolved to, since one bad address spoils it. `own` are the gateway's own listening
-    /// addresses, which are refused whatever is allowed; an unspecified one stands for every address of the machine
-    /// that is not public.
+    /// Whether a name may be named whatever it resolves to.
+    #[must_use]
+    pub fn allows_name(&self, host: &str) -> bool {
+        self.allow.iter().any(|allowed| matches!(allowed, Allowed::Name(name) if name == host))
+    }
+
+    /// Judges everything a name resolved to, since one bad address spoils it. The gateway itself is refused whatever is
+    /// allowed.
     ///
     /// # Errors
     /// [`Refused::Host`]
-    pub fn resolved(&self, host: &str, addresses: &[SocketAddr], own: &[SocketAddr]) -> Result<(), Refused> {
-        let is_own = |address: &SocketAddr| {
-            let plain = address.ip().to_canonical();
-            own.iter().any(|own| {
-                own.port() == address.port()
-                    && (own.ip().to_canonical() == plain || (own.ip().is_unspecified() && plain.is_loopback()))
-            })
-        };
-        let good = |address: &SocketAddr| self.allows(host, address.ip()) && !is_own(address);
+    pub fn resolved(&self, host: &str, addresses: &[SocketAddr], own: &Own) -> Result<(), Refused> {
+        let good = |address: &SocketAddr| self.allows(host, address.ip()) && !own.is(*address);
         if !addresses.is_empty() && addresses.iter().all(good) { Ok(()) } else { Err(Refused::Host) }
+    }
+}
+
+/// The gateway itself, which is nobody's receiver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// What it listens on. An unspecified address stands for every address of its machine.
+    pub listens: Vec<SocketAddr>,
+    /// The addresses of its machine, besides those that lead back to whoever connects. None: they are not known, and
+    /// any address may be one.
+    pub machine: Option<Vec<IpAddr>>,
+}
+
+impl Own {
+    /// Whether a connection to this address would reach the gateway.
+    #[must_use]
+    pub fn is(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        let is_machine = || {
+            let known = self.machine.as_ref();
+            ip.is_loopback() || known.is_none_or(|known| known.iter().any(|known| known.to_canonical() == ip))
+        };
+        self.listens.iter().filter(|listens| listens.port() == address.port()).any(|listens| {
+            let listens = listens.ip().to_canonical();
+            // Connecting to the unspecified address is connecting to this machine.
+            listens == ip || ip.is_unspecified() || (listens.is_unspecified() && is_machine())
+        })
     }
 }
 

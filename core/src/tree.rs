@@ -120,6 +120,39 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Whether lists and objects in it are nested in more than so many levels: `[[]]` has two. Costs its length once,
+    /// and no depth of stack.
+    #[must_use]
+    pub fn is_deeper_than(&self, levels: usize) -> bool {
+        let mut depth = 0_usize;
+        let mut bytes = self.text().bytes();
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'[' | b'{' => {
+                    depth += 1;
+                    if depth > levels {
+                        return true;
+                    }
+                }
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                b'"' => {
+                    // To the end of the string: brackets in it are letters.
+                    while let Some(letter) = bytes.next() {
+                        match letter {
+                            b'\\' => {
+                                bytes.next();
+                            }
+                            b'"' => break,
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
     /// A complaint about this value's type.
     #[must_use]
     pub fn wrong(&self, expected: &str) -> Fault {
@@ -368,6 +401,17 @@ mod tests {
         assert_eq!(object.required("a").expect("there").kind(), Kind::Array);
         let broken = "[".repeat(100_000);
         assert_eq!(Node::parse(broken.as_bytes()).expect_err("broken").kind, FaultKind::Malformed);
+    }
+
+    #[test]
+    fn levels_are_counted_and_brackets_in_strings_are_not() {
+        for (text, levels) in
+            [("7", 0), ("\"[[[\"", 0), ("[]", 1), ("[[],{}]", 2), (r#"{"a":{"b":"]\"}["},"c":[[1]]}"#, 3)]
+        {
+            let node = Node::parse(text.as_bytes()).expect("JSON");
+            assert!(!node.is_deeper_than(levels), "{text}");
+            assert!(levels == 0 || node.is_deeper_than(levels - 1), "{text}");
+        }
     }
 
     #[test]

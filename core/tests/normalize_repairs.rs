@@ -207,6 +207,43 @@ fn a_snapshot_takes_the_place_of_fragments_nobody_was_told() {
 }
 
 #[test]
+fn a_text_said_anew_that_contradicts_what_was_told_takes_its_place_at_once() {
+    let snapshot = |text: &str| {
+        format!(r#"{{"object":"content","index":0,"delta":false,"status":"in_progress","msg_id":"m","text":"{text}"}}"#)
+    };
+    let fragment =
+        |text: &str| format!(r#"{{"object":"content","index":0,"delta":true,"msg_id":"m","text":"{text}"}}"#);
+    let end = r#"{"object":"message","id":"m","type":"message","status":"completed","content":[{"type":"text","index":0,"text":"Found it: 42"}]}"#;
+    let frames = [
+        snapshot("Search"),
+        snapshot("Searching"),
+        snapshot("Found"),
+        fragment(" it"),
+        snapshot("Found it: 4"),
+        end.to_owned(),
+    ];
+    let told = tale(&record(&frames.each_ref().map(String::as_str)));
+    let said = told.lines().filter_map(|line| Some(line.split_once(" 0.0 ")?.1));
+    let said: Vec<&str> = said.filter(|line| line.starts_with(['+', '='])).collect();
+    let wanted = [r#"+ "Search""#, r#"+ "ing""#, r#"= "Found""#, r#"+ " it""#, r#"+ ": 4""#, r#"+ "2""#];
+    assert_eq!(said, wanted, "{told}");
+}
+
+/// Every version of a text is kept: those an agent may have are bounded, and the last one is told in the end.
+#[test]
+fn an_agent_that_says_everything_anew_again_and_again_does_not_exhaust_its_run() {
+    let mut listener = Listener::of(begun(), 1 << 20);
+    let text = |number: usize| format!("{number}: {}", "x".repeat(10_000));
+    for number in 0..1_000 {
+        let frame = serde_json::json!({ "object": "content", "index": 0, "msg_id": "m", "text": text(number) });
+        listener.try_hear(&Heard::read(frame.to_string().as_bytes()).expect("an object")).expect("there is room");
+    }
+    let record = listener.finish();
+    assert_eq!(record.run().messages[0].text(), text(999));
+    assert!(record.size() < 1 << 19, "{}", record.size());
+}
+
+#[test]
 fn a_type_says_which_field_is_meant() {
     let told = record(&[
         r#"{"object":"content","type":"refusal","index":0,"delta":true,"msg_id":"m","text":"not this","refusal":"this"}"#,

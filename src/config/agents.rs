@@ -55,8 +55,8 @@ fn agent(
     let turns =
         Located { value: u64::from(table.history_limit.turns.value), place: table.history_limit.turns.place.clone() };
     let turns = checking.between(&turns, "turns", 1, u64::from(u32::MAX));
-    let bytes = checking.at_least(&table.history_limit.bytes, "bytes", Size(1024));
-    let max_run_bytes = checking.at_least(&table.max_run_bytes, "max_run_bytes", Size(1024));
+    let bytes = checking.at_least(&table.history_limit.bytes, "bytes", Size::kibibytes(1));
+    let max_run_bytes = checking.at_least(&table.max_run_bytes, "max_run_bytes", Size::kibibytes(1));
     let Some(upstream) = &table.upstream else {
         // An agent that could not be read at all has been told of already.
         if !checking.cuts.contain(&written.place, "upstream") {
@@ -92,7 +92,7 @@ fn upstream(
     let timeouts = timeouts(&table.timeouts, checking);
     let retries = Located { value: u64::from(table.retries.value), place: table.retries.place.clone() };
     let retries = checking.between(&retries, "retries", 0, 10);
-    let max_event = checking.at_least(&table.max_event, "max_event", Size(1024));
+    let max_event = checking.at_least(&table.max_event, "max_event", Size::kibibytes(1));
     let url = table.url.as_ref().and_then(|url| checking.url(url, "url"));
     let Some(protocol) = &table.protocol else {
         if !checking.cuts.contain(&written.place, "protocol") {

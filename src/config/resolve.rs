@@ -183,7 +183,7 @@ fn server(table: &ServerTable, checking: &mut Checking<'_, '_>) -> Option<Server
         listen: listen.ok()?,
         public_url,
         workers: usize::try_from(workers).unwrap_or(1),
-        max_body: checking.at_least(&table.max_body, "max_body", Size(1024)),
+        max_body: checking.at_least(&table.max_body, "max_body", Size::kibibytes(1)),
         drain: table.drain.value.0,
         trusted_proxies,
     })

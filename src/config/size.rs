@@ -1,101 +1,35 @@
-//! Sizes as they are written: `"64KiB"`, `"8MiB"`, `"1GiB"`, or plain bytes.
+//! Sizes in the file, with their schema. How they are read: `interlingua_core::size`.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use interlingua_core::size;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, Visitor};
-use serde::{Serialize, Serializer};
-
-/// The units, largest first, in bytes.
-const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
-
-/// Larger than this is a mistake: everything measured here is held in memory.
-const LARGEST: u64 = 1 << 40;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A number of bytes in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Size(pub(super) u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Size(size::Size);
 
 impl Size {
+    pub(super) const fn kibibytes(number: u64) -> Self {
+        Self(size::Size(number << 10))
+    }
+
     pub(super) const fn mebibytes(number: u64) -> Self {
-        Self(number << 20)
+        Self(size::Size::mebibytes(number))
     }
 
     /// The same as a length in memory.
     pub(super) fn bytes(self) -> usize {
-        usize::try_from(self.0).unwrap_or(usize::MAX)
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, unit) = text.split_at(digits);
-        let unit = unit.trim_start();
-        if number.is_empty() {
-            return Err("this is not a size\nwrite it like \"64KiB\", \"8MiB\" or \"1GiB\"".into());
-        }
-        let found = if unit.is_empty() {
-            Some(1)
-        } else {
-            UNITS.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes)
-        };
-        let Some(bytes) = found else {
-            // `64KB`, `64k` and `64kib` all mean the same thing to whoever wrote them.
-            let meant = match unit.to_ascii_lowercase().as_str() {
-                "k" | "kb" | "kib" => Some("KiB"),
-                "m" | "mb" | "mib" => Some("MiB"),
-                "g" | "gb" | "gib" => Some("GiB"),
-                _ => None,
-            };
-            return Err(match meant {
-                Some(meant) => {
-                    format!("a size has an unknown unit\ndid you mean \"{number}{meant}\"?")
-                }
-                None => "a size has an unknown unit\nunits are B, KiB, MiB and GiB".to_owned(),
-            });
-        };
-        number
-            .parse::<u64>()
-            .ok()
-            .and_then(|number| number.checked_mul(bytes))
-            .filter(|size| *size <= LARGEST)
-            .map(Self)
-            .ok_or_else(|| "a size is too large\nat most \"1024GiB\" is possible".to_owned())
+        self.0.bytes()
     }
 }
 
 impl fmt::Display for Size {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, bytes) =
-            UNITS.into_iter().find(|(_, bytes)| self.0 >= *bytes && self.0.is_multiple_of(*bytes)).unwrap_or(("B", 1));
-        write!(formatter, "{}{unit}", self.0 / bytes)
-    }
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written;
-        impl Visitor<'_> for Written {
-            type Value = Size;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a size such as \"8MiB\"")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
-                Size::parse(text).map_err(E::custom)
-            }
-
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Size, E> {
-                match u64::try_from(number) {
-                    Ok(bytes) if bytes <= LARGEST => Ok(Size(bytes)),
-                    Ok(_) => Err(E::custom("a size is too large\nat most 1024 GiB is possible")),
-                    Err(_) => Err(E::custom("a size cannot be negative")),
-                }
-            }
-        }
-        deserializer.deserialize_any(Written)
+        self.0.fmt(formatter)
     }
 }
 
@@ -122,29 +56,5 @@ impl JsonSchema for Size {
             ],
             "examples": ["64KiB", "8MiB", "1GiB", 65536],
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn sizes_are_read_with_their_unit() {
-        assert_eq!(Size::parse("64KiB"), Ok(Size(65_536)));
-        assert_eq!(Size::parse("8 MiB"), Ok(Size(8 << 20)));
-        assert_eq!(Size::parse("1GiB"), Ok(Size(1 << 30)));
-        assert_eq!(Size::parse("512"), Ok(Size(512)));
-        for text in ["", "MiB", "-1", "1.5MiB", "8MB", "8TiB", "99999999999999GiB"] {
-            assert!(Size::parse(text).is_err(), "{text:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_size_is_read_as_it_is_written(bytes in 0..=LARGEST) {
-            prop_assert_eq!(Size::parse(&Size(bytes).to_string()), Ok(Size(bytes)));
-        }
     }
 }

@@ -117,7 +117,7 @@ impl Engine {
         asked.session_id = Some(upstream_id.clone());
         // Without both ids all anonymous clients share one lock upstream (Agent API, section 10). And an upstream that
         // waits for an answer knows its session by both: a client that names no user means the one named before.
-        let user = asked.user_id.get_or_insert_with(|| doc.user_id.clone().unwrap_or_else(|| doc.id.clone()));
+        let user = asked.user_id.get_or_insert_with(|| doc.user_id.clone().unwrap_or_else(|| session.own_user()));
         session.doc().user_id.get_or_insert_with(|| user.clone());
         Ok(Outcome::Ready(Box::new(Prepared { request: asked, upstream_id, memory, answered, decided, said })))
     }
@@ -226,6 +226,8 @@ pub(super) fn ask(doc: &mut Doc, agent: &Agent, run: RunId, pending: Vec<Pending
         tools: turn.tools,
         approval_extension: agent.approval_extension,
     };
+    // The agent has gone on without what it was not given of the turn before.
+    doc.waiting.withdraw(run);
     doc.waiting.ask(pending, &asked);
     doc.waiting.pending_of(run)
 }

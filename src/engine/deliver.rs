@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -16,7 +17,8 @@ use interlingua_core::{Fault, Json, RunId};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Engine, Follower, RunHandle, Scope, Take, store_fault};
+use super::{Engine, Follower, Live, RunHandle, Scope, Take, clock, resource, store_fault};
+use crate::store::{Expect, Version};
 
 /// How often one thing is tried to be delivered.
 const TRIES: u32 = 4;
@@ -47,27 +49,75 @@ pub struct Failed {
 
 /// The deliveries under way, by the key of their document.
 #[derive(Default)]
-pub(super) struct Deliveries(Mutex<HashMap<String, AbortHandle>>);
+pub(super) struct Deliveries(Mutex<Running>);
+
+#[derive(Default)]
+struct Running {
+    tasks: HashMap<String, Task>,
+    /// With so many of them, those that are over are thrown out.
+    sweep_at: usize,
+}
+
+struct Task {
+    handle: AbortHandle,
+    told: Arc<AtomicU64>,
+    live: Weak<Live>,
+}
 
 impl Deliveries {
-    fn put(&self, key: &str, task: AbortHandle) {
-        let mut tasks = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        tasks.retain(|_, task| !task.is_finished());
-        if let Some(old) = tasks.insert(key.to_owned(), task) {
-            old.abort();
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn put(&self, key: &str, task: Task) {
+        let mut running = self.lock();
+        if running.tasks.len() >= running.sweep_at {
+            running.tasks.retain(|_, task| !task.handle.is_finished());
+            running.sweep_at = 2 * running.tasks.len() + 64;
+        }
+        if let Some(old) = running.tasks.insert(key.to_owned(), task) {
+            old.handle.abort();
         }
     }
 
     fn stop(&self, key: &str) {
-        if let Some(task) = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(key) {
-            task.abort();
+        if let Some(task) = self.lock().tasks.remove(key) {
+            task.handle.abort();
         }
     }
 
-    fn has(&self, key: &str) -> bool {
-        let tasks = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        tasks.get(key).is_some_and(|task| !task.is_finished())
+    /// Whether something has happened that was not told yet.
+    pub(super) fn are_behind(&self) -> bool {
+        self.lock().tasks.values().filter(|task| !task.handle.is_finished()).any(|task| {
+            let live = task.live.upgrade();
+            live.is_some_and(|live| task.told.load(Ordering::Acquire) < live.shown().0)
+        })
     }
+
+    /// How many steps were told by the delivery that is under way.
+    fn told(&self, key: &str) -> Option<u64> {
+        let running = self.lock();
+        let task = running.tasks.get(key).filter(|task| !task.handle.is_finished());
+        task.map(|task| task.told.load(Ordering::Acquire))
+    }
+}
+
+/// A document that names a place.
+pub(super) struct Named<'a> {
+    pub(super) key: &'a str,
+    pub(super) value: &'a Json,
+    pub(super) version: Version,
+}
+
+/// Why a delivery begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Because {
+    /// The run does: from its first step on.
+    Begun,
+    /// It goes on: from what comes next, unless it is being delivered already.
+    GoesOn,
+    /// The place was named, perhaps anew: what the one before it was not told comes first.
+    Named,
 }
 
 impl Engine {
@@ -79,69 +129,83 @@ impl Engine {
         judged.map_err(|refused| Fault::invalid("url", refused.to_string()))
     }
 
-    /// A place was named: from now on it is told of its run, if that exists already.
-    pub(super) async fn place_named(&self, collection: &str, key: &str, value: &Json, scope: &Scope) {
+    /// A place was named: from now on it is told of its run, if that is in memory. One in the store stands still; its
+    /// places are told when it goes on ([`Engine::deliver_run`]).
+    pub(super) async fn place_named(&self, collection: &str, named: Named<'_>, scope: &Scope) {
         let Some(couriers) = of(collection, scope) else { return };
-        let Some(id) = key.split('/').next().and_then(RunId::read) else { return };
-        if let Ok(Some(run)) = self.handle(id).await {
-            self.begin_delivery(couriers, key, value, &run, false, false, scope);
+        let Some(id) = named.key.split('/').next().and_then(RunId::read) else { return };
+        if let Ok(Some(RunHandle::Live(live))) = self.handle(id).await {
+            self.begin_delivery(couriers, &named, &live, Because::Named, scope);
         }
     }
 
     /// A place is not to be told any more.
     pub(super) fn place_gone(&self, collection: &str, key: &str, scope: &Scope) {
         if of(collection, scope).is_some() {
-            self.0.deliveries.stop(&task_key(key, scope));
+            self.0.deliveries.stop(&resource::owned(scope, key));
         }
     }
 
-    /// Tells the places that were named for a run. `new`: from its first step on; else from where it stands.
+    /// Tells the places that were named for a run. `new`: from its first step on; else from what comes next, so it has
+    /// to be called before anything does.
     pub(super) async fn deliver_run(&self, run: &RunHandle, new: bool, scope: &Scope) -> Result<(), Fault> {
-        const MOST: usize = 64;
-        let Some(couriers) = &scope.couriers else { return Ok(()) };
-        let id = run.view(|view| view.run().id);
-        let prefix = super::resource::owned(scope, &format!("{id}/"));
-        let found = self.store().list(couriers.collection, &prefix, None, MOST).await;
-        let start = super::resource::owned(scope, "").len();
-        for entry in found.map_err(|error| store_fault(&error))? {
-            let (Some(key), Some(value)) = (entry.key.get(start..), super::resource::read(&entry.document.value))
-            else {
-                continue;
-            };
-            self.begin_delivery(couriers, key, &value, run, new, true, scope);
+        /// What a list gives at most.
+        const PAGE: usize = 256;
+        let (Some(couriers), RunHandle::Live(live)) = (&scope.couriers, run) else { return Ok(()) };
+        let prefix = resource::owned(scope, &format!("{}/", live.id()));
+        let start = resource::owned(scope, "").len();
+        let because = if new { Because::Begun } else { Because::GoesOn };
+        let mut after: Option<String> = None;
+        loop {
+            let found = self.store().list(couriers.collection, &prefix, after.as_deref(), PAGE).await;
+            let found = found.map_err(|error| store_fault(&error))?;
+            for entry in &found {
+                let (Some(key), Some(value)) = (entry.key.get(start..), resource::read(&entry.document.value)) else {
+                    continue;
+                };
+                let named = Named { key, value: &value, version: entry.document.version };
+                self.begin_delivery(couriers, &named, live, because, scope);
+            }
+            match found.into_iter().next_back() {
+                Some(last) => after = Some(last.key),
+                None => return Ok(()),
+            }
         }
-        Ok(())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each says one thing about the delivery")]
     fn begin_delivery(
         &self,
         couriers: &Arc<Couriers>,
-        key: &str,
-        value: &Json,
-        run: &RunHandle,
-        new: bool,
-        again: bool,
+        named: &Named<'_>,
+        live: &Arc<Live>,
+        because: Because,
         scope: &Scope,
     ) {
-        let task_key = task_key(key, scope);
-        let Some(courier) = (couriers.open)(value) else { return };
-        // A run that has ended tells nothing any more; one whose place was known goes on telling it.
-        if run.view(|view| view.run().end.is_some()) || (!new && again && self.0.deliveries.has(&task_key)) {
-            return;
-        }
-        let mut follower = Follower::new(self.clone(), run.clone(), false);
-        let from = if new { 0 } else { follower.begin(false, |view| view.record.len()) };
+        let key = resource::owned(scope, named.key);
+        let Some(courier) = (couriers.open)(named.value) else { return };
+        let (shown, over) = live.shown();
+        let from = match (because, self.0.deliveries.told(&key)) {
+            (Because::Begun, _) => 0,
+            (Because::GoesOn, Some(_)) => return,
+            (Because::Named, Some(told)) => told,
+            // A run that has ended tells nothing any more.
+            (_, None) if over => return,
+            (_, None) => shown,
+        };
+        let told = Arc::new(AtomicU64::new(from));
         let delivery = Delivery {
-            post: Arc::clone(&self.0.post),
+            engine: self.clone(),
             couriers: Arc::clone(couriers),
             courier,
-            follower,
-            run: run.view(|view| view.run().id),
+            follower: Follower::new(self.clone(), RunHandle::Live(Arc::clone(live)), false),
+            run: live.id(),
+            key: key.clone(),
+            version: named.version,
+            told: Arc::clone(&told),
             failures: 0,
         };
         let task = tokio::task::spawn_local(delivery.run(from));
-        self.0.deliveries.put(&task_key, task.abort_handle());
+        self.0.deliveries.put(&key, Task { handle: task.abort_handle(), told, live: Arc::downgrade(live) });
     }
 }
 
@@ -149,24 +213,27 @@ fn of<'a>(collection: &str, scope: &'a Scope) -> Option<&'a Arc<Couriers>> {
     scope.couriers.as_ref().filter(|couriers| couriers.collection == collection)
 }
 
-fn task_key(key: &str, scope: &Scope) -> String {
-    super::resource::owned(scope, key)
-}
-
 /// One place and one run.
 struct Delivery {
-    post: Arc<dyn Post>,
+    engine: Engine,
     couriers: Arc<Couriers>,
     courier: Box<dyn Courier>,
     follower: Follower,
     run: RunId,
+    /// The document that names the place, as it stands in the store.
+    key: String,
+    version: Version,
+    /// The steps before this one were told, or given up.
+    told: Arc<AtomicU64>,
     failures: u32,
 }
 
 impl Delivery {
-    /// Follows the run to its end. Steps before `from` were told before the place was named.
+    /// Follows the run to its end. Steps before `from` were told before the place was named. Nothing is taken from the
+    /// record while something is on its way: however slow a receiver is, no more than one batch waits here.
     async fn run(mut self, from: u64) {
         let mut held_since: Option<Instant> = None;
+        let mut next = 0;
         loop {
             let mut parcels = Vec::new();
             let courier = &mut self.courier;
@@ -183,6 +250,7 @@ impl Delivery {
                             courier.take(step, &mut parcels);
                         }
                         taken += 1;
+                        next = step.sequence + 1;
                         if parcels.is_empty() && taken < BATCH { Take::More } else { Take::Enough }
                     })
                 }) => Some(more),
@@ -200,8 +268,11 @@ impl Delivery {
             for parcel in parcels {
                 if !self.send(parcel).await {
                     tracing::warn!(run = %self.run, "a push receiver failed too often: it is told nothing more");
-                    return;
+                    return self.give_up().await;
                 }
+            }
+            if !self.courier.is_holding() {
+                self.told.fetch_max(next, Ordering::Release);
             }
             if more == Some(false) {
                 return;
@@ -214,11 +285,28 @@ impl Delivery {
         self.follower.last(|step| courier.flush(step, parcels));
     }
 
+    /// Notes in its document that the place is told nothing more, unless it was named anew meanwhile.
+    async fn give_up(&self) {
+        let (store, collection) = (self.engine.store(), self.couriers.collection);
+        let given_up = async {
+            let found = store.get(collection, &self.key).await?.filter(|found| found.version == self.version);
+            let value = found.and_then(|found| resource::read(&found.value));
+            let Some(value) = value.and_then(|value| (self.couriers.give_up)(&value)) else { return Ok(()) };
+            let value = value.text().as_bytes().to_vec().into();
+            let put = store.put(collection, &self.key, value, Expect::Version(self.version), clock::now());
+            put.await.map(drop)
+        };
+        let given_up: Result<(), crate::store::StoreError> = given_up.await;
+        if let Err(error) = given_up {
+            tracing::error!(run = %self.run, %error, "that a push receiver is given up could not be written down");
+        }
+    }
+
     /// Sends one thing, several times if it has to be. False: the place is given up.
     async fn send(&mut self, parcel: Parcel) -> bool {
         let mut pause = PAUSE;
         for tried in 1..=TRIES {
-            match self.post.post(self.courier.url(), &self.couriers.policy, parcel.clone()).await {
+            match self.engine.0.post.post(self.courier.url(), &self.couriers.policy, parcel.clone()).await {
                 Ok(()) => {
                     self.failures = 0;
                     return true;
@@ -243,6 +331,6 @@ impl Delivery {
 
 /// Up to a fifth more, so that receivers that failed together are not asked again together.
 fn jittered(pause: Duration, salt: u32) -> Duration {
-    let random = super::clock::fresh().0.as_u128() as u32 ^ salt;
+    let random = clock::fresh().0.as_u128() as u32 ^ salt;
     pause + pause.mul_f64(f64::from(random % 200) / 1000.0)
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use interlingua_core::call::RunView;
 use interlingua_core::pending::Pending;
-use interlingua_core::{Event, RunId, Step};
+use interlingua_core::{Event, Fault, FaultKind, RunId, Step};
 
 use super::Engine;
 use super::live::{Live, Take};
@@ -137,6 +137,15 @@ impl Follower {
         }
     }
 
+    /// Counts up with every sign of life of the agent that is no step. Whoever waits for steps is woken by it.
+    #[must_use]
+    pub fn beats(&self) -> u64 {
+        match &self.source {
+            Source::Live(live, _) => live.beats(),
+            Source::Stored(_) => 0,
+        }
+    }
+
     /// Waits until `done` says so of an event that may be seen, or the run is over.
     pub(super) async fn until(&mut self, mut done: impl FnMut(Event) -> bool) {
         poll_fn(|context| {
@@ -161,6 +170,23 @@ impl Follower {
     pub(super) fn last(&self, look: impl FnOnce(Step<'_>)) {
         let last = self.next.saturating_sub(1);
         self.run().view(|view| view.record.step(last).map(look));
+    }
+
+    /// Why nothing will ever be seen of it again although it has not ended: the gateway is closed.
+    #[must_use]
+    pub fn broken_off(&self) -> Option<Fault> {
+        if !self.engine.0.over.load(std::sync::atomic::Ordering::Acquire) {
+            return None;
+        }
+        // An end that is on its way into the store is shown in a moment.
+        let ended = self.run().view(|view| view.run().end.is_some());
+        let settles = matches!(&self.source, Source::Live(live, _) if live.settling().is_some());
+        (!ended && !settles).then(|| Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down"))
+    }
+
+    /// Sees to it that nobody finds the run again. It has ended.
+    pub fn forget(&self) {
+        self.engine.forget(&self.run());
     }
 
     /// The run.

@@ -101,7 +101,7 @@ impl Engine {
     }
 
     /// Where a run was begun, if that has rules of its own.
-    fn scope_of(&self, live: &Live) -> Option<Scope> {
+    pub(super) fn scope_of(&self, live: &Live) -> Option<Scope> {
         live.view(|view| {
             let keeper = view.about.keeper.as_ref()?;
             let scope = self.0.keeping.scopes.iter().find(|scope| {
@@ -127,12 +127,18 @@ impl Engine {
             let live = Live::new(Arc::clone(agent), stored.record.clone(), stored.about.clone());
             let journal = Arc::clone(&live) as Arc<dyn Journal>;
             self.store().open(&journal).await?;
+            if let Some(scope) = self.scope_of(&live)
+                && let Err(fault) = self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, &scope).await
+            {
+                tracing::warn!(run = %id, "nobody is told how a run ended: {fault}");
+            }
             let error = RunError {
                 code: FaultKind::Restarted.code().to_owned(),
                 message: "the gateway was restarted while the run was under way".to_owned(),
             };
-            live.grow(|state| state.cut(End::Failed, Some(error)));
+            live.grow_unseen(|state| state.cut(End::Failed, Some(error)));
             self.store().settle(&journal).await?;
+            live.show();
         }
         Ok(left.len())
     }
@@ -151,6 +157,17 @@ impl Engine {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
         while self.working() > 0 && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // What has happened is told, as far as receivers take it: after this process nobody does.
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(2);
+        while self.0.deliveries.are_behind() && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // Whoever follows a run that waits would follow it for ever.
+        self.0.over.store(true, Ordering::Release);
+        let left: Vec<Arc<Live>> = self.lives().values().cloned().collect();
+        for live in left {
+            live.announce();
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Not here: what drives a run forward ([`super::pump`]) and where it is kept ([`crate::store`]).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
@@ -23,6 +23,8 @@ pub struct Live {
     pub(super) agent: Arc<Agent>,
     mark: Mark,
     state: Mutex<State>,
+    /// How often the agent said nothing but that it lives.
+    beats: AtomicU64,
     /// Stops the turn under way.
     pub(super) cancel: Stop,
 }
@@ -102,6 +104,7 @@ impl Live {
                 queued: Vec::new(),
                 cancelled_for: None,
             }),
+            beats: AtomicU64::new(0),
             cancel: Stop::default(),
         })
     }
@@ -145,6 +148,17 @@ impl Live {
         self.state().wake();
     }
 
+    /// The agent lives, and says no more than that: whoever follows is told so too.
+    pub(super) fn beat(&self) {
+        self.beats.fetch_add(1, Ordering::Relaxed);
+        self.announce();
+    }
+
+    /// Counts up with every sign of life.
+    pub(super) fn beats(&self) -> u64 {
+        self.beats.load(Ordering::Relaxed)
+    }
+
     /// Changes the run without showing it yet: what comes out is safe first.
     pub(super) fn grow_unseen<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         change(&mut self.state())
@@ -163,6 +177,12 @@ impl Live {
         }
         drop(state);
         self.cancel.tell();
+    }
+
+    /// How many of its events may be seen, and whether that is all there will ever be.
+    pub(super) fn shown(&self) -> (u64, bool) {
+        let state = self.state();
+        (state.visible, state.is_over())
     }
 
     /// Which event ends a turn and is still on its way into the store, if there is one.

@@ -33,10 +33,13 @@ pub use self::live::{Live, Take};
 use self::pump::{Place, Turn};
 use self::session::{Key, Session};
 use crate::store::{Journal, Store, StoreError};
-use crate::upstream::Upstream;
+use crate::upstream::{Trace, Upstream};
 
 /// More runs than this are not under way at once.
 const MOST_LIVE: usize = 200_000;
+
+/// More turns than this a run does not have: what is said in it stays in memory while it is under way.
+const MOST_TURNS: usize = 4096;
 
 /// Serves calls. Cheap to clone: all clones are one engine.
 #[derive(Clone)]
@@ -47,7 +50,10 @@ struct Inner {
     store: Arc<dyn Store>,
     lives: Mutex<HashMap<RunId, Arc<Live>>>,
     sessions: Mutex<HashMap<Key, Weak<Session>>>,
+    /// No new runs are taken.
     closing: AtomicBool,
+    /// Nothing will happen any more.
+    over: AtomicBool,
     post: Arc<dyn deliver::Post>,
     deliveries: deliver::Deliveries,
     keeping: Keeping,
@@ -108,6 +114,8 @@ pub struct Scope {
     pub couriers: Option<Arc<interlingua_core::courier::Couriers>>,
     /// The route, if it has rules of its own about how long its runs are kept.
     pub route: Option<Arc<str>>,
+    /// The trace the request is part of: agents are told.
+    pub trace: Option<Arc<Trace>>,
 }
 
 /// What a call is answered with.
@@ -154,6 +162,7 @@ impl Engine {
             lives: Mutex::default(),
             sessions: Mutex::default(),
             closing: AtomicBool::new(false),
+            over: AtomicBool::new(false),
             post,
             deliveries: deliver::Deliveries::default(),
             keeping,
@@ -265,6 +274,7 @@ impl Engine {
         // From here on: a session that is looked at, or forgotten, has this run under way.
         session.doc().latest = Some(id);
         let opened = self.store().open(&(Arc::clone(&live) as Arc<dyn Journal>));
+        let behind = matches!(place, Place::Behind(_));
         if call.delivery == Delivery::Background {
             opened.await.map_err(|error| {
                 self.lives().remove(&id);
@@ -283,43 +293,59 @@ impl Engine {
             turns: call.turns,
             waits_after: call.waits_after,
             stored: call.stored,
+            trace: scope.trace.clone(),
+            resumes: None,
+            vanishes: call.vanishes,
             begun: Some(begun),
         };
         self.deliver_run(&RunHandle::Live(Arc::clone(&live)), true, scope).await?;
         tokio::task::spawn_local(pump::drive(self.clone(), live, Box::new(turn)));
-        self.deliver((call.delivery, call.early, call.patience), follower, 0, waiting, scope).await
+        let first_word = match call.first_word {
+            Some(_) if behind => Duration::ZERO,
+            Some(first_word) => first_word,
+            None => scope.patience,
+        };
+        let wanted = Wanted { delivery: call.delivery, early: call.early, first_word, patience: call.patience };
+        self.deliver(wanted, follower, 0, waiting).await
     }
 
     /// Answers the way that was asked for.
     async fn deliver(
         &self,
-        (delivery, early, patience): (Delivery, bool, Option<Duration>),
+        Wanted { delivery, early, first_word, patience }: Wanted,
         mut follower: Follower,
         turn: usize,
         begun: oneshot::Receiver<Result<(), Fault>>,
-        scope: &Scope,
     ) -> Result<Answer, Fault> {
+        // Whoever does not wait for the beginning lets go of it at once: the pump wants to know.
+        let begun = (!early).then_some(begun);
         match delivery {
             Delivery::Background => Ok(Answer::Run(follower.run())),
             Delivery::Stream => {
-                if !early {
-                    // Past the patience the stream begins without the upstream: a departed client is noticed then.
-                    if let Ok(Ok(begun)) = tokio::time::timeout(scope.patience, begun).await {
-                        begun?;
-                    }
+                // Past that the stream begins without the upstream: a departed client is noticed then.
+                if let Some(begun) = begun
+                    && let Ok(Ok(begun)) = tokio::time::timeout(first_word, begun).await
+                {
+                    begun?;
                 }
                 Ok(Answer::Steps { follower, attach: false })
             }
             Delivery::Collect => {
-                if !early && let Ok(begun) = begun.await {
-                    begun?;
-                }
-                let over = follower
-                    .until(|event| matches!(event, Event::TurnFinished { turn: ended, .. } if ended as usize >= turn));
+                let over = async {
+                    if let Some(begun) = begun
+                        && let Ok(begun) = begun.await
+                    {
+                        begun?;
+                    }
+                    let ends =
+                        |event| matches!(event, Event::TurnFinished { turn: ended, .. } if ended as usize >= turn);
+                    follower.until(ends).await;
+                    Ok::<(), Fault>(())
+                };
                 match patience {
                     // Past its patience the client gets the run as it stands.
-                    Some(patience) => drop(tokio::time::timeout(patience, over).await),
-                    None => over.await,
+                    Some(patience) => tokio::time::timeout(patience, over).await.unwrap_or(Ok(()))?,
+                    None => over.await?,
                 }
                 // The turn's last step is shown together with what became of the run.
                 Ok(Answer::Run(follower.run()))
@@ -330,7 +356,15 @@ impl Engine {
     /// One more turn of a run that waits, or works.
     async fn go_on(&self, id: RunId, call: RunCall, agent: &Arc<Agent>, scope: &Scope) -> Result<Answer, Fault> {
         let live = self.revive(id, scope).await?;
-        let (session_id, user) = live.view(|view| (view.run().session_id.clone(), view.about.request.user_id.clone()));
+        let (session_id, user, turns) = live.view(|view| {
+            let run = view.run();
+            (run.session_id.clone(), view.about.request.user_id.clone(), run.turns.len())
+        });
+        if turns >= MOST_TURNS {
+            return Err(Fault::new(FaultKind::Overloaded, "the run has too many turns: begin another one"));
+        }
+        // Before anything comes of it.
+        self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, scope).await?;
         let session = self.session_of(&agent.name, &scope.owner, &session_id, user.as_deref()).await?;
         let (begun, waiting) = oneshot::channel();
         let mut turn = Turn {
@@ -344,13 +378,19 @@ impl Engine {
             turns: call.turns,
             waits_after: call.waits_after,
             stored: call.stored,
+            trace: scope.trace.clone(),
+            resumes: None,
+            vanishes: false,
             begun: Some(begun),
         };
         let waits = live.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth));
         if waits && let Some(guard) = session.try_turn() {
             match self.prepare(turn.preparing(agent)).await? {
                 Outcome::Ready(prepared) => turn.place = Some(Place::Ready(guard, prepared)),
-                Outcome::Waiting(_) => return Ok(Answer::Waiting(RunHandle::Live(live))),
+                Outcome::Waiting(_) => {
+                    self.said_in_vain(&live, turn.request.input).await?;
+                    return Ok(Answer::Waiting(RunHandle::Live(live)));
+                }
             }
         }
         let now = clock::now();
@@ -363,33 +403,59 @@ impl Engine {
             match state.about.state {
                 RunState::Ended(_) => Err(ended(id)),
                 RunState::Waiting | RunState::WaitingForAuth => {
+                    turn.resumes = Some(state.about.state);
                     state.record.at(now);
                     state.record.start_turn(
                         turn.place.as_mut().and_then(Place::said).unwrap_or_else(|| turn.request.input.clone()),
                     );
                     state.pending.clear();
-                    state.set(RunState::Queued, now);
+                    // Only a run's first turn is waited for as if nothing had happened yet.
+                    state.set(RunState::Running, now);
                     Ok((state.record.run().turns.len() - 1, Some(turn)))
                 }
                 RunState::Queued | RunState::Running => {
                     if call.busy == Some(Busy::Refuse) {
                         return Err(session::busy(&session.id));
                     }
+                    // What is under way asks nothing yet: an answer can only be one that was given before.
+                    let (said, answers) = (turn.request.input.clone(), turn.answers.clone());
+                    let mut waiting = session.doc().waiting.clone();
+                    if let interlingua_core::answer::Outcome::Refused(fault) =
+                        waiting.take(said, answers, turn.terms, now)
+                    {
+                        return Err(fault);
+                    }
                     state.queued.push(turn);
                     Ok((state.record.run().turns.len() - 1 + state.queued.len(), None))
                 }
             }
         })?;
-        self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, scope).await?;
+        // A turn that is queued behind another one begins late: no stream waits for that.
+        let ready = start.as_ref().is_some_and(Turn::is_ready);
         if let Some(turn) = start {
             tokio::task::spawn_local(pump::drive(self.clone(), live, Box::new(turn)));
         }
-        // A turn that is queued behind another one of the same run begins late: nobody waits for that.
-        let answer = self.deliver((call.delivery, true, call.patience), follower, number, waiting, scope).await?;
+        let first_word = if ready { call.first_word.unwrap_or(scope.patience) } else { Duration::ZERO };
+        let wanted = Wanted { delivery: call.delivery, early: call.early, first_word, patience: call.patience };
+        let answer = self.deliver(wanted, follower, number, waiting).await?;
         Ok(match answer {
             Answer::Steps { follower, .. } => Answer::Steps { follower, attach: true },
             answer => answer,
         })
+    }
+
+    /// Takes down what was said to a run that waits for something else first: it reaches nobody, but it was said.
+    async fn said_in_vain(&self, live: &Arc<Live>, input: Vec<interlingua_core::model::Message>) -> Result<(), Fault> {
+        let now = clock::now();
+        live.grow(|state| {
+            state.record.at(now);
+            state.record.start_turn(input);
+            state.record.withdraw_turn(None);
+        });
+        let settled = self.store().settle(&(Arc::clone(live) as Arc<dyn Journal>));
+        settled.await.map_err(|error| store_fault(&error))?;
+        live.show();
+        Ok(())
     }
 
     /// The session a run belongs to, and the run it follows.
@@ -439,6 +505,17 @@ impl Engine {
         }
     }
 
+    /// Sees to it that nobody finds a run again that has ended.
+    fn forget(&self, run: &RunHandle) {
+        match run {
+            RunHandle::Live(live) => {
+                live.grow_unseen(|state| state.about.stored = false);
+                self.ended(live);
+            }
+            RunHandle::Stored(stored, _) => drop(self.store().remove(stored.record.run().id)),
+        }
+    }
+
     /// A run has no turn under way any more.
     pub(super) fn ended(&self, live: &Arc<Live>) {
         if !live.view(|view| view.about.stored) && live.view(|view| view.run().end.is_some()) {
@@ -460,6 +537,17 @@ impl Engine {
             lives.remove(&live.id());
         }
     }
+}
+
+/// How an answer is wanted, and how long its parts may take.
+struct Wanted {
+    delivery: Delivery,
+    /// Without waiting for the upstream to begin.
+    early: bool,
+    /// How long a stream waits for that.
+    first_word: Duration,
+    /// How long a whole answer is waited for.
+    patience: Option<Duration>,
 }
 
 fn ended(id: RunId) -> Fault {

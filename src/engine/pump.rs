@@ -23,7 +23,7 @@ use super::context::{self, Prepared, Preparing};
 use super::live::{Live, State};
 use super::session::{Entry, Queued, Session, TurnGuard};
 use super::{Engine, Journal, clock};
-use crate::upstream::Conversation;
+use crate::upstream::{Conversation, Trace};
 
 /// What nobody has read may grow to this, in bytes of the record, before reading from the upstream is held back.
 const BACKLOG: usize = 1 << 20;
@@ -47,6 +47,11 @@ pub(super) struct Turn {
     /// After which ends it does although nothing is pending.
     pub(super) waits_after: Vec<End>,
     pub(super) stored: bool,
+    pub(super) trace: Option<Arc<Trace>>,
+    /// Where the run is, or goes back to, if the turn never reaches the agent. None for the first turn: it fails then.
+    pub(super) resumes: Option<RunState>,
+    /// Nobody finds the run if its client is told why the agent was never reached.
+    pub(super) vanishes: bool,
     /// Told once the upstream has begun to answer, or why it never did.
     pub(super) begun: Option<oneshot::Sender<Result<(), Fault>>>,
 }
@@ -81,6 +86,16 @@ impl Turn {
             terms: self.terms,
             thread: &self.thread,
         }
+    }
+
+    /// Whether it can be asked at once.
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.place, Some(Place::Ready(..)))
+    }
+
+    /// Whether somebody waits to hear how it began.
+    fn is_awaited(&self) -> bool {
+        self.begun.as_ref().is_some_and(|begun| !begun.is_closed())
     }
 
     fn tell(&mut self, begun: Result<(), Fault>) {
@@ -141,6 +156,8 @@ pub(super) async fn drive(engine: Engine, live: Arc<Live>, first: Box<Turn>) {
 async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut turn: Box<Turn>) -> Option<Turn> {
     let mut normalizer = Normalizer::new(live.agent.max_run_bytes);
     let mut conversation = None;
+    // Why the agent was never reached.
+    let mut refused = None;
     let begun_at = std::time::Instant::now();
     // What comes before the answer and after it is boxed, so that a turn that hears does not hold room for it.
     let asked = Box::pin(ask(engine, live, &mut turn)).await;
@@ -156,13 +173,13 @@ async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut
                     if fault.kind != FaultKind::Canceled {
                         turn.session.doc().waiting.reopen();
                     }
-                    end_early(live, &mut normalizer, &mut turn, fault);
+                    refused = end_early(live, &mut normalizer, &turn, fault);
                     (Some(guard), Some(prepared))
                 }
             }
         }
         Err(fault) => {
-            end_early(live, &mut normalizer, &mut turn, fault);
+            refused = end_early(live, &mut normalizer, &turn, fault);
             (None, None)
         }
     };
@@ -188,21 +205,24 @@ async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut
     if live.cancel.is_told()
         && let Some(prepared) = &prepared
     {
-        let stop = live.agent.upstream.stop(&prepared.question());
+        let stop = live.agent.upstream.stop(&prepared.question(), turn.trace.as_deref());
         tokio::task::spawn_local(stop);
     }
-    // Whoever still waits for the beginning learns of the end.
-    let early = live.view(|view| view.run().error().cloned());
-    turn.tell(match early {
-        Some(error) if !normalizer.has_begun() => Err(fault_of(&error)),
-        _ => Ok(()),
-    });
+    // An agent that has only complained has not begun. A task that was shown before keeps the complaint.
+    if refused.is_none() && !normalizer.has_begun() && turn.resumes.is_none() {
+        refused = live.view(|view| view.run().error().map(fault_of));
+    }
+    if turn.vanishes && refused.is_some() && turn.is_awaited() {
+        vanish(live, &turn.session);
+    }
     let remembered = conversation.as_ref().and_then(Conversation::remember);
     if let Some(conversation) = conversation {
         if live.cancel.is_told() { drop(conversation) } else { conversation.release() }
     }
     let next = Box::pin(conclude(engine, live, journal, &turn, prepared.as_deref(), remembered)).await;
     drop(guard);
+    // Whoever still waits for the beginning learns of the end, now that all is as it will be found.
+    turn.tell(refused.map_or(Ok(()), Err));
     tracing::info!(
         run = %live.id(), agent = %live.agent.name, took_ms = begun_at.elapsed().as_millis() as u64,
         ignored_frames = normalizer.ignored(), complaint = normalizer.complaint(),
@@ -239,11 +259,12 @@ async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn) -> Result<Asked
             state.amend_input(input);
         }
     });
-    if prepared.decided {
-        // What was decided is decided, before anything comes of it.
-        engine.save_session(&turn.session).await?;
-    }
-    let opened = cancellable(live, live.agent.upstream.open(&prepared.question())).await;
+    // What was decided is decided, before anything comes of it.
+    let saved = if prepared.decided { engine.save_session(&turn.session).await } else { Ok(()) };
+    let opened = match saved {
+        Ok(()) => cancellable(live, live.agent.upstream.open(&prepared.question(), turn.trace.as_deref())).await,
+        Err(fault) => Err(fault),
+    };
     // The record has what was said. An agent that thinks for minutes need not be waited for with copies of it.
     turn.request.input = Vec::new();
     prepared.request.input = Vec::new();
@@ -262,6 +283,7 @@ async fn listen(
     // How much was heard that nobody was told of yet.
     let mut unseen = 0;
     let mut rhythm = Rhythm::new();
+    let mut beats = normalizer.heartbeats();
     loop {
         let mut chunk = Poll::Pending;
         if unseen >= TOGETHER || (unseen > 0 && live.cancel.is_told()) {
@@ -299,7 +321,12 @@ async fn listen(
                 let now = clock::now();
                 let feed = |state: &mut State| {
                     state.record.at(now);
+                    let waits = !state.has_begun();
                     let heard = conversation.feed(&chunk, &mut Listener { record: &mut state.record, normalizer });
+                    if waits && state.has_begun() {
+                        // It works since now, as its followers are told.
+                        state.about.changed_at = state.record.now();
+                    }
                     (heard, state.has_room(BACKLOG))
                 };
                 if rhythm.is_alone(now) {
@@ -327,6 +354,10 @@ async fn listen(
                 return if normalizer.has_ended() { Ok(()) } else { Err(fault) };
             }
         };
+        if normalizer.heartbeats() != beats {
+            beats = normalizer.heartbeats();
+            live.beat();
+        }
         engine.store().touch(journal);
         if normalizer.has_begun() && turn.begun.is_some() {
             turn.tell(Ok(()));
@@ -406,18 +437,37 @@ async fn cancellable<T>(live: &Live, doing: impl Future<Output = Result<T, Fault
     }
 }
 
-/// Ends a turn that the upstream never began.
-fn end_early(live: &Live, normalizer: &mut Normalizer, turn: &mut Turn, fault: Fault) {
+/// Ends a turn that the upstream never began; answers why, if its client should be told in the run's place. A run that
+/// was there before is where it was.
+fn end_early(live: &Live, normalizer: &mut Normalizer, turn: &Turn, fault: Fault) -> Option<Fault> {
     live.grow(|state| {
         state.record.at(clock::now());
         if fault.kind == FaultKind::Canceled {
-            normalizer.cancel(&mut state.record);
+            return normalizer.cancel(&mut state.record);
+        }
+        log_fault(live, &fault);
+        if turn.resumes.is_some() {
+            let error = RunError { code: fault.code().to_owned(), message: fault.message.clone() };
+            // A run that asks something meanwhile is not in the way of anything: it asks first.
+            state.record.withdraw_turn((fault.kind != FaultKind::Waiting).then_some(error));
         } else {
-            log_fault(live, &fault);
             normalizer.fail(&mut state.record, &fault);
         }
     });
-    turn.tell(Err(fault));
+    // Who spoke before the run asked is shown what it asks.
+    (turn.resumes.is_none() || fault.kind != FaultKind::Waiting).then_some(fault)
+}
+
+/// Makes a run one that never was: its client is told of the refusal instead.
+fn vanish(live: &Live, session: &Session) {
+    let previous = live.grow_unseen(|state| {
+        state.about.stored = false;
+        state.about.previous
+    });
+    let mut doc = session.doc();
+    if doc.latest == Some(live.id()) {
+        doc.latest = previous;
+    }
 }
 
 /// Writes down what a turn has come to, and shows it.
@@ -436,10 +486,17 @@ async fn conclude(
         (end, run.turns.len().saturating_sub(1), run.pending())
     });
     let good = matches!(end, End::Completed | End::Incomplete);
+    let withdrawn = live.view(|view| view.run().turn().is_some_and(|turn| turn.withdrawn));
     let mut open = Vec::new();
-    if let Some(prepared) = prepared {
+    if withdrawn {
+        // As if it had not been asked.
+        open = turn.session.doc().waiting.pending_of(live.id());
+    } else if let Some(prepared) = prepared {
+        let vanished = turn.vanishes && !live.view(|view| view.about.stored);
         let mut doc = turn.session.doc();
-        doc.latest = Some(live.id());
+        if !vanished {
+            doc.latest = Some(live.id());
+        }
         doc.waiting.settled();
         if good {
             let tools = turn.request.tools.as_deref().unwrap_or_default();
@@ -461,27 +518,38 @@ async fn conclude(
             doc.upstream_id = Some(prepared.upstream_id.clone());
         }
     }
-    let waits = turn.turns
-        && good
-        && (!open.is_empty() || turn.waits_after.contains(&end) || live.view(|view| hints(view.run())));
-    let auth = open.iter().any(|item| item.kind == PendingKind::Auth);
+    let hint = live.view(|view| hint(view.run()));
+    let waits = turn.turns && good && (!open.is_empty() || turn.waits_after.contains(&end) || hint.is_some());
+    let auth = match open.first() {
+        Some(_) => open.iter().any(|item| item.kind == PendingKind::Auth),
+        None => hint == Some(RunState::WaitingForAuth),
+    };
+    let asks = if auth { RunState::WaitingForAuth } else { RunState::Waiting };
+    let comes_to = match turn.resumes {
+        Some(resumes) if withdrawn => resumes,
+        _ if waits => asks,
+        _ => RunState::Ended(end),
+    };
     let next = live.grow_unseen(|state| {
         state.pending = open;
-        let queued = (!state.queued.is_empty() && !live.cancel.is_told()).then(|| state.queued.remove(0));
-        if let Some(next) = &queued {
+        let mut queued = (!state.queued.is_empty() && !live.cancel.is_told()).then(|| state.queued.remove(0));
+        if let Some(next) = &mut queued {
+            next.resumes = Some(comes_to);
             state.record.at(now);
             state.record.start_turn(next.request.input.clone());
-            state.set(RunState::Queued, now);
-        } else if waits {
-            state.set(if auth { RunState::WaitingForAuth } else { RunState::Waiting }, now);
-        } else {
+            state.set(RunState::Running, now);
+        } else if let RunState::Ended(end) = comes_to {
             state.record.at(now);
             state.record.finish_run(end);
-            state.set(RunState::Ended(end), now);
+            state.set(comes_to, now);
+        } else {
+            // At the very time its followers are told.
+            let told = state.record.now();
+            state.set(comes_to, told);
         }
         queued
     });
-    if prepared.is_some() {
+    if prepared.is_some() || withdrawn {
         engine.index_pending(&live.agent.name, &turn.session, live).await;
         if let Err(fault) = engine.save_session(&turn.session).await {
             log_fault(live, &fault);
@@ -495,13 +563,17 @@ async fn conclude(
     next
 }
 
-/// True if the last message of the agent says that it waits for more (A2A page, section 13).
-fn hints(run: &interlingua_core::Run) -> bool {
-    let Some(metadata) = run.messages.last().and_then(|message| message.metadata.as_ref()) else { return false };
-    metadata
-        .read::<serde_json::Value>()
-        .and_then(|value| value.pointer("/a2a/state").and_then(|state| state.as_str().map(str::to_owned)))
-        .is_some_and(|state| state == "input-required" || state == "auth-required")
+/// What the last message of the agent says that it waits for (A2A page, section 13).
+fn hint(run: &interlingua_core::Run) -> Option<RunState> {
+    let turn = run.last_taken()?;
+    let metadata = run.messages_of(turn).last()?.metadata.as_ref()?;
+    // Nearly all metadata has nothing of this.
+    let hinted: serde_json::Value = if metadata.text().contains("\"a2a\"") { metadata.read()? } else { return None };
+    match hinted.pointer("/a2a/state")?.as_str()? {
+        "input-required" => Some(RunState::Waiting),
+        "auth-required" => Some(RunState::WaitingForAuth),
+        _ => None,
+    }
 }
 
 /// A run's error as a fault, for those who still wait for its beginning.
@@ -530,6 +602,11 @@ impl Prepared {
 }
 
 impl super::live::State {
+    /// Whether the agent works on the turn under way.
+    fn has_begun(&self) -> bool {
+        self.record.run().turn().is_some_and(|turn| turn.begun)
+    }
+
     /// The input of the turn under way, once it is known what of it goes to the agent.
     fn amend_input(&mut self, input: Vec<Message>) {
         self.record.amend_input(input);

@@ -5,6 +5,7 @@ use interlingua_core::tree::Node;
 use interlingua_core::{Fault, FaultKind, Json, RunCall};
 use std::sync::Arc;
 
+use super::deliver::Named;
 use super::session::{self, Session};
 use super::{Agent, Answer, Engine, Live, RunHandle, Scope, clock, store_fault};
 use crate::store::Expect;
@@ -139,14 +140,15 @@ impl Engine {
                 let named = value.clone();
                 let value = value.text().as_bytes().to_vec();
                 let put = store.put(&collection, &owned(&key), value.into(), Expect::Anything, clock::now());
-                let _ = put.await.map_err(|error| store_fault(&error))?;
-                self.place_named(&collection, &key, &named, scope).await;
+                if let Ok(version) = put.await.map_err(|error| store_fault(&error))? {
+                    self.place_named(&collection, Named { key: &key, value: &named, version }, scope).await;
+                }
                 Ok(Answer::Done)
             }
             DocumentCall::Delete { collection, key } => {
-                self.place_gone(&collection, &key, scope);
                 let gone = store.delete(&collection, &owned(&key), Expect::Anything);
                 let _ = gone.await.map_err(|error| store_fault(&error))?;
+                self.place_gone(&collection, &key, scope);
                 Ok(Answer::Done)
             }
         }

@@ -118,6 +118,8 @@ impl Engine {
             RunState::Ended(_) => return Ok(run.settled(self).await),
             RunState::Waiting | RunState::WaitingForAuth => {
                 let live = self.revive(id, scope).await?;
+                let its_own = self.scope_of(&live);
+                self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, its_own.as_ref().unwrap_or(scope)).await?;
                 self.cancel_waiting(&live).await;
                 return Ok(RunHandle::Live(live));
             }

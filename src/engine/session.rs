@@ -36,6 +36,12 @@ impl Key {
         Self(format!("{}\u{1f}{}", self.0, clean(user)))
     }
 
+    /// Which part of its owner's sessions it is in.
+    fn partition(&self) -> Option<&str> {
+        let owner = self.0.split('\u{1f}').nth(1)?;
+        owner.split_once('/').map(|(_, partition)| partition)
+    }
+
     fn prefix(agent: &str, owner: &str) -> String {
         format!("{}\u{1f}{}\u{1f}", clean(agent), clean(owner))
     }
@@ -154,6 +160,15 @@ impl Session {
         self.doc.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Whose it is where nobody is named: its own, so that anonymous clients do not share one memory upstream. Parts of
+    /// an owner's sessions (a tenant's, a route's) may have the same ids, and are apart upstream too.
+    pub(super) fn own_user(&self) -> String {
+        match self.key.partition() {
+            None => self.id.clone(),
+            Some(partition) => format!("{partition}:{}", self.id),
+        }
+    }
+
     /// True if a turn of it named another user. A conversation is its owner's, whoever speaks in it.
     fn belongs_to_another(&self, user: &str) -> bool {
         let mut doc = self.doc();
@@ -162,8 +177,8 @@ impl Session {
         }
         let first = doc.latest.is_none();
         match &doc.user_id {
-            // Who named no user was given the session's id for one.
-            Some(known) => known != user && *known != doc.id,
+            // Who named no user was given the session's own.
+            Some(known) => known != user && *known != self.own_user(),
             None => {
                 // Said at once: two first turns may come together.
                 if first {

@@ -1,5 +1,6 @@
 //! One handler for every endpoint of every protocol: read, decode, ask the engine, write.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +13,12 @@ use interlingua_core::call::{Page, Reply, RunView};
 use interlingua_core::exchange::Caller;
 use interlingua_core::out::Head;
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request, RunId};
+use percent_encoding::percent_decode_str;
 
 use super::stream::Steps;
 use super::{Gateway, Served};
 use crate::engine::{Answer, Follower, RunHandle, Scope, clock};
+use crate::upstream::Trace;
 
 /// A client that pauses for longer while it sends its body is turned away.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
@@ -38,7 +41,11 @@ pub(super) async fn endpoint(
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
     let body = match read_body(&request, payload, limit).await {
         Ok(body) => body,
-        Err(fault) => return fail(&route, &mut *exchange, &fault),
+        Err(fault) => {
+            // How to complain may be a matter of what its head says.
+            let _ = decode(&gateway, &route, &mut *exchange, &request, request.method().as_str(), b"");
+            return fail(&route, &mut *exchange, &fault);
+        }
     };
     let (call, scope) = match decode(&gateway, &route, &mut *exchange, &request, request.method().as_str(), &body) {
         Ok(decoded) => decoded,
@@ -82,11 +89,13 @@ pub(super) fn decode(
     method: &str,
     body: &[u8],
 ) -> Result<(Call, Scope), Fault> {
-    let headers: Vec<(&str, &str)> =
-        request.headers().iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?))).collect();
+    let headers = request.headers().iter();
+    let headers: Vec<(&str, Cow<'_, str>)> =
+        headers.map(|(name, value)| (name.as_str(), String::from_utf8_lossy(value.as_bytes()))).collect();
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_ref())).collect();
     let params: Vec<(String, String)> =
-        request.match_info().iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let base_url = base_url(gateway, route, request);
+        request.match_info().iter().map(|(name, value)| (name.to_owned(), whole_segment(value))).collect();
+    let base_url = super::base_url::of(gateway, route, request);
     let caller = Caller { owner: "anonymous".to_owned(), authenticated: false };
     let decoded = exchange.decode(&Request {
         method,
@@ -102,26 +111,17 @@ pub(super) fn decode(
     });
     let mut scope = route.scope.clone();
     scope.owner = caller.owner;
+    scope.trace = Trace::read(headers.iter().copied()).map(Arc::new);
     for part in route.partition.as_deref().into_iter().chain(exchange.partition()) {
         scope.owner = format!("{}/{part}", scope.owner);
     }
     decoded.map(|call| (call, scope))
 }
 
-/// The URL of the mount as this client sees it.
-fn base_url(gateway: &Gateway, route: &Served, request: &HttpRequest) -> String {
-    if let Some(url) = &gateway.settings.public_url {
-        return format!("{url}{}", route.path);
-    }
-    let peer = request.peer_addr().map(|address| address.ip());
-    let trusted = peer.is_some_and(|peer| gateway.settings.trusted_proxies.iter().any(|proxy| proxy.contains(peer)));
-    if trusted {
-        let info = request.connection_info();
-        return format!("{}://{}{}", info.scheme(), info.host(), route.path);
-    }
-    let host = request.headers().get("host").and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| request.uri().host()).unwrap_or("localhost");
-    format!("http://{host}{}", route.path)
+/// A segment of the path, decoded to its end: what could be taken for a part of the path is still encoded, so that the
+/// router does not.
+fn whole_segment(value: &str) -> String {
+    percent_decode_str(value).decode_utf8_lossy().into_owned()
 }
 
 /// Asks the engine, as often as the exchange needs to.
@@ -292,6 +292,21 @@ fn builder(route: &Served, head: &Head) -> HttpResponseBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_router_left_encoded_is_decoded_once() {
+        for (left, decoded) in [
+            ("a%2Fb", "a/b"),
+            ("a%2fb", "a/b"),
+            ("a%2Bb+c", "a+b+c"),
+            ("a%25b", "a%b"),
+            ("a%252Fb", "a%2Fb"),
+            ("%", "%"),
+            ("ü", "ü"),
+        ] {
+            assert_eq!(whole_segment(left), decoded, "{left}");
+        }
+    }
 
     #[test]
     fn two_pages_lock_the_runs_they_share_in_the_same_order() {

@@ -2,6 +2,7 @@
 //!
 //! The only room that knows actix-web. What a call means is the engine's matter, how it is spelled the adapters'.
 
+mod base_url;
 mod handle;
 mod stream;
 mod websocket;
@@ -204,6 +205,9 @@ fn resource(
             interlingua_core::Method::Delete => &[actix_web::http::Method::DELETE],
         };
         allow.push(method.as_str());
+        if method == interlingua_core::Method::Get {
+            allow.push("HEAD");
+        }
         for method in methods {
             let (gateway, route) = (Arc::clone(gateway), Arc::clone(route));
             resource = resource.route(web::method(method.clone()).to(move |request, payload| {

@@ -13,6 +13,7 @@ pub mod demo;
 pub mod http;
 mod patience;
 pub mod push;
+mod trace;
 
 use std::future::{poll_fn, ready};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use interlingua_core::sse::{DecodeError, Decoder};
 use interlingua_core::{Fault, FaultKind, Json};
 
 pub use patience::Patience;
+pub use trace::Trace;
 
 /// The way to one agent.
 ///
@@ -36,17 +38,17 @@ pub trait Upstream: Send + Sync + 'static {
     /// Asks, and waits until the agent has begun to answer with a success.
     ///
     /// Nothing of the question is borrowed while waiting. Dropping the future takes the question back: the
-    /// connection is closed, which cancels the agent.
+    /// connection is closed, which cancels the agent. `trace`: what the client said the question is part of.
     ///
     /// # Errors
     /// The future's: the question cannot be put in the agent's protocol, the agent cannot be reached
     /// ([`FaultKind::UpstreamUnreachable`]), is silent for too long ([`FaultKind::UpstreamTimeout`]), or refuses
     /// (whatever the connector makes of the refusal).
-    fn open(&self, question: &Question<'_>) -> BoxFuture<'static, Result<Conversation, Fault>>;
+    fn open(&self, question: &Question<'_>, trace: Option<&Trace>) -> BoxFuture<'static, Result<Conversation, Fault>>;
 
     /// Tells the agent to stop, where closing the connection is not enough. Best effort, bounded in time; failures
     /// are logged, not told.
-    fn stop(&self, question: &Question<'_>) -> BoxFuture<'static, ()>;
+    fn stop(&self, question: &Question<'_>, trace: Option<&Trace>) -> BoxFuture<'static, ()>;
 
     /// What the agent's own server publishes about it, as far as that is known after a bounded time. None: nothing is.
     fn published(&self, wanted: &Publication) -> BoxFuture<'static, Option<Arc<Published>>> {

@@ -1,6 +1,6 @@
 //! A2A cards that begin with the agent's own (`card_from`): what is fetched from the agent's server, when, and what
-//! clients see if that server is wrong, slow, too talkative or gone. What is taken over of a card is the adapter's
-//! matter and tested there; how long it is kept, in `src/upstream/card`.
+//! clients see if that server is wrong, slow, too talkative or gone. And where cards of any kind say that the agent is.
+//! What is taken over of a card is the adapter's matter and tested there; how long it is kept, in `src/upstream/card`.
 
 use std::time::Instant;
 
@@ -189,4 +189,27 @@ async fn tags_follow_the_card_and_the_agent_is_asked_as_ever() {
 async fn an_agent_without_a_server_has_the_card_of_its_configuration() {
     let gateway = Gateway::start(&format!("{DEMO}{ROUTE}")).await;
     assert_eq!(gateway.get(&format!("/a2a/demo{CARD}")).await.json()["name"], "demo");
+}
+
+#[tokio::test]
+async fn cards_name_the_url_that_a_trusted_proxy_tells_and_no_other() {
+    let told = [
+        ("a2a-version", "1.0"),
+        ("x-forwarded-host", "agents.example"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-port", "8443"),
+        ("x-forwarded-prefix", "/gateway/"),
+    ];
+    let lies = [told[0], ("x-forwarded-host", "u@evil.example/x"), ("x-forwarded-proto", "javascript")];
+    for (trusted, headers, url) in [
+        ("\"127.0.0.1\"", &told[..], "https://agents.example:8443/gateway/a2a/demo"),
+        ("\"127.0.0.1\"", &lies[..], "http://gateway/a2a/demo"),
+        ("", &told[..], "http://gateway/a2a/demo"),
+    ] {
+        let server = format!("[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\ntrusted_proxies = [{trusted}]\n");
+        let route = "[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n";
+        let gateway = Gateway::with(&format!("{server}[store]\nkind = \"memory\"\n{DEMO}{route}")).await;
+        let card = gateway.open("GET", &format!("/a2a/demo{CARD}"), headers, b"").await.answer().await.json();
+        assert_eq!(card["supportedInterfaces"][0]["url"], url);
+    }
 }

@@ -7,16 +7,21 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod a2a;
 mod a2a_card;
+mod a2a_push;
+mod a2a_requests;
 mod a2a_retention;
 mod ag_kit;
 mod answers;
 mod approvals;
 mod ends;
+mod heartbeats;
 mod hitl;
 mod input;
 mod leaving;
 mod runs;
 mod sessions;
 mod stopping;
+mod tracing;
 mod worst;

@@ -39,7 +39,7 @@ fn told(text: &str) -> Record {
 
 fn asked(path: &str, version: &str, body: &str) -> Box<dyn Exchange> {
     let agents = vec![Arc::new(AgentCard { name: "demo".into(), ..AgentCard::default() })];
-    let mount = Mount { path: "/a2a".into(), agents, public_url: None };
+    let mount = Mount { path: "/a2a".into(), agents, public_url: None, authenticates: false };
     let mounted = A2a::mount(&mount, Options::default()).expect("it mounts");
     let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == path).expect("an endpoint");
     let mut exchange = (endpoint.open)();

@@ -12,14 +12,14 @@ use interlingua_core::{Json, Run};
 use serde::Serialize;
 
 use crate::dialect::Form;
-use crate::input::{self, Labels};
+use crate::input;
 use crate::options::{PushEvents, PushOld};
 use crate::serve::{COLLECTION, Config};
 use crate::time::Timestamp;
 use crate::updates::{Change, Piece, Update, Updates};
 use crate::wire::v03::Old;
-use crate::wire::{Artifact, ArtifactUpdate, Item, Part, Spelled, State, Status, StatusUpdate, Task};
-use crate::{Route, parts};
+use crate::wire::{Artifact, ArtifactUpdate, Item, Part, Raw, Spelled, State, Status, StatusUpdate, Task};
+use crate::{Route, parts, task};
 
 /// What a route delivers.
 pub(crate) fn couriers(route: &Arc<Route>) -> Couriers {
@@ -30,7 +30,12 @@ pub(crate) fn couriers(route: &Arc<Route>) -> Couriers {
         pause: route.options.push_interval,
         open: Box::new(move |document| {
             let config: Config = document.read()?;
-            Some(Box::new(Receiver::new(&owned, config)))
+            (!config.given_up).then(|| Box::new(Receiver::new(&owned, config)) as Box<dyn Courier>)
+        }),
+        give_up: Box::new(|document| {
+            let mut config: Config = document.read()?;
+            config.given_up = true;
+            Some(Json::of(&config))
         }),
     }
 }
@@ -59,6 +64,10 @@ struct Known {
     at: Millis,
     message: Option<Json>,
     history: Vec<Json>,
+    /// How much of the history was there before the last turn, and the question it then began with.
+    before: (usize, Option<Json>),
+    /// The last turn that has begun, and whether it has ended.
+    turn: Option<(usize, bool)>,
 }
 
 /// A task of 0.3, made of what is known.
@@ -73,6 +82,8 @@ struct Whole<'a> {
     artifacts: Vec<Old<'a, Artifact<'a>>>,
     #[serde(skip_serializing_if = "<[Json]>::is_empty")]
     history: &'a [Json],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Raw<'static>>,
 }
 
 #[derive(Serialize)]
@@ -90,7 +101,14 @@ impl Receiver {
             route: Arc::clone(route),
             config,
             held: None,
-            known: Known { state: State::Submitted, at: 0, message: None, history: Vec::new() },
+            known: Known {
+                state: State::Submitted,
+                at: 0,
+                message: None,
+                history: Vec::new(),
+                before: (0, None),
+                turn: None,
+            },
         }
     }
 
@@ -143,25 +161,57 @@ impl Receiver {
             },
             artifacts: artifacts.iter().map(|artifact| Old(artifact, Form::V03)).collect(),
             history: &self.known.history,
+            metadata: self.metadata(run),
         })
     }
 
-    /// Keeps up with status and history.
+    /// What the task says of itself besides, as it stood when what is told happened: the run may be further.
+    fn metadata(&self, run: &Run) -> Option<Raw<'static>> {
+        let (last, done) = self.known.turn?;
+        let has_ended = |turn: usize| turn < last || done;
+        let turn = (0..=last).rev().find(|turn| !(has_ended(*turn) && run.turns[*turn].withdrawn))?;
+        task::metadata_of(&self.route, &run.turns[turn], has_ended(turn))
+    }
+
+    /// Keeps up with turns, whose usage a whole task tells.
+    fn count(&mut self, step: Step<'_>) {
+        match step.event {
+            Event::TurnStarted { turn } => self.known.turn = Some((turn as usize, false)),
+            Event::TurnFinished { turn, .. } => self.known.turn = Some((turn as usize, true)),
+            _ => {}
+        }
+    }
+
+    /// Keeps up with status and history. Who is told events alone needs neither.
     fn learn(&mut self, update: &Update<'_>, step: Step<'_>) {
+        if !self.sends_tasks() {
+            return;
+        }
         let (task, context) = (self.config.task.as_str(), step.run.session_id.as_str());
         match update {
             Update::Said(turn) => {
+                self.known.before = (self.known.history.len(), self.known.message.clone());
                 self.known.history.extend(self.known.message.take());
-                let sent = input::as_sent(step.run, *turn, &Labels::default());
+                let sent = input::as_sent(step.run, *turn);
                 let sent = sent.into_iter().map(|message| message.on(task, context));
-                let form = if self.config.old { Form::V03 } else { Form::V1 };
-                self.known.history.extend(sent.map(|message| Json::of(&Spelled(&message, form))));
+                self.known.history.extend(sent.map(|message| Json::of(&Spelled(&message, Form::V03))));
                 self.known.at = self.known.at.max(step.at);
             }
+            Update::Unasked { said } => {
+                let (length, question) = (self.known.before.0, self.known.before.1.take());
+                if !*said {
+                    self.known.history.truncate(length);
+                } else if question.is_some() && self.known.history.len() > length {
+                    self.known.history.remove(length);
+                }
+                self.known.message = question;
+            }
             Update::Status(change) => {
-                self.known.history.extend(self.known.message.take());
                 let message = change.message.clone().map(|message| message.on(task, context));
-                self.known.message = message.map(|message| Json::of(&Spelled(&message, self.form())));
+                let message = message.map(|message| Json::of(&Spelled(&message, Form::V03)));
+                // A question that is repeated is the current one still.
+                self.known.history.extend(self.known.message.take().filter(|old| Some(old) != message.as_ref()));
+                self.known.message = message;
                 self.known.state = change.state;
                 self.known.at = step.at;
             }
@@ -175,7 +225,7 @@ impl Receiver {
         let task = self.config.task.clone();
         match update {
             Update::Said(0) if self.sends_artifacts() => {
-                let sent = input::as_sent(run, 0, &Labels::default());
+                let sent = input::as_sent(run, 0);
                 let history = sent.into_iter().map(|message| message.on(task.as_str(), run.session_id.as_str()));
                 let item = Item::Task(Task {
                     id: task.as_str().into(),
@@ -187,7 +237,7 @@ impl Receiver {
                 });
                 parcels.push(self.event(&item, run));
             }
-            Update::Said(_) => {}
+            Update::Said(_) | Update::Unasked { .. } => {}
             Update::Status(Change { state, message, metadata }) => {
                 self.flush(step, parcels);
                 let item = Item::Status(StatusUpdate {
@@ -253,6 +303,7 @@ impl Courier for Receiver {
     }
 
     fn pass(&mut self, step: Step<'_>) {
+        self.count(step);
         let mut told = Vec::new();
         self.updates.take_quietly(step, &mut |update| told.push(update));
         for update in told {
@@ -261,6 +312,7 @@ impl Courier for Receiver {
     }
 
     fn take(&mut self, step: Step<'_>, parcels: &mut Vec<Parcel>) {
+        self.count(step);
         let mut told = Vec::new();
         self.updates.take(step, &mut |update| told.push(update));
         for update in told {

@@ -189,6 +189,8 @@ impl Served<'_> {
         }
         match (generation, asked) {
             (Generation::V1, Asked::Unsaid | Asked::V03) if !self.by_method => {
+                // What is not served does not come with a header either.
+                self.offered(Generation::V1)?;
                 let message = "this method needs the header 'A2A-Version: 1.0'";
                 return Err(self.not_supported(Some(message)));
             }
@@ -209,6 +211,7 @@ impl Served<'_> {
             Generation::V1 => asked == Asked::V1 || (self.by_method && asked == Asked::Unsaid),
             Generation::V03 => matches!(asked, Asked::V03 | Asked::Unsaid),
         };
+        self.offered(generation)?;
         if !fits {
             let message = match (generation, asked) {
                 (_, Asked::Other) => None,
@@ -217,7 +220,7 @@ impl Served<'_> {
             };
             return Err(self.not_supported(message));
         }
-        self.offered(generation)
+        Ok(())
     }
 
     fn offered(self, generation: Generation) -> Result<(), Fault> {

@@ -4,16 +4,13 @@ use interlingua_core::End;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::run::Run;
-use serde::{Deserialize, Serialize};
 
-use crate::input::Labels;
 use crate::options::ReplyAs;
 use crate::says::{self, Hint};
 use crate::wire::Message;
 
 /// Under which terms a task was promised to be told as a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// If the agent says so.
     Hinted,
@@ -39,12 +36,12 @@ pub(crate) fn promised(run: &Run, message: u32) -> bool {
 }
 
 /// The direct answer that a finished run is. None: it is a task.
-pub(crate) fn reply<'r>(view: RunView<'r>) -> Option<Message<'r>> {
+pub(crate) fn reply<'r>(mode: Mode, view: RunView<'r>) -> Option<Message<'r>> {
     let plain = view.about.state == RunState::Ended(End::Completed) && view.run().turns.len() == 1;
     if !plain {
         return None;
     }
-    match Labels::read(&view.about.labels).direct? {
+    match mode {
         Mode::Always => answer(view.run()),
         Mode::Hinted => answer(view.run()).filter(|_| wants(view.run())),
     }

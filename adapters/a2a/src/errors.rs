@@ -1,6 +1,8 @@
 //! Errors in the protocol's words, for each binding and generation (section 10): one function from a fault to a row of
 //! the table, one writer for each of the four forms.
 
+use std::borrow::Cow;
+
 use interlingua_core::{Fault, FaultKind, Out};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -52,9 +54,21 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// What clients show and match.
     pub(crate) message: &'static str,
-    /// Whether the fault's own sentence is added to the message: where there is no details member for it, or where
-    /// people have to read it.
+    /// Whether the fault's own sentence is told too, where people have to read it: behind the message in 1.0, beside it
+    /// in 0.3.
     pub(crate) explains: bool,
+}
+
+impl Row {
+    /// The message in 0.3, whose table has one for each code.
+    const fn old_message(&self) -> &'static str {
+        match self.code {
+            -32600 => Problem::InvalidRequest.row().message,
+            -32601 => Problem::MethodNotFound.row().message,
+            -32603 => Problem::Internal.row().message,
+            _ => self.message,
+        }
+    }
 }
 
 impl Problem {
@@ -255,13 +269,35 @@ impl<'a> Told<'a> {
         Self { fault, problem: Problem::of(fault), task, versions }
     }
 
-    fn message(&self) -> String {
+    fn message(&self, generation: Generation) -> Cow<'static, str> {
         let row = self.problem.row();
-        if row.explains && !self.fault.message.is_empty() {
-            format!("{}: {}", row.message, self.fault.message)
-        } else {
-            row.message.to_owned()
+        match generation {
+            // Clients show and match the sentences of its table: nothing is added to them.
+            Generation::V03 => row.old_message().into(),
+            Generation::V1 if row.explains && !self.fault.message.is_empty() => {
+                format!("{}: {}", row.message, self.fault.message).into()
+            }
+            Generation::V1 => match self.unnamed() {
+                Some(more) => format!("{} ({more})", row.message).into(),
+                None => row.message.into(),
+            },
         }
+    }
+
+    /// What is left to say of a fault beside a message of 0.3.
+    fn detail(&self) -> Option<String> {
+        let row = self.problem.row();
+        if row.message != row.old_message() {
+            return Some(self.message(Generation::V1).into_owned());
+        }
+        let own = (row.explains && !self.fault.message.is_empty()).then(|| self.fault.message.clone());
+        own.or_else(|| self.unnamed())
+    }
+
+    fn unnamed(&self) -> Option<String> {
+        let more = self.fault.unnamed;
+        (self.problem == Problem::InvalidParams && more > 0)
+            .then(|| format!("{more} more fields are at fault than are named"))
     }
 
     fn violations(&self) -> impl Iterator<Item = Violation<'_>> {
@@ -278,10 +314,6 @@ impl<'a> Told<'a> {
         match (dialect.is_rpc(), dialect.generation) {
             (true, _) => row.rpc_status,
             (false, Generation::V03) => row.http_old,
-            // The body's own type is 415 (section 2); a part's is 400.
-            (false, Generation::V1) if self.fault.kind == FaultKind::UnsupportedMedia && self.fault.field.is_none() => {
-                415
-            }
             (false, Generation::V1) => row.http,
         }
     }
@@ -389,7 +421,7 @@ struct OldData<'a>(&'a Told<'a>);
 
 impl OldData<'_> {
     fn is_empty(&self) -> bool {
-        Facts(self.0).is_empty() && self.0.violations().next().is_none()
+        Facts(self.0).is_empty() && self.0.violations().next().is_none() && self.0.detail().is_none()
     }
 }
 
@@ -403,6 +435,9 @@ impl Serialize for OldData<'_> {
         if !violations.is_empty() {
             map.serialize_entry("fieldViolations", &violations)?;
         }
+        if let Some(detail) = self.0.detail() {
+            map.serialize_entry("detail", &detail)?;
+        }
         map.end()
     }
 }
@@ -414,7 +449,7 @@ impl Serialize for RpcError<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("code", &self.0.problem.row().code)?;
-        map.serialize_entry("message", &self.0.message())?;
+        map.serialize_entry("message", &self.0.message(self.1))?;
         match self.1 {
             Generation::V1 if !Details(self.0).is_empty() => map.serialize_entry("data", &Details(self.0))?,
             Generation::V03 if !OldData(self.0).is_empty() => map.serialize_entry("data", &OldData(self.0))?,
@@ -433,7 +468,7 @@ impl Serialize for RestError<'_> {
         struct Inner<'a> {
             code: u16,
             status: &'static str,
-            message: String,
+            message: Cow<'static, str>,
             #[serde(skip_serializing_if = "Details::is_empty")]
             details: Details<'a>,
         }
@@ -445,7 +480,7 @@ impl Serialize for RestError<'_> {
                 &Inner {
                     code: self.0.http(self.1),
                     status: row.status,
-                    message: self.0.message(),
+                    message: self.0.message(Generation::V1),
                     details: Details(self.0),
                 },
             )?,
@@ -454,7 +489,7 @@ impl Serialize for RestError<'_> {
                 map.serialize_entry("type", row.name)?;
                 map.serialize_entry("error", row.name)?;
                 map.serialize_entry("code", &row.code)?;
-                map.serialize_entry("message", &self.0.message())?;
+                map.serialize_entry("message", &self.0.message(Generation::V03))?;
                 if !OldData(self.0).is_empty() {
                     map.serialize_entry("data", &OldData(self.0))?;
                 }

@@ -6,10 +6,10 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::answer::{Answer, Decided, Given, Undecided, decide, offer, taken};
+use interlingua_core::answer::{Answer, Decided, Given, Said, Undecided, decide, offer, taken};
 use interlingua_core::model::{self, Content, MessageType, ToolOutput};
-use interlingua_core::pending::{Pending, PendingKind, approval_id};
-use interlingua_core::{Extra, Json, Run};
+use interlingua_core::pending::{Pending, PendingKind};
+use interlingua_core::{Extra, Fault, Json, Run};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -20,18 +20,11 @@ use crate::wire::{self, Message, Part, Role};
 
 /// What a message comes to, given what its task waits for.
 #[derive(Debug)]
-pub(crate) enum Meaning {
-    /// This is said to the agent.
-    Said {
-        /// Native messages.
-        messages: Vec<model::Message>,
-        /// Answers to pending items.
-        answers: Vec<Answer>,
-        /// The items that messages and answers answer, calls included.
-        answered: Vec<String>,
-    },
-    /// It answers nothing of what has to be answered first: the task stays as it is.
-    Undecided,
+pub(crate) struct Meaning {
+    /// Native messages.
+    pub(crate) messages: Vec<model::Message>,
+    /// Answers to pending items. None to an item that has to be answered first: nothing reaches the agent then.
+    pub(crate) answers: Vec<Answer>,
 }
 
 /// Reads a message in the light of what its task waits for. Never approves by default. `edits`: the agent takes edited
@@ -50,46 +43,70 @@ pub(crate) fn meaning(message: &Message<'_>, pending: &[Pending], edits: bool) -
         }
     }
     let mut blocking = pending.iter().filter(|item| item.kind != PendingKind::Tool);
-    match (blocking.next(), blocking.next()) {
+    let decides = match (blocking.next(), blocking.next()) {
         (Some(item), None) if answers.is_empty() => match only_answer(&plain) {
             // Any other answer that decides nothing is a mistake, and told by the engine.
-            Some(given @ Given::Text(_)) if decide(item, &given, &offer(item, taken(item, edits))) == UNCLEAR => {
-                return Meaning::Undecided;
-            }
+            Some(given @ Given::Text(_)) if decide(item, &given, &offer(item, taken(item, edits))) == UNCLEAR => false,
             Some(given) => {
-                answers.push(Answer { id: item.id.clone(), given });
+                answers.push(Answer::new(item.id.clone(), given));
                 plain.clear();
+                true
             }
-            None => return Meaning::Undecided,
+            None => false,
         },
         // Which of several a text is meant for, nobody can know.
-        (Some(_), Some(_)) if answers.is_empty() => return Meaning::Undecided,
-        _ => {}
+        (Some(_), Some(_)) => !answers.is_empty(),
+        _ => true,
+    };
+    if !decides {
+        // It is said all the same, in vain.
+        outputs.clear();
+        plain = message.parts.iter().collect();
     }
     if !answers.is_empty() {
         // Beside an answer, text is a comment for people: the history keeps it.
         plain.retain(|part| !matches!(part.content, wire::Content::Text(_)));
     }
     let whole = outputs.is_empty() && plain.len() == message.parts.len();
+    // What is not whole tells the whole message once, in the first native message that comes of it.
+    for (nth, answer) in answers.iter_mut().enumerate() {
+        let id = (nth == 0).then(|| message.id.clone().into_owned());
+        answer.said = Some(Said { id, metadata: Some(origin(message, nth == 0, false, &[])) });
+    }
+    let begun = !answers.is_empty();
     let mut messages = Vec::new();
     for output in &outputs {
         let mut native =
             model::Message::new(MessageType::FunctionCallOutput, Some(model::Role::Tool), vec![Content::data(output)]);
-        native.metadata = Some(origin(message, messages.is_empty(), false, &[]));
+        native.metadata = Some(origin(message, !begun && messages.is_empty(), false, &[]));
         messages.push(native);
     }
     if !plain.is_empty() {
         let contents = plain.iter().map(|part| parts::to_content(part)).collect();
         let mut native = model::Message::new(MessageType::Message, Some(model::Role::User), contents);
-        native.metadata = Some(origin(message, messages.is_empty(), whole, &plain));
+        native.metadata = Some(origin(message, !begun && messages.is_empty(), whole, &plain));
         messages.push(native);
     }
-    if let Some(first) = messages.first_mut() {
+    if let Some(first) = messages.first_mut().filter(|_| !begun) {
         first.id = Some(message.id.clone().into_owned());
     }
-    let ids = answers.iter().map(|answer| answer.id.clone());
-    let answered = ids.chain(outputs.into_iter().map(|output| output.call_id)).collect();
-    Meaning::Said { messages, answers, answered }
+    Meaning { messages, answers }
+}
+
+/// Sees to it that every output of a tool is one that the task waits for.
+///
+/// # Errors
+/// One that names the part.
+pub(crate) fn check_outputs(message: &Message<'_>, pending: &[Pending]) -> Result<(), Fault> {
+    for (place, part) in message.parts.iter().enumerate() {
+        if let Some(output) = tool_output(part)
+            && !pending.iter().any(|item| item.id == output.call_id || item.call_id.as_deref() == Some(&output.call_id))
+        {
+            let message = format!("the task does not wait for an output of '{}'", output.call_id);
+            return Err(Fault::invalid(format!("message.parts[{place}]"), message));
+        }
+    }
+    Ok(())
 }
 
 const UNCLEAR: Result<Decided, Undecided> = Err(Undecided::Unclear);
@@ -117,7 +134,7 @@ fn only_answer(plain: &[&Part<'_>]) -> Option<Given> {
 fn answer(part: &Part<'_>) -> Option<Answer> {
     let wire::Content::Data(data) = &part.content else { return None };
     let id = text_of(data, &["interrupt_id", "interruptId", "approval_request_id", "approvalRequestId"])?;
-    Some(Answer { id, given: Given::Payload(Json::keep(data)) })
+    Some(Answer::new(id, Given::Payload(Json::keep(data))))
 }
 
 /// The output of a tool in a data part, in either form.
@@ -210,45 +227,20 @@ fn origin(message: &Message<'_>, first: bool, whole: bool, plain: &[&Part<'_>]) 
     })
 }
 
-/// What is kept of a task's messages beside its turns: those that became answers, and the one a turn begins with.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Labels {
-    /// Messages that were answers, in the order they came.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    answers: Vec<Answered>,
-    /// The task is told as a direct message if its answer asks for that, or in any case.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) direct: Option<crate::direct::Mode>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Answered {
-    ids: Vec<String>,
-    message: Json,
-}
-
-impl Labels {
-    pub(crate) fn read(json: &Json) -> Self {
-        json.read().unwrap_or_default()
-    }
-
-    /// Keeps a message whose answers became native messages of somebody else's making.
-    pub(crate) fn answered(&mut self, message: &Message<'_>, ids: Vec<String>) {
-        if !ids.is_empty() {
-            self.answers.push(Answered { ids, message: Json::of(message) });
-        }
-    }
-
-    fn message(&self, id: &str) -> Option<&Json> {
-        self.answers.iter().rev().find(|answered| answered.ids.iter().any(|known| known == id)).map(|it| &it.message)
-    }
+/// The turn a message of this id was said in, the latest one, if it was. What was not said in the end does not count.
+pub(crate) fn turn_of(run: &Run, id: &str) -> Option<u32> {
+    let said = |turn: &usize| {
+        let told = &run.turns[*turn];
+        let unsaid = told.withdrawn && told.error.is_some();
+        !unsaid && as_sent(run, u32::try_from(*turn).unwrap_or(u32::MAX)).iter().any(|message| message.id == id)
+    };
+    (0..run.turns.len()).rev().find(said).and_then(|turn| u32::try_from(turn).ok())
 }
 
 /// The client's messages of a turn, as they were sent.
-pub(crate) fn as_sent<'a>(run: &'a Run, turn: u32, labels: &Labels) -> Vec<Message<'a>> {
+pub(crate) fn as_sent(run: &Run, turn: u32) -> Vec<Message<'_>> {
     let input = run.turns.get(turn as usize).map_or(&[][..], |turn| &turn.input);
-    let mut sent: Vec<Message<'a>> = Vec::new();
+    let mut sent: Vec<Message<'_>> = Vec::new();
     for (place, native) in input.iter().enumerate() {
         let origin = native.metadata.as_ref().and_then(Json::read::<Metadata>).map(|metadata| metadata.a2a);
         let found = match (origin, &native.kind) {
@@ -258,19 +250,6 @@ pub(crate) fn as_sent<'a>(run: &'a Run, turn: u32, labels: &Labels) -> Vec<Messa
                 None => Some(from_origin(native, origin)),
             },
             (None, MessageType::McpApprovalRequest) => None,
-            (None, MessageType::McpApprovalResponse) => {
-                let id = native.content.iter().find_map(|content| approval_id(content.as_data()?));
-                match id.as_deref().and_then(|id| labels.message(id)) {
-                    Some(whole) => read_back(whole),
-                    None => Some(plain(native)),
-                }
-            }
-            (None, MessageType::FunctionCallOutput) => {
-                match native.outputs().find_map(|output| labels.message(&output.call_id)) {
-                    Some(whole) => read_back(whole),
-                    None => Some(plain(native)),
-                }
-            }
             (None, _) => Some(plain(native)),
         };
         // Several answers of one message are one message.

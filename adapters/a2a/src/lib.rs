@@ -28,11 +28,11 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::exchange::{Announced, Cors, Mounted};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 
-pub use card::{Algorithm, CardOptions, CardSigning, Flow, Flows, Provider, Scheme, Skill};
+pub use card::{Algorithm, CardOptions, CardSigning, Flow, Flows, Provider, Requirement, Scheme, Skill};
 pub use dialect::{Binding, Generation};
 pub use options::{
-    ArtifactPer, CardFrom, CardWithoutVersion, Extension, Incomplete, MissingVersion, Options, PushEvents, PushOld,
-    Reasoning, ReplyAs, StatusText, Tools, TurnEnd, WhileWorking,
+    ArtifactPer, CardFrom, CardWithoutVersion, Deduplicate, Extension, Incomplete, MissingVersion, Options, PushEvents,
+    PushOld, Reasoning, ReplyAs, StatusText, Tools, TurnEnd, WhileWorking,
 };
 
 /// How `gateway.toml` names it.
@@ -47,11 +47,15 @@ pub struct A2a;
 /// What all exchanges of one mount share.
 pub(crate) struct Route {
     pub(crate) options: Options,
+    /// Where it is mounted, without a slash at its end.
+    pub(crate) path: String,
     pub(crate) agents: Vec<Arc<AgentCard>>,
     /// The URL cards name, where the configuration knows it.
     pub(crate) public_url: Option<String>,
     /// Whether the agent takes edited arguments.
     pub(crate) edits: bool,
+    /// Whether callers can prove who they are.
+    pub(crate) authenticates: bool,
     /// What signs its cards.
     pub(crate) signer: Option<card::CardSigner>,
 }
@@ -75,7 +79,24 @@ impl Route {
         let told = options.public_url.as_ref().map(|url| url.replace("{agent}", &first.name));
         let public_url = told.or_else(|| mount.public_url.clone()).map(|url| url.trim_end_matches('/').to_owned());
         let signer = options.card_signing.as_ref().map(card::CardSigner::new).transpose()?;
-        Ok(Self { public_url, signer, edits: first.approval_extension, agents: mount.agents.clone(), options })
+        Ok(Self {
+            public_url,
+            signer,
+            edits: first.approval_extension,
+            authenticates: mount.authenticates,
+            agents: mount.agents.clone(),
+            path: mount.path.clone(),
+            options,
+        })
+    }
+}
+
+impl Route {
+    /// Settings that cannot have their effect.
+    fn warnings(&self) -> Vec<String> {
+        let idle = self.options.extended_card.is_some() && self.extended_card().is_none();
+        let text = "\"extended_card\" is set, but nobody can sign in here: no card offers it and nobody gets it";
+        if idle { vec![text.to_owned()] } else { Vec::new() }
     }
 }
 
@@ -107,6 +128,7 @@ impl ProtocolAdapter for A2a {
             announces: Some(route.public_url.clone().map_or(Announced::AsAsked, Announced::Fixed)),
             couriers: route.options.push.then(|| courier::couriers(&route)),
             keep: Some(route.options.keep()),
+            warnings: route.warnings(),
             ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Stray::new(&stray))))
         })
     }
@@ -130,12 +152,11 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
         endpoints.push(Endpoint::post("", move || serve::Serve::rpc(&route)));
     }
     if route.options.bindings.contains(&Binding::Rest) {
+        // Those of a generation that is not served are answered too: with what is.
         for (method, path, generation, operation) in serve::REST {
-            if route.options.versions.contains(generation) {
-                let route = Arc::clone(route);
-                let open = move || serve::Serve::rest(&route, *generation, *operation);
-                endpoints.push(Endpoint::new(*method, path, open));
-            }
+            let route = Arc::clone(route);
+            let open = move || serve::Serve::rest(&route, *generation, *operation);
+            endpoints.push(Endpoint::new(*method, path, open));
         }
     }
     endpoints

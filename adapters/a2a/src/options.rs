@@ -7,6 +7,7 @@ use std::time::Duration;
 use interlingua_core::answer::Ttl;
 use interlingua_core::exchange::Keep;
 use interlingua_core::public_address::{Allowed, Policy};
+use interlingua_core::size::Size;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
@@ -42,6 +43,8 @@ pub struct Options {
     pub blocking_timeout: Duration,
     /// What becomes of a message to a task that works.
     pub while_working: WhileWorking,
+    /// Where a message of the same id is the same message.
+    pub deduplicate: Deduplicate,
     /// The state a task is in when a turn has ended well.
     pub turn_end: TurnEnd,
     /// The state a task is in when a turn was cut off.
@@ -70,7 +73,8 @@ pub struct Options {
     pub interrupted_ttl: Duration,
     /// How many tasks the route keeps; beyond, those that ended first are forgotten.
     pub max_tasks: u64,
-    /// The largest body that is read, in bytes. Files come inline.
+    /// The largest body that is read, in bytes; written as `"20MiB"` or as a number. Files come inline.
+    #[serde(deserialize_with = "size")]
     pub max_body: usize,
     /// Whether push notifications are served.
     pub push: bool,
@@ -113,6 +117,7 @@ impl Default for Options {
             well_known_at_root: true,
             blocking_timeout: Duration::from_secs(600),
             while_working: WhileWorking::default(),
+            deduplicate: Deduplicate::default(),
             turn_end: TurnEnd::default(),
             incomplete: Incomplete::default(),
             reply: ReplyAs::default(),
@@ -158,20 +163,45 @@ impl Options {
         if self.versions.is_empty() || self.bindings.is_empty() {
             return Err("an \"a2a\" route serves at least one of versions and one of bindings".into());
         }
+        let twice = |name: &str| Err(format!("\"{name}\" of an \"a2a\" route names something twice"));
+        if self.versions.iter().enumerate().any(|(place, version)| self.versions[..place].contains(version)) {
+            return twice("versions");
+        }
+        if self.bindings.iter().enumerate().any(|(place, binding)| self.bindings[..place].contains(binding)) {
+            return twice("bindings");
+        }
         if self.tenants.contains_key("v1")
             || self.tenants.keys().any(|tenant| tenant.is_empty() || tenant.contains('/'))
         {
             return Err("a tenant of an \"a2a\" route has a name other than \"v1\", without slashes".into());
         }
+        if self.tenants.keys().any(|tenant| tenant.len() > MAX_TENANT || tenant.chars().any(char::is_control)) {
+            return Err(format!(
+                "a tenant of an \"a2a\" route has a name of at most {MAX_TENANT} bytes, without control characters"
+            ));
+        }
         if self.task_ttl.is_zero() || self.interrupted_ttl.is_zero() || self.max_tasks == 0 {
             return Err("task_ttl, interrupted_ttl and max_tasks of an \"a2a\" route cannot be zero".into());
         }
-        Ok(())
+        if self.max_push_configs == 0 {
+            return Err("\"max_push_configs\" of an \"a2a\" route is at least 1: push = false serves none".into());
+        }
+        if self.push_ports.contains(&0) {
+            return Err("\"push_ports\" of an \"a2a\" route names ports from 1 to 65535".into());
+        }
+        crate::card::check(self)
     }
 }
 
+/// So many bytes the name of a tenant has at most.
+const MAX_TENANT: usize = 256;
+
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     Ttl::deserialize(deserializer).map(|written| written.0)
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    Size::deserialize(deserializer).map(Size::bytes)
 }
 
 fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Allowed>, D::Error> {
@@ -244,6 +274,15 @@ choice! {
         #[default] Queue = "queue",
         /// It is refused.
         Reject = "reject",
+    }
+}
+choice! {
+    /// Where a message of the same id is the same message (section 7).
+    Deduplicate {
+        /// Nowhere: clients reuse ids.
+        #[default] Off = "off",
+        /// In its context: it is answered by the task it came to.
+        Context = "context",
     }
 }
 choice! {
@@ -386,6 +425,7 @@ pub(crate) fn schema() -> serde_json::Value {
         ("well_known_at_root", flag(true)),
         ("blocking_timeout", duration.clone()),
         ("while_working", words(WhileWorking::WORDS)),
+        ("deduplicate", words(Deduplicate::WORDS)),
         ("turn_end", words(TurnEnd::WORDS)),
         ("incomplete", words(Incomplete::WORDS)),
         ("reply", words(ReplyAs::WORDS)),
@@ -399,7 +439,10 @@ pub(crate) fn schema() -> serde_json::Value {
         ("task_ttl", duration.clone()),
         ("interrupted_ttl", duration.clone()),
         ("max_tasks", count.clone()),
-        ("max_body", count.clone()),
+        (
+            "max_body",
+            json!({ "type": ["string", "integer"], "minimum": 0, "description": "The largest body, with a unit or in bytes." }),
+        ),
         ("push", flag(true)),
         ("push_events", words(PushEvents::WORDS)),
         ("push_interval", duration),
@@ -452,6 +495,18 @@ mod tests {
         assert_eq!(options.blocking_timeout, Duration::from_secs(300));
         assert!(serde_json::from_value::<Options>(json!({ "push_allow": ["a b"] })).is_err());
         assert!(Options { versions: Vec::new(), ..Options::default() }.check().is_err());
+    }
+
+    #[test]
+    fn the_largest_body_is_written_like_every_other_size() {
+        let read = |size: serde_json::Value| {
+            serde_json::from_value::<Options>(json!({ "max_body": size })).map(|options| options.max_body).ok()
+        };
+        assert_eq!(
+            (read(json!("64KiB")), read(json!("1 MiB")), read(json!(512))),
+            (Some(65_536), Some(1 << 20), Some(512))
+        );
+        assert_eq!((read(json!("64KB")), read(json!(-1)), read(json!(true))), (None, None, None));
     }
 
     #[test]

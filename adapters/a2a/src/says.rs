@@ -2,12 +2,14 @@
 //! which everything of ours in metadata sits (section 13). Not here: when it is said (`updates`).
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use interlingua_core::answer::{offer, taken};
 use interlingua_core::model::{ContentType, MessageType};
+use interlingua_core::normalize::REJECTED;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::run::{Message, Run, RunError, Slot};
-use interlingua_core::{Extra, Json};
+use interlingua_core::{Extra, FaultKind, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -314,6 +316,15 @@ fn item_data(item: &Pending, edits: bool) -> Raw<'static> {
     let mut outer = Extra::new();
     outer.push("interrupt", interrupt);
     made(&outer)
+}
+
+/// What a task says that failed because its answer was cut off.
+pub(crate) static CUT_OFF: LazyLock<RunError> =
+    LazyLock::new(|| RunError { code: "INCOMPLETE".to_owned(), message: "the agent's answer was cut off".to_owned() });
+
+/// Whether an error stands for a reason the agent did not give.
+pub(crate) fn gives_no_reason(error: &RunError) -> bool {
+    error.code == FaultKind::AgentFailed.code() && error.message == REJECTED
 }
 
 /// What went wrong.

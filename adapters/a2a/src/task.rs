@@ -6,13 +6,12 @@ use std::borrow::Cow;
 
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::event::{End, Step};
-use interlingua_core::run::Run;
+use interlingua_core::run::{Run, Turn};
 
 use crate::Route;
-use crate::direct;
-use crate::input::{self, Labels};
+use crate::input;
 use crate::options::{Incomplete, TurnEnd};
-use crate::says::{self, AgentApi};
+use crate::says::AgentApi;
 use crate::updates::{Change, Update, Updates};
 use crate::wire::{Message, State, Status, Task};
 
@@ -38,27 +37,40 @@ impl Shown {
 pub(crate) struct Fold<'r> {
     status: Status<'r>,
     history: Vec<Message<'r>>,
-    labels: Labels,
+    /// How much of the history was there before the last turn, and the question it then began with.
+    before: (usize, Option<Message<'r>>),
     task: String,
 }
 
 impl<'r> Fold<'r> {
-    pub(crate) fn new(run: &Run, labels: Labels) -> Self {
+    pub(crate) fn new(run: &Run) -> Self {
         let status = Status { state: State::Submitted, message: None, at: run.created_at };
-        Self { status, history: Vec::new(), labels, task: run.id.to_string() }
+        Self { status, history: Vec::new(), before: (0, None), task: run.id.to_string() }
     }
 
     /// Takes what is told at a step.
     pub(crate) fn take(&mut self, update: Update<'r>, step: Step<'r>) {
         match update {
             Update::Said(turn) => {
+                self.before = (self.history.len(), self.status.message.clone());
                 self.history.extend(self.status.message.take());
-                let sent = input::as_sent(step.run, turn, &self.labels);
+                let sent = input::as_sent(step.run, turn);
                 let (task, context) = (&self.task, step.run.session_id.as_str());
                 self.history.extend(sent.into_iter().map(|message| message.on(task.clone(), context)));
             }
+            Update::Unasked { said } => {
+                let (length, question) = (self.before.0, self.before.1.take());
+                if !said {
+                    self.history.truncate(length);
+                } else if question.is_some() && self.history.len() > length {
+                    // It is the current one still.
+                    self.history.remove(length);
+                }
+                self.status.message = question;
+            }
             Update::Status(Change { state, message, .. }) => {
-                self.history.extend(self.status.message.take());
+                let same = |old: &Message<'_>| message.as_ref().is_some_and(|new| new.id == old.id);
+                self.history.extend(self.status.message.take().filter(|old| !same(old)));
                 let message = message.map(|message| message.on(self.task.clone(), step.run.session_id.as_str()));
                 self.status = Status { state, message, at: step.at };
             }
@@ -86,8 +98,12 @@ impl<'r> Fold<'r> {
 
 /// What a task says of itself besides.
 fn metadata(route: &Route, run: &Run) -> Option<crate::wire::Raw<'static>> {
-    let turn = run.turns.last()?;
-    let done = turn.end.is_some();
+    let turn = run.turns.get(run.last_taken()?)?;
+    metadata_of(route, turn, turn.end.is_some())
+}
+
+/// The same, by the turn it is told of. `done`: its end was told.
+pub(crate) fn metadata_of(route: &Route, turn: &Turn, done: bool) -> Option<crate::wire::Raw<'static>> {
     let response_id = turn.upstream_id.as_deref().filter(|_| route.options.expose_ids);
     AgentApi { usage: turn.usage.as_ref().filter(|_| done), response_id, ..AgentApi::default() }.written()
 }
@@ -95,18 +111,12 @@ fn metadata(route: &Route, run: &Run) -> Option<crate::wire::Raw<'static>> {
 /// A run as it stands, as a task. `updates` is left where the view is, so that a stream can go on from there.
 pub(crate) fn task<'r>(updates: &mut Updates, route: &Route, view: RunView<'r>, shown: Shown) -> Task<'r> {
     let run = view.run();
-    let mut fold = Fold::new(run, Labels::read(&view.about.labels));
+    let mut fold = Fold::new(run);
     for step in view.record.steps(0) {
         updates.take_quietly(step, &mut |update| fold.take(update, step));
     }
     let mut task = fold.task(route, updates, run, shown);
     let state = state(route, view);
-    if state.is_interrupted() && !task.status.state.is_interrupted() {
-        // A turn that could not be asked left the question open (section 10).
-        let turn = (0..run.turns.len()).rev().find(|turn| !run.pending_of(*turn).is_empty()).unwrap_or(0);
-        let asks = (!view.pending.is_empty()).then(|| says::asks(run, turn, view.pending, route.edits));
-        task.status.message = asks.map(|message| message.on(task.id.clone(), task.context.clone()));
-    }
     if state == State::Working {
         updates.set_working();
     }
@@ -118,16 +128,9 @@ pub(crate) fn task<'r>(updates: &mut Updates, route: &Route, view: RunView<'r>, 
 /// Where a run stands, as a task.
 pub(crate) fn state(route: &Route, view: RunView<'_>) -> State {
     match view.about.state {
-        // Only a task's first turn can be waited for in SUBMITTED: no arrow leads back there (section 8).
-        RunState::Queued if view.run().turns.len() > 1 => State::Working,
         RunState::Queued => State::Submitted,
         RunState::Running => State::Working,
-        RunState::Waiting => {
-            // The engine tells a login that is asked for as an item; the agent's hint is ours to read.
-            let last = view.run().messages.last().and_then(|message| message.metadata.as_ref());
-            let hint = says::Hint::of(last).state().filter(|_| view.pending.is_empty());
-            hint.unwrap_or(State::InputRequired)
-        }
+        RunState::Waiting => State::InputRequired,
         RunState::WaitingForAuth => State::AuthRequired,
         RunState::Ended(end) => route.ended(end),
     }
@@ -174,9 +177,8 @@ impl Route {
 }
 
 impl Route {
-    /// Whether a run is a task that clients of this route may know of: begun over this protocol, with this agent, and
-    /// not told as a direct message.
+    /// Whether a run is a task that clients of this route may know of: begun over this protocol, with this agent.
     pub(crate) fn shows(&self, view: RunView<'_>, agent: &str) -> bool {
-        view.about.protocol == crate::NAME && view.run().agent == agent && direct::reply(view).is_none()
+        view.about.protocol == crate::NAME && view.run().agent == agent
     }
 }

@@ -22,6 +22,11 @@ use crate::wire::{self, Artifact, Part, Raw, State};
 pub(crate) enum Update<'r> {
     /// A turn began with what the client said.
     Said(u32),
+    /// What was said in that turn reached nobody: the status is what it was before the turn.
+    Unasked {
+        /// False: its client was told of an error instead (section 10, last sentence), and it was not said at all.
+        said: bool,
+    },
     /// The status changed, or says something else.
     Status(Change<'r>),
     /// An artifact grew.
@@ -136,18 +141,15 @@ impl Updates {
             Event::TurnStarted { turn } => {
                 self.turn = Turn { number: turn, ..Turn::default() };
                 tell(Update::Said(turn));
-                if turn > 0 {
-                    self.work(tell);
-                }
             }
+            Event::AnswerStarted { .. } => self.work(tell),
             Event::MessageStarted { message } => {
                 let told = &step.run.messages[message as usize];
                 if told.announced == MessageType::Heartbeat {
                     return;
                 }
                 self.work(tell);
-                let asks = told.announced == MessageType::Message && told.role == Role::Assistant;
-                if asks && Hint::of(told.announced_metadata.as_ref()).state().is_some() {
+                if announces_question(told) {
                     self.turn.question = Some(message);
                 }
             }
@@ -158,7 +160,7 @@ impl Updates {
             }
             Event::ContentFinished { message, content } => self.content_finished(step, message, content, tell),
             Event::MessageFinished { message } => self.message_finished(step.run, message, tell),
-            Event::TurnFinished { turn, end } => self.turn_finished(step.run, turn, end, tell),
+            Event::TurnFinished { turn, .. } => self.turn_finished(step.run, turn, tell),
             Event::RunFinished { end } => self.run_finished(step.run, end, tell),
         }
     }
@@ -316,15 +318,17 @@ impl Updates {
     fn release<'r>(&mut self, run: &'r Run, tell: Tell<'_, 'r>) {
         for message in std::mem::take(&mut self.turn.held) {
             let told = &run.messages[message as usize];
-            let parts: Vec<Part<'r>> = told.slots.iter().filter_map(says::reasoning).collect();
+            let shown = |(content, slot)| {
+                let part = says::reasoning(slot)?;
+                Some((Shown { message, content, span: whole(slot) }, part))
+            };
+            let (slots, parts): (Vec<Shown>, Vec<Part<'r>>) = (0..).zip(&told.slots).filter_map(shown).unzip();
             if parts.is_empty() {
                 continue;
             }
-            for (content, slot) in (0..).zip(&told.slots) {
-                if says::is_text(slot) {
-                    self.note(run, message, content, whole(slot));
-                }
-            }
+            // An artifact of its own also where the answers of a turn share one.
+            self.begun.insert(message, self.artifacts.len());
+            self.artifacts.push(Told { message, is_answer: false, slots, places: HashMap::new() });
             let artifact = says::artifact(told, parts);
             let last_chunk = self.route.options.last_chunk;
             tell(Update::Artifact(Piece { artifact, append: false, last_chunk, is_delta: false }));
@@ -407,12 +411,21 @@ impl Updates {
         }
     }
 
-    fn turn_finished<'r>(&mut self, run: &'r Run, turn: u32, end: End, tell: Tell<'_, 'r>) {
-        self.release(run, tell);
+    fn turn_finished<'r>(&mut self, run: &'r Run, turn: u32, tell: Tell<'_, 'r>) {
         let number = turn as usize;
+        if run.turns[number].withdrawn {
+            // What its client was told of as an error was not said; what came in vain was.
+            tell(Update::Unasked { said: run.turns[number].error.is_none() });
+            let before = run.turns[..number].iter().rposition(|turn| !turn.withdrawn);
+            let asked = before.and_then(|before| self.asked(run, before));
+            self.turn.waits = asked.is_some();
+            if let Some(change) = asked.filter(|_| self.turn.works) {
+                tell(Update::Status(change));
+            }
+            return;
+        }
+        self.release(run, tell);
         let pending = run.pending_of(number);
-        let hint = run.messages_of(number).last().and_then(|last| Hint::of(last.metadata.as_ref()).state());
-        let good = matches!(end, End::Completed | End::Incomplete);
         let waited_for: HashSet<&str> = pending.iter().map(|item| item.id.as_str()).collect();
         for call in std::mem::take(&mut self.turn.unanswered) {
             let call = &run.messages[call as usize];
@@ -425,14 +438,27 @@ impl Updates {
         if let Some(place) = self.turn.artifact {
             self.close(run, place, tell);
         }
-        self.turn.waits = good && (!pending.is_empty() || hint.is_some() || self.route.waits_after().contains(&end));
-        if !self.turn.waits {
-            // What comes of the run is told with its end; or its next turn begins.
-            if let Some(question) = self.turn.question {
-                let told = &run.messages[question as usize];
-                self.tell_parts(told, says::contents(told), tell);
-            }
-            return;
+        let asked = self.asked(run, number);
+        self.turn.waits = asked.is_some();
+        if let Some(change) = asked {
+            return tell(Update::Status(change));
+        }
+        // What comes of the run is told with its end; or its next turn begins.
+        if let Some(question) = self.turn.question {
+            let told = &run.messages[question as usize];
+            self.tell_parts(told, says::contents(told), tell);
+        }
+    }
+
+    /// The status a turn leaves a task waiting in. None: it does not wait.
+    fn asked<'r>(&self, run: &'r Run, number: usize) -> Option<Change<'r>> {
+        let end = run.turns[number].end?;
+        let pending = run.pending_of(number);
+        let hint = run.messages_of(number).last().and_then(|last| Hint::of(last.metadata.as_ref()).state());
+        let good = matches!(end, End::Completed | End::Incomplete);
+        let waits = good && (!pending.is_empty() || hint.is_some() || self.route.waits_after().contains(&end));
+        if !waits {
+            return None;
         }
         let auth = pending.iter().any(|item| item.kind == PendingKind::Auth);
         let state = match hint {
@@ -441,30 +467,23 @@ impl Updates {
             _ => State::InputRequired,
         };
         let message = if pending.is_empty() {
-            self.question(run).or_else(|| self.last_text(run, turn, StatusText::Interrupted))
+            question(run, number).or_else(|| self.last_text(run, number, StatusText::Interrupted))
         } else {
             Some(says::asks(run, number, &pending, self.route.edits))
         };
         let incomplete = (end == End::Incomplete).then_some(true);
         let metadata = AgentApi { usage: run.turns[number].usage.as_ref(), incomplete, ..AgentApi::default() };
-        tell(Update::Status(Change { state, message, metadata: metadata.written() }));
-    }
-
-    /// What the agent announced as its question.
-    fn question<'r>(&self, run: &'r Run) -> Option<wire::Message<'r>> {
-        let message = run.messages.get(self.turn.question? as usize)?;
-        let parts = says::contents(message);
-        (!parts.is_empty()).then(|| wire::Message::agent(message.id.as_str(), parts))
+        Some(Change { state, message, metadata: metadata.written() })
     }
 
     /// The last answer's text, if it is repeated in such a status.
-    fn last_text<'r>(&self, run: &'r Run, turn: u32, wanted: StatusText) -> Option<wire::Message<'r>> {
+    fn last_text<'r>(&self, run: &'r Run, turn: usize, wanted: StatusText) -> Option<wire::Message<'r>> {
         let option = self.route.options.status_text;
         if option == StatusText::Never || (option != StatusText::Always && option != wanted) {
             return None;
         }
         let answer = run
-            .messages_of(turn as usize)
+            .messages_of(turn)
             .iter()
             .rev()
             .find(|message| message.announced == MessageType::Message && message.role == Role::Assistant)?;
@@ -480,8 +499,18 @@ impl Updates {
     fn run_finished<'r>(&mut self, run: &'r Run, end: End, tell: Tell<'_, 'r>) {
         let state = self.route.ended(end);
         let turn = run.turns.last();
+        let number = self.turn.number as usize;
         let fresh = !self.turn.waits;
-        let error = turn.and_then(|turn| turn.error.as_ref()).filter(|_| matches!(end, End::Failed | End::Rejected));
+        let error = turn.and_then(|turn| turn.error.as_ref());
+        let error = match end {
+            End::Failed | End::Rejected => error,
+            // Nothing went wrong but for a client that has to be told so.
+            End::Incomplete if state == State::Failed => Some(error.unwrap_or(&says::CUT_OFF)),
+            _ => None,
+        };
+        let reason = (end == End::Rejected && error.is_none_or(says::gives_no_reason))
+            .then(|| self.last_text(run, number, option_of(end)))
+            .flatten();
         let metadata = AgentApi {
             usage: turn.and_then(|turn| turn.usage.as_ref()).filter(|_| fresh),
             incomplete: (end == End::Incomplete && fresh).then_some(true),
@@ -489,9 +518,9 @@ impl Updates {
             ..AgentApi::default()
         };
         let message = match error {
+            _ if reason.is_some() => reason,
             Some(error) => Some(says::error(run, self.turn.number, error)),
-            None if end == End::Rejected => self.last_text(run, self.turn.number, option_of(end)),
-            None if state == State::Completed && fresh => self.last_text(run, self.turn.number, option_of(end)),
+            None if state == State::Completed && fresh => self.last_text(run, number, option_of(end)),
             None => None,
         };
         tell(Update::Status(Change { state, message, metadata: metadata.written() }));
@@ -510,7 +539,8 @@ impl Updates {
             if message.announced == MessageType::Reasoning {
                 return says::reasoning(slot);
             }
-            if says::is_text(slot) {
+            // Texts of other messages are told whole.
+            if says::is_text(slot) && message.announced == MessageType::Message {
                 Some(says::text_part(slot, slot.span(shown.span)))
             } else {
                 says::finished_part(message, slot)
@@ -518,6 +548,19 @@ impl Updates {
         });
         parts.collect()
     }
+}
+
+/// Whether a message is announced as the question the task will wait for.
+fn announces_question(message: &Message) -> bool {
+    let speaks = message.announced == MessageType::Message && message.role == Role::Assistant;
+    speaks && Hint::of(message.announced_metadata.as_ref()).state().is_some()
+}
+
+/// What the agent announced as its question in a turn.
+fn question(run: &Run, turn: usize) -> Option<wire::Message<'_>> {
+    let message = run.messages_of(turn).iter().rev().find(|message| announces_question(message))?;
+    let parts = says::contents(message);
+    (!parts.is_empty()).then(|| wire::Message::agent(message.id.as_str(), parts))
 }
 
 /// No closing status but an interrupted one repeats text by default.

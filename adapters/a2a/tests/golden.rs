@@ -46,6 +46,7 @@ fn replay_into(from: &Record, to: &mut Record) {
         match step.event {
             Event::RunStarted | Event::RunFinished { .. } => {}
             Event::TurnStarted { turn } => to.start_turn(run.turns[turn as usize].input.clone()),
+            Event::AnswerStarted { .. } => to.start_answer(),
             Event::MessageStarted { message } => {
                 let told = &run.messages[message as usize];
                 to.start_message(Announced {
@@ -79,7 +80,11 @@ fn replay_into(from: &Record, to: &mut Record) {
             Event::TurnFinished { turn, end } => {
                 let turn = &run.turns[turn as usize];
                 to.note(turn.upstream_id.as_deref(), turn.usage.clone(), turn.extra.clone());
-                to.finish_turn(end, turn.error.clone());
+                if turn.withdrawn {
+                    to.withdraw_turn(turn.error.clone());
+                } else {
+                    to.finish_turn(end, turn.error.clone());
+                }
             }
         }
     }

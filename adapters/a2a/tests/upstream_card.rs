@@ -68,7 +68,8 @@ fn tags_and_dates_follow_what_the_agent_s_server_says() {
 #[test]
 fn the_extended_card_and_the_signed_one_begin_with_it_too() {
     let upstream = published(&json!({ "name": "Theirs", "description": "Their words", "extra": 1 }), NOW);
-    let host = begins_with_the_upstream(&json!({ "extended_card": { "description": "and more" } }));
+    let options = json!({ "card_from": "upstream", "extended_card": { "description": "and more" } });
+    let host = support::authenticating(options);
     let ask = Ask { authenticated: true, ..Ask::rest("GET", "/extendedAgentCard") };
     let card = host.ask(&ask).answered(Reply::Published(Some(&upstream))).json();
     assert_eq!((&card["name"], &card["description"]), (&json!("Theirs"), &json!("and more")));

@@ -218,6 +218,7 @@ impl ProtocolAdapter for AgKit {
             cors,
             couriers: None,
             keep: None,
+            warnings: Vec::new(),
         })
     }
 

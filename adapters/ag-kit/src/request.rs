@@ -249,7 +249,7 @@ fn read_resume(node: &Node<'_>) -> Result<Answer, Fault> {
         Some(payload) if payload.kind() == Kind::String => Given::Text(payload.string()?.into_owned()),
         Some(payload) => Given::Payload(payload.keep()),
     };
-    Ok(Answer { id: id.string()?.into_owned(), given })
+    Ok(Answer::new(id.string()?.into_owned(), given))
 }
 
 fn text(object: &Object<'_>, name: &str) -> Result<Option<String>, Fault> {

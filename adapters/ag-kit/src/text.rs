@@ -11,36 +11,45 @@ use crate::calls::Calls;
 use crate::{Data, Media, Options, wire};
 
 /// How much of a growing text was told. Contents of one message do not overlap, and messages are told one by one.
+///
+/// This protocol takes nothing back. A text that is told anew adds to what was told once it is seen to go on from that;
+/// one that contradicts it adds nothing, but yet another one may.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     version: u32,
     end: u32,
-    /// What came later contradicts what was told, and this protocol takes nothing back.
-    contradicted: bool,
+    /// The latest version that contradicts what was told.
+    contradicts: Option<u32>,
 }
 
 impl Told {
     /// What the step adds to what was told. Empty: nothing.
     pub(crate) fn grow<'a>(&mut self, step: &Step<'a>, slot: &'a Slot) -> &'a str {
         match step.event {
-            Event::ContentDelta { span, .. } if !self.contradicted && span.version == self.version => {
+            Event::ContentDelta { span, .. } if span.version == self.version => {
                 self.end = span.end;
                 step.delta()
             }
-            Event::ContentReplaced { version, .. } => self.replace(version, step.delta(), slot),
+            Event::ContentDelta { span, .. } => self.anew(Span { start: 0, ..span }, slot),
+            Event::ContentReplaced { version, .. } => {
+                let end = u32::try_from(step.delta().len()).unwrap_or(u32::MAX);
+                self.anew(Span { version, start: 0, end }, slot)
+            }
             _ => "",
         }
     }
 
-    fn replace<'a>(&mut self, version: u32, now: &'a str, slot: &Slot) -> &'a str {
-        let before = slot.span(Span { version: self.version, start: 0, end: self.end });
-        if self.contradicted || !now.starts_with(before) {
-            self.contradicted = true;
+    /// What a text that is told anew adds, as far as it is there. It is compared once, when it is long enough.
+    fn anew<'a>(&mut self, now: Span, slot: &'a Slot) -> &'a str {
+        if self.contradicts == Some(now.version) || now.end < self.end {
             return "";
         }
-        let rest = &now[before.len()..];
-        self.version = version;
-        self.end = u32::try_from(now.len()).unwrap_or(u32::MAX);
+        let before = slot.span(Span { version: self.version, start: 0, end: self.end });
+        let Some(rest) = slot.span(now).strip_prefix(before) else {
+            self.contradicts = Some(now.version);
+            return "";
+        };
+        (self.version, self.end) = (now.version, now.end);
         rest
     }
 }

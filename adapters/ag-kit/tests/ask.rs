@@ -110,7 +110,7 @@ fn an_answer_to_an_interrupt_may_be_any_json() {
         ("", Given::Payload(Json::null())),
     ] {
         let run = asks(&format!(r#"{{"conversationId":"c4","resume":{{"interruptId":"int-1"{payload}}}}}"#), "{}");
-        assert_eq!(run.answers, [Answer { id: "int-1".into(), given }]);
+        assert_eq!(run.answers, [Answer::new("int-1".into(), given)]);
         assert!(run.request.input.is_empty());
     }
 }

@@ -245,6 +245,27 @@ fn a_text_said_anew_is_told_as_far_as_it_agrees() {
     assert_eq!(texts, ["\"Hel\"}", "\"lo\"}", "\" you\"}"]);
 }
 
+#[test]
+fn a_text_that_was_contradicted_goes_on_once_it_agrees_again() {
+    let mut record = Record::new(Run::new(RUN, "demo", "s", NOW));
+    record.start_turn(Vec::new());
+    let message = record.start_message(Announced::new("m", MessageType::Message, Role::Assistant));
+    let content = record.start_content(message, ContentType::Text, None);
+    record.push(message, content, "Hello");
+    record.replace(message, content, "Goodbye");
+    record.replace(message, content, "Hel");
+    record.push(message, content, "l");
+    record.push(message, content, "o you");
+    record.push(message, content, " there");
+    record.finish_content(message, content, None, Extra::new());
+    record.finish_message(message, MessageEnd::new(End::Completed));
+    record.finish_turn(End::Completed, None);
+    record.finish_run(End::Completed);
+    let told = replay(&record, "{}", Json::null());
+    let texts: Vec<&str> = told.lines().filter_map(|line| line.split("\"content\":").nth(1)).collect();
+    assert_eq!(texts, ["\"Hello\"}", "\" you\"}", "\" there\"}"]);
+}
+
 // Laws
 
 #[derive(Clone, Debug)]

@@ -135,6 +135,7 @@ impl ProtocolAdapter for Hitl {
             cors,
             couriers: None,
             keep: None,
+            warnings: Vec::new(),
         })
     }
 

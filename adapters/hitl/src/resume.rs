@@ -64,7 +64,7 @@ impl Resume {
         let mut payload = Extra::new();
         payload.push("type", Json::of(&self.word));
         payload.push("args", self.args.take().unwrap_or_else(Json::null));
-        let answer = Answer { id: item.id.clone(), given: Given::Payload(Json::of(&payload)) };
+        let answer = Answer::new(item.id.clone(), Given::Payload(Json::of(&payload)));
         // In a session that was begun elsewhere, whose it is towards the agent was settled there.
         let user_id = Some(self.user.clone()).filter(|user| Names::is_made_for(user, &view.id));
         Ok(self.turn.ask(AgentRequest { user_id, ..AgentRequest::default() }, Some(answer)))

@@ -350,7 +350,8 @@ fn by_option_a_session_is_begun_anew_after_a_while() {
 #[test]
 fn the_service_is_that_of_one_agent() {
     let agent = |name: &str| std::sync::Arc::new(AgentCard { name: name.into(), ..AgentCard::default() });
-    let mount = Mount { path: String::new(), agents: vec![agent("a"), agent("b")], public_url: None };
+    let mount =
+        Mount { path: String::new(), agents: vec![agent("a"), agent("b")], public_url: None, authenticates: false };
     assert!(Hitl::mount(&mount, Options::default()).is_err());
     let named = |name: &str| Options { agent: Some(name.into()), ..Options::default() };
     assert!(Hitl::mount(&mount, named("b")).is_ok() && Hitl::mount(&mount, named("c")).is_err());

@@ -36,7 +36,7 @@ fn told(text: &str) -> Record {
 /// An exchange that has encoded everything before the first delta.
 fn opened(record: &Record, path: &str, out: &mut Out) -> (Box<dyn Exchange>, u64) {
     let agent = AgentCard { name: "demo".into(), ..AgentCard::default() };
-    let mount = Mount { path: String::new(), agents: vec![agent.into()], public_url: None };
+    let mount = Mount { path: String::new(), agents: vec![agent.into()], public_url: None, authenticates: false };
     let mounted = Native::mount(&mount, Options::default()).expect("it mounts");
     let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == path).expect("an endpoint");
     let mut exchange = (endpoint.open)();

@@ -206,7 +206,7 @@ impl Writer {
             }
             // The arguments of a call and a refusal are told when they are whole: no client can be relied on to put
             // anything but text together (sections 5 and 6).
-            Event::ContentDelta { .. } | Event::TurnFinished { .. } => {}
+            Event::ContentDelta { .. } | Event::AnswerStarted { .. } | Event::TurnFinished { .. } => {}
             Event::RunStarted => self.begin(step.run, out),
             // Later turns of a run begun over another protocol go on in the same response.
             Event::TurnStarted { turn } => {

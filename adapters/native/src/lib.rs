@@ -90,6 +90,7 @@ impl ProtocolAdapter for Native {
             cors,
             couriers: None,
             keep: None,
+            warnings: Vec::new(),
         })
     }
 

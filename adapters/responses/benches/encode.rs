@@ -38,7 +38,7 @@ fn told(text: &str) -> Record {
 
 fn asked(method: &str, body: &str) -> Box<dyn Exchange> {
     let agents = vec![Arc::new(AgentCard { name: "demo".into(), ..AgentCard::default() })];
-    let mount = Mount { path: "/v1".into(), agents, public_url: None };
+    let mount = Mount { path: "/v1".into(), agents, public_url: None, authenticates: false };
     let mounted = Responses::mount(&mount, Options::default()).expect("it mounts");
     let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == "/responses").expect("an endpoint");
     let mut exchange = (endpoint.open)();

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use interlingua_core::size::Size;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::json;
 
@@ -275,32 +276,7 @@ impl<'de> Deserialize<'de> for Switch {
 }
 
 fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    struct Size;
-    impl Visitor<'_> for Size {
-        type Value = usize;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a size such as \"64MiB\", or a number of bytes")
-        }
-        fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<usize, E> {
-            usize::try_from(bytes).map_err(|_| E::invalid_value(de::Unexpected::Signed(bytes), &self))
-        }
-        fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<usize, E> {
-            usize::try_from(bytes).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(bytes), &self))
-        }
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<usize, E> {
-            let wrong = || E::invalid_value(de::Unexpected::Str(text), &self);
-            let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
-            let factor: usize = match text[digits.len()..].trim() {
-                "" | "B" => 1,
-                "KiB" => 1 << 10,
-                "MiB" => 1 << 20,
-                "GiB" => 1 << 30,
-                _ => return Err(wrong()),
-            };
-            digits.trim().parse::<usize>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(wrong)
-        }
-    }
-    deserializer.deserialize_any(Size)
+    Size::deserialize(deserializer).map(Size::bytes)
 }
 
 /// JSON Schema of [`Options`].

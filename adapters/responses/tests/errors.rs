@@ -239,7 +239,7 @@ fn every_answer_has_a_request_id_and_a_wrong_method_names_the_right_one() {
 fn a_route_that_cannot_be_mounted_says_why() {
     use interlingua_core::exchange::{Mount, ProtocolAdapter};
     let agents = vec![support::card("a"), support::card("b")];
-    let mount = Mount { path: "/v1".into(), agents, public_url: None };
+    let mount = Mount { path: "/v1".into(), agents, public_url: None, authenticates: false };
     for (options, wanted) in [
         (r#"{"models":{"m":"c"}}"#, "\"c\", which is no agent"),
         (r#"{"any_model":true}"#, "several agents"),

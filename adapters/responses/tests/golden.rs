@@ -259,6 +259,26 @@ fn what_was_told_stands() {
 }
 
 #[test]
+fn what_agrees_again_with_what_was_told_goes_on_from_there() {
+    let told = shown("{}", HELLO, End::Completed, |told| {
+        let message = told.message(MessageType::Message);
+        let content = told.0.start_content(message, ContentType::Text, None);
+        told.0.push(message, content, "Hello");
+        told.0.replace(message, content, "Good bye");
+        told.0.push(message, content, "!");
+        told.0.replace(message, content, "Hell");
+        told.0.push(message, content, "o you");
+        told.0.push(message, content, " there");
+        told.0.finish_content(message, content, None, Extra::new());
+        told.end(message);
+    });
+    let deltas: Vec<&str> =
+        told.lines().filter_map(|line| line.split("\"delta\":\"").nth(1)?.split('"').next()).collect();
+    assert_eq!(deltas, ["Hello", " you", " there"], "{told}");
+    assert!(told.contains(r#""text":"Hello you there""#), "{told}");
+}
+
+#[test]
 fn a_background_stream_is_queued_first() {
     let body = r#"{"model":"demo","input":"hi","stream":true,"background":true}"#;
     insta::assert_snapshot!(shown("{}", body, End::Completed, |told| told.says(&["done"])));

@@ -262,7 +262,7 @@ fn a_question_is_answered_by_an_output_or_by_plain_text() {
         let next = asked.answered(Reply::Run(view())).expect_err("the agent is asked");
         let call = next.run_call();
         assert!(call.request.input.is_empty(), "{:?}", call.request.input);
-        assert_eq!(format!("{:?}", call.answers), r#"[Answer { id: "ask_1", given: Text("monday") }]"#);
+        assert_eq!(format!("{:?}", call.answers), r#"[Answer { id: "ask_1", given: Text("monday"), said: None }]"#);
     }
     // Without a chain, the question is in the input.
     let body = json!({"model": "demo", "input": [

@@ -87,7 +87,7 @@ pub fn native(message: &Message) -> Vec<Answer> {
         MessageType::FunctionCallOutput => message
             .outputs()
             .filter(|output| !output.call_id.is_empty())
-            .map(|output| Answer { id: output.call_id, given: Given::Text(output.output) })
+            .map(|output| Answer::new(output.call_id, Given::Text(output.output)))
             .collect(),
         _ => Vec::new(),
     }
@@ -119,7 +119,7 @@ fn approval(data: &Json) -> Option<Answer> {
         // Reads as «nothing», for any kind of item.
         None => Given::Payload(Json::null()),
     };
-    Some(Answer { id, given })
+    Some(Answer::new(id, given))
 }
 
 /// The input as a native upstream wants it: each answer after the message that asked, unless that is there already
@@ -212,7 +212,7 @@ mod tests {
                 text: said.text.clone(),
                 payload: said.payload.clone(),
             };
-            assert_eq!(heard, [Answer { id: "appr_1".into(), given }]);
+            assert_eq!(heard, [Answer::new("appr_1".into(), given)]);
         }
     }
 

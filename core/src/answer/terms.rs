@@ -93,19 +93,21 @@ impl<'de> Deserialize<'de> for Ttl {
             Written::Text(text) => text,
         };
         let unit = |text: &str| match text {
-            "s" => Some(1),
-            "m" => Some(60),
-            "h" => Some(3600),
-            "d" => Some(86_400),
+            "ms" => Some(1),
+            "s" => Some(1000),
+            "m" => Some(60_000),
+            "h" => Some(3_600_000),
+            "d" => Some(86_400_000),
             _ => None,
         };
         let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-        let seconds = unit(&text[digits.len()..]).zip(digits.trim().parse::<u64>().ok());
-        seconds
+        let written = unit(&text[digits.len()..]).zip(digits.trim().parse::<u64>().ok());
+        written
             .and_then(|(unit, number)| number.checked_mul(unit))
-            .map(|seconds| Self(Duration::from_secs(seconds)))
+            .map(|millis| Self(Duration::from_millis(millis)))
             .ok_or_else(|| {
-                serde::de::Error::custom(format!("'{text}' is no duration: write \"90s\", \"15m\", \"24h\" or \"7d\""))
+                let known = "write \"500ms\", \"90s\", \"15m\", \"24h\" or \"7d\"";
+                serde::de::Error::custom(format!("'{text}' is no duration: {known}"))
             })
     }
 }
@@ -135,6 +137,7 @@ mod tests {
     fn durations_are_written_with_a_unit() {
         let read = |text: &str| serde_json::from_str::<Ttl>(text).map(|ttl| ttl.0.as_secs()).ok();
         assert_eq!([read("90"), read("\"90s\""), read("\"15m\""), read("\"1 d\"")], [90, 90, 900, 86_400].map(Some));
+        assert_eq!(serde_json::from_str::<Ttl>("\"500ms\"").map(|ttl| ttl.0).ok(), Some(Duration::from_millis(500)));
         for wrong in ["\"\"", "\"m\"", "\"1w\"", "\"1.5h\"", "-1", "\"99999999999999999999d\""] {
             assert_eq!(read(wrong), None, "{wrong}");
         }

@@ -8,7 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::decide::{Decided, Undecided, decide};
-use crate::answer::{Answer, Asking, Given, NOT_TAKEN, NOT_WAITING, Orphans, Terms, fits, native, offer, taken};
+use crate::answer::{Answer, Asking, Given, NOT_TAKEN, NOT_WAITING, Orphans, Said, Terms, fits, native, offer, taken};
 use crate::event::Millis;
 use crate::fault::{Fault, FaultKind};
 use crate::id::RunId;
@@ -52,6 +52,9 @@ pub struct Open {
     /// What was decided, while other items are still waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<Decided>,
+    /// The message it was decided in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<Said>,
 }
 
 impl Open {
@@ -69,7 +72,12 @@ impl Open {
     }
 
     fn message(&self) -> Option<Message> {
-        self.decided.as_ref().map(|decided| decided.message(&self.item, self.extension))
+        let mut message = self.decided.as_ref()?.message(&self.item, self.extension);
+        if let Some(said) = &self.said {
+            message.id.clone_from(&said.id);
+            message.metadata.clone_from(&said.metadata);
+        }
+        Some(message)
     }
 }
 
@@ -157,6 +165,7 @@ impl Waiting {
                 parameters: parameters(asked.tools, &item.name),
                 extension: asked.approval_extension,
                 decided: None,
+                said: None,
                 item,
             });
         }
@@ -197,6 +206,7 @@ impl Waiting {
     pub fn reopen(&mut self) {
         for mut open in std::mem::take(&mut self.sent).into_iter().rev() {
             open.decided = None;
+            open.said = None;
             self.closed.retain(|id| *id != open.item.id);
             self.open.insert(0, open);
         }
@@ -232,6 +242,7 @@ impl Waiting {
                 return Err(answered_already(id));
             }
             self.open[at].decided = Some(judge(open, &found.answer, now)?);
+            self.open[at].said = found.answer.said;
             places.extend(found.place.map(|place| (place, at)));
         }
         // Clients that send their whole history repeat in it what was answered long ago.
@@ -321,9 +332,13 @@ impl Waiting {
                 spread.push(found);
                 continue;
             };
+            let mut said = found.answer.said;
             for (id, decision) in group.into_iter().zip(decisions) {
-                let given = Given::Payload(decision);
-                spread.push(Found { answer: Answer { id, given }, place: found.place, is_output: found.is_output });
+                let answer = Answer { id, given: Given::Payload(decision), said: said.clone() };
+                spread.push(Found { answer, place: found.place, is_output: found.is_output });
+                if let Some(said) = &mut said {
+                    said.id = None;
+                }
             }
         }
         spread
@@ -368,7 +383,11 @@ fn find(input: &[Message], answers: Vec<Answer>) -> Vec<Found> {
     let news = input.iter().rposition(is_said_by_agent).map_or(0, |last| last + 1);
     let inside = input.iter().enumerate().skip(news).flat_map(|(place, message)| {
         let is_output = message.kind == MessageType::FunctionCallOutput;
-        native(message).into_iter().map(move |answer| Found { answer, place: Some(place), is_output })
+        let first = message.id.clone();
+        native(message).into_iter().enumerate().map(move |(nth, answer)| {
+            let said = Said { id: first.clone().filter(|_| nth == 0), metadata: message.metadata.clone() };
+            Found { answer: Answer { said: Some(said), ..answer }, place: Some(place), is_output }
+        })
     });
     beside.chain(inside).collect()
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! ["interlingua",1,"0198…","friday","session-1",1700000000000]       the run, and with it `RunStarted`
 //! ["turn",0,[[null,"message","user",null,[["text","hi",{}]],…]]]
+//! ["answer",11]
 //! ["message",12,"msg_1","message","assistant",null,null,{}]
 //! ["content",12,0,"text",null]
 //! ["d",13,0,0,"Hel"]

@@ -85,6 +85,11 @@ fn tell(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
             allow(!record.in_turn(), "the turn before has not ended")?;
             record.start_turn(input.into_iter().map(|Written(message)| message).collect());
         }
+        Line::Answer { .. } => {
+            let waits = record.run().turn().is_some_and(|turn| turn.end.is_none() && !turn.begun);
+            allow(waits, "no turn waits for its beginning")?;
+            record.start_answer();
+        }
         Line::Message { announced, .. } => {
             record.start_message(announced);
         }
@@ -115,13 +120,18 @@ fn tell(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
             record.finish_message(message, end);
         }
         Line::Note { facts } => record.note(facts.0.as_deref(), facts.1, facts.2),
-        Line::TurnEnd { end, error, facts, .. } => {
+        Line::TurnEnd { end, error, facts, withdrawn, .. } => {
             allow(record.in_turn(), "no turn is under way")?;
             let turn = record.run().turns.len() - 1;
             let ended = record.run().messages_of(turn).iter().all(|message| message.end.is_some());
             allow(ended, "a message has not ended")?;
             record.note(facts.0.as_deref(), facts.1, facts.2);
-            record.finish_turn(end, error);
+            if withdrawn {
+                allow(!record.run().turns[turn].begun && end == End::Failed, "what has begun cannot be withdrawn")?;
+                record.withdraw_turn(error);
+            } else {
+                record.finish_turn(end, error);
+            }
         }
         Line::End { end, error, .. } => {
             allow(!record.in_turn(), "the turn has not ended")?;
@@ -162,6 +172,9 @@ enum Line<'a> {
     Turn {
         after: u64,
         input: Vec<Written<model::Message>>,
+    },
+    Answer {
+        after: u64,
     },
     Message {
         after: u64,
@@ -205,6 +218,7 @@ enum Line<'a> {
         end: End,
         error: Option<RunError>,
         facts: Facts,
+        withdrawn: bool,
     },
     End {
         after: u64,
@@ -218,6 +232,7 @@ impl Line<'_> {
         match self {
             Self::Begin { .. } | Self::Note { .. } => None,
             Self::Turn { after, .. }
+            | Self::Answer { after }
             | Self::Message { after, .. }
             | Self::Content { after, .. }
             | Self::Delta { after, .. }
@@ -291,6 +306,7 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
                 Line::Begin { version, run: if version == VERSION { Some(self.run()?) } else { None } }
             }
             "turn" => Line::Turn { after: self.item()?, input: self.item()? },
+            "answer" => Line::Answer { after: self.item()? },
             "message" => Line::Message {
                 after: self.item()?,
                 announced: Announced {
@@ -334,9 +350,13 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
                 },
             },
             "note" => Line::Note { facts: self.facts()? },
-            "turn_end" => {
-                Line::TurnEnd { after: self.item()?, end: self.ending()?, error: self.error()?, facts: self.facts()? }
-            }
+            "turn_end" => Line::TurnEnd {
+                after: self.item()?,
+                end: self.ending()?,
+                error: self.error()?,
+                facts: self.facts()?,
+                withdrawn: self.0.next_element()?.unwrap_or(false),
+            },
             "end" => Line::End { after: self.item()?, end: self.ending()?, error: self.error()? },
             _ => return Err(A::Error::custom("it is of no known sort")),
         })

@@ -63,6 +63,11 @@ fn line(step: Step<'_>, created_at: u64, out: &mut Vec<u8>) {
             line.add(&input);
             line.end();
         }
+        Event::AnswerStarted { .. } => {
+            let mut line = Line::begin(out, "answer");
+            line.add(&after);
+            line.end();
+        }
         Event::MessageStarted { message } => {
             let message = &run.messages[message as usize];
             let mut line = Line::begin(out, "message");
@@ -125,6 +130,9 @@ fn line(step: Step<'_>, created_at: u64, out: &mut Vec<u8>) {
             line.add(end.as_str());
             line.add(&error(turn.error.as_ref()));
             line.facts(turn);
+            if turn.withdrawn {
+                line.add(&true);
+            }
             line.end();
         }
         Event::RunFinished { end } => {

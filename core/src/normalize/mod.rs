@@ -6,7 +6,8 @@
 //! message of the final output was told under another id, `names` which ids messages have.
 //!
 //! Of a text, precisely: every fragment that comes for a message before its end is told once, in order, as long as the
-//! upstream does not say the text anew; a text said anew, whole, takes the place of what was told of it. What comes for
+//! upstream does not say the text anew; a text said anew, whole, takes the place of what was told of it, at once as long
+//! as that does not happen all the time. What comes for
 //! a message after its end, and for a turn after its end, is not told ([`Normalizer::ignored`] counts it).
 //!
 //! Everything takes time in proportion to the bytes that were heard, and whatever is kept counts towards the limit.
@@ -40,6 +41,13 @@ const MOST_OPEN: usize = 16;
 /// Unknown fields of responses that are kept, over the whole turn.
 const MOST_NOTED: usize = 256;
 
+/// Of what a record may grow to, this part may be texts told anew before they are final.
+const ANEW: usize = 16;
+
+/// What a turn's error says where the agent rejected the request and gave no reason of its own: whatever it said before
+/// that is the better one.
+pub const REJECTED: &str = "the agent rejected the request";
+
 /// What a frame meant for the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hearing {
@@ -72,9 +80,12 @@ pub struct Normalizer {
     limit: usize,
     /// Bytes held back: they count towards the limit too.
     held: usize,
+    /// How many bytes may still be told in the place of others before they are final.
+    anew: usize,
     ended: bool,
     begun: bool,
     ignored: u64,
+    heartbeats: u64,
     complaint: Option<String>,
 }
 
@@ -94,9 +105,11 @@ impl Normalizer {
             foreign_end: None,
             limit,
             held: 0,
+            anew: limit / ANEW,
             ended: false,
             begun: false,
             ignored: 0,
+            heartbeats: 0,
             complaint: None,
         }
     }
@@ -122,6 +135,12 @@ impl Normalizer {
     fn complained(&mut self, raw: &RawValue) -> RunError {
         self.complaint = Some(cut(raw.get()));
         read_error(raw, FaultKind::AgentFailed)
+    }
+
+    /// How many messages said nothing but that the upstream lives. They are no part of the run.
+    #[must_use]
+    pub const fn heartbeats(&self) -> u64 {
+        self.heartbeats
     }
 
     /// How many frames were passed over because they said nothing that could be told.
@@ -231,7 +250,11 @@ impl Normalizer {
         }
         self.begun |= error.is_none();
         match (end, error) {
-            (None, None) => {}
+            (None, None) => {
+                if own && heard.status.as_deref() == Some("in_progress") {
+                    record.start_answer();
+                }
+            }
             // A complaint without a status is an end too.
             (None, Some(error)) if own => self.finish(record, End::Failed, Some(error)),
             (None, Some(error)) => self.foreign_end = Some((End::Failed, Some(error))),
@@ -240,12 +263,7 @@ impl Normalizer {
                 let error = match (end, error) {
                     (End::Failed | End::Rejected, None) => Some(RunError {
                         code: FaultKind::AgentFailed.code().to_owned(),
-                        message: if end == End::Rejected {
-                            "the agent rejected the request"
-                        } else {
-                            "the agent failed"
-                        }
-                        .to_owned(),
+                        message: if end == End::Rejected { REJECTED } else { "the agent failed" }.to_owned(),
                     }),
                     // What completed well has nothing to complain about, whatever the field says.
                     (End::Completed, _) => None,
@@ -318,8 +336,10 @@ impl Normalizer {
             }),
         };
         if heard.kind.as_deref() == Some("heartbeat") && known.is_none() {
+            self.heartbeats += 1;
             return;
         }
+        record.start_answer();
         let known = known.filter(|&index| {
             let told = &self.messages[index];
             // An id that begins again after its end is another message; an end that comes twice is not.
@@ -387,7 +407,7 @@ impl Normalizer {
     fn finish_message(&mut self, record: &mut Record, index: usize, mut end: MessageEnd) {
         self.announced(record, index);
         let told = &mut self.messages[index];
-        told.finish_slots(record);
+        told.finish_slots(record, &mut self.anew);
         let Some(at) = told.at else { return };
         let held = told.held() + told.slots.held();
         let announced = &record.run().messages[at as usize].announced;
@@ -409,6 +429,7 @@ impl Normalizer {
 
     fn content(&mut self, record: &mut Record, heard: &Heard<'_>) {
         self.begun = true;
+        record.start_answer();
         let known = match heard.msg_id.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => self.by_id.get(id).copied(),
             // Without a message's id it belongs to the last open one (rule 5).
@@ -454,7 +475,7 @@ impl Normalizer {
         }
         self.announced(record, index);
         let held = self.messages[index].slots.held();
-        self.messages[index].tell(record);
+        self.messages[index].tell(record, &mut self.anew);
         self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
     }
 
@@ -468,6 +489,7 @@ impl Normalizer {
         let mut announced = Announced::new(id, told.kind.clone(), told.role.clone());
         announced.metadata = told.metadata.clone();
         announced.extra = std::mem::take(&mut told.extra);
+        record.start_answer();
         told.at = Some(record.start_message(announced));
     }
 

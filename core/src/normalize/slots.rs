@@ -314,8 +314,9 @@ impl Told {
             .try_fold(rest, |rest, slot| rest.strip_prefix(slot.at.map_or("", |at| told[at as usize].text())))
     }
 
-    /// Tells whatever can be told now.
-    pub(super) fn tell(&mut self, record: &mut Record) {
+    /// Tells whatever can be told now. `anew`: how many bytes may still be told in the place of others before they are
+    /// final.
+    pub(super) fn tell(&mut self, record: &mut Record, anew: &mut usize) {
         loop {
             if let Some(open) = self.slots.open {
                 let slot = &self.slots.all[open];
@@ -323,7 +324,7 @@ impl Told {
                     self.close(record, open);
                     continue;
                 }
-                self.go_on(record, open);
+                self.go_on(record, open, anew);
                 return;
             }
             let Some(place) = self.slots.wanting.pop_first() else { return };
@@ -332,18 +333,23 @@ impl Told {
     }
 
     /// Tells more of the content that is being told.
-    fn go_on(&mut self, record: &mut Record, open: usize) {
+    fn go_on(&mut self, record: &mut Record, open: usize, anew: &mut usize) {
         let Some(message) = self.at else { return };
         self.slots.change(open, |slot| {
             let Some(content) = slot.at else { return };
-            // A text said anew that goes on from what was told is a fragment; another one is held back until it is
-            // final. Arguments said anew do not grow as prefixes (section 6): they always are.
+            // A text said anew that goes on from what was told is a fragment; another one takes its place, or is held
+            // back until it is final where that was done too much: every version of a text is kept. Arguments said
+            // anew do not grow as prefixes (section 6): they always are held back.
             match &slot.snapshot {
                 Some(snapshot) if slot.call.is_none() => {
                     let told = record.run().messages[message as usize].slots[content as usize].text();
                     if let Some(rest) = snapshot.strip_prefix(told).map(str::to_owned) {
                         slot.snapshot = None;
                         record.push(message, content, &rest);
+                    } else if let Some(left) = anew.checked_sub(snapshot.len()) {
+                        *anew = left;
+                        record.replace(message, content, snapshot);
+                        slot.snapshot = None;
                     }
                 }
                 Some(_) => {}
@@ -353,13 +359,13 @@ impl Told {
     }
 
     /// Tells all that is left: the message ends.
-    pub(super) fn finish_slots(&mut self, record: &mut Record) {
+    pub(super) fn finish_slots(&mut self, record: &mut Record, anew: &mut usize) {
         for place in 0..self.slots.all.len() {
             if !self.slots.all[place].finished {
                 self.slots.change(place, |slot| slot.complete = true);
             }
         }
-        self.tell(record);
+        self.tell(record, anew);
     }
 
     fn open(&mut self, record: &mut Record, place: usize) {

@@ -189,14 +189,89 @@ fn one_bad_address_among_many_spoils_a_name() {
     let addresses =
         |texts: &[&str]| -> Vec<SocketAddr> { texts.iter().map(|text| text.parse().expect("one")).collect() };
     let good = addresses(&["8.8.8.8:443", "[2606:4700::1]:443"]);
-    assert_eq!(policy.resolved("h", &good, &[]), Ok(()));
-    assert_eq!(policy.resolved("h", &addresses(&["8.8.8.8:443", "10.0.0.1:443"]), &[]), Err(Refused::Host));
-    assert_eq!(policy.resolved("h", &[], &[]), Err(Refused::Host));
-    // The gateway itself, allowed or not.
-    let open = Policy { allow: vec![Allowed::Name("localhost".into())], ..Policy::default() };
-    let own = addresses(&["0.0.0.0:8080"]);
-    assert_eq!(open.resolved("localhost", &addresses(&["127.0.0.1:8080"]), &own), Err(Refused::Host));
-    assert_eq!(open.resolved("localhost", &addresses(&["[::ffff:127.0.0.1]:8080"]), &own), Err(Refused::Host));
-    assert_eq!(open.resolved("localhost", &addresses(&["127.0.0.1:9000"]), &own), Ok(()));
-    assert_eq!(policy.resolved("h", &good, &addresses(&["8.8.8.8:443"])), Err(Refused::Host));
+    let nobody = Own::default();
+    assert_eq!(policy.resolved("h", &good, &nobody), Ok(()));
+    assert_eq!(policy.resolved("h", &addresses(&["8.8.8.8:443", "10.0.0.1:443"]), &nobody), Err(Refused::Host));
+    assert_eq!(policy.resolved("h", &[], &nobody), Err(Refused::Host));
+    let own = Own { listens: addresses(&["8.8.8.8:443"]), machine: Some(Vec::new()) };
+    assert_eq!(policy.resolved("h", &good, &own), Err(Refused::Host), "the gateway itself");
+}
+
+#[test]
+fn the_gateway_itself_is_refused_whatever_is_allowed() {
+    let read = |text: &str| Allowed::read(text).expect("an exception");
+    let open = Policy { allow_http: true, ports: Vec::new(), allow: ["0.0.0.0/0", "::/0"].map(read).to_vec() };
+    let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+    let machine = Some(vec![ip("192.168.5.7"), ip("127.0.0.1"), ip("8.8.4.4"), ip("fe80::7"), ip("2606:4700::7")]);
+    let everywhere = [
+        "127.0.0.1:8080",
+        "127.0.0.5:8080",
+        "192.168.5.7:8080",
+        "8.8.4.4:8080",
+        "0.0.0.0:8080",
+        "[::]:8080",
+        "[::1]:8080",
+        "[fe80::7]:8080",
+        "[2606:4700::7]:8080",
+        "[::ffff:127.0.0.1]:8080",
+        "[::ffff:192.168.5.7]:8080",
+        "[::ffff:0.0.0.0]:8080",
+    ];
+    for listens in ["0.0.0.0:8080", "[::]:8080", "[::ffff:0.0.0.0]:8080"] {
+        let own = Own { listens: vec![address(listens)], machine: machine.clone() };
+        for reached in everywhere {
+            assert_eq!(open.resolved("h", &[address(reached)], &own), Err(Refused::Host), "{listens} {reached}");
+        }
+        for other in ["192.168.5.7:8081", "192.168.5.8:8080", "8.8.8.8:8080", "0.0.0.0:9000", "[::1]:80"] {
+            assert_eq!(open.resolved("h", &[address(other)], &own), Ok(()), "{listens} {other}");
+        }
+        let unsure = Own { machine: None, ..own };
+        assert_eq!(open.resolved("h", &[address("8.8.8.8:8080")], &unsure), Err(Refused::Host));
+        assert_eq!(open.resolved("h", &[address("8.8.8.8:8081")], &unsure), Ok(()));
+    }
+    // Listening on one address alone, it is reached there, and over the unspecified one.
+    let own = Own { listens: vec![address("127.0.0.1:8080")], machine: Some(Vec::new()) };
+    for reached in ["127.0.0.1:8080", "[::ffff:127.0.0.1]:8080", "0.0.0.0:8080", "[::]:8080", "[::ffff:0:0]:8080"] {
+        assert_eq!(open.resolved("h", &[address(reached)], &own), Err(Refused::Host), "{reached}");
+    }
+    for other in ["127.0.0.2:8080", "[::1]:8080", "192.168.5.7:8080", "127.0.0.1:8081"] {
+        assert_eq!(open.resolved("h", &[address(other)], &own), Ok(()), "{other}");
+    }
+    // One such address among good ones is enough.
+    let both = [address("8.8.8.8:8080"), address("127.0.0.1:8080")];
+    assert_eq!(open.resolved("h", &both, &own), Err(Refused::Host));
+}
+
+#[test]
+fn names_for_local_use_are_known_by_themselves() {
+    for host in [
+        "localhost",
+        "LocalHost",
+        "localhost.",
+        "app.localhost",
+        "hooks",
+        "printer.local",
+        "x.internal",
+        "metadata.google.INTERNAL.",
+        "a.b.intranet",
+        "nas.lan",
+        "router.home",
+        "x.corp",
+        "x.private",
+        "router.home.arpa",
+        "1.0.0.127.in-addr.arpa",
+        "",
+    ] {
+        assert!(is_local_name(host), "{host}");
+    }
+    for host in ["hooks.example", "hooks.invalid.example", "internal.example.com", "localhost.example", "x.locale"] {
+        assert!(!is_local_name(host), "{host}");
+    }
+}
+
+#[test]
+fn a_name_that_operators_allow_is_allowed_whole() {
+    let policy = Policy { allow: vec![Allowed::read("Hooks.Internal.").expect("a name")], ..Policy::default() };
+    assert!(policy.allows_name("hooks.internal"));
+    assert!(!policy.allows_name("x.hooks.internal") && !policy.allows_name("internal"));
 }

@@ -36,6 +36,7 @@ struct Checker<'a> {
     over: bool,
     turns: u32,
     in_turn: bool,
+    answered: bool,
     messages: Vec<Followed>,
     open: usize,
     ids: HashSet<&'a str>,
@@ -79,12 +80,24 @@ impl<'a> Checker<'a> {
                 check(turn == self.turns, "turns are not counted up")?;
                 self.turns += 1;
                 self.in_turn = true;
+                self.answered = false;
+                Ok(())
+            }
+            Event::AnswerStarted { turn } => {
+                check(self.in_turn && turn + 1 == self.turns, "an answer to a turn that is not under way")?;
+                check(!self.answered, "an answer begins twice")?;
+                let first = step.run.turns[turn as usize].first_message;
+                check(self.messages.len() == first, "an answer begins after its first message")?;
+                self.answered = true;
                 Ok(())
             }
             Event::TurnFinished { turn, end } => {
                 check(self.in_turn && turn + 1 == self.turns, "a turn ends that is not under way")?;
                 check(self.open == 0, "a turn ends before its messages")?;
-                check(step.run.turns[turn as usize].end == Some(end), "the turn ended otherwise")?;
+                let told = &step.run.turns[turn as usize];
+                check(told.end == Some(end), "the turn ended otherwise")?;
+                check(told.begun == self.answered, "the turn began otherwise")?;
+                check(!told.withdrawn || !told.begun, "a turn was withdrawn that had begun")?;
                 self.in_turn = false;
                 Ok(())
             }

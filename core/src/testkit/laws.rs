@@ -20,7 +20,7 @@ const RANDOM_CUTS: u64 = 24;
 /// The whole stream of a run, as an exchange whose request is decoded tells it to one who comes late.
 ///
 /// # Panics
-/// If the run has ended and the exchange does not say [`Flow::Close`], or if what it wrote is no UTF-8.
+/// If the run has ended and the exchange says [`Flow::More`], or if what it wrote is no UTF-8.
 pub fn encode(exchange: &mut dyn Exchange, run: RunView<'_>) -> String {
     let mut telling = Telling::new(exchange);
     telling.begin(run);
@@ -30,7 +30,7 @@ pub fn encode(exchange: &mut dyn Exchange, run: RunView<'_>) -> String {
 }
 
 /// An exchange telling a stream, step by step, as the server drives it: nothing is asked of it once it said
-/// [`Flow::Close`].
+/// anything but [`Flow::More`].
 pub struct Telling<'e> {
     exchange: &'e mut dyn Exchange,
     out: Out,
@@ -51,7 +51,7 @@ impl<'e> Telling<'e> {
     /// One step, unless the stream is closed.
     pub fn step(&mut self, step: Step<'_>) {
         if !self.closed {
-            self.closed = self.exchange.encode(step, &mut self.out) == Flow::Close;
+            self.closed = self.exchange.encode(step, &mut self.out) != Flow::More;
         }
     }
 

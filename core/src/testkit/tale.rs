@@ -13,6 +13,7 @@ pub fn tale(record: &Record) -> String {
         let _ = match step.event {
             Event::RunStarted => writeln!(lines, "run started"),
             Event::TurnStarted { turn } => writeln!(lines, "turn {turn} started"),
+            Event::AnswerStarted { .. } => writeln!(lines, "  answer started"),
             Event::MessageStarted { message } => {
                 let told = &step.run.messages[message as usize];
                 writeln!(lines, "  message {message} {} {} {}", told.id, told.announced, told.role)
@@ -45,7 +46,8 @@ pub fn tale(record: &Record) -> String {
                 let error = error.map(|error| format!(" {}: {}", error.code, error.message)).unwrap_or_default();
                 let usage = step.run.turns[turn as usize].usage.as_ref();
                 let usage = usage.map(|usage| format!(" usage {}", usage.text())).unwrap_or_default();
-                writeln!(lines, "turn {turn} {}{error}{usage}", end.as_str())
+                let withdrawn = if step.run.turns[turn as usize].withdrawn { " withdrawn" } else { "" };
+                writeln!(lines, "turn {turn} {}{withdrawn}{error}{usage}", end.as_str())
             }
             Event::RunFinished { end } => writeln!(lines, "run {}", end.as_str()),
         };

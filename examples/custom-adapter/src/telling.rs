@@ -19,7 +19,7 @@ pub(crate) struct Telling {
 
 impl Telling {
     pub(crate) fn new(options: Options) -> Self {
-        Self { order: OneAtATime::new(), text: Text { options, begun: false, open: false } }
+        Self { order: OneAtATime::new(), text: Text { options, begun: false, open: false, anew: false } }
     }
 
     /// Writes a step. [`Flow::Close`] after the last one.
@@ -44,23 +44,26 @@ struct Text {
     begun: bool,
     /// A paragraph is open.
     open: bool,
+    /// What was written of the open content does not hold any more.
+    anew: bool,
 }
 
 impl Text {
     fn write(&mut self, step: Step<'_>, out: &mut Out) {
         match step.event {
-            Event::ContentDelta { .. } => {
+            Event::ContentDelta { .. } if !self.anew => {
                 if let Some(thought) = self.told(step) {
                     self.paragraph(thought, out);
                     out.raw(step.delta().as_bytes());
                 }
             }
-            // Rare. What was sent cannot be taken back, so the whole text stands there once more.
-            Event::ContentReplaced { .. } => {
-                if let Some(thought) = self.told(step) {
+            // Rare. What was sent cannot be taken back, so the whole text will stand there once more when it is final.
+            Event::ContentReplaced { .. } => self.anew = true,
+            Event::ContentFinished { .. } if std::mem::take(&mut self.anew) => {
+                if let (Some(thought), Some((_, slot))) = (self.told(step), step.slot()) {
                     self.open = false;
                     self.paragraph(thought, out);
-                    out.raw(step.delta().as_bytes());
+                    out.raw(slot.text().as_bytes());
                 }
             }
             // Pictures and the like come whole.

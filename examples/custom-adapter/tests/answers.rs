@@ -11,7 +11,8 @@ use interlingua_core::{Call, Fault, FaultKind, Mount, Out, ProtocolAdapter, Reco
 
 fn mounted(thoughts: bool) -> Mounted {
     let agent = AgentCard { name: "demo".to_owned(), ..AgentCard::default() };
-    let mount = Mount { path: "/plain/demo".to_owned(), agents: vec![agent.into()], public_url: None };
+    let mount =
+        Mount { path: "/plain/demo".to_owned(), agents: vec![agent.into()], public_url: None, authenticates: false };
     custom_adapter::Plain::mount(&mount, custom_adapter::Options { thoughts }).expect("it serves one agent")
 }
 

@@ -24,7 +24,7 @@ use interlingua_core::heard::Heard;
 use interlingua_core::{Fault, FaultKind, sse};
 use uuid::Uuid;
 
-use super::{Conversation, Form, Upstream};
+use super::{Conversation, Form, Trace, Upstream};
 use memory::Memory;
 use stage::Performance;
 
@@ -69,7 +69,7 @@ impl Default for DemoUpstream {
 }
 
 impl Upstream for DemoUpstream {
-    fn open(&self, question: &Question<'_>) -> BoxFuture<'static, Result<Conversation, Fault>> {
+    fn open(&self, question: &Question<'_>, _: Option<&Trace>) -> BoxFuture<'static, Result<Conversation, Fault>> {
         let request = question.request;
         let history = self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take_in(request);
         let plan = words::plan(question, &history);
@@ -89,7 +89,7 @@ impl Upstream for DemoUpstream {
         ready(Ok(Conversation::new(body.boxed(), Box::new(Native), Form::Frames, MAX_EVENT, None))).boxed()
     }
 
-    fn stop(&self, _: &Question<'_>) -> BoxFuture<'static, ()> {
+    fn stop(&self, _: &Question<'_>, _: Option<&Trace>) -> BoxFuture<'static, ()> {
         ready(()).boxed()
     }
 }

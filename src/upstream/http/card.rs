@@ -38,7 +38,7 @@ impl Agent {
         let fault = |fault: interlingua_core::Fault| Missed::Altogether(fault.detail.unwrap_or(fault.message));
         let headers = wanted.headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let ask = Ask { method: "GET", url: url.as_str().to_owned(), headers, body: Vec::new() };
-        let mut request = self.request(ask).map_err(fault)?;
+        let mut request = self.request(ask, None).map_err(fault)?;
         *request.body_mut() = None;
         let client = self.dialler.client(url.scheme() == "https").map_err(fault)?;
         let response =

@@ -31,7 +31,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::card::Shelf;
-use super::{Conversation, Form, Patience, Upstream};
+use super::{Conversation, Form, Patience, Trace, Upstream};
 use dial::{Attempt, Dialler};
 
 pub use dial::install_crypto;
@@ -114,22 +114,22 @@ impl HttpUpstream {
 }
 
 impl Upstream for HttpUpstream {
-    fn open(&self, question: &Question<'_>) -> BoxFuture<'static, Result<Conversation, Fault>> {
+    fn open(&self, question: &Question<'_>, trace: Option<&Trace>) -> BoxFuture<'static, Result<Conversation, Fault>> {
         let agent = Arc::clone(&self.0);
-        let asked = agent.connector.ask(question);
+        let asked = agent.connector.ask(question).and_then(|(ask, reader)| Ok((agent.request(ask, trace)?, reader)));
         async move {
-            let (ask, reader) = asked?;
-            agent.open(ask, reader).await
+            let (request, reader) = asked?;
+            agent.open(request, reader).await
         }
         .boxed()
     }
 
-    fn stop(&self, question: &Question<'_>) -> BoxFuture<'static, ()> {
+    fn stop(&self, question: &Question<'_>, trace: Option<&Trace>) -> BoxFuture<'static, ()> {
         let agent = Arc::clone(&self.0);
-        let ask = agent.connector.stop(question);
+        let request = agent.connector.stop(question).map(|ask| agent.request(ask, trace));
         async move {
-            if let Some(ask) = ask {
-                agent.stop(ask).await;
+            if let Some(request) = request {
+                agent.stop(request).await;
             }
         }
         .boxed()
@@ -146,9 +146,8 @@ impl Upstream for HttpUpstream {
 }
 
 impl Agent {
-    async fn open(&self, ask: Ask, reader: Box<dyn Reader>) -> Result<Conversation, Fault> {
+    async fn open(&self, request: Request, reader: Box<dyn Reader>) -> Result<Conversation, Fault> {
         let since = Instant::now();
-        let request = self.request(ask)?;
         let mut tried = 0;
         loop {
             let (fault, pause) = match self.attempt(&request, since).await {
@@ -169,11 +168,12 @@ impl Agent {
         }
     }
 
-    async fn stop(&self, ask: Ask) {
+    async fn stop(&self, request: Result<Request, Fault>) {
         let patience = self.settings.connect + REFUSAL_TIME;
         let sent = async {
-            let client = self.dialler.client(ask.url.starts_with("https:"))?;
-            client.execute(self.request(ask)?).await.map_err(|error| failure::before_answer(&error))
+            let request = request?;
+            let client = self.dialler.client(request.url().scheme() == "https")?;
+            client.execute(request).await.map_err(|error| failure::before_answer(&error))
         };
         match timeout(patience, sent).await {
             Ok(Ok(response)) if response.status().is_success() => {}
@@ -183,7 +183,8 @@ impl Agent {
         }
     }
 
-    fn request(&self, ask: Ask) -> Result<Request, Fault> {
+    /// The request as it goes out. The operator's headers win over the protocol's, these over the client's trace.
+    fn request(&self, ask: Ask, trace: Option<&Trace>) -> Result<Request, Fault> {
         let wrong = |what: String| Fault::new(FaultKind::Internal, "the agent could not be asked").because(what);
         let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
         let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
@@ -196,6 +197,13 @@ impl Agent {
             header::USER_AGENT,
             HeaderValue::from_static(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"))),
         );
+        if let Some(trace) = trace {
+            let state = trace.state.as_deref().map(|state| ("tracestate", state));
+            for (name, value) in [("traceparent", trace.parent.as_str())].into_iter().chain(state) {
+                let value = HeaderValue::from_str(value).map_err(|_| wrong(format!("the value of header {name}")))?;
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        }
         for (name, value) in ask.headers {
             let value = HeaderValue::from_str(&value).map_err(|_| wrong(format!("the value of header {name}")))?;
             headers.insert(HeaderName::from_static(name), value);

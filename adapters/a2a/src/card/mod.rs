@@ -4,6 +4,8 @@
 //! Invariant: interfaces, capabilities, security and URLs are the gateway's own, never an upstream's. What an upstream's
 //! card may lend is in `upstream`, how cards are asked for in `serve`.
 
+mod canonical;
+mod check;
 mod security;
 pub(crate) mod serve;
 mod sign;
@@ -15,9 +17,10 @@ use std::collections::BTreeMap;
 use interlingua_core::call::AgentCard;
 use interlingua_core::{Extra, Json};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-pub use security::{Flow, Flows, Scheme};
+pub(crate) use check::check;
+pub use security::{Flow, Flows, Requirement, Scheme};
 pub(crate) use sign::CardSigner;
 pub use sign::{Algorithm, CardSigning};
 pub(crate) use upstream::Upstream;
@@ -50,7 +53,7 @@ pub struct CardOptions {
     /// Ways to sign in, by name.
     pub security_schemes: BTreeMap<String, Scheme>,
     /// Which of them are needed, with which scopes: one entry of the list suffices.
-    pub security: Vec<BTreeMap<String, Vec<String>>>,
+    pub security: Vec<Requirement>,
 }
 
 /// Who offers an agent.
@@ -84,6 +87,9 @@ pub struct Skill {
     /// Media types it gives, if others than the agent's.
     #[serde(default, rename(serialize = "outputModes"), skip_serializing_if = "Vec::is_empty")]
     pub output_modes: Vec<String>,
+    /// Which ways to sign in it needs, if others than the agent does: one entry of the list suffices.
+    #[serde(default, skip_serializing)]
+    pub security: Vec<Requirement>,
 }
 
 /// The forms a card is given in.
@@ -114,8 +120,8 @@ pub(crate) struct Material<'a> {
 }
 
 impl Material<'_> {
-    /// The card, its fields in the order people read them.
-    pub(crate) fn card(&self, variant: Variant, url: &str) -> Extra {
+    /// The card, its fields in the order people read them. `extends`: whether it says that there is an extended one.
+    pub(crate) fn card(&self, variant: Variant, url: &str, extends: bool) -> Extra {
         let name = self.text(|card| card.name.as_deref(), &self.agent.name);
         let description = self.text(|card| card.description.as_deref(), &self.agent.description);
         let description = if description.is_empty() { name } else { description };
@@ -127,16 +133,14 @@ impl Material<'_> {
         set("version", Json::of(if version.is_empty() { "1.0.0" } else { version }));
         let interfaces = self.interfaces();
         if variant.has(Generation::V1) {
-            let written: Vec<_> = interfaces
-                .iter()
-                .map(|(binding, generation)| Interface { url, binding: binding.as_str(), version: generation.as_str() })
-                .collect();
-            set("supportedInterfaces", Json::of(&written));
+            set("supportedInterfaces", Json::of(&self.current(&interfaces, url)));
         }
-        set("capabilities", Json::of(&self.capabilities(variant)));
+        set("capabilities", Json::of(&self.capabilities(extends && variant.has(Generation::V1))));
         set("defaultInputModes", Json::of(&self.modes(|card| &card.input_modes)));
         set("defaultOutputModes", Json::of(&self.modes(|card| &card.output_modes)));
-        set("skills", Json::of(&self.skills(name, description)));
+        let (schemes, skills) = (self.schemes(), self.skills(name, description));
+        let skills: Vec<_> = skills.iter().map(|skill| WrittenSkill::of(skill, schemes, variant)).collect();
+        set("skills", Json::of(&skills));
         if let Some(provider) = self.sources().find_map(|card| card.provider.as_ref()) {
             set("provider", Json::of(provider));
         }
@@ -148,7 +152,7 @@ impl Material<'_> {
         }
         self.security(variant, &mut set);
         if variant.has(Generation::V03) {
-            self.old(&interfaces, url, &mut set);
+            self.old(&interfaces, url, extends, &mut set);
             // Readers of 1.0 may be strict, and would canonicalise what they do not know.
             for (name, value) in self.upstream.iter().flat_map(|upstream| upstream.rest.iter()) {
                 set(name, value.clone());
@@ -157,8 +161,24 @@ impl Material<'_> {
         card
     }
 
+    /// The interfaces of 1.0: those of the route's first agent, then those of every tenant, since only 1.0 knows them.
+    fn current<'t>(&'t self, interfaces: &[(Binding, Generation)], url: &'t str) -> Vec<Interface<'t>> {
+        let of = |tenant: Option<&'t str>| {
+            let known =
+                interfaces.iter().filter(move |(_, generation)| tenant.is_none() || *generation == Generation::V1);
+            known.map(move |(binding, generation)| Interface {
+                url,
+                binding: binding.as_str(),
+                version: generation.as_str(),
+                tenant,
+            })
+        };
+        let tenants = self.options.tenants.keys().map(|tenant| Some(tenant.as_str()));
+        std::iter::once(None).chain(tenants).flat_map(of).collect()
+    }
+
     /// What only 0.3 has: interfaces it can use, best first.
-    fn old(&self, interfaces: &[(Binding, Generation)], url: &str, set: &mut dyn FnMut(&str, Json)) {
+    fn old(&self, interfaces: &[(Binding, Generation)], url: &str, extends: bool, set: &mut dyn FnMut(&str, Json)) {
         let old: Vec<Binding> = interfaces
             .iter()
             .filter(|(_, generation)| *generation == Generation::V03)
@@ -170,7 +190,7 @@ impl Material<'_> {
         set("preferredTransport", Json::of(preferred.as_str()));
         let all: Vec<_> = old.iter().map(|binding| Transport { url, transport: binding.as_str() }).collect();
         set("additionalInterfaces", Json::of(&all));
-        if self.options.extended_card.is_some() {
+        if extends {
             set("supportsAuthenticatedExtendedCard", Json::of(&true));
         }
     }
@@ -197,11 +217,11 @@ impl Material<'_> {
         all.into_iter().filter(served).collect()
     }
 
-    fn capabilities(&self, variant: Variant) -> Capabilities<'_> {
+    fn capabilities(&self, extended: bool) -> Capabilities<'_> {
         Capabilities {
             streaming: true,
             push: self.options.push,
-            extended: self.options.extended_card.is_some() && variant.has(Generation::V1),
+            extended,
             extensions: self
                 .options
                 .extensions
@@ -239,33 +259,51 @@ impl Material<'_> {
             examples: Vec::new(),
             input_modes: Vec::new(),
             output_modes: Vec::new(),
+            security: Vec::new(),
         }])
     }
 
+    fn schemes(&self) -> Option<&BTreeMap<String, Scheme>> {
+        self.sources().map(|card| &card.security_schemes).find(|schemes| !schemes.is_empty())
+    }
+
     fn security(&self, variant: Variant, set: &mut dyn FnMut(&str, Json)) {
-        let schemes = self.sources().map(|card| &card.security_schemes).find(|schemes| !schemes.is_empty());
-        let Some(schemes) = schemes else { return };
+        let Some(schemes) = self.schemes() else { return };
         let written: Extra = schemes
             .iter()
             .filter_map(|(name, scheme)| Some((name.clone(), Json::of(&scheme.fields(variant)?))))
             .collect();
-        set("securitySchemes", Json::of(&written));
+        if !written.is_empty() {
+            set("securitySchemes", Json::of(&written));
+        }
         let needed = self.sources().map(|card| &card.security).find(|needed| !needed.is_empty());
         let Some(needed) = needed else { return };
-        if variant.has(Generation::V1) {
-            let requirements: Vec<_> = needed
-                .iter()
-                .map(|entry| {
-                    let schemes: BTreeMap<_, _> =
-                        entry.iter().map(|(name, scopes)| (name, json!({"list": scopes}))).collect();
-                    json!({ "schemes": schemes })
-                })
-                .collect();
-            set("securityRequirements", Json::of(&requirements));
+        let (new, old) = security::requirements(needed, schemes, variant);
+        if !new.is_empty() {
+            set("securityRequirements", Json::of(&new));
         }
-        if variant.has(Generation::V03) {
-            set("security", Json::of(needed));
+        if !old.is_empty() {
+            set("security", Json::of(&old));
         }
+    }
+}
+
+/// A skill as one form of the card has it.
+#[derive(Serialize)]
+struct WrittenSkill<'a> {
+    #[serde(flatten)]
+    skill: &'a Skill,
+    #[serde(rename = "securityRequirements", skip_serializing_if = "Vec::is_empty")]
+    new: Vec<Value>,
+    #[serde(rename = "security", skip_serializing_if = "Vec::is_empty")]
+    old: Vec<&'a Requirement>,
+}
+
+impl<'a> WrittenSkill<'a> {
+    fn of(skill: &'a Skill, schemes: Option<&BTreeMap<String, Scheme>>, variant: Variant) -> Self {
+        let (new, old) =
+            schemes.map(|schemes| security::requirements(&skill.security, schemes, variant)).unwrap_or_default();
+        Self { skill, new, old }
     }
 }
 
@@ -276,6 +314,8 @@ struct Interface<'a> {
     binding: &'static str,
     #[serde(rename = "protocolVersion")]
     version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -310,6 +350,8 @@ struct Declared<'a> {
 pub(crate) fn schema() -> serde_json::Value {
     let text = json!({ "type": "string" });
     let texts = json!({ "type": "array", "items": text });
+    let needed =
+        json!({ "type": "array", "items": { "type": "object", "minProperties": 1, "additionalProperties": texts } });
     json!({
         "type": "object",
         "additionalProperties": false,
@@ -327,15 +369,12 @@ pub(crate) fn schema() -> serde_json::Value {
                     "required": ["id", "name", "description", "tags"],
                     "properties": {
                         "id": text, "name": text, "description": text, "tags": texts, "examples": texts,
-                        "input_modes": texts, "output_modes": texts
+                        "input_modes": texts, "output_modes": texts, "security": needed
                     }
                 }
             },
             "security_schemes": { "type": "object", "additionalProperties": security::schema() },
-            "security": {
-                "type": "array",
-                "items": { "type": "object", "additionalProperties": texts }
-            }
+            "security": needed
         }
     })
 }

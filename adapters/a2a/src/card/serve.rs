@@ -50,12 +50,17 @@ impl Route {
         let upstream = published.map(|published| Upstream::read(&published.document));
         let material =
             Material { agent: &self.agents[0], options: &self.options, extended, upstream: upstream.as_ref() };
-        let mut card = material.card(variant, url);
+        let mut card = material.card(variant, url, self.extended_card().is_some());
         // A verifier would canonicalise fields of the other generation that it does not know.
         if let Some(signer) = self.signer.as_ref().filter(|_| variant == Variant::V1) {
             signer.sign(&mut card);
         }
         card
+    }
+
+    /// What the card says besides to those who have signed in. None: there is no extended card, or nobody can sign in.
+    pub(crate) fn extended_card(&self) -> Option<&CardOptions> {
+        self.options.extended_card.as_ref().filter(|_| self.authenticates)
     }
 
     /// The form for whoever asks so (section 3).

@@ -17,7 +17,7 @@ fn card(options: Value, variant: Variant) -> Json {
     let options: Options = serde_json::from_value(options).expect("options");
     let agent = agent();
     let material = Material { agent: &agent, options: &options, extended: None, upstream: None };
-    Json::of(&material.card(variant, "https://gw.example/weather"))
+    Json::of(&material.card(variant, "https://gw.example/weather", options.extended_card.is_some()))
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn card_from(found: &Value, options: Value, variant: Variant) -> Value {
     let agent = agent();
     let upstream = Upstream::read(&kept("http://recipes.svc.cluster.local:9000/", found).expect("a card"));
     let material = Material { agent: &agent, options: &options, extended: None, upstream: Some(&upstream) };
-    Json::of(&material.card(variant, "https://gw.example/weather")).read().expect("an object")
+    Json::of(&material.card(variant, "https://gw.example/weather", false)).read().expect("an object")
 }
 
 #[test]

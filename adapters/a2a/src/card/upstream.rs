@@ -249,6 +249,7 @@ fn skills(card: &Object<'_>) -> Vec<Skill> {
             examples: texts(&skill, &["examples"]),
             input_modes: texts(&skill, &["inputModes", "input_modes"]),
             output_modes: texts(&skill, &["outputModes", "output_modes"]),
+            security: Vec::new(),
             id,
             name,
         })

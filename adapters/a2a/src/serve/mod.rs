@@ -9,11 +9,13 @@ mod push;
 mod rest;
 mod rpc;
 mod send;
+mod stray;
 mod stream;
 mod write;
 
 use std::sync::Arc;
 
+use interlingua_core::answer::{NOT_TAKEN, UNDECIDED};
 use interlingua_core::call::{Call, Reply, RunState, RunView, Target};
 use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
@@ -22,6 +24,7 @@ use interlingua_core::{Fault, FaultKind, Out, Request, RunId};
 
 pub(crate) use push::{COLLECTION, Config};
 pub(crate) use rest::REST;
+pub(crate) use stray::Stray;
 
 use crate::Route;
 use crate::card;
@@ -29,7 +32,7 @@ use crate::dialect::{Binding, Dialect, Generation, Operation};
 use crate::errors::{self, Problem};
 use crate::task::{self, Shown};
 use crate::updates::Updates;
-use crate::wire::Spelled;
+use crate::wire::{Spelled, read};
 use params::Params;
 use stream::Streaming;
 use write::Writer;
@@ -96,54 +99,71 @@ impl Serve {
     fn begin_operation(
         &mut self,
         operation: Operation,
-        params: &Params<'_>,
+        params: Result<Params<'_>, Fault>,
         request: &Request<'_>,
     ) -> Result<Call, Fault> {
         self.write.operation = Some(operation);
         self.extensions(request)?;
+        self.capable(operation, params.as_ref().ok(), request)?;
+        let params = &params?;
         self.tenant(params)?;
+        if !matches!(operation, Operation::Send | Operation::Stream | Operation::ExtendedCard) {
+            // That of a message is judged with the message.
+            read::json_object(&params.object, "metadata")?;
+        }
         match operation {
             Operation::Send | Operation::Stream => self.send(operation == Operation::Stream, params, request),
             Operation::Get => {
-                let id = self.subject(params.required("id", "id")?)?;
+                let id = self.subject(params.required("id", "id")?);
                 self.doing = Doing::Get(Shown::all(params.history_length()?));
-                Ok(Call::Fetch(Target::Run(id)))
+                Ok(Call::Fetch(Target::Run(params::task_id(&id)?)))
             }
             Operation::Cancel => {
-                let id = self.subject(params.required("id", "id")?)?;
+                let id = params::task_id(&self.subject(params.required("id", "id")?))?;
                 self.doing = Doing::Cancel(id, false);
                 Ok(Call::Fetch(Target::Run(id)))
             }
             Operation::Subscribe => {
-                let id = self.subject(params.required("id", "id")?)?;
+                let id = params::task_id(&self.subject(params.required("id", "id")?))?;
                 self.doing = Doing::Subscribe(id);
                 Ok(Call::Fetch(Target::Run(id)))
             }
             Operation::List => self.list(params),
             Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => {
-                if !self.route.options.push {
-                    return Err(errors::fault(Problem::PushNotSupported, "push notifications are off"));
-                }
                 self.push(operation, params, request)
             }
             Operation::ExtendedCard => {
-                if self.route.options.extended_card.is_none() {
-                    return Err(errors::fault(Problem::UnsupportedOperation, "there is no extended card"));
-                }
-                if !request.caller.authenticated {
-                    return Err(Fault::new(FaultKind::Unauthenticated, "the extended card needs credentials"));
-                }
                 self.doing = Doing::ExtendedCard(self.route.url(request.base_url));
                 Ok(self.route.card_call())
             }
         }
     }
 
+    /// Whether the route can do this at all: judged before the parameters are, as far as they can be read (section 7).
+    fn capable(&self, operation: Operation, params: Option<&Params<'_>>, request: &Request<'_>) -> Result<(), Fault> {
+        use Operation as O;
+        let options = &self.route.options;
+        let pushes = match operation {
+            O::SetPush | O::GetPush | O::ListPush | O::DeletePush => true,
+            O::Send | O::Stream => params.is_some_and(send::wants_push),
+            O::ExtendedCard if self.route.extended_card().is_none() => {
+                return Err(errors::fault(Problem::UnsupportedOperation, "there is no extended card"));
+            }
+            O::ExtendedCard if !request.caller.authenticated => {
+                return Err(Fault::new(FaultKind::Unauthenticated, "the extended card needs credentials"));
+            }
+            _ => false,
+        };
+        if pushes && !options.push {
+            return Err(errors::fault(Problem::PushNotSupported, "push notifications are off"));
+        }
+        Ok(())
+    }
+
     /// The task a request is about: errors name it.
-    fn subject(&mut self, id: String) -> Result<RunId, Fault> {
-        let read = params::task_id(&id);
-        self.write.task = Some(id);
-        read
+    fn subject(&mut self, id: String) -> String {
+        self.write.task = Some(id.clone());
+        id
     }
 
     /// Activates what the client lists and the card declares (section 12).
@@ -168,9 +188,6 @@ impl Serve {
     /// The tenant, and the agent it stands for (section 12).
     fn tenant(&mut self, params: &Params<'_>) -> Result<(), Fault> {
         let in_path = params.path("tenant");
-        if in_path == Some("v1") {
-            return Err(Fault::new(FaultKind::NoSuchPath, "'v1' is no tenant"));
-        }
         if self.write.dialect.is_old() {
             return self.agent_of(None);
         }
@@ -190,6 +207,8 @@ impl Serve {
         let tenants = &self.route.options.tenants;
         match tenant {
             None => Ok(()),
+            // Its paths would be those of 0.3.
+            Some("v1") => Err(Fault::invalid("tenant", "'v1' is no tenant")),
             Some(tenant) if tenant.chars().any(char::is_control) || tenant.len() > 256 => {
                 Err(Fault::invalid("tenant", "must have at most 256 characters, and no control characters"))
             }
@@ -209,6 +228,13 @@ impl Serve {
         } else {
             Err(errors::fault(Problem::TaskNotFound, "no such task"))
         }
+    }
+
+    /// What the engine says of an answer, with the place the answer stands in: the engine knows no parts.
+    fn placed(&self, fault: &Fault) -> Option<Fault> {
+        let Doing::Send(sending) = &self.doing else { return None };
+        let about_answer = matches!(fault.code.as_deref(), Some(UNDECIDED | NOT_TAKEN)) && fault.field.is_none();
+        about_answer.then(|| fault.clone().at(sending.answer_path()))
     }
 
     /// Writes a task alone.
@@ -271,7 +297,7 @@ impl Exchange for Serve {
                     Generation::V03 => card::Variant::V03,
                 };
                 let published = if let Reply::Published(published) = reply { published } else { None };
-                let card = self.route.card(variant, &url, self.route.options.extended_card.as_ref(), published);
+                let card = self.route.card(variant, &url, self.route.extended_card(), published);
                 out.header("cache-control", "private");
                 self.write.result(&card, out);
                 Ok(Next::Done)
@@ -281,7 +307,8 @@ impl Exchange for Serve {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.write.fail(fault, &self.route.options.versions, out);
+        let placed = self.placed(fault);
+        self.write.fail(placed.as_ref().unwrap_or(fault), &self.route.options.versions, out);
     }
 
     fn head(&mut self, head: &mut Head) {
@@ -307,40 +334,5 @@ impl Exchange for Serve {
 
     fn partition(&self) -> Option<&str> {
         self.tenant.as_deref()
-    }
-}
-
-/// Answers paths and methods that no endpoint answers.
-pub(crate) struct Stray {
-    route: Arc<Route>,
-    write: Writer,
-}
-
-impl Stray {
-    pub(crate) fn new(route: &Arc<Route>) -> Self {
-        let dialect = Dialect { binding: Binding::Rest, generation: Generation::V1 };
-        Self { route: Arc::clone(route), write: Writer::new(dialect) }
-    }
-}
-
-impl Exchange for Stray {
-    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.write.hears(request);
-        if request.path.contains("/v1/") && self.route.options.versions.contains(&Generation::V03) {
-            self.write.dialect.generation = Generation::V03;
-        }
-        Err(Fault::new(FaultKind::NoSuchPath, "nothing answers on this path"))
-    }
-
-    fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(Fault::new(FaultKind::NoSuchPath, "nothing answers on this path"))
-    }
-
-    fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.write.fail(fault, &self.route.options.versions, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Fault, FaultKind, Request, RunId};
 
+use crate::dialect::Operation;
 use crate::errors::{self, Problem};
 use crate::wire::read;
 
@@ -19,9 +20,10 @@ pub(super) struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// Those of a JSON-RPC request.
-    pub(super) fn rpc(node: Option<Node<'a>>) -> Result<Self, Fault> {
-        let node = match node {
+    /// Those of a JSON-RPC request. What is no object is nothing at all, where no field is required.
+    pub(super) fn rpc(node: Option<Node<'a>>, operation: Operation) -> Result<Self, Fault> {
+        let needs_none = matches!(operation, Operation::List | Operation::ExtendedCard);
+        let node = match node.filter(|node| !needs_none || node.kind() == Kind::Object) {
             Some(node) if node.kind() != Kind::Object => return Err(node.wrong("an object")),
             // Fields are named from here on, as in the objects of the specification.
             Some(node) => Node::at("", node.raw()),

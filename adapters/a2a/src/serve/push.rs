@@ -3,17 +3,18 @@
 
 use interlingua_core::call::{Call, DocumentCall, Reply, Target};
 use interlingua_core::exchange::Next;
-use interlingua_core::tree::{Kind, Node};
+use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Fault, Json, Out, Request, RunId};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
-use super::params::Params;
+use super::params::{Params, task_id};
 use super::{Doing, Serve};
 use crate::Route;
 use crate::dialect::{Dialect, Form, Generation, Operation};
 use crate::errors::{self, Problem};
-use crate::wire::{base64, read};
+use crate::wire::base64;
+use crate::wire::read::{self, Faults};
 
 /// The collection the configs are kept in.
 pub(crate) const COLLECTION: &str = "a2a/push";
@@ -58,9 +59,12 @@ pub(crate) struct Config {
     pub(crate) old: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tenant: Option<String>,
-    /// The path of the URL in the request, for complaints.
+    /// Its receiver failed too often, and is told nothing more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) given_up: bool,
+    /// Where in the request its id and its URL stand, for complaints.
     #[serde(skip)]
-    path: String,
+    places: [String; 2],
     /// An id nobody has used, for the case that one is needed.
     #[serde(skip)]
     fresh: String,
@@ -70,62 +74,54 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Reads a config of either generation. Its id is empty if none was told.
-    pub(super) fn read(node: &Node<'_>, dialect: Dialect, request: &Request<'_>) -> Result<Self, Fault> {
-        let outer = node.object()?;
+    /// Reads a config of either generation. Its id is empty if none was told. None: what is wrong is among the faults.
+    pub(super) fn read(node: &Node<'_>, dialect: Dialect, request: &Request<'_>, faults: &mut Faults) -> Option<Self> {
+        let outer = faults.take(node.object())?;
         // Half-migrated clients send the nested form.
-        let inner = read::field(&outer, "pushNotificationConfig").map(|node| node.object()).transpose()?;
-        let object = inner.as_ref().unwrap_or(&outer);
-        let authentication = read::field(object, "authentication").map(|node| node.object()).transpose()?;
-        let mut scheme = None;
-        let mut credentials = None;
-        if let Some(authentication) = &authentication {
-            scheme = read::filled(authentication, "scheme")?;
-            if scheme.is_none() {
-                scheme = read::strings(authentication, "schemes")?.into_iter().next();
-            }
-            credentials = read::filled(authentication, "credentials")?;
-            if scheme.is_none() && !dialect.is_old() {
-                return Err(read::missing(authentication, "scheme"));
-            }
-        }
-        let token = read::filled(object, "token")?;
-        let header_safe = |text: &Option<String>| {
-            text.as_ref().is_none_or(|text| text.bytes().all(|byte| (b' '..=b'~').contains(&byte)))
+        let inner = match read::field(&outer, "pushNotificationConfig") {
+            Some(inner) => Some(faults.take(inner.object())?),
+            None => None,
         };
-        let scheme_safe = scheme.as_ref().is_none_or(|scheme| scheme.bytes().all(|byte| byte.is_ascii_graphic()));
-        let inner = |name: &str| authentication.as_ref().map_or_else(String::new, |inner| inner.path_of(name));
-        for (path, safe) in [
-            (object.path_of("token"), header_safe(&token)),
-            (inner("credentials"), header_safe(&credentials)),
-            (inner("scheme"), scheme_safe),
-        ] {
-            if !safe {
-                return Err(Fault::invalid(path, "holds characters that a header may not hold"));
-            }
-        }
-        Ok(Self {
+        let object = inner.as_ref().unwrap_or(&outer);
+        let authentication = read::field(object, "authentication").map(|node| {
+            let object = faults.take(node.object())?;
+            Authentication::read(&object, dialect, faults)
+        });
+        let token = faults.take(read::filled(object, "token").and_then(|token| header_safe(object, "token", token)));
+        let id = faults.take(read::filled(object, "id"));
+        let url = faults.take(read::required(object, "url"));
+        // One that is there and faulty is among the faults already.
+        let authentication = match authentication {
+            Some(read) => Some(read?),
+            None => None,
+        };
+        let (scheme, credentials) = authentication.map_or((None, None), |it| (Some(it.scheme), it.credentials));
+        Some(Self {
             task: String::new(),
-            id: read::filled(object, "id")?.unwrap_or_default(),
-            url: read::required(object, "url")?,
-            token,
+            id: id?.unwrap_or_default(),
+            url: url?,
+            token: token?,
             scheme,
             credentials,
             old: dialect.is_old(),
             tenant: None,
-            path: object.path_of("url"),
+            given_up: false,
+            places: [object.path_of("id"), object.path_of("url")],
             fresh: request.fresh.to_string(),
             unnamed: false,
         })
     }
 
-    /// Judges what can be judged of its URL without resolving a name.
-    pub(super) fn check(&self, route: &Route) -> Result<(), Fault> {
+    /// Judges its id, and what can be judged of its URL without resolving a name.
+    pub(super) fn check(&self, route: &Route, faults: &mut Faults) {
+        let [id, url] = &self.places;
         if self.id.len() > 256 || self.id.chars().any(|letter| letter.is_control() || letter == '/') {
-            return Err(Fault::invalid("id", "must have at most 256 characters, no slashes and no control characters"));
+            let message = "must have at most 256 characters, no slashes and no control characters";
+            faults.add(Fault::invalid(id, message));
         }
-        let judged = route.options.push_policy().destination(&self.url);
-        judged.map(|_| ()).map_err(|refused| Fault::invalid(&self.path, refused.to_string()))
+        if let Err(refused) = route.options.push_policy().destination(&self.url) {
+            faults.add(Fault::invalid(url, refused.to_string()));
+        }
     }
 
     /// The config of this task, with an id.
@@ -155,6 +151,43 @@ impl Config {
     fn key(&self) -> String {
         format!("{}/{}", self.task, self.id)
     }
+}
+
+/// `authentication` of a config.
+struct Authentication {
+    scheme: String,
+    credentials: Option<String>,
+}
+
+impl Authentication {
+    fn read(object: &Object<'_>, dialect: Dialect, faults: &mut Faults) -> Option<Self> {
+        let told = read::filled(object, "scheme").and_then(|scheme| match scheme {
+            Some(scheme) => Ok(Some(scheme)),
+            // The first of 0.3's list that says something.
+            None => Ok(read::strings(object, "schemes")?.into_iter().find(|scheme| !scheme.is_empty())),
+        });
+        let name = if dialect.is_old() && !object.has("scheme") { "schemes" } else { "scheme" };
+        let scheme = told.and_then(|scheme| {
+            // 1.0 has no config without one: there would be nothing to show, and nothing to send.
+            let scheme = scheme.ok_or_else(|| read::missing(object, name))?;
+            let safe = scheme.bytes().all(|byte| byte.is_ascii_graphic());
+            if safe { Ok(scheme) } else { Err(unsafe_in_headers(object, name)) }
+        });
+        let scheme = faults.take(scheme);
+        let credentials = read::filled(object, "credentials");
+        let credentials = faults.take(credentials.and_then(|text| header_safe(object, "credentials", text)));
+        Some(Self { scheme: scheme?, credentials: credentials? })
+    }
+}
+
+/// A text that will be the value of a header, judged.
+fn header_safe(object: &Object<'_>, name: &str, text: Option<String>) -> Result<Option<String>, Fault> {
+    let safe = text.as_ref().is_none_or(|text| text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+    if safe { Ok(text) } else { Err(unsafe_in_headers(object, name)) }
+}
+
+fn unsafe_in_headers(object: &Object<'_>, name: &str) -> Fault {
+    Fault::invalid(object.path_of(name), "holds characters that a header may not hold")
 }
 
 /// A config in the spelling of a dialect (section 5).
@@ -251,11 +284,13 @@ impl Serve {
             Some(task) => task,
             None => params.required("id", task_field)?,
         };
-        let task = self.subject(task)?;
+        let task = self.subject(task);
         let wants = match operation {
             Operation::SetPush => {
                 let mut config = config.ok_or_else(super::write::unexpected)?;
-                config.check(&self.route)?;
+                let mut faults = Faults::default();
+                config.check(&self.route, &mut faults);
+                faults.check()?;
                 config.tenant.clone_from(&self.tenant);
                 Wants::Set(Box::new(config))
             }
@@ -270,6 +305,7 @@ impl Serve {
                 Wants::List { size, offset }
             }
         };
+        let task = task_id(&task)?;
         self.doing = Doing::Push(Pushing { task, wants, step: Step::Looking });
         Ok(Call::Fetch(Target::Run(task)))
     }
@@ -284,7 +320,10 @@ impl Serve {
             None => (params.node.clone(), None),
         };
         let object = object.as_ref().unwrap_or(outer);
-        let mut config = Config::read(&node, dialect, request)?;
+        let mut faults = Faults::default();
+        let config = Config::read(&node, dialect, request, &mut faults);
+        faults.check()?;
+        let mut config = config.ok_or_else(super::write::unexpected)?;
         let name = read::filled(object, "name")?;
         let in_name = name.as_deref().and_then(|name| {
             let mut segments = name.split('/').skip_while(|segment| *segment != "tasks").skip(1);
@@ -293,6 +332,7 @@ impl Serve {
         });
         if config.id.is_empty() {
             let told = read::filled(outer, "configId")?;
+            config.places[0] = if told.is_some() { outer.path_of("configId") } else { object.path_of("name") };
             config.id = told.or_else(|| in_name.as_ref().map(|(_, id)| id.clone())).unwrap_or_default();
         }
         let parent = read::filled(outer, "parent")?;

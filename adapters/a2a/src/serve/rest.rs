@@ -1,6 +1,6 @@
 //! The REST binding: which path is which operation of which generation (section 2).
 
-use interlingua_core::{Call, Fault, Method, Request};
+use interlingua_core::{Call, Fault, FaultKind, Method, Request};
 
 use super::Serve;
 use super::params::Params;
@@ -59,6 +59,11 @@ impl Serve {
         operation: Operation,
         request: &Request<'_>,
     ) -> Result<Call, Fault> {
+        if request.param("tenant") == "v1" {
+            // No tenant is called that: it is a path of 0.3 that nothing answers.
+            self.write.dialect.generation = V03;
+            return Err(Fault::new(FaultKind::NoSuchPath, "nothing answers on this path"));
+        }
         let options = &self.route.options;
         let served =
             Served { versions: &options.versions, by_method: options.missing_version == MissingVersion::ByMethod };
@@ -66,7 +71,6 @@ impl Serve {
         if request.method == "POST" {
             accepts_media_type(request, Binding::Rest, generation)?;
         }
-        let params = Params::rest(request)?;
-        self.begin_operation(operation, &params, request)
+        self.begin_operation(operation, Params::rest(request), request)
     }
 }

@@ -45,8 +45,7 @@ impl Serve {
         })?;
         self.write.dialect.generation = generation;
         self.write.operation = Some(operation);
-        let params = Params::rpc(envelope.get("params"))?;
-        self.begin_operation(operation, &params, request)
+        self.begin_operation(operation, Params::rpc(envelope.get("params"), operation), request)
     }
 }
 

@@ -3,8 +3,9 @@
 //! A message on a task is read in the light of what the task waits for, so the task is looked at first.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
-use interlingua_core::call::{Busy, Delivery, Reply, RunCall, RunState, RunView, Target, Thread};
+use interlingua_core::call::{Busy, Delivery, Filter, Reply, RunCall, RunState, RunView, Target, Thread};
 use interlingua_core::exchange::Next;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::tree::Object;
@@ -19,12 +20,12 @@ use crate::card::{Material, Upstream};
 use crate::dialect::{Dialect, Form};
 use crate::direct::{self, Mode};
 use crate::errors::{self, Problem};
-use crate::input::{self, Labels, Meaning};
-use crate::options::WhileWorking;
+use crate::input;
+use crate::options::{Deduplicate, WhileWorking};
 use crate::task::{self, Shown};
 use crate::updates::Updates;
 use crate::wire::read::{self, Faults};
-use crate::wire::{self, Item, Message};
+use crate::wire::{Content, Item, Message};
 
 /// A message on its way.
 pub(super) struct Sending {
@@ -33,13 +34,23 @@ pub(super) struct Sending {
     streams: bool,
     /// What the agent is told besides.
     besides: Option<Json>,
+    /// Whether the answer may be a message instead of a task.
+    direct: Option<Mode>,
     step: Step,
 }
+
+/// How long a stream waits for the agent's first word before the task is shown (section 13).
+const SOON: Duration = Duration::from_secs(1);
+
+/// Among so many of a context's tasks, the newest, a message is looked for that is sent again.
+const NEWEST: usize = 100;
 
 /// How far it is.
 enum Step {
     /// The media types of the agent's own card are being looked up, before this call and this step.
     Judging(Box<(Call, Step)>),
+    /// A task that was made of the same message is looked for, before this call and this step.
+    Searching(Box<(Call, Step)>),
     /// The task it is for is being looked at.
     Looking(RunId),
     /// The task's push configs are being counted.
@@ -53,6 +64,17 @@ enum Step {
 }
 
 impl Sending {
+    /// Where the answer to what a task waits for stands, as far as that can be told from the message alone.
+    pub(super) fn answer_path(&self) -> String {
+        let parts = &self.message.parts;
+        let mut data = (0..parts.len()).filter(|place| matches!(parts[*place].content, Content::Data(_)));
+        match (data.next(), data.next(), parts.len()) {
+            (Some(place), None, _) => format!("message.parts[{place}]"),
+            (None, _, 1) => "message.parts[0]".to_owned(),
+            _ => "message.parts".to_owned(),
+        }
+    }
+
     /// Puts a lookup in front of a call, if there is one.
     fn after(&mut self, lookup: Option<Call>, call: Call) -> Call {
         let Some(lookup) = lookup else { return call };
@@ -98,10 +120,13 @@ impl Serve {
         };
         let metadata = faults.take(read::json_object(object, "metadata")).flatten();
         let settings = match faults.take(read::field(object, "configuration").map(|node| node.object()).transpose()) {
-            Some(Some(object)) => faults.take(Settings::read(&object, self.write.dialect, request)),
+            Some(Some(object)) => Settings::read(&object, self.write.dialect, request, &mut faults),
             // Without a configuration every dialect waits.
             _ => Some(Settings::default()),
         };
+        if let Some(config) = settings.as_ref().and_then(|settings| settings.push.as_ref()) {
+            config.check(&self.route, &mut faults);
+        }
         if let Some(context) = message.as_ref().and_then(|message| message.context.as_deref())
             && (context.chars().count() > 256 || context.chars().any(char::is_control))
         {
@@ -112,12 +137,6 @@ impl Serve {
         let (Some(message), Some(mut settings)) = (message, settings) else {
             return Err(Fault::invalid("message", "cannot be read"));
         };
-        if let Some(config) = &settings.push {
-            if !self.route.options.push {
-                return Err(errors::fault(Problem::PushNotSupported, "push notifications are off"));
-            }
-            config.check(&self.route)?;
-        }
         // Where the route does not say it, the agent's own card may.
         let modes = match self.route.card_call() {
             Call::Nothing => None,
@@ -138,17 +157,17 @@ impl Serve {
         if let Some(task) = &message.task {
             self.write.task = Some(task.clone().into_owned());
             let id = task_id(task)?;
-            let mut sending = Sending { message, settings, streams, besides, step: Step::Looking(id) };
+            let mut sending = Sending { message, settings, streams, besides, direct: None, step: Step::Looking(id) };
             let call = sending.after(modes, Call::Fetch(Target::Run(id)));
             self.doing = Doing::Send(Box::new(sending));
             return Ok(call);
         }
         let id = request.fresh;
         let push = settings.push.take();
-        let mut sending = Sending { message, settings, streams, besides, step: Step::Asked };
-        let direct = push.is_none() && !sending.settings.background;
+        let direct = push.is_none() && !settings.background;
         let direct = if direct { direct::mode(self.route.options.reply, !streams) } else { None };
-        let call = self.new_task(&sending, id, direct);
+        let mut sending = Sending { message, settings, streams, besides, direct, step: Step::Asked };
+        let call = self.new_task(&sending, id);
         if streams {
             let shown = sending.message.clone();
             self.streaming = Some(Streaming::sent(&self.route, shown, sending.settings.history, direct));
@@ -156,13 +175,42 @@ impl Serve {
         let call = match push {
             None => Call::Run(Box::new(call)),
             Some(config) => {
+                // Its receiver is shown the task before anything else happens.
+                let call = RunCall { early: true, ..call };
                 sending.step = Step::Keeping(Box::new(call));
                 push::put(&config.on(id))
             }
         };
+        let call = self.searching(&mut sending, call);
         let call = sending.after(modes, call);
         self.doing = Doing::Send(Box::new(sending));
         Ok(call)
+    }
+
+    /// Puts the search for an earlier task of the same message in front of a call, where that is wanted. A message
+    /// that names no context cannot be in one already.
+    fn searching(&self, sending: &mut Sending, call: Call) -> Call {
+        if self.route.options.deduplicate != Deduplicate::Context || sending.message.context.is_none() {
+            return call;
+        }
+        let session = sending.message.context.as_deref().map(str::to_owned);
+        let step = std::mem::replace(&mut sending.step, Step::Asked);
+        sending.step = Step::Searching(Box::new((call, step)));
+        let protocol = Some(crate::NAME.to_owned());
+        Call::List(Filter { session, protocol, limit: NEWEST, ..Filter::default() })
+    }
+
+    /// Answers a message that was said before: with what it came to, or comes to.
+    fn said_again(&mut self, sending: &Sending, turn: u32, view: RunView<'_>, out: &mut Out) -> Next {
+        let works = matches!(view.about.state, RunState::Queued | RunState::Running);
+        if !sending.streams || !works {
+            self.streaming = None;
+            self.write_sent(sending, view, out);
+            return Next::Done;
+        }
+        let id = sending.message.id.clone().into_owned();
+        self.streaming = Some(Streaming::continued(&self.route, id, turn, sending.settings.history));
+        Next::Call(Call::Attach(Target::Run(view.run().id)))
     }
 
     fn check_modes(&self, message: &Message<'_>, upstream: Option<&Upstream>) -> Result<(), Fault> {
@@ -170,14 +218,14 @@ impl Serve {
             Material { agent: &self.route.agents[0], options: &self.route.options, extended: None, upstream };
         let modes = material.input_modes();
         for (place, part) in message.parts.iter().enumerate() {
-            let implied = match part.content {
-                wire::Content::Text(_) => "text/plain",
-                wire::Content::Data(_) => "application/json",
-                wire::Content::Bytes(_) | wire::Content::Url(_) => "application/octet-stream",
+            // What names no type has none that could be wrong.
+            let Some(media) = part.media_type.as_deref() else { continue };
+            let essence = media.split(';').next().unwrap_or("").trim();
+            let family = essence.split('/').next().unwrap_or("");
+            // Many cards write `text` where `text/*` is meant.
+            let fits = |mode: &str| {
+                mode == "*/*" || mode.eq_ignore_ascii_case(essence) || mode.strip_suffix("/*").unwrap_or(mode) == family
             };
-            let media = part.media_type.as_deref().unwrap_or(implied);
-            let family = media.split('/').next().unwrap_or("");
-            let fits = |mode: &str| mode == "*/*" || mode == media || mode.strip_suffix("/*") == Some(family);
             if !modes.iter().any(|mode| fits(mode)) {
                 let message = format!("'{media}' of message.parts[{place}] is none of the input modes");
                 // Of a part, not of the body: 400 and no 415.
@@ -201,7 +249,10 @@ impl Serve {
         };
         // A task does not depend on its connection (section 8, rule 5).
         call.durable = true;
-        call.early = true;
+        // A task is shown once its agent answers, so that one that cannot be reached is an error and no task; but soon,
+        // so that the client knows what to cancel (sections 10 and 13).
+        call.first_word = Some(SOON);
+        call.vanishes = true;
         call.turns = true;
         call.waits_after = self.route.waits_after().to_vec();
         call.patience = Some(options.blocking_timeout);
@@ -210,22 +261,15 @@ impl Serve {
         call
     }
 
-    fn new_task(&self, sending: &Sending, id: RunId, direct: Option<Mode>) -> RunCall {
-        let mut labels = Labels::default();
-        labels.direct = direct;
-        let (input, answers, answered) = match input::meaning(&sending.message, &[], self.route.edits) {
-            Meaning::Said { messages, answers, answered } => (messages, answers, answered),
-            Meaning::Undecided => Default::default(),
-        };
-        labels.answered(&sending.message, answered);
-        let mut call = self.call(sending, input);
+    fn new_task(&self, sending: &Sending, id: RunId) -> RunCall {
+        let meaning = input::meaning(&sending.message, &[], self.route.edits);
+        let mut call = self.call(sending, meaning.messages);
         call.id = Some(id);
         call.thread = match &sending.message.context {
             Some(context) => Thread::Session(context.clone().into_owned()),
             None => Thread::New,
         };
-        call.answers = answers;
-        call.labels = Json::of(&labels);
+        call.answers = meaning.answers;
         call
     }
 
@@ -239,11 +283,25 @@ impl Serve {
                 sending.step = step;
                 call
             }
+            (Step::Searching(held), Reply::Runs(page)) => {
+                let earlier = page.runs.iter().filter(|view| self.route.shows(**view, &self.agent));
+                let mut earlier =
+                    earlier.filter_map(|view| Some((input::turn_of(view.run(), &sending.message.id)?, *view)));
+                if let Some((turn, view)) = earlier.next_back() {
+                    return Ok(self.said_again(&sending, turn, view, out));
+                }
+                let (call, step) = *held;
+                sending.step = step;
+                call
+            }
             (Step::Looking(id), Reply::Run(view)) => {
-                let Some(call) = self.next_turn(&mut sending, id, view)? else {
-                    self.write_sent(&sending, view, out);
-                    return Ok(Next::Done);
-                };
+                if self.route.options.deduplicate == Deduplicate::Context
+                    && self.route.shows(view, &self.agent)
+                    && let Some(turn) = input::turn_of(view.run(), &sending.message.id)
+                {
+                    return Ok(self.said_again(&sending, turn, view, out));
+                }
+                let call = self.next_turn(&mut sending, id, view)?;
                 match sending.settings.push.take() {
                     None => Call::Run(call),
                     Some(config) => {
@@ -260,8 +318,8 @@ impl Serve {
             }
             (Step::Keeping(call), _) => Call::Run(call),
             (Step::Asked, Reply::Run(view)) => {
-                if let Some(message) = direct::reply(view).filter(|_| !sending.streams) {
-                    // Nobody may find it as a task: its answer is this one.
+                if let Some(message) = sending.direct.and_then(|mode| direct::reply(mode, view)) {
+                    // Nobody has to find it as a task: its answer is this one.
                     let mut answer = Out::new();
                     self.write.whole(&Item::Message(message), &mut answer);
                     sending.step = Step::Forgetting(answer.body.to_vec());
@@ -296,13 +354,8 @@ impl Serve {
         Ok(Next::Call(next))
     }
 
-    /// The next turn of a task. None: the message decides nothing, the task stays as it is.
-    fn next_turn(
-        &mut self,
-        sending: &mut Sending,
-        id: RunId,
-        view: RunView<'_>,
-    ) -> Result<Option<Box<RunCall>>, Fault> {
+    /// The next turn of a task. A message that decides nothing leaves it as it is: the engine says so.
+    fn next_turn(&mut self, sending: &mut Sending, id: RunId, view: RunView<'_>) -> Result<Box<RunCall>, Fault> {
         self.visible(view)?;
         let run = view.run();
         if let Some(context) = &sending.message.context
@@ -323,25 +376,20 @@ impl Serve {
         }
         sending.message.context = Some(Cow::Owned(run.session_id.clone()));
         let pending = if waits { view.pending } else { &[] };
-        let Meaning::Said { messages, answers, answered } = input::meaning(&sending.message, pending, self.route.edits)
-        else {
-            return Ok(None);
-        };
-        let mut labels = Labels::read(&view.about.labels);
-        labels.direct = None;
-        labels.answered(&sending.message, answered);
-        let mut call = self.call(sending, messages);
-        call.thread = Thread::Continue(id);
+        if waits {
+            input::check_outputs(&sending.message, pending)?;
+        }
+        let meaning = input::meaning(&sending.message, pending, self.route.edits);
         // An upstream that cannot be reached leaves the task as it is, and the client learns of it (section 10).
-        call.early = !waits;
-        call.answers = answers;
-        call.labels = Json::of(&labels);
+        let mut call = self.call(sending, meaning.messages);
+        call.thread = Thread::Continue(id);
+        call.answers = meaning.answers;
         if sending.streams {
             let id = sending.message.id.clone().into_owned();
             let turn = u32::try_from(run.turns.len()).unwrap_or(u32::MAX);
             self.streaming = Some(Streaming::continued(&self.route, id, turn, sending.settings.history));
         }
-        Ok(Some(Box::new(call)))
+        Ok(Box::new(call))
     }
 
     /// Writes the task as what the message is answered with.
@@ -353,21 +401,36 @@ impl Serve {
     }
 }
 
+/// Where a push config stands in a `configuration`: once in each dialect.
+const PUSH: [&str; 3] = ["taskPushNotificationConfig", "pushNotificationConfig", "pushNotification"];
+
+/// Whether a message comes with a push config, faulty or not.
+pub(super) fn wants_push(params: &Params<'_>) -> bool {
+    let object = read::field(&params.object, "configuration").and_then(|node| node.object().ok());
+    object.is_some_and(|object| PUSH.iter().any(|name| read::field(&object, name).is_some()))
+}
+
 impl Settings {
-    fn read(object: &Object<'_>, dialect: Dialect, request: &Request<'_>) -> Result<Self, Fault> {
-        let now = read::boolean(object, "returnImmediately")?;
-        let blocking = read::boolean(object, "blocking")?;
+    fn read(object: &Object<'_>, dialect: Dialect, request: &Request<'_>, faults: &mut Faults) -> Option<Self> {
+        let now = faults.take(read::boolean(object, "returnImmediately"));
+        let blocking = faults.take(read::boolean(object, "blocking"));
+        let push = PUSH.iter().find_map(|name| read::field(object, name));
+        let push = push.map(|node| Config::read(&node, dialect, request, faults));
+        let length = read::integer(object, "historyLength");
+        let length = length.and_then(|length| history_length(length, &object.path_of("historyLength")));
+        let length = faults.take(length);
+        let output_modes = faults.take(read::strings(object, "acceptedOutputModes"));
         // Over REST 0.3 false is absence; over JSON-RPC absence means to wait (section 6).
-        let background = match (dialect.form(), now, blocking) {
+        let background = match (dialect.form(), now?, blocking?) {
             (_, Some(now), None) => now,
             (Form::V1, now, blocking) => now.unwrap_or(blocking == Some(false)),
             (Form::V03, _, blocking) => blocking == Some(false),
             (Form::V03Rest, _, blocking) => !blocking.unwrap_or(false),
         };
-        let names = ["taskPushNotificationConfig", "pushNotificationConfig", "pushNotification"];
-        let push = names.iter().find_map(|name| read::field(object, name));
-        let push = push.map(|node| Config::read(&node, dialect, request)).transpose()?;
-        let length = history_length(read::integer(object, "historyLength")?, &object.path_of("historyLength"))?;
-        Ok(Self { background, history: length, push, output_modes: read::strings(object, "acceptedOutputModes")? })
+        let push = match push {
+            Some(read) => Some(read?),
+            None => None,
+        };
+        Some(Self { background, history: length?, push, output_modes: output_modes? })
     }
 }

@@ -158,7 +158,7 @@ impl Streaming {
         };
         if let Some(message) = direct::answer(step.run).filter(|_| plain) {
             write.item(&Item::Message(message), out);
-            return Flow::Close;
+            return Flow::Forget;
         }
         out.raw(&held.body);
         flow
@@ -187,7 +187,7 @@ impl Streaming {
         let mut flow = Flow::More;
         updates.take(step, &mut |update| {
             let item = match update {
-                Update::Said(_) => return,
+                Update::Said(_) | Update::Unasked { .. } => return,
                 Update::Status(Change { state, message, metadata }) => {
                     let closes = state.is_terminal() || (state == State::InputRequired && own_turn);
                     if closes {

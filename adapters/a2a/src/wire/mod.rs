@@ -60,11 +60,6 @@ impl State {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
     }
 
-    /// Waits for the client.
-    pub(crate) const fn is_interrupted(self) -> bool {
-        matches!(self, Self::InputRequired | Self::AuthRequired)
-    }
-
     /// The word of a dialect (section 5).
     pub(crate) const fn word(self, form: Form) -> &'static str {
         match form {

@@ -10,9 +10,17 @@ use interlingua_core::{Extra, Fault, FaultKind, Json};
 use super::{Content, Message, Part, Raw, Role, State, base64};
 use crate::dialect::Form;
 
-/// Fields at fault, in the order they were found.
+/// Nobody reads a longer list of faults, and a request of empty parts would make an answer larger than itself.
+const MOST_NAMED: usize = 100;
+/// So many levels the readers of ProtoJSON follow.
+const DEEPEST: usize = 100;
+
+/// Fields at fault, in the order they were found; of very many only the first.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(Vec<Fault>);
+pub(crate) struct Faults {
+    named: Vec<Fault>,
+    more: usize,
+}
 
 impl Faults {
     /// Keeps what went wrong, and goes on.
@@ -20,20 +28,25 @@ impl Faults {
         match read {
             Ok(value) => Some(value),
             Err(fault) => {
-                self.0.push(fault);
+                self.add(fault);
                 None
             }
         }
     }
 
     pub(crate) fn add(&mut self, fault: Fault) {
-        self.0.push(fault);
+        if self.named.len() < MOST_NAMED {
+            self.named.push(fault);
+        } else {
+            self.more += 1;
+        }
     }
 
     /// One fault that names all the fields.
     pub(crate) fn check(self) -> Result<(), Fault> {
-        let mut faults = self.0.into_iter();
+        let mut faults = self.named.into_iter();
         let Some(mut first) = faults.next() else { return Ok(()) };
+        first.unnamed = self.more;
         first.violations.extend(faults.map(|fault| (fault.field.unwrap_or_default(), fault.message)));
         Err(first)
     }
@@ -98,7 +111,17 @@ pub(crate) fn boolean(object: &Object<'_>, name: &str) -> Result<Option<bool>, F
 
 /// An optional object, kept.
 pub(crate) fn json_object(object: &Object<'_>, name: &str) -> Result<Option<Json>, Fault> {
-    field(object, name).map(|node| node.json_object()).transpose()
+    let Some(node) = field(object, name) else { return Ok(None) };
+    shallow(&node)?;
+    node.json_object().map(Some)
+}
+
+/// Judges how deeply a value is nested that will be passed on.
+fn shallow(node: &Node<'_>) -> Result<(), Fault> {
+    if node.is_deeper_than(DEEPEST) {
+        return Err(node.invalid(format!("is nested deeper than {DEEPEST} levels")));
+    }
+    Ok(())
 }
 
 /// A list of strings, empty where there is none.
@@ -177,23 +200,29 @@ fn parts(object: &Object<'_>, form: Form, faults: &mut Faults) -> Option<Vec<Par
 fn part(node: &Node<'_>, form: Form) -> Result<Part<'static>, Fault> {
     const CHOICES: [&str; 5] = ["text", "raw", "url", "data", "file"];
     let object = node.object()?;
-    let mut there = CHOICES.iter().copied().filter(|name| object.get(name).is_some());
-    let choice = match object.string("kind")?.as_deref() {
-        None => there.next(),
-        Some(kind @ ("text" | "file" | "data")) => there.find(|name| *name == kind),
+    let there: Vec<&str> = CHOICES.into_iter().filter(|name| object.get(name).is_some()).collect();
+    // The generations before 0.3 called it `type`. In 1.0 that is a field nobody knows.
+    let kind = match object.string("kind")? {
+        None if form == Form::V03 => object.string("type")?,
+        kind => kind,
+    };
+    let choice = match kind.as_deref() {
+        None => there.first().copied(),
+        Some(kind @ ("text" | "file" | "data")) => there.iter().copied().find(|name| *name == kind),
         Some(kind) => return Err(node.invalid(format!("unknown kind of part '{kind}'"))),
     };
     // `"data": null` is data all the same: the only value ProtoJSON cannot leave out.
-    let choice = choice.or_else(|| object.has("data").then_some("data"));
-    let Some(choice) = choice else {
+    let is_null = matches!(kind.as_deref(), None | Some("data")) && object.has("data");
+    let Some(choice) = choice.or(is_null.then_some("data")) else {
         return Err(node.invalid("must hold one of 'text', 'raw', 'url' and 'data'"));
     };
-    if !object.has("kind")
-        && let Some(other) = there.next()
+    // In 0.3 the kind says which of them counts.
+    if (form == Form::V1 || kind.is_none())
+        && let Some(other) = there.iter().find(|name| **name != choice)
     {
         return Err(node.invalid(format!("holds both '{choice}' and '{other}'")));
     }
-    let mut metadata = object.get("metadata").map(|node| node.json_object()).transpose()?;
+    let mut metadata = json_object(&object, "metadata")?;
     let mut filename = filled(&object, "filename")?;
     let mut media_type = filled(&object, "mediaType")?;
     let content = match choice {
@@ -216,7 +245,7 @@ fn part(node: &Node<'_>, form: Form) -> Result<Part<'static>, Fault> {
         _ => {
             let data = object.get("data");
             let wrapped = match &data {
-                Some(data) if form == Form::V03Rest && data.kind() == Kind::Object && !object.has("kind") => {
+                Some(data) if form == Form::V03Rest && data.kind() == Kind::Object && kind.is_none() => {
                     // `{"data":{"data":{…}}}`: the older protobuf has a message in between.
                     let inner = data.object()?;
                     let only = inner.iter().count() == 1;
@@ -224,7 +253,9 @@ fn part(node: &Node<'_>, form: Form) -> Result<Part<'static>, Fault> {
                 }
                 _ => None,
             };
-            let data = wrapped.or(data).map_or_else(Json::null, |node| node.keep());
+            let data = wrapped.or(data);
+            data.as_ref().map_or(Ok(()), shallow)?;
+            let data = data.map_or_else(Json::null, |node| node.keep());
             Content::Data(keep(data))
         }
     };
@@ -274,6 +305,10 @@ fn unpack(
         if place.is_none()
             && let Some(text) = fields.get(name).and_then(Json::read::<String>)
         {
+            // A2UI renderers were told it twice.
+            if name == "mediaType" && text == crate::A2UI && fields.get("mimeType") == Some(&Json::of(crate::A2UI)) {
+                fields.remove("mimeType");
+            }
             *place = Some(text);
             fields.remove(name);
             changed = true;

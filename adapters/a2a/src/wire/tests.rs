@@ -128,6 +128,25 @@ fn what_is_written_in_any_dialect_is_read_again() {
 }
 
 #[test]
+fn parts_of_a2ui_come_back_as_they_were() {
+    for form in [Form::V03, Form::V03Rest] {
+        for metadata in [None, Some(json(r#"{"k":1}"#))] {
+            let content = Content::Data(json(r#"{"surface":1}"#));
+            let part = Part { content, filename: None, media_type: Some(crate::A2UI.into()), metadata };
+            let mut said = message();
+            said.parts = vec![part];
+            said.references.clear();
+            let written = Json::of(&Spelled(&said, form));
+            assert!(written.text().contains(r#""mimeType":"application/json+a2ui""#), "{}", written.text());
+            let mut faults = Faults::default();
+            let heard = read::message(&Node::at("message", written.raw()), form, &mut faults);
+            faults.check().expect("nothing is wrong");
+            assert_eq!(Json::of(&heard.expect("a message")).text(), Json::of(&said).text());
+        }
+    }
+}
+
+#[test]
 fn sloppy_requests_are_understood() {
     let mut table = String::new();
     for (form, parts) in [
@@ -135,6 +154,8 @@ fn sloppy_requests_are_understood() {
         (Form::V1, r#"[{"text":"a","raw":null,"metadata":null,"filename":""}]"#),
         (Form::V1, r#"[{"raw":"_-8"}]"#),
         (Form::V1, r#"[{"kind":"text","text":"half-migrated"}]"#),
+        (Form::V1, r#"[{"kind":null,"text":"of no kind"}]"#),
+        (Form::V1, r#"[{"kind":null,"data":null}]"#),
         (Form::V1, r#"[{"kind":"file","file":{"bytes":"AQID","mimeType":"image/png","name":"a"}}]"#),
         (Form::V1, r#"[{"kind":"data","data":{"data":{"x":1}}}]"#),
         (Form::V1, r#"[{"data":{"data":{"x":1}}}]"#),
@@ -143,7 +164,15 @@ fn sloppy_requests_are_understood() {
         (Form::V03, r#"[{"text":"of the other generation"}]"#),
         (Form::V03, r#"[{"kind":"data","data":{"value":[1]},"metadata":{"data_part_compat":true,"k":1}}]"#),
         (Form::V03, r#"[{"kind":"text","text":"a","metadata":{"mediaType":"text/html","filename":"f"}}]"#),
+        (Form::V03, r#"[{"kind":"text","text":"the kind decides","data":{}}]"#),
+        (Form::V03, r#"[{"kind":"data","data":null}]"#),
+        (
+            Form::V03,
+            r#"[{"kind":"data","data":{},"metadata":{"mediaType":"application/json+a2ui","mimeType":"application/json+a2ui"}}]"#,
+        ),
+        (Form::V03, r#"[{"kind":"data","data":{},"metadata":{"mediaType":"x/y","mimeType":"x/y"}}]"#),
         (Form::V03Rest, r#"[{"data":{"data":{"x":1}}}]"#),
+        (Form::V03Rest, r#"[{"kind":null,"data":{"data":{"x":1}}}]"#),
         (Form::V03Rest, r#"[{"data":{"x":1}}]"#),
         (Form::V03Rest, r#"[{"file":{"file_with_uri":"https://x/y","mime_type":"a/b"}}]"#),
     ] {
@@ -166,6 +195,7 @@ fn what_is_wrong_is_named_by_its_path_and_all_of_it() {
         r#"{"messageId":7,"role":"user","parts":"x"}"#,
         r#"{"messageId":"m","role":"user","parts":[{"text":"a"},{}, {"text":"a","url":"b"}, {"kind":"film"}, 7]}"#,
         r#"{"messageId":"m","role":"user","parts":[{"raw":"*"},{"url":""},{"file":{}},{"file":{"bytes":"AQ","uri":"x"}}]}"#,
+        r#"{"messageId":"m","role":"user","parts":[{"kind":null,"text":"a","data":{}},{"kind":"text","text":"a","data":{}},{"kind":"text","data":null},{"kind":"file","data":null},{"kind":7,"text":"a"}]}"#,
         r#"{"messageId":"m","role":"user","parts":[{"text":"a"}],"metadata":[],"contextId":1,"extensions":"x"}"#,
         r#"[]"#,
     ] {

@@ -33,9 +33,17 @@ pub fn host() -> Host {
 }
 
 pub fn with(options: Value) -> Host {
+    Host(mounted(options, false).expect("it can be mounted"))
+}
+
+/// Where callers can prove who they are.
+pub fn authenticating(options: Value) -> Host {
+    Host(mounted(options, true).expect("it can be mounted"))
+}
+
+pub fn mounted(options: Value, authenticates: bool) -> Result<Mounted, String> {
     let options: Options = serde_json::from_value(options).expect("options");
-    let mount = Mount { path: "/demo".into(), agents: vec![card("demo")], public_url: None };
-    Host(A2a::mount(&mount, options).expect("it can be mounted"))
+    A2a::mount(&Mount { path: "/demo".into(), agents: vec![card("demo")], public_url: None, authenticates }, options)
 }
 
 /// A request on its way.

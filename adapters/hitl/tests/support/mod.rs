@@ -62,7 +62,8 @@ pub(crate) struct Answered {
 impl Gateway {
     pub(crate) fn new(options: &str) -> Self {
         let card = AgentCard { name: "demo".into(), approval_extension: true, ..AgentCard::default() };
-        let mount = Mount { path: "/hitl".into(), agents: vec![Arc::new(card)], public_url: None };
+        let mount =
+            Mount { path: "/hitl".into(), agents: vec![Arc::new(card)], public_url: None, authenticates: false };
         let options: Options = serde_json::from_str(options).expect("options");
         Self {
             mounted: Hitl::mount(&mount, options).expect("mounts"),

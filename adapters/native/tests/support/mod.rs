@@ -22,7 +22,8 @@ impl Native {
     /// Mounted with options.
     pub fn new(options: &str) -> Self {
         let agent = AgentCard { name: "demo".into(), ..AgentCard::default() };
-        let mount = Mount { path: "/agents/demo".into(), agents: vec![agent.into()], public_url: None };
+        let mount =
+            Mount { path: "/agents/demo".into(), agents: vec![agent.into()], public_url: None, authenticates: false };
         let options = serde_json::from_str(options).expect("options");
         Self(interlingua_native::Native::mount(&mount, options).expect("it mounts"))
     }

@@ -10,8 +10,8 @@ use super::frames::{Frames, Template};
 #[derive(Debug)]
 pub(super) struct Flow {
     told: Told,
-    /// The agent contradicted itself: what was told stands, nothing is added.
-    stands: bool,
+    /// The latest version in which the agent contradicts itself: what was told stands, it adds nothing. Another one may.
+    contradicts: Option<u32>,
     first: Template,
     /// Thoughts may be told in two ways at once.
     second: Option<Template>,
@@ -34,37 +34,38 @@ impl Told {
 impl Flow {
     /// A text of which nothing was told yet.
     pub(super) const fn new(first: Template, second: Option<Template>) -> Self {
-        Self { told: Told { version: 0, length: 0 }, stands: false, first, second }
+        Self { told: Told { version: 0, length: 0 }, contradicts: None, first, second }
     }
 
     /// Tells what was added.
     #[inline]
-    pub(super) fn delta(&mut self, span: Span, text: &str, frames: &mut Frames, out: &mut Out) {
-        if self.stands {
-            return;
-        }
+    pub(super) fn delta(&mut self, slot: &Slot, span: Span, frames: &mut Frames, out: &mut Out) {
         if span.version != self.told.version {
-            // A later version without a word of how it began: nothing was told of it.
-            self.stands = true;
-            return;
+            return self.anew(slot, Told { version: span.version, length: span.end }, frames, out);
         }
         self.told.length = span.end;
-        self.write(text, frames, out);
+        self.write(slot.span(span), frames, out);
     }
 
     /// Tells what another text has more, if it continues what was told.
     pub(super) fn replaced(&mut self, slot: &Slot, version: u32, text: &str, frames: &mut Frames, out: &mut Out) {
-        if self.stands {
+        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        self.anew(slot, Told { version, length }, frames, out);
+    }
+
+    /// Tells what a text that is told anew has more, as far as it is there. It is compared once, when it is long enough.
+    #[cold]
+    fn anew(&mut self, slot: &Slot, now: Told, frames: &mut Frames, out: &mut Out) {
+        if self.contradicts == Some(now.version) || now.length < self.told.length {
             return;
         }
-        match text.strip_prefix(self.told.text(slot)) {
-            Some(more) => {
-                self.told = Told { version, length: u32::try_from(text.len()).unwrap_or(u32::MAX) };
-                if !more.is_empty() {
-                    self.write(more, frames, out);
-                }
-            }
-            None => self.stands = true,
+        let Some(more) = now.text(slot).strip_prefix(self.told.text(slot)) else {
+            self.contradicts = Some(now.version);
+            return;
+        };
+        self.told = now;
+        if !more.is_empty() {
+            self.write(more, frames, out);
         }
     }
 

@@ -133,7 +133,7 @@ impl Encoder {
                     let slot =
                         step.run.messages.get(message as usize).and_then(|told| told.slots.get(content as usize));
                     if let Some(slot) = slot {
-                        flow.delta(span, slot.span(span), &mut self.frames, out);
+                        flow.delta(slot, span, &mut self.frames, out);
                     }
                 }
                 None => self.first_delta(step, out),
@@ -149,7 +149,7 @@ impl Encoder {
         match step.event {
             Event::RunStarted => self.started(run, out),
             Event::TurnStarted { .. } => self.progress(run, out),
-            Event::ContentDelta { .. } | Event::TurnFinished { .. } => {}
+            Event::ContentDelta { .. } | Event::AnswerStarted { .. } | Event::TurnFinished { .. } => {}
             Event::MessageStarted { message } => {
                 let places = message as usize + 1;
                 if self.live.len() < places {

@@ -274,7 +274,7 @@ impl Encoder {
             Event::ContentReplaced { version, .. } => {
                 flow.replaced(slot, version, step.delta(), &mut self.frames, out);
             }
-            Event::ContentDelta { span, .. } => flow.delta(span, step.delta(), &mut self.frames, out),
+            Event::ContentDelta { span, .. } => flow.delta(slot, span, &mut self.frames, out),
             _ => {}
         }
         live.flow = Some(flow);

@@ -358,7 +358,7 @@ impl Context {
                     resolved.input.extend(messages);
                 }
                 Entry::Returned { call_id, output, .. } if questions.contains(&call_id) => {
-                    resolved.answers.push(Answer { id: call_id, given: Given::Text(output) });
+                    resolved.answers.push(Answer::new(call_id, Given::Text(output)));
                 }
                 Entry::Returned { message, .. } => resolved.input.push(message),
             }
@@ -464,7 +464,7 @@ impl Context {
         let plain = message.kind == MessageType::Message
             && message.role == Some(Role::User)
             && message.content.iter().all(|content| content.as_text().is_some());
-        plain.then(|| Answer { id: item.id.clone(), given: Given::Text(message.text()) })
+        plain.then(|| Answer::new(item.id.clone(), Given::Text(message.text())))
     }
 
     fn refuse_open_calls(&self) -> Result<(), Fault> {

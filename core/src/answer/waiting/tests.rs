@@ -35,7 +35,7 @@ fn waiting(items: Vec<Pending>) -> Waiting {
 }
 
 fn say(id: &str, text: &str) -> Answer {
-    Answer { id: id.into(), given: Given::Text(text.into()) }
+    Answer::new(id.into(), Given::Text(text.into()))
 }
 
 fn output(id: &str, text: &str) -> Message {
@@ -292,7 +292,7 @@ fn the_source_s_own_expiry_comes_before_the_route_s() {
 fn the_answer_s_payload_goes_along_unchanged() {
     let mut waiting = waiting(vec![approval("a")]);
     let payload = r#"{ "approved":true , "note":1.50}"#;
-    let answer = Answer { id: "a".into(), given: Given::Payload(Json::parse(payload).expect("JSON")) };
+    let answer = Answer::new("a".into(), Given::Payload(Json::parse(payload).expect("JSON")));
     let input = goes(waiting.take(Vec::new(), vec![answer], TOGETHER, 1_000));
     assert!(input[0].contains(&format!(r#""payload":{payload}"#)), "{input:?}");
 }

@@ -1,0 +1,371 @@
+//! What is refused, in which order things are judged, which fields are named, and in whose words it is told (sections
+//! 2, 3, 7, 10 and 12). Not here: what is read (`requests`), and what needs a server around it (`tests/behaviour`).
+
+mod support;
+
+use interlingua_a2a::A2a;
+use interlingua_core::answer::{NOT_TAKEN, UNDECIDED};
+use interlingua_core::exchange::{Caller, Mount};
+use interlingua_core::{Call, Fault, FaultKind, Out, ProtocolAdapter, Request};
+use serde_json::{Value, json};
+use support::{Answer, Ask, FRESH, host, old_user, user, with};
+
+const TASK: &str = "01930000-0000-7000-8000-000000000001";
+
+/// What nothing answers below a mount, as the server asks for it.
+fn stray(mount: &str, options: Value, method: &str, path: &str, headers: &[(&str, &str)], fault: &Fault) -> Answer {
+    let mount =
+        Mount { path: mount.to_owned(), agents: vec![support::card("demo")], public_url: None, authenticates: false };
+    let options = serde_json::from_value(options).expect("options");
+    let mut exchange = (A2a::mount(&mount, options).expect("it can be mounted").stray)();
+    let caller = Caller { owner: "anonymous".into(), authenticated: false };
+    let request = Request {
+        method,
+        path,
+        params: &[],
+        query: "",
+        headers,
+        body: b"",
+        base_url: "https://gw.example",
+        caller: &caller,
+        now: interlingua_core::testkit::NOW,
+        fresh: FRESH,
+    };
+    exchange.decode(&request).expect_err("nothing answers");
+    let mut out = Out::new();
+    exchange.fail(fault, &mut out);
+    Answer::of(out)
+}
+
+fn not_allowed(allow: &[&'static str]) -> Fault {
+    let mut fault = Fault::new(FaultKind::MethodNotAllowed, "not a method of this path");
+    fault.allow = allow.to_vec();
+    fault
+}
+
+/// The paths of all fields at fault, of an error of either generation and binding.
+fn fields(error: &Value) -> Vec<String> {
+    let lists = ["/error/data", "/error/details"].into_iter().filter_map(|at| error.pointer(at)?.as_array()).flatten();
+    let violations = lists.filter_map(|detail| detail.get("fieldViolations"));
+    let old = ["/error/data/fieldViolations", "/data/fieldViolations"].into_iter().filter_map(|at| error.pointer(at));
+    let violations = violations.chain(old).filter_map(Value::as_array).flatten();
+    violations.map(|violation| violation["field"].as_str().expect("a path").to_owned()).collect()
+}
+
+/// The code and the fields of a refusal, over JSON-RPC or REST.
+fn told(ask: &Ask<'_>, options: Value) -> (i64, Vec<String>) {
+    let answer = with(options).ask(ask).refused().json();
+    let code = answer.pointer("/error/code").or_else(|| answer.get("code")).and_then(Value::as_i64);
+    (code.expect("a code"), fields(&answer))
+}
+
+#[test]
+fn what_nothing_answers_is_told_in_the_dialect_of_the_path_below_the_mount() {
+    let unknown = Fault::new(FaultKind::NoSuchPath, "no endpoint");
+    for (mount, path, old) in [
+        ("/api/v1/x", "/api/v1/x/nonsense", false),
+        ("/api/v1/x", "/api/v1/x/v1/nonsense", true),
+        ("/v1", "/v1/nonsense", false),
+        ("/v1", "/v1/v1/nonsense", true),
+        ("", "/v1/nonsense", true),
+        ("", "/nonsense", false),
+        ("/demo", "/demo/x/v1/nonsense", false),
+    ] {
+        let answer = stray(mount, json!({}), "GET", path, &[], &unknown);
+        assert_eq!((answer.status, answer.json().get("type").is_some()), (404, old), "{mount} {path}: {}", answer.body);
+    }
+    let get = not_allowed(&["GET", "HEAD"]);
+    let answer = stray("/demo", json!({}), "POST", "/demo/agent/authenticatedExtendedCard", &[], &get);
+    assert_eq!((answer.status, answer.head.get("allow")), (405, Some("GET, HEAD")));
+    assert_eq!(answer.json()["type"], "MethodNotFoundError");
+    let only_new = json!({ "versions": ["1.0"] });
+    let answer = stray("/demo", only_new, "GET", "/demo/v1/nonsense", &[], &unknown);
+    assert_eq!(answer.json()["error"]["status"], "NOT_FOUND");
+}
+
+#[test]
+fn the_json_rpc_endpoint_refuses_other_methods_in_its_own_form() {
+    let post = not_allowed(&["POST"]);
+    for (mount, path) in [("/demo", "/demo"), ("/demo", "/demo/"), ("", "/")] {
+        for method in ["GET", "PUT", "DELETE"] {
+            let answer = stray(mount, json!({}), method, path, &[("a2a-version", "1.0")], &post);
+            assert_eq!((answer.status, answer.head.get("allow")), (405, Some("POST")), "{method} {path}");
+            let body = answer.json();
+            assert_eq!((&body["id"], &body["error"]["code"]), (&Value::Null, &json!(-32601)), "{body}");
+            assert_eq!((&body["jsonrpc"], &body["error"]["message"]), (&json!("2.0"), &json!("Method not allowed")));
+        }
+    }
+    let old = stray("/demo", json!({}), "GET", "/demo", &[], &post).json();
+    assert_eq!(old["error"]["message"], "Method not found", "clients of 0.3 know this sentence");
+    assert_eq!(old["error"]["data"]["detail"], "Method not allowed");
+    // Where that binding is not served, it is a path like any other.
+    let rest = json!({ "bindings": ["HTTP+JSON"] });
+    let answer = stray("/demo", rest, "GET", "/demo", &[], &Fault::new(FaultKind::NoSuchPath, "no endpoint"));
+    assert_eq!((answer.status, &answer.json()["error"]["status"]), (404, &json!("NOT_FOUND")));
+}
+
+#[test]
+fn v1_is_no_tenant_wherever_it_stands() {
+    let mut question = user("x");
+    question["tenant"] = json!("v1");
+    let wrong = (-32602, vec!["tenant".to_owned()]);
+    assert_eq!(told(&Ask::rpc("SendMessage", &question), json!({})), wrong);
+    assert_eq!(told(&Ask::rpc("ListTasks", &json!({ "tenant": "v1" })), json!({})), wrong);
+    let rest = (400, vec!["tenant".to_owned()]);
+    assert_eq!(told(&Ask::rest("POST", "/message:send").body(&question), json!({})), rest);
+    assert_eq!(told(&Ask::rest("GET", "/tasks").query("tenant=v1"), json!({})), rest);
+    let path = host().ask(&Ask::rest("GET", "/v1/extendedAgentCard")).refused();
+    assert_eq!((path.status, &path.json()["type"]), (404, &json!("MethodNotFoundError")));
+}
+
+#[test]
+fn metadata_is_an_object_wherever_it_stands() {
+    for metadata in [json!(7), json!([]), json!("x"), json!(true)] {
+        for method in ["GetTask", "CancelTask", "SubscribeToTask", "ListTasks"] {
+            let ask = Ask::rpc(method, &json!({ "id": TASK, "metadata": metadata }));
+            assert_eq!(told(&ask, json!({})), (-32602, vec!["metadata".to_owned()]), "{method} {metadata}");
+        }
+        for method in ["tasks/get", "tasks/cancel", "tasks/resubscribe", "tasks/pushNotificationConfig/get"] {
+            let ask = Ask::old_rpc(method, &json!({ "id": TASK, "metadata": metadata }));
+            assert_eq!(told(&ask, json!({})), (-32602, vec!["metadata".to_owned()]), "{method} {metadata}");
+        }
+        let path = format!("/tasks/{TASK}:cancel");
+        let ask = Ask::rest("POST", &path).body(&json!({ "metadata": metadata }));
+        assert_eq!(told(&ask, json!({})), (400, vec!["metadata".to_owned()]), "{metadata}");
+    }
+    let fine = Ask::rpc("CancelTask", &json!({ "id": TASK, "metadata": { "why": 1 } }));
+    assert!(matches!(host().ask(&fine).call, Ok(Call::Fetch(_))));
+}
+
+#[test]
+fn capabilities_are_judged_before_parameters() {
+    let off = || json!({ "push": false });
+    let code = |ask: Ask<'_>, options: Value| told(&ask, options).0;
+    for params in [json!([]), json!("x"), json!({ "metadata": 7 })] {
+        assert_eq!(code(Ask::rpc("GetExtendedAgentCard", &params), json!({})), -32004, "{params}");
+        assert_eq!(code(Ask::rpc("CreateTaskPushNotificationConfig", &params), off()), -32003, "{params}");
+        assert_eq!(code(Ask::old_rpc("tasks/pushNotificationConfig/list", &params), off()), -32003, "{params}");
+        assert_eq!(code(Ask::rpc("GetTask", &params), off()), -32602, "{params}");
+    }
+    let broken = json!({ "message": {}, "configuration": { "taskPushNotificationConfig": { "url": 7 } } });
+    assert_eq!(code(Ask::rpc("SendMessage", &broken), off()), -32003);
+    assert_eq!(code(Ask::rpc("SendMessage", &broken), json!({})), -32602);
+    let broken = json!({ "message": {}, "configuration": { "pushNotification": {} } });
+    let rest = with(off()).ask(&Ask::new("POST", "/v1/message:send").body(&broken)).refused();
+    assert_eq!((rest.status, &rest.json()["code"]), (501, &json!(-32003)));
+    let path = format!("/tasks/{TASK}/pushNotificationConfigs");
+    let rest = with(off()).ask(&Ask::rest("POST", &path).body(&json!([]))).refused().json();
+    assert_eq!(rest["error"]["details"][0]["reason"], "PUSH_NOTIFICATION_NOT_SUPPORTED");
+}
+
+#[test]
+fn params_that_are_no_object_are_none_where_no_field_is_required() {
+    for params in [json!([]), json!("x"), json!(7), Value::Null, json!({})] {
+        assert!(matches!(host().ask(&Ask::rpc("ListTasks", &params)).call, Ok(Call::List(_))), "{params}");
+    }
+    let options = json!({ "extended_card": { "name": "more" } });
+    let ask = Ask { authenticated: true, ..Ask::rpc("GetExtendedAgentCard", &json!([])) };
+    assert!(support::authenticating(options).ask(&ask).call.is_ok());
+}
+
+#[test]
+fn parameters_are_judged_before_the_task_is_looked_for() {
+    let named = |ask: Ask<'_>| told(&ask, json!({}));
+    let nowhere = |field: &str| (-32602, vec![field.to_owned()]);
+    assert_eq!(named(Ask::rpc("GetTask", &json!({ "id": "x", "historyLength": -1 }))), nowhere("historyLength"));
+    assert_eq!(named(Ask::rpc("GetTask", &json!({ "id": "x" }))).0, -32001);
+    let list = json!({ "taskId": "x", "pageSize": -1 });
+    assert_eq!(named(Ask::rpc("ListTaskPushNotificationConfigs", &list)), nowhere("pageSize"));
+    let set = json!({ "taskId": "x", "url": "ftp://x" });
+    assert_eq!(named(Ask::rpc("CreateTaskPushNotificationConfig", &set)), nowhere("url"));
+    let old = json!({ "configId": "a/b", "config": { "pushNotificationConfig": { "url": "https://hooks.example/" } } });
+    let path = format!("/v1/tasks/{TASK}/pushNotificationConfigs");
+    assert_eq!(named(Ask::new("POST", &path).body(&old)), nowhere("configId"));
+}
+
+#[test]
+fn every_fault_of_a_configuration_is_named_by_its_path() {
+    let configuration = json!({
+        "returnImmediately": "soon", "historyLength": -1, "acceptedOutputModes": "text/plain",
+        "taskPushNotificationConfig": { "id": "a/b", "url": "ftp://x", "token": "a\nb", "authentication": {} },
+    });
+    let question = json!({ "message": { "messageId": "m", "role": "ROLE_USER" }, "configuration": configuration });
+    let (code, mut named) = told(&Ask::rpc("SendMessage", &question), json!({}));
+    named.sort_unstable();
+    let push = |name: &str| format!("configuration.taskPushNotificationConfig.{name}");
+    let mut wanted = vec![
+        "configuration.acceptedOutputModes".to_owned(),
+        "configuration.historyLength".to_owned(),
+        "configuration.returnImmediately".to_owned(),
+        "message.parts".to_owned(),
+        push("authentication.scheme"),
+        push("token"),
+    ];
+    wanted.sort_unstable();
+    assert_eq!((code, named), (-32602, wanted));
+    // Id and address are judged once the rest can be read.
+    let mut question = user("x");
+    question["configuration"] = json!({ "taskPushNotificationConfig": { "id": "a/b", "url": "ftp://x" } });
+    let (_, named) = told(&Ask::rpc("SendMessage", &question), json!({}));
+    assert_eq!(named, [push("id"), push("url")]);
+    let create =
+        Ask::rpc("CreateTaskPushNotificationConfig", &json!({ "taskId": TASK, "id": "a/b", "url": "ftp://x" }));
+    assert_eq!(told(&create, json!({})).1, ["id", "url"]);
+    let old = json!({ "taskId": TASK, "pushNotificationConfig": { "id": "a/b", "url": "https://hooks.example/" } });
+    let old = Ask::old_rpc("tasks/pushNotificationConfig/set", &old);
+    assert_eq!(told(&old, json!({})).1, ["pushNotificationConfig.id"]);
+}
+
+#[test]
+fn an_authentication_without_a_scheme_is_refused_by_both_generations() {
+    let url = "https://hooks.example/";
+    for authentication in
+        [json!({}), json!({ "credentials": "c" }), json!({ "schemes": [] }), json!({ "schemes": [""] })]
+    {
+        let config = json!({ "url": url, "authentication": authentication });
+        let old = Ask::old_rpc(
+            "tasks/pushNotificationConfig/set",
+            &json!({ "taskId": TASK, "pushNotificationConfig": config }),
+        );
+        let path = "pushNotificationConfig.authentication.schemes".to_owned();
+        assert_eq!(told(&old, json!({})), (-32602, vec![path]), "{authentication}");
+        let new = json!({ "taskId": TASK, "url": url, "authentication": authentication });
+        let new = Ask::rpc("CreateTaskPushNotificationConfig", &new);
+        assert_eq!(told(&new, json!({})), (-32602, vec!["authentication.scheme".to_owned()]), "{authentication}");
+    }
+    let config = json!({ "url": url, "authentication": { "schemes": ["", "Bearer"] } });
+    let set = json!({ "taskId": TASK, "pushNotificationConfig": config });
+    assert!(host().ask(&Ask::old_rpc("tasks/pushNotificationConfig/set", &set)).call.is_ok(), "one is not empty");
+}
+
+#[test]
+fn a_generation_that_is_not_served_is_refused_with_those_that_are() {
+    let check = |versions: &str, ask: Ask<'_>| {
+        let answer = with(json!({ "versions": [versions] })).ask(&ask).refused();
+        let body = answer.json();
+        let details = if ask.path.is_empty() { &body["error"]["data"][0] } else { &body["error"]["details"][0] };
+        assert_eq!(details["reason"], "VERSION_NOT_SUPPORTED", "{versions} {} {}: {body}", ask.method, ask.path);
+        assert_eq!(details["metadata"]["supportedVersions"], versions, "{body}");
+        let message = body["error"]["message"].as_str().expect("a message");
+        assert!(!message.contains("A2A-Version"), "what is not served does not come with a header: {message}");
+    };
+    let get = format!("/tasks/{TASK}");
+    let old_get = format!("/v1/tasks/{TASK}");
+    check("0.3", Ask::rest("GET", &get));
+    check("0.3", Ask::new("GET", &get));
+    check("0.3", Ask::rest("POST", "/message:send").body(&user("x")));
+    check("0.3", Ask::rest("GET", "/x/tasks"));
+    check("0.3", Ask::rpc("SendMessage", &user("x")));
+    check("0.3", Ask::old_rpc("SendMessage", &user("x")));
+    check("1.0", Ask::new("GET", &old_get));
+    check("1.0", Ask::rest("GET", &old_get));
+    check("1.0", Ask::new("POST", "/v1/message:send").body(&user("x")));
+    check("1.0", Ask::new("GET", "/agent/authenticatedExtendedCard"));
+    check("1.0", Ask::old_rpc("message/send", &old_user("x")));
+}
+
+#[test]
+fn no_answer_names_more_than_a_hundred_fields() {
+    let parts: Vec<Value> = (0..5_000).map(|_| json!({})).collect();
+    let question = json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": parts } });
+    let answer = host().ask(&Ask::rpc("SendMessage", &question)).refused();
+    assert_eq!(fields(&answer.json()).len(), 100);
+    let message = answer.json()["error"]["message"].as_str().expect("a message").to_owned();
+    assert!(message.contains("4900 more"), "{message}");
+    let old = host().ask(&Ask::old_rpc("message/send", &question)).refused().json();
+    assert_eq!((fields(&old).len(), &old["error"]["message"]), (100, &json!("Invalid parameters")));
+    assert!(old["error"]["data"]["detail"].as_str().is_some_and(|detail| detail.contains("4900 more")), "{old}");
+}
+
+#[test]
+fn what_is_nested_too_deeply_for_protojson_is_refused() {
+    let nested = |levels: usize| -> String { format!("{}{}", "[".repeat(levels), "]".repeat(levels)) };
+    let body = |place: &str, levels: usize| {
+        let deep = if place == "data" { nested(levels) } else { format!(r#"{{"d":{}}}"#, nested(levels - 1)) };
+        let part = if place == "data" { format!(r#"{{"data":{deep}}}"#) } else { r#"{"text":"]]"}"#.to_owned() };
+        let (inner, outer) = match place {
+            "message.metadata" => (format!(r#","metadata":{deep}"#), String::new()),
+            "metadata" => (String::new(), format!(r#","metadata":{deep}"#)),
+            _ => (String::new(), String::new()),
+        };
+        let part = if place == "part" { format!(r#"{{"text":"x","metadata":{deep}}}"#) } else { part };
+        format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{part}]{inner}}}{outer}}}"#)
+    };
+    for (place, path) in [
+        ("data", "message.parts[0].data"),
+        ("part", "message.parts[0].metadata"),
+        ("message.metadata", "message.metadata"),
+        ("metadata", "metadata"),
+    ] {
+        let ask = |levels| Ask::rest("POST", "/message:send").text(&body(place, levels));
+        assert!(host().ask(&ask(100)).call.is_ok(), "{place}");
+        assert_eq!(told(&ask(101), json!({})), (400, vec![path.to_owned()]));
+        assert_eq!(told(&ask(100_000), json!({})), (400, vec![path.to_owned()]));
+    }
+}
+
+#[test]
+fn an_answer_that_decides_nothing_names_the_part_it_stands_in() {
+    let named = |parts: Value, fault: &Fault| {
+        let question = json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": parts } });
+        let mut asked = host().ask(&Ask::rpc("SendMessage", &question));
+        assert!(matches!(asked.call, Ok(Call::Run(_))));
+        let mut out = Out::new();
+        asked.exchange.fail(fault, &mut out);
+        fields(&Answer::of(out).json())
+    };
+    let undecided = || Fault::new(FaultKind::Invalid, "the answer decides nothing").coded(UNDECIDED);
+    let not_taken = Fault::new(FaultKind::Invalid, "an edit needs the new arguments as an object").coded(NOT_TAKEN);
+    let text = json!({ "text": "perhaps" });
+    let data = json!({ "data": { "interrupt_id": "i", "decision": "edit" } });
+    assert_eq!(named(json!([text]), &undecided()), ["message.parts[0]"]);
+    assert_eq!(named(json!([text, data]), &not_taken), ["message.parts[1]"]);
+    assert_eq!(named(json!([data, data]), &not_taken), ["message.parts"]);
+    assert_eq!(named(json!([text, text]), &undecided()), ["message.parts"]);
+    assert_eq!(named(json!([text]), &undecided().at("message.parts[7]")), ["message.parts[7]"]);
+}
+
+#[test]
+fn clients_of_0_3_get_the_sentences_of_its_table_and_ours_beside_them() {
+    let unsupported = |message: &str| Fault::new(FaultKind::Unsupported, message);
+    for (fault, message, detail) in [
+        (unsupported("the task has ended"), "This operation is not supported", Some("the task has ended")),
+        (Fault::new(FaultKind::NotFound, "no such task"), "Task not found", None),
+        (Fault::new(FaultKind::NoSuchPath, "'x'"), "Method not found", Some("'x'")),
+        (
+            Fault::new(FaultKind::TooLarge, "the body"),
+            "Request payload validation error",
+            Some("Request payload too large: the body"),
+        ),
+        (
+            Fault::new(FaultKind::UpstreamUnreachable, "no answer"),
+            "Internal error",
+            Some("The agent is not available: no answer"),
+        ),
+        (Fault::new(FaultKind::Internal, "a secret"), "Internal error", None),
+        (
+            Fault::new(FaultKind::Malformed, "the body is not JSON"),
+            "Invalid JSON payload",
+            Some("the body is not JSON"),
+        ),
+        (Fault::new(FaultKind::AgentFailed, "it failed"), "Invalid agent response", Some("it failed")),
+    ] {
+        for (ask, at) in [
+            (Ask::old_rpc("message/send", &old_user("x")), "/error"),
+            (Ask::new("POST", "/v1/message:send").body(&old_user("x")), ""),
+        ] {
+            let mut asked = host().ask(&ask);
+            let mut out = Out::new();
+            asked.exchange.fail(&fault, &mut out);
+            let body = Answer::of(out).json();
+            let error = body.pointer(at).expect("an error");
+            assert_eq!(error["message"], message, "{body}");
+            assert_eq!(error.pointer("/data/detail").and_then(Value::as_str), detail, "{body}");
+        }
+    }
+    let mut asked = host().ask(&Ask::rpc("SendMessage", &user("x")));
+    let mut out = Out::new();
+    asked.exchange.fail(&unsupported("the task has ended"), &mut out);
+    let message = &Answer::of(out).json()["error"]["message"];
+    assert_eq!(message, "This operation is not supported: the task has ended", "1.0 has them in one");
+}

@@ -1,0 +1,159 @@
+//! Names that are not known, that change what they stand for, and that are spelled otherwise: nobody but what was judged
+//! is connected to.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use interlingua_core::public_address::Allowed;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::*;
+
+/// A resolver that gives these answers, one after the other, and counts the questions.
+fn resolving(answers: Vec<io::Result<Vec<SocketAddr>>>) -> (HttpPost, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (count, answers) = (Arc::clone(&asked), Mutex::new(answers.into_iter()));
+    let lookup = move |_: String, _: u16| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let answer = answers.lock().expect("no test panics while answering").next();
+        ready(answer.unwrap_or_else(|| Err(io::Error::other("asked too often")))).boxed()
+    };
+    (HttpPost { lookup: Arc::new(lookup), ..HttpPost::new(Vec::new()) }, asked)
+}
+
+fn unknown() -> io::Result<Vec<SocketAddr>> {
+    Err(io::Error::other("no such name"))
+}
+
+fn policy(allow: &[&str]) -> Policy {
+    let allow = allow.iter().map(|text| Allowed::read(text).expect("an exception")).collect();
+    Policy { allow_http: true, ports: Vec::new(), allow }
+}
+
+fn parcel() -> Parcel {
+    Parcel { headers: vec![("x-a2a-notification-token", "t".to_owned())], body: b"{}".to_vec() }
+}
+
+/// A receiver that says that it got what came, and what `Host` it was asked for.
+async fn receiver() -> (SocketAddr, tokio::task::JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let heard = tokio::spawn(async move {
+        let mut hosts = Vec::new();
+        let patience = Duration::from_millis(500);
+        while let Ok(Ok((mut stream, _))) = tokio::time::timeout(patience, listener.accept()).await {
+            let mut head = Vec::new();
+            while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+                if stream.read_buf(&mut head).await.expect("a request") == 0 {
+                    break;
+                }
+            }
+            stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await.expect("a client");
+            let head = String::from_utf8_lossy(&head).to_lowercase();
+            let host = head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or("").to_owned();
+            hosts.push(host);
+        }
+        hosts
+    });
+    (address, heard)
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_knows_yet_may_be_named_unless_it_is_a_local_one() {
+    for (url, expected) in [
+        ("https://hooks.invalid.example/hook", Ok(())),
+        ("http://hooks.invalid.example:8080/", Ok(())),
+        ("http://x.internal/", Err(Refused::Host)),
+        ("http://localhost/", Err(Refused::Host)),
+        ("http://app.localhost/", Err(Refused::Host)),
+        ("https://LOCALHOST./", Err(Refused::Host)),
+        ("https://printer.local/", Err(Refused::Host)),
+        ("https://hooks/", Err(Refused::Host)),
+        // What operators allow they know better.
+        ("http://hooks.internal/", Ok(())),
+    ] {
+        let (post, asked) = resolving(vec![unknown()]);
+        assert_eq!(post.judge(url, &policy(&["hooks.internal"])).await, expected, "{url}");
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+    // Once it is known it is judged by that.
+    let known = |address: &str| Ok(vec![address.parse().expect("an address")]);
+    for (address, expected) in
+        [("8.8.8.8:443", Ok(())), ("10.0.0.1:443", Err(Refused::Host)), ("[::1]:443", Err(Refused::Host))]
+    {
+        let (post, _) = resolving(vec![known(address)]);
+        assert_eq!(post.judge("https://hooks.invalid.example/", &policy(&[])).await, expected, "{address}");
+    }
+    let (post, _) = resolving(vec![Ok(Vec::new())]);
+    assert_eq!(post.judge("https://hooks.invalid.example/", &policy(&[])).await, Err(Refused::Host));
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_known_at_a_delivery_is_tried_again() {
+    let (post, _) = resolving(vec![unknown()]);
+    let failed = post.post("https://hooks.invalid.example/", &policy(&[]), parcel()).await;
+    assert!(failed.is_err_and(|failed| failed.again));
+}
+
+#[tokio::test]
+async fn a_name_that_changes_after_it_was_judged_is_not_followed() {
+    let (address, heard) = receiver().await;
+    let port = address.port();
+    let inside: SocketAddr = format!("169.254.169.254:{port}").parse().expect("an address");
+    let policy = policy(&["127.0.0.1"]);
+    // Good when the config is made, and for the first delivery; something of the inside from then on.
+    let answers = vec![Ok(vec![address]), Ok(vec![address]), Ok(vec![inside]), Ok(vec![address, inside])];
+    let (post, asked) = resolving(answers);
+    let url = format!("http://rebind.example:{port}/hook");
+    assert_eq!(post.judge(&url, &policy).await, Ok(()));
+    assert!(post.post(&url, &policy, parcel()).await.is_ok());
+    assert_eq!(asked.load(Ordering::Relaxed), 2, "the connection asks nobody");
+    for _ in 0..2 {
+        let failed = post.post(&url, &policy, parcel()).await;
+        assert_eq!(failed.map_err(|failed| failed.why), Err(Refused::Host.to_string()));
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    assert_eq!(heard.await.expect("a receiver"), [format!("rebind.example:{port}")]);
+}
+
+#[tokio::test]
+async fn however_a_name_is_spelled_the_connection_goes_to_what_was_judged() {
+    let (address, heard) = receiver().await;
+    let port = address.port();
+    for host in ["hooks.invalid.example.", "HOOKS.invalid.EXAMPLE", "localhost."] {
+        // Were it resolved anew, by whatever else knows names here, nothing would come.
+        let (post, asked) = resolving(vec![Ok(vec![address])]);
+        let sent = post.post(&format!("http://{host}:{port}/"), &policy(&["127.0.0.1"]), parcel()).await;
+        assert!(sent.is_ok(), "{host}: {sent:?}");
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+    // An address is one, in whatever notation, and nobody is asked for it.
+    for host in ["127.0.0.1", "127.1", "0x7f000001", "2130706433"] {
+        let (post, asked) = resolving(Vec::new());
+        let sent = post.post(&format!("http://{host}:{port}/"), &policy(&["127.0.0.1"]), parcel()).await;
+        assert!(sent.is_ok(), "{host}: {sent:?}");
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+    }
+    assert_eq!(heard.await.expect("a receiver").len(), 7);
+}
+
+#[tokio::test]
+async fn only_what_both_readers_of_a_url_understand_the_same_way_is_connected_to() {
+    let (post, asked) = resolving(Vec::new());
+    for url in ["https://xn--a.example/", "https://hooks.example:99999/", "https://ho st.example/"] {
+        assert!(post.judge(url, &policy(&[])).await.is_err(), "{url}");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_gateway_that_listens_everywhere_knows_all_its_addresses() {
+    let listens: SocketAddr = "0.0.0.0:8080".parse().expect("an address");
+    let own = HttpPost::new(vec![listens]).own();
+    for interface in if_addrs::get_if_addrs().expect("the machine has addresses") {
+        assert!(own.is(SocketAddr::new(interface.ip(), 8080)), "{interface:?}");
+        assert!(!own.is(SocketAddr::new(interface.ip(), 8081)));
+    }
+    assert!(!own.is("8.8.8.8:8080".parse().expect("an address")));
+}

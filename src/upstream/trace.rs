@@ -1,0 +1,117 @@
+//! The trace a request belongs to, as its client names it: the two headers of W3C Trace Context, passed on as they are.
+//!
+//! Not here: spans of our own. What is no trace by that standard goes nowhere.
+
+/// The longest `traceparent` of versions to come that is passed on, in bytes. That of version 00 has 55.
+const LONGEST_PARENT: usize = 256;
+/// The longest `tracestate`, in bytes: what everybody has to pass on. A longer one is dropped whole.
+const LONGEST_STATE: usize = 512;
+
+/// A trace, and what its vendors want to be told along it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// `traceparent`.
+    pub(super) parent: String,
+    /// `tracestate`. Says nothing without the other.
+    pub(super) state: Option<String>,
+}
+
+impl Trace {
+    /// Reads the headers of a request. None: it names no trace, or not one.
+    #[must_use]
+    pub fn read<'h>(headers: impl Iterator<Item = (&'h str, &'h str)> + Clone) -> Option<Self> {
+        let named = |wanted: &'static str| {
+            headers.clone().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
+        };
+        let mut parents = named("traceparent");
+        let parent = parents.next().filter(|parent| is_parent(parent))?;
+        // Which of two would be meant is not for us to say.
+        if parents.next().is_some() {
+            return None;
+        }
+        // One list may come in several lines.
+        let state = named("tracestate").filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
+        let passes = !state.is_empty() && state.len() <= LONGEST_STATE && is_printable(&state);
+        Some(Self { parent: parent.to_owned(), state: passes.then_some(state) })
+    }
+}
+
+/// Whether it is `version-trace-parent-flags`; versions to come may add to that, behind one more dash.
+fn is_parent(text: &str) -> bool {
+    const FIELDS: [usize; 4] = [2, 32, 16, 2];
+    let mut fields = text.splitn(FIELDS.len() + 1, '-');
+    let known = FIELDS.iter().all(|length| {
+        let is_hex = |field: &str| field.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        fields.next().is_some_and(|field| field.len() == *length && is_hex(field))
+    });
+    let more = fields.next();
+    let mut ids = text.split('-').skip(1).take(2);
+    known
+        && !text.starts_with("ff")
+        && !(text.starts_with("00") && more.is_some())
+        && ids.all(|id| id.bytes().any(|byte| byte != b'0'))
+        && text.len() <= LONGEST_PARENT
+        && is_printable(text)
+}
+
+fn is_printable(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn read(headers: &[(&str, &str)]) -> Option<(String, Option<String>)> {
+        Trace::read(headers.iter().copied()).map(|trace| (trace.parent, trace.state))
+    }
+
+    #[test]
+    fn both_headers_are_taken_as_they_are() {
+        assert_eq!(read(&[("traceparent", PARENT)]), Some((PARENT.to_owned(), None)));
+        assert_eq!(
+            read(&[("TraceParent", PARENT), ("tracestate", "a=1,b=x y"), ("x", "y"), ("tracestate", "c=3")]),
+            Some((PARENT.to_owned(), Some("a=1,b=x y,c=3".to_owned())))
+        );
+    }
+
+    #[test]
+    fn what_names_no_trace_is_dropped_and_its_state_with_it() {
+        let good = |parent: &str| read(&[("traceparent", parent), ("tracestate", "a=1")]).is_some();
+        assert!(good(PARENT));
+        assert!(good(&PARENT.replacen("00", "cc", 1)), "a version to come");
+        assert!(good(&format!("{}-what-comes", PARENT.replacen("00", "01", 1))), "which may say more");
+        for bad in [
+            "",
+            "00",
+            "nonsense",
+            &PARENT[..54],
+            &PARENT.to_uppercase(),
+            &PARENT.replacen("00", "ff", 1),
+            &PARENT.replace("4bf9", "4bfg"),
+            &PARENT.replace('-', "_"),
+            &PARENT.replace("00f067aa0ba902b7", "0000000000000000"),
+            &PARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
+            &format!("{PARENT}-more"),
+            &format!("{PARENT}00"),
+            &format!("{}x", PARENT.replacen("00", "01", 1)),
+            &format!("{}-{}", PARENT.replacen("00", "01", 1), "x".repeat(300)),
+        ] {
+            assert!(!good(bad), "{bad}");
+        }
+        assert_eq!(read(&[("tracestate", "a=1")]), None);
+        assert_eq!(read(&[("traceparent", PARENT), ("traceparent", PARENT)]), None, "two of them");
+    }
+
+    #[test]
+    fn a_state_that_is_too_long_or_not_printable_is_dropped_alone() {
+        let state = |state: &str| read(&[("traceparent", PARENT), ("tracestate", state)]).and_then(|(_, state)| state);
+        assert_eq!(state(&"a".repeat(512)), Some("a".repeat(512)));
+        for bad in ["", "  ", &"a".repeat(513), "a=\u{7f}", "a=ä", "a=\t1"] {
+            assert_eq!(state(bad), None, "{bad:?}");
+            assert!(read(&[("traceparent", PARENT), ("tracestate", bad)]).is_some());
+        }
+    }
+}
