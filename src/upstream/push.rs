@@ -1,9 +1,9 @@
 //! Sending to places that clients have named, and to no place they must not name (A2A page, section 11).
 //!
 //! A name is resolved, every address it has is judged, and the connection goes to one of just those: nobody resolves
-//! it a second time, however it is spelled. A name that nobody knows yet may be named, since every delivery judges it anew; names that are
-//! local by themselves may not. No redirects, no proxies, no credentials of the gateway. Which addresses are public is
-//! decided in `interlingua_core::public_address`.
+//! it a second time, however it is spelled. A name that nobody knows yet may be named, since every delivery judges it
+//! anew; names that are local by themselves may not. No redirects, no proxies, no credentials of the gateway. Which
+//! addresses are public is decided in `interlingua_core::public_address`.
 
 use std::io;
 use std::net::SocketAddr;

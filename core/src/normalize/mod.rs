@@ -7,8 +7,8 @@
 //!
 //! Of a text, precisely: every fragment that comes for a message before its end is told once, in order, as long as the
 //! upstream does not say the text anew; a text said anew, whole, takes the place of what was told of it, at once as long
-//! as that does not happen all the time. What comes for
-//! a message after its end, and for a turn after its end, is not told ([`Normalizer::ignored`] counts it).
+//! as that does not happen all the time. What comes for a message after its end, and for a turn after its end, is not
+//! told ([`Normalizer::ignored`] counts it).
 //!
 //! Everything takes time in proportion to the bytes that were heard, and whatever is kept counts towards the limit.
 //!

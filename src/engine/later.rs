@@ -1,0 +1,135 @@
+//! Later turns of a run: one that waits is answered, one that works gets its next turn queued behind.
+//!
+//! Not here: first turns, and how an answer is handed over ([`super`]); taking turns ([`super::pump`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlingua_core::answer;
+use interlingua_core::call::{Busy, RunState};
+use interlingua_core::model::{AgentRequest, Message};
+use interlingua_core::{Fault, FaultKind, RunCall, RunId};
+use tokio::sync::oneshot;
+
+use super::context::Outcome;
+use super::pump::{self, Place, Turn};
+use super::{Agent, Answer, Engine, Follower, Live, RunHandle, Scope, Wanted, clock, session, store_fault};
+use crate::store::Journal;
+
+/// More turns than this a run does not have: what is said in it stays in memory while it is under way.
+const MOST_TURNS: usize = 4096;
+
+impl Engine {
+    /// One more turn of a run that waits, or works.
+    pub(super) async fn go_on(
+        &self,
+        id: RunId,
+        call: RunCall,
+        agent: &Arc<Agent>,
+        scope: &Scope,
+    ) -> Result<Answer, Fault> {
+        let live = self.revive(id, scope).await?;
+        let (session_id, user, turns) = live.view(|view| {
+            let run = view.run();
+            (run.session_id.clone(), view.about.request.user_id.clone(), run.turns.len())
+        });
+        if turns >= MOST_TURNS {
+            return Err(Fault::new(FaultKind::Overloaded, "the run has too many turns: begin another one"));
+        }
+        // Before anything comes of it.
+        self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, scope).await?;
+        let session = self.session_of(&agent.name, &scope.owner, &session_id, user.as_deref()).await?;
+        let (begun, waiting) = oneshot::channel();
+        let mut turn = Turn {
+            place: Some(Place::Behind(session.enqueue()?)),
+            session: Arc::clone(&session),
+            request: call.request,
+            preamble: call.preamble,
+            answers: call.answers,
+            terms: call.terms,
+            thread: call.thread,
+            turns: call.turns,
+            waits_after: call.waits_after,
+            stored: call.stored,
+            trace: scope.trace.clone(),
+            resumes: None,
+            vanishes: false,
+            begun: Some(begun),
+        };
+        let waits = live.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth));
+        if waits && let Some(guard) = session.try_turn() {
+            match self.prepare(turn.preparing(agent)).await? {
+                Outcome::Ready(prepared) => turn.place = Some(Place::Ready(guard, prepared)),
+                Outcome::Waiting(_) => {
+                    self.said_in_vain(&live, turn.request.input).await?;
+                    return Ok(Answer::Waiting(RunHandle::Live(live)));
+                }
+            }
+        }
+        let now = clock::now();
+        let follower = Follower::new(self.clone(), RunHandle::Live(Arc::clone(&live)), false);
+        let (number, start) = live.grow(|state| {
+            state.about.request = AgentRequest { input: Vec::new(), ..turn.request.clone() };
+            if !call.labels.is_null() {
+                state.about.labels = call.labels.clone();
+            }
+            match state.about.state {
+                RunState::Ended(_) => Err(ended(id)),
+                RunState::Waiting | RunState::WaitingForAuth => {
+                    turn.resumes = Some(state.about.state);
+                    state.record.at(now);
+                    state.record.start_turn(
+                        turn.place.as_mut().and_then(Place::said).unwrap_or_else(|| turn.request.input.clone()),
+                    );
+                    state.pending.clear();
+                    // Only a run's first turn is waited for as if nothing had happened yet.
+                    state.set(RunState::Running, now);
+                    Ok((state.record.run().turns.len() - 1, Some(turn)))
+                }
+                RunState::Queued | RunState::Running => {
+                    if call.busy == Some(Busy::Refuse) {
+                        return Err(session::busy(&session.id));
+                    }
+                    // What is under way asks nothing yet: an answer can only be one that was given before.
+                    let (said, answers) = (turn.request.input.clone(), turn.answers.clone());
+                    let mut waiting = session.doc().waiting.clone();
+                    if let answer::Outcome::Refused(fault) = waiting.take(said, answers, turn.terms, now) {
+                        return Err(fault);
+                    }
+                    state.queued.push(turn);
+                    Ok((state.record.run().turns.len() - 1 + state.queued.len(), None))
+                }
+            }
+        })?;
+        // A turn that is queued behind another one begins late: no stream waits for that.
+        let ready = start.as_ref().is_some_and(Turn::is_ready);
+        if let Some(turn) = start {
+            tokio::task::spawn_local(pump::drive(self.clone(), live, Box::new(turn)));
+        }
+        let first_word = if ready { call.first_word.unwrap_or(scope.patience) } else { Duration::ZERO };
+        let wanted = Wanted { delivery: call.delivery, early: call.early, first_word, patience: call.patience };
+        let answer = self.deliver(wanted, follower, number, waiting).await?;
+        Ok(match answer {
+            Answer::Steps { follower, .. } => Answer::Steps { follower, attach: true },
+            answer => answer,
+        })
+    }
+
+    /// Takes down what was said to a run that waits for something else first: it reaches nobody, but it was said.
+    async fn said_in_vain(&self, live: &Arc<Live>, input: Vec<Message>) -> Result<(), Fault> {
+        let now = clock::now();
+        live.grow(|state| {
+            state.record.at(now);
+            state.record.start_turn(input);
+            state.record.withdraw_turn(None);
+        });
+        let settled = self.store().settle(&(Arc::clone(live) as Arc<dyn Journal>));
+        settled.await.map_err(|error| store_fault(&error))?;
+        live.show();
+        Ok(())
+    }
+}
+
+fn ended(id: RunId) -> Fault {
+    Fault::new(FaultKind::Conflict, format!("run '{id}' has ended"))
+}
