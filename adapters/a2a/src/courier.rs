@@ -12,6 +12,7 @@ use interlingua_core::{Json, Run};
 use serde::Serialize;
 
 use crate::dialect::Form;
+use crate::history::History;
 use crate::input;
 use crate::options::{PushEvents, PushOld};
 use crate::serve::{COLLECTION, Config};
@@ -62,10 +63,7 @@ struct Held {
 struct Known {
     state: State,
     at: Millis,
-    message: Option<Json>,
-    history: Vec<Json>,
-    /// How much of the history was there before the last turn, and the question it then began with.
-    before: (usize, Option<Json>),
+    history: History<Json>,
     /// The last turn that has begun, and whether it has ended.
     turn: Option<(usize, bool)>,
 }
@@ -101,14 +99,7 @@ impl Receiver {
             route: Arc::clone(route),
             config,
             held: None,
-            known: Known {
-                state: State::Submitted,
-                at: 0,
-                message: None,
-                history: Vec::new(),
-                before: (0, None),
-                turn: None,
-            },
+            known: Known { state: State::Submitted, at: 0, history: History::new(), turn: None },
         }
     }
 
@@ -156,11 +147,11 @@ impl Receiver {
             context_id: &run.session_id,
             status: WholeStatus {
                 state: self.known.state.word(Form::V03),
-                message: self.known.message.as_ref(),
+                message: self.known.history.current(),
                 timestamp: Timestamp(self.known.at),
             },
             artifacts: artifacts.iter().map(|artifact| Old(artifact, Form::V03)).collect(),
-            history: &self.known.history,
+            history: self.known.history.before(),
             metadata: self.metadata(run),
         })
     }
@@ -190,30 +181,17 @@ impl Receiver {
         let (task, context) = (self.config.task.as_str(), step.run.session_id.as_str());
         match update {
             Update::Said(turn) => {
-                self.known.before = (self.known.history.len(), self.known.message.clone());
-                self.known.history.extend(self.known.message.take());
                 let sent = input::as_sent(step.run, *turn);
                 let sent = sent.into_iter().map(|message| message.on(task, context));
-                self.known.history.extend(sent.map(|message| Json::of(&Spelled(&message, Form::V03))));
+                self.known.history.say(sent.map(|message| Json::of(&Spelled(&message, Form::V03))));
                 self.known.at = self.known.at.max(step.at);
             }
-            Update::Unasked { said } => {
-                let (length, question) = (self.known.before.0, self.known.before.1.take());
-                if !*said {
-                    self.known.history.truncate(length);
-                } else if question.is_some() && self.known.history.len() > length {
-                    self.known.history.remove(length);
-                }
-                self.known.message = question;
-            }
+            Update::Unasked { said } => self.known.history.unask(*said),
             Update::Status(change) => {
                 let message = change.message.clone().map(|message| message.on(task, context));
                 let message = message.map(|message| Json::of(&Spelled(&message, Form::V03)));
-                // A question that is repeated is the current one still.
-                self.known.history.extend(self.known.message.take().filter(|old| Some(old) != message.as_ref()));
-                self.known.message = message;
-                self.known.state = change.state;
-                self.known.at = step.at;
+                self.known.history.set(message, |new, old| new == old);
+                (self.known.state, self.known.at) = (change.state, step.at);
             }
             Update::Artifact(_) => {}
         }

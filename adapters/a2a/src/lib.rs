@@ -12,6 +12,7 @@ mod courier;
 mod dialect;
 mod direct;
 mod errors;
+mod history;
 mod input;
 mod options;
 mod parts;

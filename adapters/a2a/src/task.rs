@@ -5,10 +5,11 @@
 use std::borrow::Cow;
 
 use interlingua_core::call::{RunState, RunView};
-use interlingua_core::event::{End, Step};
+use interlingua_core::event::{End, Millis, Step};
 use interlingua_core::run::{Run, Turn};
 
 use crate::Route;
+use crate::history::History;
 use crate::input;
 use crate::options::{Incomplete, TurnEnd};
 use crate::says::AgentApi;
@@ -35,44 +36,30 @@ impl Shown {
 
 /// Status and history, as they grow.
 pub(crate) struct Fold<'r> {
-    status: Status<'r>,
-    history: Vec<Message<'r>>,
-    /// How much of the history was there before the last turn, and the question it then began with.
-    before: (usize, Option<Message<'r>>),
+    state: State,
+    at: Millis,
+    history: History<Message<'r>>,
     task: String,
 }
 
 impl<'r> Fold<'r> {
     pub(crate) fn new(run: &Run) -> Self {
-        let status = Status { state: State::Submitted, message: None, at: run.created_at };
-        Self { status, history: Vec::new(), before: (0, None), task: run.id.to_string() }
+        Self { state: State::Submitted, at: run.created_at, history: History::new(), task: run.id.to_string() }
     }
 
     /// Takes what is told at a step.
     pub(crate) fn take(&mut self, update: Update<'r>, step: Step<'r>) {
+        let (task, context) = (&self.task, step.run.session_id.as_str());
         match update {
             Update::Said(turn) => {
-                self.before = (self.history.len(), self.status.message.clone());
-                self.history.extend(self.status.message.take());
                 let sent = input::as_sent(step.run, turn);
-                let (task, context) = (&self.task, step.run.session_id.as_str());
-                self.history.extend(sent.into_iter().map(|message| message.on(task.clone(), context)));
+                self.history.say(sent.into_iter().map(|message| message.on(task.clone(), context)));
             }
-            Update::Unasked { said } => {
-                let (length, question) = (self.before.0, self.before.1.take());
-                if !said {
-                    self.history.truncate(length);
-                } else if question.is_some() && self.history.len() > length {
-                    // It is the current one still.
-                    self.history.remove(length);
-                }
-                self.status.message = question;
-            }
+            Update::Unasked { said } => self.history.unask(said),
             Update::Status(Change { state, message, .. }) => {
-                let same = |old: &Message<'_>| message.as_ref().is_some_and(|new| new.id == old.id);
-                self.history.extend(self.status.message.take().filter(|old| !same(old)));
-                let message = message.map(|message| message.on(self.task.clone(), step.run.session_id.as_str()));
-                self.status = Status { state, message, at: step.at };
+                let message = message.map(|message| message.on(task.clone(), context));
+                self.history.set(message, |new, old| new.id == old.id);
+                (self.state, self.at) = (state, step.at);
             }
             Update::Artifact(_) => {}
         }
@@ -81,14 +68,12 @@ impl<'r> Fold<'r> {
     /// The task as it stands in the fold alone.
     pub(crate) fn task(&self, route: &Route, updates: &Updates, run: &'r Run, shown: Shown) -> Task<'r> {
         let artifacts = shown.artifacts.then(|| updates.artifacts(run));
-        let history = match shown.history {
-            None => self.history.clone(),
-            Some(most) => self.history[self.history.len().saturating_sub(most)..].to_vec(),
-        };
+        let said = self.history.before();
+        let history = said[shown.history.map_or(0, |most| said.len().saturating_sub(most))..].to_vec();
         Task {
             id: Cow::Owned(self.task.clone()),
             context: Cow::Borrowed(&run.session_id),
-            status: self.status.clone(),
+            status: Status { state: self.state, message: self.history.current().cloned(), at: self.at },
             artifacts: artifacts.filter(|artifacts| shown.even_empty || !artifacts.is_empty()),
             history: (!history.is_empty()).then_some(history),
             metadata: metadata(route, run),

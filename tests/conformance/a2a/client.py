@@ -167,8 +167,11 @@ for binding in ("JSONRPC", "HTTP+JSON"):
             assert done[0].task.id == last.task_id
             assert done[-1].status_update.status.state == STATE.TASK_STATE_COMPLETED, done[-1]
             task = await client.get_task(t.GetTaskRequest(id=last.task_id))
-            assert [m.role for m in task.history[:3]] == [t.Role.ROLE_USER, t.Role.ROLE_AGENT, t.Role.ROLE_USER], task.history
-            assert MessageToDict(task.history[2].parts[0].data)["interrupt_id"] == item["id"]
+            # As it was said: the question before what was said to it, what decided nothing included.
+            roles = [t.Role.ROLE_USER, t.Role.ROLE_AGENT, t.Role.ROLE_USER, t.Role.ROLE_USER]
+            assert [m.role for m in task.history[:4]] == roles, task.history
+            assert task.history[2].parts[0].text == "what would that do?", task.history
+            assert MessageToDict(task.history[3].parts[0].data)["interrupt_id"] == item["id"]
 
     @on("a word is enough for an approval")
     async def _(binding=binding):
