@@ -29,6 +29,21 @@ impl Engine {
         scope: &Scope,
     ) -> Result<Answer, Fault> {
         let live = self.revive(id, scope).await?;
+        let answer = self.next_turn(&live, call, agent, scope).await;
+        // Without a turn it need not be in memory.
+        self.forget_if_idle(&live);
+        answer
+    }
+
+    async fn next_turn(
+        &self,
+        live: &Arc<Live>,
+        call: RunCall,
+        agent: &Arc<Agent>,
+        scope: &Scope,
+    ) -> Result<Answer, Fault> {
+        let live = Arc::clone(live);
+        let id = live.id();
         let (session_id, user, turns) = live.view(|view| {
             let run = view.run();
             (run.session_id.clone(), view.about.request.user_id.clone(), run.turns.len())
@@ -119,9 +134,12 @@ impl Engine {
     async fn said_in_vain(&self, live: &Arc<Live>, input: Vec<Message>) -> Result<(), Fault> {
         let now = clock::now();
         live.grow(|state| {
-            state.record.at(now);
-            state.record.start_turn(input);
-            state.record.withdraw_turn(None);
+            // It may have been ended meanwhile.
+            if matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth) {
+                state.record.at(now);
+                state.record.start_turn(input);
+                state.record.withdraw_turn(None);
+            }
         });
         let settled = self.store().settle(&(Arc::clone(live) as Arc<dyn Journal>));
         settled.await.map_err(|error| store_fault(&error))?;
