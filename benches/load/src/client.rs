@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time;
 
 use crate::script::Script;
+use crate::servers;
 use crate::wire::{self, Chunked, Ended, Events};
 
 /// Between two connections, so that a thousand of them do not knock at the same instant.
@@ -91,10 +92,13 @@ async fn stream(load: &Load, number: usize, open: &AtomicUsize) -> Result<Vec<Ru
     let mut runs = Vec::with_capacity(load.runs);
     let mut buffer = Vec::with_capacity(64 * 1024);
     for run in 0..load.runs {
-        let body = load.script.question(&format!("{}-{number}-{run}", std::process::id()));
+        let session = format!("{}-{number}-{run}", std::process::id());
+        let a2a = load.path == servers::A2A;
+        let body = if a2a { load.script.message(&session) } else { load.script.question(&session) };
+        let version = if a2a { "a2a-version: 1.0\r\n" } else { "" };
         let request = format!(
             "POST {} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: text/event-stream\r\n\
-             content-length: {}\r\n\r\n{body}",
+             {version}content-length: {}\r\n\r\n{body}",
             load.path,
             body.len()
         );

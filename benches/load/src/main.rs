@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! load-rig measure --gateway BINARY [MODE]… [--streams N] [--events N] [--rounds N] [--workers N]
-//!     modes: paced, burst, flood, ttfb, idle, start; none means all
+//!     modes: paced, burst, flood, tongues, ttfb, idle, start; none means all
 //! load-rig upstream PORT
 //! load-rig client PORT PATH STREAMS RUNS SCRIPT…
 //! ```

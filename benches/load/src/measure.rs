@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::processes::{self, Running};
 use crate::script::Script;
-use crate::servers::{self, Between, PATH, Setting, Standing};
+use crate::servers::{self, Between, Setting, Standing};
 use crate::table::{self, median};
 
 const GATEWAYS: [Between; 2] = [Between::Gateway { store: "memory" }, Between::Gateway { store: "sqlite" }];
@@ -39,13 +39,17 @@ impl<'a> Wanted<'a> {
                 "--rounds" => wanted.rounds = Some(value()?.parse().context("--rounds")?),
                 "--workers" => wanted.workers = value()?.parse().context("--workers")?,
                 mode => match mode.trim_start_matches("--") {
-                    known @ ("paced" | "burst" | "flood" | "ttfb" | "idle" | "start") => wanted.modes.push(known),
-                    _ => bail!("unknown argument {mode:?}, the modes are paced, burst, flood, ttfb, idle and start"),
+                    known @ ("paced" | "burst" | "flood" | "tongues" | "ttfb" | "idle" | "start") => {
+                        wanted.modes.push(known)
+                    }
+                    _ => bail!(
+                        "unknown argument {mode:?}, the modes are paced, burst, flood, tongues, ttfb, idle and start"
+                    ),
                 },
             }
         }
         if wanted.modes.is_empty() {
-            wanted.modes = vec!["start", "ttfb", "paced", "burst", "flood", "idle"];
+            wanted.modes = vec!["start", "ttfb", "paced", "burst", "flood", "tongues", "idle"];
         }
         Ok(wanted)
     }
@@ -66,9 +70,10 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     println!("{} workers each, {} processors", wanted.workers, std::thread::available_parallelism()?);
     for mode in &wanted.modes {
         match *mode {
-            "paced" => cost(&setting, nginx, &wanted, Load::paced(&wanted))?,
-            "burst" => cost(&setting, nginx, &wanted, Load::burst(&wanted))?,
-            "flood" => cost(&setting, nginx, &wanted, Load::flood(&wanted))?,
+            "paced" => cost(&setting, &candidates(nginx), &wanted, Load::paced(&wanted))?,
+            "burst" => cost(&setting, &candidates(nginx), &wanted, Load::burst(&wanted))?,
+            "flood" => cost(&setting, &candidates(nginx), &wanted, Load::flood(&wanted))?,
+            "tongues" => cost(&setting, &[GATEWAYS[0], Between::GatewayA2a], &wanted, Load::burst(&wanted))?,
             "ttfb" => first_event(&setting, nginx, &wanted)?,
             "idle" => idle(&setting, nginx, &wanted)?,
             _ => start(&setting, &wanted)?,
@@ -109,16 +114,17 @@ impl Load {
         Self { streams: wanted.streams.unwrap_or(50), runs: 30, script }
     }
 
-    fn command(&self, port: u16) -> Result<Command> {
+    fn command(&self, to: &Standing) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["client", &port.to_string(), PATH, &self.streams.to_string(), &self.runs.to_string()]);
+        command.args(["client", &to.port.to_string(), to.between.path()]);
+        command.args([&self.streams.to_string(), &self.runs.to_string()]);
         command.arg(self.script.to_string());
         Ok(command)
     }
 
-    /// Puts it on a port, and expects every run of it to end well.
-    fn put_on(&self, port: u16) -> Result<HashMap<String, u64>> {
-        let (_client, mut output) = Running::start_reading("client", &mut self.command(port)?)?;
+    /// Puts it on a candidate, and expects every run of it to end well.
+    fn put_on(&self, to: &Standing) -> Result<HashMap<String, u64>> {
+        let (_client, mut output) = Running::start_reading("client", &mut self.command(to)?)?;
         let seen = processes::read_pairs(&mut output)?;
         if seen["failed"] > 0 || seen["runs"] != (self.streams * self.runs) as u64 {
             bail!("{} streams failed", seen["failed"]);
@@ -132,20 +138,20 @@ impl Load {
 }
 
 /// Processor time of each candidate per event that the upstream said.
-fn cost(setting: &Setting, nginx: bool, wanted: &Wanted<'_>, load: Load) -> Result<()> {
+fn cost(setting: &Setting, candidates: &[Between], wanted: &Wanted<'_>, load: Load) -> Result<()> {
     let mut standing = Vec::new();
-    for between in candidates(nginx) {
-        standing.push((Standing::start(setting, between)?, Vec::new(), Vec::new()));
+    for between in candidates {
+        standing.push((Standing::start(setting, *between)?, Vec::new(), Vec::new()));
     }
     let warm = Load { streams: 20, runs: 5, script: Script::Burst { deltas: 100 } };
     for (candidate, ..) in &standing {
-        warm.put_on(candidate.port).with_context(|| format!("warming {}", candidate.between.name()))?;
+        warm.put_on(candidate).with_context(|| format!("warming {}", candidate.between.name()))?;
     }
     for _ in 0..wanted.rounds.unwrap_or(3) {
         for (candidate, costs, seconds) in &mut standing {
             let cpu = || candidate.running.as_ref().map_or(Ok(0.0), |running| processes::cpu_seconds(running.id()));
             let before = cpu()?;
-            let seen = load.put_on(candidate.port).with_context(|| candidate.between.name())?;
+            let seen = load.put_on(candidate).with_context(|| candidate.between.name())?;
             costs.push((cpu()? - before) * 1e6 / load.events() as f64);
             seconds.push(seen["micros"] as f64 / 1e6);
         }
@@ -185,12 +191,12 @@ fn first_event(setting: &Setting, nginx: bool, wanted: &Wanted<'_>) -> Result<()
     let mut standing = Vec::new();
     for between in candidates(nginx) {
         let candidate = Standing::start(setting, between)?;
-        Load { runs: 50, ..load }.put_on(candidate.port).with_context(|| between.name())?;
+        Load { runs: 50, ..load }.put_on(&candidate).with_context(|| between.name())?;
         standing.push((candidate, Vec::<HashMap<String, u64>>::new()));
     }
     for _ in 0..wanted.rounds.unwrap_or(5) {
         for (candidate, seen) in &mut standing {
-            seen.push(load.put_on(candidate.port).with_context(|| candidate.between.name())?);
+            seen.push(load.put_on(candidate).with_context(|| candidate.between.name())?);
         }
     }
     let of = |seen: &[HashMap<String, u64>], key: &str| {
@@ -218,18 +224,20 @@ fn idle(setting: &Setting, nginx: bool, wanted: &Wanted<'_>) -> Result<()> {
     let mut rows = Vec::new();
     for between in candidates(nginx) {
         let mut candidate = Standing::start(setting, between)?;
-        let Some(running) = &mut candidate.running else { continue };
+        let Some(id) = candidate.running.as_ref().map(Running::id) else { continue };
         // What a first request allocates is not a stream's own.
-        Load { streams: 20, runs: 5, script: Script::Burst { deltas: 10 } }.put_on(candidate.port)?;
-        let before = processes::resident_kib(running.id())?;
-        let (_client, mut output) = Running::start_reading("client", &mut load.command(candidate.port)?)?;
+        Load { streams: 20, runs: 5, script: Script::Burst { deltas: 10 } }.put_on(&candidate)?;
+        let before = processes::resident_kib(id)?;
+        let (_client, mut output) = Running::start_reading("client", &mut load.command(&candidate)?)?;
         let open = processes::read_pairs(&mut output)?;
         if open.get("open") != Some(&(load.streams as u64)) {
             bail!("{}: not all {} streams were opened", between.name(), load.streams);
         }
         std::thread::sleep(Duration::from_secs(2));
-        let after = processes::resident_kib(running.id())?;
-        running.still_runs()?;
+        let after = processes::resident_kib(id)?;
+        if let Some(running) = &mut candidate.running {
+            running.still_runs()?;
+        }
         rows.push(vec![
             between.name(),
             before.to_string(),

@@ -41,6 +41,14 @@ impl Script {
         std::str::from_utf8(&rest[..end])?.parse()
     }
 
+    /// The request that asks for it, in A2A.
+    pub(crate) fn message(self, session: &str) -> String {
+        format!(
+            "{{\"message\":{{\"messageId\":\"m\",\"contextId\":\"{session}\",\"role\":\"ROLE_USER\",\
+             \"parts\":[{{\"text\":\"rig:{self}\"}}]}}}}"
+        )
+    }
+
     /// The request that asks for it.
     pub(crate) fn question(self, session: &str) -> String {
         format!(

@@ -11,8 +11,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::processes::Running;
 
-/// Where every candidate is asked; nginx and the bare upstream answer on any path.
+/// Where candidates are asked in the native tongue; nginx and the bare upstream answer on any path.
 pub(crate) const PATH: &str = "/agents/rig/process";
+/// Where the gateway is asked in A2A.
+pub(crate) const A2A: &str = "/a2a/rig/message:stream";
 
 /// How long any of them may take to answer its first request.
 const READY: Duration = Duration::from_secs(10);
@@ -22,7 +24,11 @@ const READY: Duration = Duration::from_secs(10);
 pub(crate) enum Between {
     Nothing,
     Nginx,
-    Gateway { store: &'static str },
+    Gateway {
+        store: &'static str,
+    },
+    /// The gateway over its memory store, asked in A2A.
+    GatewayA2a,
 }
 
 impl Between {
@@ -31,6 +37,15 @@ impl Between {
             Self::Nothing => "direct".to_owned(),
             Self::Nginx => "nginx".to_owned(),
             Self::Gateway { store } => format!("gateway, {store}"),
+            Self::GatewayA2a => "gateway, A2A".to_owned(),
+        }
+    }
+
+    /// Where it is asked.
+    pub(crate) const fn path(self) -> &'static str {
+        match self {
+            Self::GatewayA2a => A2A,
+            _ => PATH,
         }
     }
 }
@@ -68,6 +83,7 @@ impl Standing {
             }
             Between::Nginx => (nginx(setting, port, &folder)?, "/"),
             Between::Gateway { store } => (gateway(setting, port, store, &folder)?, "/readyz"),
+            Between::GatewayA2a => (gateway(setting, port, "memory", &folder)?, "/readyz"),
         };
         let begun = Instant::now();
         let mut running = Running::start(&between.name(), &mut command, &folder.join("log"))?;
@@ -119,6 +135,10 @@ url = "http://127.0.0.1:{upstream}/process"
 [[routes]]
 protocol = "agent-api"
 path = "/agents/{{agent}}"
+
+[[routes]]
+protocol = "a2a"
+path = "/a2a/{{agent}}"
 "#,
         workers = setting.workers,
         upstream = setting.upstream,

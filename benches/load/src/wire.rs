@@ -133,8 +133,14 @@ impl Events {
     /// The frame's own object and status stand before anything long.
     fn look_at(&mut self, start: &[u8]) {
         let holds = |what: &str| memmem::find(start, what.as_bytes()).is_some();
-        if holds("\"object\":\"content\"") {
+        if holds("\"object\":\"content\"") || holds("{\"artifactUpdate\":") {
             self.has_content = true;
+        } else if holds("{\"statusUpdate\":") {
+            if holds("\"state\":\"TASK_STATE_COMPLETED\"") {
+                self.ended = Some(Ended::Completed);
+            } else if !holds("\"state\":\"TASK_STATE_WORKING\"") {
+                self.ended = Some(Ended::Otherwise);
+            }
         } else if holds("\"object\":\"response\"") {
             if holds("\"status\":\"completed\"") {
                 self.ended = Some(Ended::Completed);
