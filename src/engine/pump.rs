@@ -454,8 +454,13 @@ fn end_early(live: &Live, normalizer: &mut Normalizer, turn: &Turn, fault: Fault
             normalizer.fail(&mut state.record, &fault);
         }
     });
-    // Who spoke before the run asked is shown what it asks.
-    (turn.resumes.is_none() || fault.kind != FaultKind::Waiting).then_some(fault)
+    match fault.kind {
+        // Who spoke before the run asked is shown what it asks.
+        FaultKind::Waiting if turn.resumes.is_some() => None,
+        // Whoever cancelled it has seen it: it is there, and it is cancelled.
+        FaultKind::Canceled if turn.vanishes || turn.resumes.is_some() => None,
+        _ => Some(fault),
+    }
 }
 
 /// Makes a run one that never was: its client is told of the refusal instead.

@@ -431,3 +431,30 @@ async fn tenants_share_no_memory_though_they_name_the_same_context() {
     assert_eq!((&asked[0]["session_id"], &asked[1]["session_id"]), (&json!("c"), &json!("c")));
     assert_ne!(asked[0]["user_id"], asked[1]["user_id"]);
 }
+
+#[tokio::test]
+async fn a_task_that_is_cancelled_before_its_agent_answers_is_a_cancelled_task() {
+    let upstream = Upstream::answering([Scripted::silence(), approval("ask_1"), Scripted::silence()]);
+    let gateway = before(&upstream.url("/process")).await;
+    let cancel = async |id: &Value| {
+        let path = format!("/tasks/{}:cancel", id.as_str().expect("an id"));
+        let canceled = rest(&gateway, &path, &json!({})).await.answer().await.json();
+        assert_eq!(state(&canceled), "CANCELED", "{canceled}");
+    };
+    // A new task, then a later turn of another one.
+    let waiting = rest(&gateway, "/message:send", &json!({ "message": message("m1", "hi") })).await;
+    upstream.wait_asked(1).await;
+    let id = get(&gateway, "/tasks").await.json()["tasks"][0]["id"].clone();
+    cancel(&id).await;
+    let answered = waiting.answer().await;
+    assert_eq!(state(&answered.json()["task"]), "CANCELED", "{}", answered.text());
+    assert_eq!(state(&task(&gateway, &id).await), "CANCELED", "and it is found");
+
+    let asked = send(&gateway, &message("m2", "hi")).await.json();
+    let id = &asked["task"]["id"];
+    let waiting = rest(&gateway, "/message:send", &json!({ "message": accept("m3", id) })).await;
+    upstream.wait_asked(3).await;
+    cancel(id).await;
+    let answered = waiting.answer().await;
+    assert_eq!(state(&answered.json()["task"]), "CANCELED", "{}", answered.text());
+}
