@@ -180,6 +180,8 @@ impl Gateway {
             server::Settings {
                 workers: settings.server.workers,
                 max_body: settings.server.max_body,
+                timeouts: settings.server.timeouts,
+                limits: settings.server.limits,
                 public_url: settings.server.public_url.clone(),
                 trusted_proxies: settings.server.trusted_proxies.clone(),
             },

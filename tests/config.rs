@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use interlingua::Gateway;
 use interlingua::config::{
-    self, ClientProtocol, Diagnostics, EndpointName, History, OnDisconnect, ParallelTurns, Protocols, Settings,
-    StoreKind, Surroundings, UpstreamProtocol,
+    self, ClientProtocol, Diagnostics, EndpointName, History, OnDisconnect, ParallelTurns, Protocols, ServerLimits,
+    ServerTimeouts, Settings, StoreKind, Surroundings, UpstreamProtocol,
 };
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
@@ -242,7 +242,18 @@ fn defaults_are_filled_in() {
     let settings = good("smallest");
     assert_eq!(settings.server.listen.to_string(), "127.0.0.1:8080");
     assert!(settings.server.workers >= 1);
-    assert_eq!(settings.server.max_body, 64 << 20);
+    assert_eq!(settings.server.max_body, 8 << 20);
+    let seconds = Duration::from_secs;
+    let timeouts = ServerTimeouts { head: seconds(10), body: seconds(60), write: seconds(60), idle: seconds(75) };
+    assert_eq!(settings.server.timeouts, timeouts);
+    let limits = ServerLimits {
+        connections: 20_000,
+        connections_per_address: 256,
+        bodies: 256 << 20,
+        json_depth: 128,
+        json_values: 100_000,
+    };
+    assert_eq!(settings.server.limits, limits);
     assert_eq!(settings.server.drain, Duration::from_secs(30));
     assert_eq!(settings.store.kind, StoreKind::Memory);
     assert_eq!(settings.store.retention.age, Duration::from_secs(30 * 86_400));
@@ -267,6 +278,11 @@ fn what_is_written_is_what_is_used() {
     let settings = good("everything");
     assert_eq!(settings.server.public_url.as_deref(), Some("https://agents.example.com/gateway"));
     assert_eq!(settings.server.max_body, 1 << 20);
+    let timeouts = settings.server.timeouts;
+    assert_eq!((timeouts.head, timeouts.write), (Duration::from_millis(1500), Duration::from_secs(60)));
+    let limits = settings.server.limits;
+    assert_eq!((limits.connections, limits.connections_per_address), (500, 32));
+    assert_eq!((limits.bodies, limits.json_depth, limits.json_values), (2 << 20, 64, 5000));
     assert_eq!(settings.server.trusted_proxies.len(), 2);
     // Relative paths start at the folder of the file, which is `conf` here.
     assert_eq!(settings.store.path, Path::new("conf/state/runs.db"));
@@ -380,7 +396,7 @@ fn the_schema_tells_defaults_and_protocols() {
     let server = &schema["definitions"]["ServerTable"]["properties"];
     assert_eq!(server["listen"]["default"], "127.0.0.1:8080");
     assert_eq!(server["drain"]["default"], "30s");
-    assert_eq!(server["max_body"]["default"], "64MiB");
+    assert_eq!(server["max_body"]["default"], "8MiB");
     let protocol = &schema["definitions"]["RouteTable"]["properties"]["protocol"];
     assert_eq!(protocol["enum"], json!(["agent-api", "responses", "plain", "whole"]));
 }

@@ -213,6 +213,10 @@ pub(super) struct ServerTable {
     pub(super) workers: Option<Located<u64>>,
     /// The largest body of a request.
     pub(super) max_body: Located<Size>,
+    /// How long the gateway waits for a client.
+    pub(super) timeouts: Table<ServerTimeoutsTable>,
+    /// How much clients may use at once.
+    pub(super) limits: Table<ServerLimitsTable>,
     /// How long runs may go on after the gateway was told to stop.
     pub(super) drain: Located<Period>,
     /// How long a stream may be silent before a comment is sent, which keeps the connection open
@@ -228,10 +232,70 @@ impl Default for ServerTable {
             listen: "127.0.0.1:8080".to_owned().into(),
             public_url: None,
             workers: None,
-            max_body: Size::mebibytes(64).into(),
+            max_body: Size::mebibytes(8).into(),
+            timeouts: Table::default(),
+            limits: Table::default(),
             drain: Period::seconds(30).into(),
             heartbeat: Period::seconds(15).into(),
             trusted_proxies: Vec::new(),
+        }
+    }
+}
+
+/// How long the gateway waits for a client, on every request of a connection.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ServerTimeoutsTable {
+    /// For the whole head of a request, from its first byte.
+    pub(super) head: Located<Period>,
+    /// For the body of a request. A longer one has to come at 1 KiB a second on average.
+    pub(super) body: Located<Period>,
+    /// For a client that has room for none of its answer.
+    pub(super) write: Located<Period>,
+    /// For the next request of a connection.
+    pub(super) idle: Located<Period>,
+}
+
+impl Default for ServerTimeoutsTable {
+    fn default() -> Self {
+        Self {
+            head: Period::seconds(10).into(),
+            body: Period::seconds(60).into(),
+            write: Period::seconds(60).into(),
+            idle: Period::seconds(75).into(),
+        }
+    }
+}
+
+/// How much clients may use at once.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ServerLimitsTable {
+    /// Connections in total.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) connections: Located<u64>,
+    /// Connections of one address; trusted proxies are exempt.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) connections_per_address: Located<u64>,
+    /// Bytes of request bodies that are held at the same time; also bytes of whole answers that
+    /// clients have not taken yet.
+    pub(super) bodies: Located<Size>,
+    /// Levels of a JSON body.
+    #[schemars(range(min = 8, max = 128))]
+    pub(super) json_depth: Located<u64>,
+    /// Values of a JSON body.
+    #[schemars(range(min = 1_000, max = 10_000_000))]
+    pub(super) json_values: Located<u64>,
+}
+
+impl Default for ServerLimitsTable {
+    fn default() -> Self {
+        Self {
+            connections: 20_000.into(),
+            connections_per_address: 256.into(),
+            bodies: Size::mebibytes(256).into(),
+            json_depth: 128.into(),
+            json_values: 100_000.into(),
         }
     }
 }

@@ -23,6 +23,10 @@ impl Period {
         Self(Duration::from_secs(seconds))
     }
 
+    pub(super) const fn milliseconds(milliseconds: u64) -> Self {
+        Self(Duration::from_millis(milliseconds))
+    }
+
     /// Reads `1h30m`: whole numbers with units, the larger unit first, each unit once.
     fn parse(text: &str) -> Result<Self, String> {
         let example = "write it like \"250ms\", \"5s\", \"1h30m\" or \"30d\"";

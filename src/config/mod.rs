@@ -37,8 +37,8 @@ pub use self::protocols::{ClientProtocol, Options, Protocols, UpstreamProtocol};
 pub use self::schema::schema;
 pub use self::secret::Surroundings;
 pub use self::settings::{
-    Agent, Header, History, HistoryLimit, Mount, OnDisconnect, ParallelTurns, Retention, Route, Server, Settings,
-    Store, StoreKind, Timeouts, Upstream,
+    Agent, Header, History, HistoryLimit, Mount, OnDisconnect, ParallelTurns, Retention, Route, Server, ServerLimits,
+    ServerTimeouts, Settings, Store, StoreKind, Timeouts, Upstream,
 };
 
 /// The file that is read when none is named.

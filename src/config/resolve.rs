@@ -9,12 +9,14 @@ use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::diagnostics::Diagnostic;
-use super::document::{Document, Located, RetentionTable, ServerTable, Slot, StoreTable};
+use super::document::{
+    Document, Located, RetentionTable, ServerLimitsTable, ServerTable, ServerTimeoutsTable, Slot, StoreTable,
+};
 use super::duration::Period;
 use super::network::Network;
 use super::protocols::Protocols;
 use super::secret::{self, Surroundings};
-use super::settings::{Retention, Server, Settings, Store, StoreKind};
+use super::settings::{Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
 use super::size::Size;
 use super::tree::{self, Cuts, Written};
 use super::{agents, routes};
@@ -77,6 +79,18 @@ impl<'i> Checking<'i, '_> {
                 Diagnostic::error(format!("{key:?} cannot be zero"))
                     .at(&period.place)
                     .label("must be at least \"1ms\""),
+            );
+        }
+        period.value.0
+    }
+
+    /// A duration that must lie within bounds.
+    pub(super) fn within(&mut self, period: &Located<Period>, key: &str, least: Period, most: Period) -> Duration {
+        if !(least..=most).contains(&period.value) {
+            self.mistake(
+                Diagnostic::error(format!("{key:?} cannot be \"{}\"", period.value))
+                    .at(&period.place)
+                    .label(format!("must lie between \"{least}\" and \"{most}\"")),
             );
         }
         period.value.0
@@ -179,14 +193,54 @@ fn server(table: &ServerTable, checking: &mut Checking<'_, '_>) -> Option<Server
             ),
         }
     }
+    let max_body = checking.at_least(&table.max_body, "max_body", Size::kibibytes(1));
+    let timeouts = server_timeouts(&table.timeouts, checking);
+    let limits = server_limits(&table.limits, &table.max_body, checking);
     Some(Server {
         listen: listen.ok()?,
         public_url,
         workers: usize::try_from(workers).unwrap_or(1),
-        max_body: checking.at_least(&table.max_body, "max_body", Size::kibibytes(1)),
+        max_body,
+        timeouts,
+        limits,
         drain: table.drain.value.0,
         trusted_proxies,
     })
+}
+
+fn server_timeouts(table: &ServerTimeoutsTable, checking: &mut Checking<'_, '_>) -> ServerTimeouts {
+    const SHORTEST: Period = Period::milliseconds(10);
+    const LONGEST: Period = Period::seconds(3600);
+    let mut checked = |period, key| checking.within(period, key, SHORTEST, LONGEST);
+
+    ServerTimeouts {
+        head: checked(&table.head, "head"),
+        body: checked(&table.body, "body"),
+        write: checked(&table.write, "write"),
+        idle: checked(&table.idle, "idle"),
+    }
+}
+
+fn server_limits(table: &ServerLimitsTable, max_body: &Located<Size>, checking: &mut Checking<'_, '_>) -> ServerLimits {
+    const MAX_CONNECTIONS: u64 = 1_000_000;
+    let mut number =
+        |number, key, least, most| usize::try_from(checking.between(number, key, least, most)).unwrap_or(usize::MAX);
+    let connections = number(&table.connections, "connections", 1, MAX_CONNECTIONS);
+    let connections_per_address = number(&table.connections_per_address, "connections_per_address", 1, MAX_CONNECTIONS);
+    let json_depth = number(&table.json_depth, "json_depth", 8, 128);
+    let json_values = number(&table.json_values, "json_values", 1_000, 10_000_000);
+
+    let bodies = table.bodies.value;
+    if bodies < max_body.value {
+        // Pointed out where something was written: one of the two may be a default.
+        let place = if table.bodies.place.is_empty() { &max_body.place } else { &table.bodies.place };
+        checking.mistake(
+            Diagnostic::error("\"bodies\" is smaller than \"max_body\"")
+                .at(place)
+                .label(format!("a body of \"{}\" would never be accepted", max_body.value)),
+        );
+    }
+    ServerLimits { connections, connections_per_address, bodies: bodies.bytes(), json_depth, json_values }
 }
 
 fn store(table: &StoreTable, checking: &mut Checking<'_, '_>) -> Store {

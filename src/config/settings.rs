@@ -56,10 +56,43 @@ pub struct Server {
     pub workers: usize,
     /// The largest body of a request, in bytes.
     pub max_body: usize,
+    /// How long the gateway waits for a client.
+    pub timeouts: ServerTimeouts,
+    /// How much clients may use at once.
+    pub limits: ServerLimits,
     /// How long runs may go on after the gateway was told to stop.
     pub drain: Duration,
     /// Proxies whose word on a client's address is taken.
     pub trusted_proxies: Vec<Network>,
+}
+
+/// How long the gateway waits for a client, on every request of a connection. None is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerTimeouts {
+    /// For the whole head of a request, from its first byte.
+    pub head: Duration,
+    /// For the body of a request. A longer one has to come at 1 KiB a second on average.
+    pub body: Duration,
+    /// For a client that has room for none of its answer.
+    pub write: Duration,
+    /// For the next request of a connection.
+    pub idle: Duration,
+}
+
+/// How much clients may use at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Connections in total.
+    pub connections: usize,
+    /// Connections of one address; trusted proxies are exempt.
+    pub connections_per_address: usize,
+    /// Bytes of request bodies that are held at the same time, and bytes of whole answers that clients have not taken
+    /// yet. Never less than `max_body`.
+    pub bodies: usize,
+    /// Levels of a JSON body.
+    pub json_depth: usize,
+    /// Values of a JSON body.
+    pub json_values: usize,
 }
 
 /// Where runs and sessions are kept, and for how long.

@@ -17,7 +17,7 @@ use actix_web::{App, HttpResponse, HttpServer, web};
 use interlingua_core::exchange::{Endpoint, Mounted};
 use interlingua_core::{Fault, FaultKind};
 
-use crate::config::Network;
+use crate::config::{Network, ServerLimits, ServerTimeouts};
 use crate::engine::{Engine, Scope};
 
 /// A protocol where it is mounted.
@@ -43,6 +43,10 @@ pub struct Settings {
     pub workers: usize,
     /// The largest body of a request, in bytes, where the protocol has no opinion.
     pub max_body: usize,
+    /// How long the gateway waits for a client.
+    pub timeouts: ServerTimeouts,
+    /// How much clients may use at once.
+    pub limits: ServerLimits,
     /// The URL clients reach the gateway at, without a slash at its end.
     pub public_url: Option<String>,
     /// Proxies whose word on host and scheme is taken.

@@ -56,7 +56,7 @@ impl ProtocolAdapter for Responses {
             "curl -N {{url}}/responses -H 'content-type: application/json' \
              -d '{{\"model\":\"{model}\",\"input\":\"hello\",\"stream\":true}}'"
         )];
-        let max_body = Some(shared.options.max_body);
+        let max_body = shared.options.max_body;
         let mounted = Mounted::new(endpoints(&shared), Box::new(|| Box::new(Stray::default())));
         Ok(Mounted { curl, max_body, ..mounted })
     }

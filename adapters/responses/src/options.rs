@@ -10,7 +10,6 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::json;
 
 /// The largest body read by default: long histories and inline images are tens of MB (section 2).
-const MAX_BODY: usize = 64 << 20;
 
 /// The options of a route.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -60,9 +59,9 @@ pub struct Options {
     pub done_frame: bool,
     /// What becomes of a foreground run whose client leaves.
     pub disconnect: Disconnect,
-    /// The largest body, in bytes or as `"64MiB"`.
+    /// The largest body, in bytes or as `"8MiB"`; by default what the server says.
     #[serde(deserialize_with = "size")]
-    pub max_body: usize,
+    pub max_body: Option<usize>,
     /// The function a client sees called when the agent asks a person for something.
     pub request_input: String,
 }
@@ -92,7 +91,7 @@ impl Default for Options {
             background: Switch(true),
             done_frame: true,
             disconnect: Disconnect::default(),
-            max_body: MAX_BODY,
+            max_body: None,
             request_input: "request_input".to_owned(),
         }
     }
@@ -275,8 +274,8 @@ impl<'de> Deserialize<'de> for Switch {
     }
 }
 
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    Size::deserialize(deserializer).map(Size::bytes)
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    Size::deserialize(deserializer).map(|size| Some(size.bytes()))
 }
 
 /// JSON Schema of [`Options`].
@@ -316,8 +315,7 @@ pub(crate) fn schema() -> serde_json::Value {
             "disconnect": words(&["cancel", "detach"], "foreground runs whose client leaves"),
             "max_body": {
                 "type": ["string", "integer"],
-                "default": "64MiB",
-                "description": "the largest body, with a unit or in bytes",
+                "description": "the largest body, with a unit or in bytes; by default what the server says",
             },
             "request_input": {
                 "type": "string",
@@ -335,10 +333,10 @@ mod tests {
     #[test]
     fn every_option_is_in_the_schema_and_nothing_else() {
         let options: Options = serde_json::from_str("{}").expect("all have defaults");
-        assert!(options.websocket.0 && options.max_body == 64 << 20);
+        assert!(options.websocket.0 && options.max_body.is_none());
         let schema = schema();
         for (name, property) in schema["properties"].as_object().expect("an object") {
-            let value = property.get("default").cloned().unwrap_or_else(|| json!({}));
+            let Some(value) = property.get("default") else { continue };
             let written = json!({ name: value });
             serde_json::from_value::<Options>(written).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
@@ -352,7 +350,7 @@ mod tests {
     fn sizes_and_switches_are_read_as_people_write_them() {
         let options: Options =
             serde_json::from_str(r#"{"max_body":"8 MiB","websocket":"off","background":false}"#).expect("options");
-        assert_eq!((options.max_body, options.websocket.0, options.background.0), (8 << 20, false, false));
+        assert_eq!((options.max_body, options.websocket.0, options.background.0), (Some(8 << 20), false, false));
         for wrong in [r#"{"max_body":"8 miles"}"#, r#"{"websocket":"maybe"}"#, r#"{"max_body":-1}"#] {
             assert!(serde_json::from_str::<Options>(wrong).is_err(), "{wrong}");
         }
