@@ -260,6 +260,24 @@ async fn an_answer_without_end_is_cut_by_the_total_time() {
 }
 
 #[tokio::test]
+async fn what_is_nested_deeper_or_holds_more_than_clients_can_read_is_not_passed_on() {
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let many = format!("{{\"a\":[{}0]}}", "0,".repeat(100_000));
+    for (data, words) in [(&deep, "is nested deeper than 128 levels"), (&many, "has more than 100,000 values")] {
+        let roomy = |settings: &mut HttpSettings| settings.max_event = 1 << 20;
+        let agent = scripted::Upstream::always(Answer::frames([FRAMES[0], data.as_str(), FRAMES[1]]));
+        let (frames, end) = Way::with(agent.url("/process"), roomy).hear().await;
+        assert_eq!(frames, FRAMES[..1], "what came before stays");
+        expect(&end.expect_err("no client could read it"), FaultKind::UpstreamGarbage, words);
+
+        let agent = scripted::Upstream::always(Answer::whole(200, &[("content-type", "application/json")], data));
+        let (frames, end) = Way::with(agent.url("/process"), roomy).hear().await;
+        assert!(frames.is_empty());
+        expect(&end.expect_err("no client could read it"), FaultKind::UpstreamGarbage, words);
+    }
+}
+
+#[tokio::test]
 async fn any_cut_gives_the_same_frames() {
     let stream = stream();
     let mut at = 0;

@@ -9,6 +9,8 @@ use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
+use crate::tree::{Bounds, exceeded};
+
 /// One JSON value, kept as its text.
 #[derive(Clone)]
 pub struct Json(Box<RawValue>);
@@ -32,9 +34,14 @@ impl Json {
         Self(RawValue::NULL.to_owned())
     }
 
-    /// Reads a text that is one JSON value.
+    /// Reads a text that is one JSON value. None for other texts, and for one nested deeper than clients can read:
+    /// JSON in a string passes every check of the JSON around it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
+        let bounds = Bounds { values: usize::MAX, ..Bounds::DEFAULT };
+        if exceeded(text.as_bytes(), bounds).is_some() {
+            return None;
+        }
         serde_json::from_str::<Box<RawValue>>(text).ok().map(Self)
     }
 
@@ -211,5 +218,17 @@ impl<'de> Deserialize<'de> for Extra {
             }
         }
         deserializer.deserialize_map(Fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_in_a_string_is_read_as_deep_as_clients_can_read() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(Json::parse(&nested(128)).is_some());
+        assert!(Json::parse(&nested(129)).is_none() && Json::parse(&nested(100_000)).is_none());
     }
 }

@@ -25,7 +25,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use interlingua_core::connector::{Ear, Question, Reader};
 use interlingua_core::publication::{Publication, Published};
 use interlingua_core::sse::{DecodeError, Decoder};
-use interlingua_core::{Fault, FaultKind, Json};
+use interlingua_core::{Fault, FaultKind, Json, tree};
 
 pub use patience::Patience;
 pub use trace::Trace;
@@ -137,8 +137,9 @@ impl Conversation {
     /// Hears what a piece of the body says.
     ///
     /// # Errors
-    /// [`FaultKind::UpstreamTooLarge`] for an event past the bound, else what the reader or the listener says. The
-    /// conversation is over then.
+    /// [`FaultKind::UpstreamTooLarge`] for an event past the bound, [`FaultKind::UpstreamGarbage`] for one with more
+    /// values or levels than [`tree::Bounds::DEFAULT`], else what the reader or the listener says. The conversation is
+    /// over then.
     pub fn feed(&mut self, chunk: &[u8], ear: &mut dyn Ear) -> Result<(), Fault> {
         let fed = self.read(chunk, ear);
         self.broken |= fed.is_err();
@@ -161,6 +162,7 @@ impl Conversation {
         let mut input = chunk;
         while let Some(frame) = self.decoder.decode(&mut input).map_err(too_large)? {
             if !frame.is_done() {
+                bounded("the agent's event", frame.data)?;
                 self.reader.read(frame, ear)?;
             }
         }
@@ -177,10 +179,12 @@ impl Conversation {
     /// As [`feed`](Self::feed).
     pub fn finish(&mut self, ear: &mut dyn Ear) -> Result<(), Fault> {
         if self.form == Form::Whole {
+            bounded("the agent's answer", &self.whole)?;
             self.reader.read_whole(&self.whole, ear)?;
         } else if let Some(frame) = self.decoder.finish().frame()
             && !frame.is_done()
         {
+            bounded("the agent's event", frame.data)?;
             self.reader.read(frame, ear)?;
         }
         self.reader.end(ear)
@@ -226,6 +230,11 @@ impl Conversation {
         }
         Ok(())
     }
+}
+
+/// Refuses what no client could read: it would be passed on as deep as it came.
+fn bounded(what: &str, data: &[u8]) -> Result<(), Fault> {
+    tree::check_upstream(what, data, tree::Bounds::DEFAULT)
 }
 
 fn too_large(error: DecodeError) -> Fault {

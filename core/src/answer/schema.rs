@@ -127,7 +127,8 @@ mod tests {
     use super::*;
 
     fn misfit(schema: &str, value: &str) -> Option<String> {
-        let (schema, value) = (Json::parse(schema).expect("JSON"), Json::parse(value).expect("JSON"));
+        let read = |text: &str| serde_json::from_str::<Json>(text).expect("JSON");
+        let (schema, value) = (read(schema), read(value));
         fits(&schema, &value).err().map(|misfit| misfit.to_string())
     }
 

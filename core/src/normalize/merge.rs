@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     fn merged(fragments: &[&str]) -> String {
-        let mut all = fragments.iter().map(|text| Json::parse(text).expect("JSON"));
+        let mut all = fragments.iter().map(|text| serde_json::from_str::<Json>(text).expect("JSON"));
         let mut growing = Growing::Kept(all.next().expect("a fragment"));
         all.for_each(|fragment| growing.merge(&fragment));
         growing.into_json().text().to_owned()
