@@ -11,11 +11,11 @@ FROM rust:1.95-alpine AS build
 RUN apk add --no-cache build-base
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --package interlingua --bin interlingua \
- && ! readelf --dynamic target/release/interlingua | grep NEEDED
+RUN cargo build --profile dist --locked --package interlingua --bin interlingua \
+ && ! readelf --dynamic target/dist/interlingua | grep NEEDED
 # The shipped configuration, listening to the world outside the container and keeping its store in the volume.
 RUN mkdir -p /image/usr/local/bin /image/etc/interlingua /image/var/lib/interlingua \
- && cp target/release/interlingua /image/usr/local/bin/ \
+ && cp target/dist/interlingua /image/usr/local/bin/ \
  && sed -e 's|"127.0.0.1:8080"|"0.0.0.0:8080"|' -e 's|"data/interlingua.db"|"/var/lib/interlingua/interlingua.db"|' \
         gateway.toml > /image/etc/interlingua/gateway.toml \
  && grep -q '"0.0.0.0:8080"' /image/etc/interlingua/gateway.toml \

@@ -272,7 +272,10 @@ impl Running {
         let draining = engine.clone();
         tokio::task::spawn_local(async move {
             stop.await;
-            tracing::info!("stopping: no new runs are taken");
+            tracing::info!(
+                runs = draining.working(), drain = ?drain,
+                "stopping: no new runs are accepted, those under way may finish; a second signal exits immediately"
+            );
             draining.drain(drain).await;
             stopper.stop().await;
         });

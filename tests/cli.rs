@@ -41,13 +41,25 @@ fn check_says_that_a_configuration_is_right() {
     let folder = folder(GOOD);
     let output = run(folder.path(), &["check"]);
     assert_eq!((output.status.code(), complaints(&output)), (Some(0), ""));
-    assert!(
-        out(&output).contains("1 agents, 1 routes") || out(&output).contains("1 agent, 1 route"),
-        "{}",
-        out(&output)
-    );
-    let named = run(Path::new("/"), &["check", "--config", folder.path().join("gateway.toml").to_str().expect("text")]);
-    assert_eq!(named.status.code(), Some(0));
+    assert_eq!(out(&output), "gateway.toml: OK (1 agent, 1 route)\n");
+}
+
+#[test]
+fn global_options_stand_before_or_after_the_command() {
+    let folder = folder(GOOD);
+    let file = folder.path().join("gateway.toml");
+    let file = file.to_str().expect("text");
+    for words in [
+        &["check", "--config", file][..],
+        &["--config", file, "check"],
+        &["--config", file, "routes"],
+        &["routes", "--config", file],
+        &["--log", "warn", "check", "--config", file],
+        &["--config", file, "--log-format", "json", "check"],
+    ] {
+        let output = run(Path::new("/"), words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", complaints(&output));
+    }
 }
 
 #[test]
@@ -175,6 +187,12 @@ async fn a_gateway_says_what_it_serves_and_can_be_called() {
     let nobody = run(folder.path(), &["call", &format!("http://{}/agents/nobody", process.address), "hi"]);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(complaints(&nobody).contains("404"), "{}", complaints(&nobody));
+    let refused = run(folder.path(), &["call", &url, "refusal"]);
+    assert_eq!(refused.status.code(), Some(0));
+    assert!(out(&refused).contains("[refusal] "), "{}", out(&refused));
+    let warned = run(folder.path(), &["call", &url, "warning"]);
+    let warning = out(&warned).lines().find_map(|line| line.strip_prefix("[error] ")).unwrap_or_default();
+    assert!(warning.len() > 10, "the text of the warning is shown: {}", out(&warned));
     for text in ["echo one", "history"] {
         let turn = run(folder.path(), &["call", "--session", "s", &url, text]);
         assert_eq!(turn.status.code(), Some(0));
@@ -188,6 +206,37 @@ async fn a_gateway_says_what_it_serves_and_can_be_called() {
     let gone = run(folder.path(), &["health", &base]);
     assert_eq!(gone.status.code(), Some(1));
     assert!(complaints(&gone).contains("error:"), "{}", complaints(&gone));
+}
+
+#[tokio::test]
+async fn a_call_names_its_session_and_run_and_answers_what_is_asked() {
+    let folder = folder(GOOD);
+    let process = Process::start(folder.path());
+    let url = format!("http://{}/agents/demo", process.address);
+
+    for (answer, wanted) in [("yes", "sent"), ("no", "not")] {
+        let asked = run(folder.path(), &["call", &url, "approval"]);
+        assert_eq!(asked.status.code(), Some(0), "{}", complaints(&asked));
+        let said = complaints(&asked);
+        let words: Vec<&str> = said.lines().find(|line| line.contains("--answer")).expect(said).split(' ').collect();
+        let after = |word: &str| words[words.iter().position(|known| *known == word).expect(word) + 1];
+        let (session, item) = (after("--session"), after("--answer"));
+        assert!(said.contains(&format!("session {session}, run response_")), "{said}");
+        assert!(item.starts_with("appr_"), "{item}");
+
+        let answered = run(folder.path(), &["call", &url, "--session", session, "--answer", item, answer]);
+        assert_eq!(answered.status.code(), Some(0), "{}", complaints(&answered));
+        assert!(out(&answered).to_lowercase().contains(wanted), "{answer}: {}", out(&answered));
+        assert!(!complaints(&answered).contains("--answer"), "{}", complaints(&answered));
+    }
+}
+
+#[tokio::test]
+async fn a_closed_terminal_drains_as_a_stop_does() {
+    let folder = folder(GOOD);
+    let process = Process::start(folder.path());
+    process.hang_up();
+    assert_eq!(process.ended().await.code(), Some(0));
 }
 
 #[test]

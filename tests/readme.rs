@@ -167,7 +167,7 @@ fn the_table_of_errors_is_that_of_the_code() {
     expected.dedup();
     let readme = read("README.md");
     let (_, table) =
-        readme.split_once("| code | status | who | again | meaning |").expect("there is a table of errors");
+        readme.split_once("| code | status | caused by | retryable | meaning |").expect("there is a table of errors");
     let told: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
     assert_eq!(told.len(), expected.len());
     for (row, beginning) in told.iter().zip(&expected) {
@@ -380,11 +380,11 @@ fn last_id<'a>(answer: &'a str, places: &[(&str, &str)]) -> Option<&'a str> {
 #[test]
 fn every_curl_line_does_what_is_said() {
     let server = Server::start();
-    let (mut run, mut asked, mut count) = (String::new(), String::new(), 0);
+    let (mut run, mut asked, mut session, mut count) = (String::new(), String::new(), String::new(), 0);
     let readme = read("README.md");
     for block in blocks(&readme).into_iter().filter(|block| block.info == "sh") {
         for line in block.text.lines().filter(|line| line.starts_with("curl ")) {
-            let curl = Curl::read(line, &[("RUN", &run), ("ASKED", &asked)]);
+            let curl = Curl::read(line, &[("RUN", &run), ("ASKED", &asked), ("SESSION", &session)]);
             let (status, body) = server.ask(&curl);
             assert_eq!(status, curl.expected, "{line}\n{body}");
             // What the agent answers to an error is an answer, too; the README shows none of those.
@@ -394,6 +394,9 @@ fn every_curl_line_does_what_is_said() {
             }
             if let Some(id) = last_id(&body, &[(r#""id":""#, "appr_")]) {
                 id.clone_into(&mut asked);
+            }
+            if let Some(id) = last_id(&body, &[(r#""session_id":""#, "hitl_")]) {
+                id.clone_into(&mut session);
             }
             count += 1;
         }

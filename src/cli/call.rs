@@ -1,36 +1,88 @@
-//! `interlingua call`: a small client for the terminal.
+//! `interlingua call`: a small client for the terminal. Where the run waits for an answer and a person sits at the
+//! terminal, it asks for the answer; elsewhere it prints the command that gives it.
 
-use crate::upstream::client;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
-/// Ask an agent, and stream its answer to the terminal
+use crate::upstream::client::{self, Outcome, PendingItem, Question};
+
+/// Send a message to an agent, and stream its answer to the terminal
 #[derive(clap::Args, Debug)]
 pub(super) struct Call {
     /// Where the agent answers, such as http://127.0.0.1:8080/agents/demo
     url: String,
-    /// What to say
+    /// The message, or with --answer the answer: "yes", "no", "edit JSON", or a text
     #[arg(required = true, num_args = 1..)]
     text: Vec<String>,
     /// The protocol spoken there
     #[arg(long, default_value = "agent-api", value_parser = ["agent-api"])]
     protocol: String,
-    /// Go on with this session
+    /// Continue this session
     #[arg(long)]
     session: Option<String>,
+    /// Answer this pending item of the session, instead of sending a message
+    #[arg(long, value_name = "ITEM", requires = "session")]
+    answer: Option<String>,
     /// Print the frames as they come
     #[arg(long)]
     raw: bool,
 }
 
 impl Call {
-    /// Asks.
+    /// Sends the message, and every answer that is typed in after it.
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let question = client::Question {
-            url: &self.url,
-            text: &self.text.join(" "),
-            session: self.session.as_deref(),
-            raw: self.raw,
-        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(client::ask(&question, &mut std::io::stdout().lock()))
+        let mut text = self.text.join(" ");
+        let mut item = self.answer.clone();
+        let mut session = self.session.clone();
+
+        loop {
+            let question = Question {
+                url: &self.url,
+                text: &text,
+                item: item.as_deref(),
+                session: session.as_deref(),
+                raw: self.raw,
+            };
+            let outcome = runtime.block_on(client::ask(&question, &mut std::io::stdout().lock()))?;
+
+            self.report(&outcome);
+            let Some(asked) = outcome.pending.first() else { return Ok(()) };
+            let Some(typed) = prompt(asked)? else { return Ok(()) };
+            (text, item, session) = (typed, Some(asked.id.clone()), outcome.session.or(session));
+        }
     }
+
+    /// What is needed to continue: the ids, and what the run waits for. On standard error, so that standard output holds
+    /// the answer alone.
+    fn report(&self, outcome: &Outcome) {
+        let known = |id: &Option<String>| id.clone().unwrap_or_else(|| "unknown".to_owned());
+        let session = known(&outcome.session);
+        eprintln!("session {session}, run {}", known(&outcome.run));
+
+        for PendingItem { id, is_tool_call, name, arguments, message } in &outcome.pending {
+            let waits_for = if *is_tool_call { "the output of a tool call" } else { "an answer" };
+            eprintln!("waiting for {waits_for}: {name} {arguments}");
+            if let Some(message) = message {
+                eprintln!("  {message}");
+            }
+            let example = if *is_tool_call { "OUTPUT" } else { "yes" };
+            eprintln!("  interlingua call {} --session {session} --answer {id} {example}", self.url);
+        }
+    }
+}
+
+/// Asks the person at the terminal. None: nobody sits there, or nothing was typed.
+fn prompt(asked: &PendingItem) -> anyhow::Result<Option<String>> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(None);
+    }
+
+    let choices = if asked.is_tool_call { "output" } else { "yes, no, edit JSON, or a text" };
+    eprint!("{choices} (empty to leave it open): ");
+    std::io::stderr().flush()?;
+
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line)?;
+    let typed = line.trim();
+    Ok((!typed.is_empty()).then(|| typed.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Log lines: to standard error, for people or for machines.
+//! Log lines: to standard error, for people or for programs.
 
 use std::io::IsTerminal as _;
 
@@ -7,9 +7,11 @@ use tracing_subscriber::EnvFilter;
 
 use super::LogFormat;
 
-/// Begins to write log lines.
+/// Starts the log.
 pub(super) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| format!("\"{filter}\" is no log filter"))?;
+    EnvFilter::try_new(filter).with_context(|| format!("\"{filter}\" is not a log filter"))?;
+    // Of two directives for one target the later one counts.
+    let filter = EnvFilter::try_new(format!("{},{filter}", crate::server::QUIET.join(",")))?;
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr);
     let started = match format {

@@ -1,14 +1,14 @@
 //! The command line: `serve`, `check`, `routes`, `schema`, `call`, `health`.
 //!
-//! Exit codes: 0 well, 1 something failed while running, 2 a wrong configuration or command line.
+//! Exit codes: 0 success, 1 a failure while running, 2 an error in the configuration or on the command line.
 
 mod call;
 mod health;
 mod log;
 mod routes;
 
-use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -16,14 +16,15 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::Gateway;
 use crate::config::{DEFAULT_FILE, Settings};
 
-/// The front door in front of existing AI agents: any agent protocol in, any agent protocol out.
+/// A gateway in front of AI agents: serves agents of the Agent API to clients of several agent protocols.
 #[derive(Parser, Debug)]
-#[command(name = "interlingua", version, about, args_conflicts_with_subcommands = true)]
+#[command(name = "interlingua", version, about)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    #[command(flatten)]
-    serve: Serve,
+    /// The configuration file
+    #[arg(long, global = true, env = "INTERLINGUA_CONFIG", default_value = DEFAULT_FILE, value_name = "FILE")]
+    config: PathBuf,
     /// Which log lines are written: a level, or a filter such as "info,interlingua::engine=debug"
     #[arg(long, global = true, env = "INTERLINGUA_LOG", default_value = "info", value_name = "FILTER")]
     log: String,
@@ -40,36 +41,21 @@ enum LogFormat {
     Json,
 }
 
-#[derive(clap::Args, Debug)]
-struct Serve {
-    #[command(flatten)]
-    config: ConfigFile,
-}
-
-#[derive(clap::Args, Debug)]
-struct ConfigFile {
-    /// The configuration file
-    #[arg(long, env = "INTERLINGUA_CONFIG", default_value = DEFAULT_FILE, value_name = "FILE")]
-    config: PathBuf,
-}
-
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Serve what the configuration says (the default)
-    Serve(Serve),
-    /// Tell everything that is wrong with the configuration
-    Check(ConfigFile),
+    /// Start the gateway (the default)
+    Serve,
+    /// Validate the configuration file and report all errors
+    Check,
     /// List what would be mounted
     Routes {
-        #[command(flatten)]
-        config: ConfigFile,
         /// As JSON
         #[arg(long)]
         json: bool,
     },
     /// Print the JSON Schema of the configuration file
     Schema,
-    /// Ask an agent, and stream its answer to the terminal
+    /// Send a message to an agent, and stream its answer to the terminal
     Call(call::Call),
     /// Ask a running gateway whether it is ready: exit code 0 if it is
     Health {
@@ -94,18 +80,17 @@ pub(crate) fn run(gateway: &Gateway) -> i32 {
         eprintln!("error: {error:#}");
         return 2;
     }
-    let done = match arguments.command.unwrap_or(Command::Serve(arguments.serve)) {
-        Command::Serve(Serve { config }) => load(gateway, &config).map(|settings| serve(gateway, &settings, &config)),
-        Command::Check(config) => load(gateway, &config).map(|settings| {
-            println!(
-                "{} is right: {} agents, {} routes",
-                config.config.display(),
-                settings.agents.len(),
-                settings.mounts().len()
-            );
+    let config = &arguments.config;
+
+    let done = match arguments.command.unwrap_or(Command::Serve) {
+        Command::Serve => load(gateway, config).map(|settings| serve(gateway, &settings, config)),
+        Command::Check => load(gateway, config).map(|settings| {
+            let agents = counted(settings.agents.len(), "agent");
+            let mounts = counted(settings.mounts().len(), "route");
+            println!("{}: OK ({agents}, {mounts})", config.display());
             Ok(())
         }),
-        Command::Routes { config, json } => load(gateway, &config).map(|settings| routes::list(&settings, json)),
+        Command::Routes { json } => load(gateway, config).map(|settings| routes::list(&settings, json)),
         Command::Schema => Ok(print_schema(gateway)),
         Command::Call(call) => Ok(call.run()),
         Command::Health { url } => Ok(health::ask(&url)),
@@ -120,10 +105,15 @@ pub(crate) fn run(gateway: &Gateway) -> i32 {
     }
 }
 
-/// Reads the configuration, or tells what is wrong with it.
-fn load(gateway: &Gateway, file: &ConfigFile) -> Result<Settings, i32> {
+/// A number and its noun.
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Reads the configuration, or reports what is wrong with it.
+fn load(gateway: &Gateway, file: &Path) -> Result<Settings, i32> {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    match gateway.load(&file.config) {
+    match gateway.load(file) {
         Ok((settings, warnings)) => {
             if !warnings.is_empty() {
                 eprintln!("{}", warnings.render(colour));
@@ -137,35 +127,42 @@ fn load(gateway: &Gateway, file: &ConfigFile) -> Result<Settings, i32> {
     }
 }
 
-fn serve(gateway: &Gateway, settings: &Settings, file: &ConfigFile) -> anyhow::Result<()> {
+fn serve(gateway: &Gateway, settings: &Settings, file: &Path) -> anyhow::Result<()> {
     raise_file_limit();
     crate::server::block_on(async {
-        // Before anybody can know of the process, who may also tell it to stop.
-        let stop = told_to_stop()?;
+        // Caught before anyone can know of the process.
+        let stop = stop_signal()?;
         let running = gateway.start(settings).await?;
         routes::announce(gateway, settings, running.address);
-        tracing::info!(address = %running.address, config = %file.config.display(), "serving");
+        tracing::info!(address = %running.address, config = %file.display(), "serving");
         running.run(stop).await?;
         tracing::info!("stopped");
         Ok(())
     })
 }
 
-/// Resolves at the first SIGINT or SIGTERM; a second one ends the process at once. Both are caught from the call on.
-fn told_to_stop() -> std::io::Result<impl Future<Output = ()> + 'static> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
+/// Resolves at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once. All are caught from the call
+/// on. SIGHUP drains like the others: it is what a closing terminal sends, and the configuration is not reloaded yet.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()> + 'static> {
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+
+    async fn any(signals: &mut [Signal; 3]) {
+        let [interrupt, terminate, hang_up] = signals;
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
         }
+    }
+
+    let mut signals =
+        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
+    Ok(async move {
+        any(&mut signals).await;
         tokio::task::spawn_local(async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            eprintln!("told to stop twice: ending at once");
+            any(&mut signals).await;
+            // A closed terminal takes no line any more.
+            let _ = writeln!(std::io::stderr(), "second signal received: exiting immediately");
             std::process::exit(1);
         });
     })
@@ -186,7 +183,6 @@ fn print_schema(gateway: &Gateway) -> anyhow::Result<()> {
 
 /// Writes to standard output. A reader that has read enough is no failure.
 fn show(text: &str) -> anyhow::Result<()> {
-    use std::io::Write as _;
     match writeln!(std::io::stdout(), "{}", text.trim_end()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),

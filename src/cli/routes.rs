@@ -1,5 +1,6 @@
 //! What is mounted, as a table and as lines to paste.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
@@ -15,19 +16,24 @@ pub(super) fn list(settings: &Settings, json: bool) -> anyhow::Result<()> {
     })
 }
 
-/// What a starting gateway says of itself.
+/// What a starting gateway prints about itself.
 pub(super) fn announce(gateway: &Gateway, settings: &Settings, address: SocketAddr) {
     let mounts = settings.mounts();
     let base = base(settings, address);
     println!("interlingua {} listens on http://{address}\n", env!("CARGO_PKG_VERSION"));
     print!("{}", table(&mounts, &base));
     println!("\nTry it:");
+    let mut shown = HashSet::new();
     for mount in &mounts {
+        // One agent stands for all: with ten of them nobody would find the table above again.
+        if !shown.insert(mount.protocol()) {
+            continue;
+        }
         for line in gateway.curl(mount) {
             println!("  {}", line.replace("{url}", &format!("{base}{}", mount.path.trim_end_matches('/'))));
         }
     }
-    println!("\nNothing is authenticated: whoever reaches the address may use every route.");
+    println!("\nNothing is authenticated: anyone who can connect can use every route.");
 }
 
 fn base(settings: &Settings, address: SocketAddr) -> String {

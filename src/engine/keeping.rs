@@ -177,7 +177,9 @@ impl Engine {
         !self.0.closing.load(Ordering::Relaxed)
     }
 
-    fn working(&self) -> usize {
+    /// How many runs have a turn under way, or one that waits to begin.
+    #[must_use]
+    pub fn working(&self) -> usize {
         let lives: Vec<Arc<Live>> = self.lives().values().cloned().collect();
         lives
             .iter()

@@ -20,6 +20,10 @@ use interlingua_core::{Fault, FaultKind};
 use crate::config::{Network, ServerLimits, ServerTimeouts};
 use crate::engine::{Engine, Scope};
 
+/// Log directives for lines of the HTTP library that say nothing an operator needs: how many threads it starts, and every
+/// protocol violation of a WebSocket client as an error. A log filter that names these targets itself wins.
+pub const QUIET: [&str; 3] = ["actix_server=warn", "actix_http::ws=off", "actix_ws=off"];
+
 /// A protocol where it is mounted.
 pub struct Served {
     /// The path, without a slash at its end; empty for the root.

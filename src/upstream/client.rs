@@ -1,6 +1,7 @@
-//! The small client of `interlingua call`: one question, its answer printed as it comes.
+//! The small client of `interlingua call`: asks, prints the answer as it comes, and says what the run waits for.
 //!
-//! It reads event streams with `eventsource-stream`: quadratic in the size of an event, which nobody minds here.
+//! It reads event streams with `eventsource-stream`, which is quadratic in the size of an event; that is fine for a
+//! terminal. Not here: reading the person's decisions (`crate::cli`).
 
 use std::io::Write;
 
@@ -9,96 +10,237 @@ use eventsource_stream::Eventsource as _;
 use futures_util::StreamExt as _;
 use interlingua_core::heard::Heard;
 use interlingua_core::json::Json;
+use serde_json::{Value, json};
 
-/// What to ask, and how to show the answer.
+/// What to send, and how to show the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The agent's URL, with or without `/process`.
     pub url: &'a str,
-    /// What to say.
+    /// The message, or the answer to `item`.
     pub text: &'a str,
-    /// The session to go on with.
+    /// The pending item that `text` answers. None: `text` is a message.
+    pub item: Option<&'a str>,
+    /// The session to continue. None: a new one.
     pub session: Option<&'a str>,
     /// Print the frames as they come.
     pub raw: bool,
 }
 
-/// Asks, and writes the answer as it comes.
+/// What came of a run that completed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The session, to continue it.
+    pub session: Option<String>,
+    /// The run's id.
+    pub run: Option<String>,
+    /// What the run waits for, oldest first.
+    pub pending: Vec<PendingItem>,
+}
+
+/// One thing that the run waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingItem {
+    /// What an answer names it by.
+    pub id: String,
+    /// True: a call that the client has to run itself. False: a question to a person.
+    pub is_tool_call: bool,
+    /// The name of the tool or the reason of the question.
+    pub name: String,
+    /// The arguments or the payload, as JSON text.
+    pub arguments: String,
+    /// The question in words.
+    pub message: Option<String>,
+}
+
+/// Sends one request, and writes the answer as it comes.
 ///
 /// # Errors
-/// If nobody answers, the answer is a refusal, or the run does not complete.
-pub async fn ask(question: &Question<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-    // Fails only if there is one already.
+/// If the URL cannot be reached, the answer is an error, or the run does not complete.
+pub async fn ask(question: &Question<'_>, out: &mut impl Write) -> anyhow::Result<Outcome> {
+    // Fails only if one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let base = question.url.trim_end_matches('/');
     let url = if base.ends_with("/process") { base.to_owned() } else { format!("{base}/process") };
-    let mut body =
-        serde_json::json!({ "input": [{ "role": "user", "content": [{ "type": "text", "text": question.text }] }] });
+
+    let input = match question.item {
+        None => json!({ "role": "user", "content": [{ "type": "text", "text": question.text }] }),
+        Some(item) => answer(item, question.text),
+    };
+    let mut body = json!({ "input": [input] });
     if let Some(session) = question.session {
         body["session_id"] = session.into();
     }
+
     let client = reqwest::Client::builder().build().context("no HTTP client")?;
     let request = client.post(&url).header("content-type", "application/json").header("accept", "text/event-stream");
-    let response = request.body(body.to_string()).send().await.with_context(|| format!("{url} cannot be reached"))?;
+    let response = request.body(body.to_string()).send().await.with_context(|| format!("cannot reach {url}"))?;
     let status = response.status();
     if !status.is_success() {
         let text = response.text().await.unwrap_or_default();
         bail!("{url} answered {status}: {text}");
     }
+
     let mut frames = std::pin::pin!(response.bytes_stream().eventsource());
-    let mut shown = Shown::default();
+    let mut shown = Shown { raw: question.raw, ..Shown::default() };
     while let Some(frame) = frames.next().await {
         let frame = frame.context("the answer broke off")?;
         if question.raw {
             writeln!(out, "{}", frame.data)?;
         }
         let Some(heard) = Heard::read(frame.data.as_bytes()) else { continue };
-        shown.hear(&heard, question.raw, out)?;
+        if heard.object.as_deref() == Some("response")
+            && let Ok(Ids { session_id: Some(session) }) = serde_json::from_str(&frame.data)
+        {
+            shown.outcome.session = Some(session);
+        }
+        shown.show(&heard, out)?;
         out.flush()?;
     }
     shown.end()
 }
 
+/// The native message that answers a pending item (docs of the `call` command: yes, no, `edit JSON`, or a text).
+fn answer(item: &str, text: &str) -> Value {
+    // Questions to people have ids of the gateway's own; everything else is a call of a tool.
+    if !item.starts_with("appr_") {
+        return json!({
+            "type": "function_call_output", "role": "tool",
+            "content": [{ "type": "data", "data": { "call_id": item, "output": text } }],
+        });
+    }
+
+    let word = text.trim().to_ascii_lowercase();
+    let data = match word.as_str() {
+        "yes" | "accept" | "approve" => json!({ "approve": true, "interrupt": { "decision": "accept" } }),
+        "no" | "reject" => json!({ "approve": false, "interrupt": { "decision": "reject" } }),
+        _ => match text.trim().strip_prefix("edit ") {
+            Some(arguments) => {
+                json!({ "approve": true, "interrupt": { "decision": "edit", "arguments": arguments.trim() } })
+            }
+            None => {
+                json!({ "approve": false, "reason": text, "interrupt": { "decision": "respond", "text": text } })
+            }
+        },
+    };
+    let mut data = data;
+    data["approval_request_id"] = item.into();
+    json!({ "type": "mcp_approval_response", "role": "user", "content": [{ "type": "data", "data": data }] })
+}
+
+/// What a `response` frame says that is no matter of the run itself.
+#[derive(serde::Deserialize)]
+struct Ids {
+    session_id: Option<String>,
+}
+
+/// What of the answer was printed, and how it ended.
 #[derive(Default)]
 struct Shown {
-    kind: String,
+    raw: bool,
+    /// The content under way was printed piece by piece.
+    printed: bool,
     end: Option<String>,
     error: Option<String>,
+    outcome: Outcome,
 }
 
 impl Shown {
-    fn hear(&mut self, heard: &Heard<'_>, raw: bool, out: &mut impl Write) -> anyhow::Result<()> {
-        let status = heard.status.as_deref().unwrap_or("");
+    fn show(&mut self, heard: &Heard<'_>, out: &mut impl Write) -> anyhow::Result<()> {
         match heard.object.as_deref() {
-            Some("message") if status == "in_progress" => {
-                self.kind = heard.kind.as_deref().unwrap_or("message").to_owned();
-                if !raw && self.kind != "message" {
-                    writeln!(out, "[{}]", self.kind)?;
-                }
-            }
-            Some("message") if !raw => writeln!(out)?,
-            Some("content") if !raw => {
-                if heard.delta {
-                    write!(out, "{}", heard.text.as_deref().or(heard.refusal.as_deref()).unwrap_or(""))?;
-                } else if status == "completed" && heard.text.is_none() && heard.refusal.is_none() {
-                    write!(out, "{}", Json::of(&heard.body()).text())?;
-                }
-            }
+            Some("message") if !self.raw => self.show_message(heard, out)?,
+            Some("content") if !self.raw => self.show_content(heard, out)?,
             Some("response") => {
                 self.error = heard.error.map(|error| error.get().to_owned()).or(self.error.take());
-                self.end = Some(status.to_owned());
+                self.end = Some(heard.status.as_deref().unwrap_or("").to_owned());
+                if let Some(id) = &heard.id {
+                    self.outcome.run = Some(id.clone().into_owned());
+                }
+                let output = heard.output.and_then(|output| serde_json::from_str::<Value>(output.get()).ok());
+                self.outcome.pending = output.map(|output| pending(&output)).unwrap_or_default();
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn end(self) -> anyhow::Result<()> {
+    fn show_message(&mut self, heard: &Heard<'_>, out: &mut impl Write) -> anyhow::Result<()> {
+        let kind = heard.kind.as_deref().unwrap_or("message");
+        let begins = heard.status.as_deref() == Some("in_progress");
+        if begins && kind != "message" && kind != "error" {
+            writeln!(out, "[{kind}]")?;
+        }
+        if begins {
+            return Ok(());
+        }
+        if kind == "error" {
+            let (code, message) = (heard.code.as_deref(), heard.message.as_deref());
+            writeln!(out, "[error] {}: {}", code.unwrap_or("unknown"), message.unwrap_or(""))?;
+        } else {
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    fn show_content(&mut self, heard: &Heard<'_>, out: &mut impl Write) -> anyhow::Result<()> {
+        let text = heard.text.as_deref().or(heard.refusal.as_deref());
+        if heard.delta {
+            if heard.refusal.is_some() && !self.printed {
+                write!(out, "[refusal] ")?;
+            }
+            write!(out, "{}", text.unwrap_or(""))?;
+            self.printed = true;
+            return Ok(());
+        }
+
+        if heard.status.as_deref() == Some("completed") {
+            match text {
+                // It came in pieces before.
+                Some(_) if self.printed => {}
+                Some(text) if heard.refusal.is_some() => write!(out, "[refusal] {text}")?,
+                Some(text) => write!(out, "{text}")?,
+                None => write!(out, "{}", Json::of(&heard.body()).text())?,
+            }
+            self.printed = false;
+        }
+        Ok(())
+    }
+
+    fn end(self) -> anyhow::Result<Outcome> {
         match (self.end.as_deref(), self.error) {
-            (Some("completed"), _) => Ok(()),
+            (Some("completed"), _) => Ok(self.outcome),
             (Some(end), Some(error)) => bail!("the run ended as {end}: {error}"),
             (Some(end), None) => bail!("the run ended as {end}"),
-            (None, _) => bail!("the answer had no end"),
+            (None, _) => bail!("the answer ended without its last event"),
         }
     }
+}
+
+/// The calls and questions of a final response that have no output or answer in it.
+fn pending(output: &Value) -> Vec<PendingItem> {
+    let messages = || output.as_array().into_iter().flatten();
+    let data = |message: &Value| message["content"].get(0).map(|content| content["data"].clone()).unwrap_or_default();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+
+    let closed: Vec<String> = messages()
+        .filter(|message| matches!(message["type"].as_str(), Some("function_call_output" | "mcp_approval_response")))
+        .filter_map(|message| text(&data(message)["call_id"]).or_else(|| text(&data(message)["approval_request_id"])))
+        .collect();
+
+    let asked = messages().filter_map(|message| {
+        let data = data(message);
+        let is_tool_call = match message["type"].as_str()? {
+            "function_call" => true,
+            "mcp_approval_request" => false,
+            _ => return None,
+        };
+        Some(PendingItem {
+            id: text(&data[if is_tool_call { "call_id" } else { "id" }])?,
+            is_tool_call,
+            name: text(&data["name"]).unwrap_or_default(),
+            arguments: text(&data["arguments"]).unwrap_or_default(),
+            message: text(&data["interrupt"]["message"]),
+        })
+    });
+    asked.filter(|item| !closed.contains(&item.id)).collect()
 }

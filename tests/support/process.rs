@@ -80,6 +80,11 @@ impl Process {
         self.signal(Signal::TERM);
     }
 
+    /// What a terminal sends when it is closed.
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
     fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process has an id");
         kill_process(pid, signal).expect("it can be told");

@@ -36,8 +36,11 @@ fn micro(rest: &[&str]) -> Result<()> {
 
 /// Builds gateway and rig as they are shipped; further words go to the rig.
 fn load(rest: &[&str]) -> Result<()> {
-    cargo(&["build", "--release", "--locked", "--package", "interlingua", "--package", "load-rig"], BUILD_LIMIT)?;
-    let folder = target().join("release");
+    cargo(
+        &["build", "--profile", "dist", "--locked", "--package", "interlingua", "--package", "load-rig"],
+        BUILD_LIMIT,
+    )?;
+    let folder = target().join("dist");
     let mut rig = Command::new(folder.join("load-rig"));
     rig.arg("measure").arg("--gateway").arg(folder.join("interlingua")).args(rest);
     process::run(rig.current_dir(root()), BENCH_LIMIT)
