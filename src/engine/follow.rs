@@ -184,6 +184,12 @@ impl Follower {
         (!ended && !settles).then(|| Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down"))
     }
 
+    /// Why it ends without an end: the gateway has lost it.
+    #[must_use]
+    pub fn lost(&self) -> Option<Fault> {
+        matches!(&self.source, Source::Live(live, _) if live.is_broken()).then(super::mistake)
+    }
+
     /// Sees to it that nobody finds the run again. It has ended.
     pub fn forget(&self) {
         self.engine.forget(&self.run());

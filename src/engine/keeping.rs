@@ -49,7 +49,7 @@ impl Engine {
                     signal = signals.recv() => {
                         let Some((id, Signal::Cancel)) = signal else { return };
                         if let Some(live) = self.lives().get(&id).cloned() {
-                            live.stop(None);
+                            live.end();
                         }
                     }
                 }
@@ -90,9 +90,7 @@ impl Engine {
             if let Some(scope) = self.scope_of(&live) {
                 self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, &scope).await?;
             }
-            let ended = self.end_waiting(&live, stale).await;
-            self.forget_if_idle(&live);
-            Ok::<bool, Fault>(ended)
+            Ok::<bool, Fault>(self.end_waiting(&live, stale).await)
         };
         expired.await.unwrap_or_else(|fault| {
             tracing::warn!(run = %id, "a run that waits for too long could not be ended: {fault}");

@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 
 use super::context::Outcome;
 use super::pump::{self, Place, Turn};
-use super::{Agent, Answer, Engine, Follower, Live, RunHandle, Scope, Wanted, clock, session, store_fault};
+use super::undone::Undone;
+use super::{Agent, Answer, Engine, Follower, Live, RunHandle, Scope, Wanted, clock, complete, session, store_fault};
 use crate::store::Journal;
 
 /// More turns than this a run does not have: what is said in it stays in memory while it is under way.
@@ -28,11 +29,9 @@ impl Engine {
         agent: &Arc<Agent>,
         scope: &Scope,
     ) -> Result<Answer, Fault> {
-        let live = self.revive(id, scope).await?;
-        let answer = self.next_turn(&live, call, agent, scope).await;
-        // Without a turn it need not be in memory.
-        self.forget_if_idle(&live);
-        answer
+        // Without a turn it need not be in memory, wherever this ends.
+        let held = self.revive(id, scope).await?;
+        self.next_turn(&held, call, agent, scope).await
     }
 
     async fn next_turn(
@@ -76,13 +75,15 @@ impl Engine {
             match self.prepare(turn.preparing(agent)).await? {
                 Outcome::Ready(prepared) => turn.place = Some(Place::Ready(guard, prepared)),
                 Outcome::Waiting(_) => {
-                    self.said_in_vain(&live, turn.request.input).await?;
+                    let (engine, said) = (self.clone(), Arc::clone(&live));
+                    complete(async move { engine.said_in_vain(&said, turn.request.input).await }).await?;
                     return Ok(Answer::Waiting(RunHandle::Live(live)));
                 }
             }
         }
         let now = clock::now();
         let follower = Follower::new(self.clone(), RunHandle::Live(Arc::clone(&live)), false);
+        // Invariant: nothing is awaited from here to the start of the run's task (see `Engine::run`).
         let (number, start) = live.grow(|state| {
             state.about.request = AgentRequest { input: Vec::new(), ..turn.request.clone() };
             if !call.labels.is_null() {
@@ -92,6 +93,9 @@ impl Engine {
                 RunState::Ended(_) => Err(ended(id)),
                 RunState::Waiting | RunState::WaitingForAuth => {
                     turn.resumes = Some(state.about.state);
+                    // Whoever left before, left before this turn.
+                    live.cancel.reset();
+                    state.cancelled_for = None;
                     state.record.at(now);
                     state.record.start_turn(
                         turn.place.as_mut().and_then(Place::said).unwrap_or_else(|| turn.request.input.clone()),
@@ -118,8 +122,9 @@ impl Engine {
         })?;
         // A turn that is queued behind another one begins late: no stream waits for that.
         let ready = start.as_ref().is_some_and(Turn::is_ready);
+        // One that is queued is taken by the task of the turn before it.
         if let Some(turn) = start {
-            tokio::task::spawn_local(pump::drive(self.clone(), live, Box::new(turn)));
+            pump::start(Undone::new(self.clone(), live), Box::new(turn), None);
         }
         let first_word = if ready { call.first_word.unwrap_or(scope.patience) } else { Duration::ZERO };
         let wanted = Wanted { delivery: call.delivery, early: call.early, first_word, patience: call.patience };

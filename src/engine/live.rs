@@ -2,7 +2,7 @@
 //!
 //! Not here: what drives a run forward ([`super::pump`]) and where it is kept ([`crate::store`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
@@ -25,6 +25,8 @@ pub struct Live {
     state: Mutex<State>,
     /// How often the agent said nothing but that it lives.
     beats: AtomicU64,
+    /// How many need it in memory although it has no turn under way.
+    holders: AtomicUsize,
     /// Stops the turn under way.
     pub(super) cancel: Stop,
 }
@@ -40,6 +42,11 @@ impl Stop {
     fn tell(&self) {
         self.told.store(true, Ordering::Release);
         self.listener.wake();
+    }
+
+    /// Takes it back, for the next turn.
+    pub(super) fn reset(&self) {
+        self.told.store(false, Ordering::Release);
     }
 
     /// True once it was told.
@@ -77,6 +84,10 @@ pub(super) struct State {
     pub(super) queued: Vec<super::pump::Turn>,
     /// Why it was cancelled, if not by its client.
     pub(super) cancelled_for: Option<Fault>,
+    /// It ends with the turn under way.
+    pub(super) ends: bool,
+    /// A mistake of the gateway left the record in pieces: nothing of it is looked at any more.
+    broken: bool,
 }
 
 /// Somebody who follows a run.
@@ -103,8 +114,11 @@ impl Live {
                 held: None,
                 queued: Vec::new(),
                 cancelled_for: None,
+                ends: false,
+                broken: false,
             }),
             beats: AtomicU64::new(0),
+            holders: AtomicUsize::new(0),
             cancel: Stop::default(),
         })
     }
@@ -169,14 +183,29 @@ impl Live {
         self.state().show();
     }
 
-    /// Stops it, for a reason that is told to its clients in the place of `canceled`.
+    /// Stops the turn under way, for a reason that is told to its clients in the place of `canceled`. A run between two
+    /// turns stays as it is.
     pub(super) fn stop(&self, reason: Option<Fault>) {
         let mut state = self.state();
+        if !state.works() {
+            return;
+        }
         if state.cancelled_for.is_none() {
             state.cancelled_for = reason;
         }
-        drop(state);
         self.cancel.tell();
+    }
+
+    /// Stops the turn under way, and the run with it: it does not go on to wait, whatever the turn has come to by now.
+    /// False: no turn is under way.
+    pub(super) fn end(&self) -> bool {
+        let mut state = self.state();
+        let works = state.works();
+        if works {
+            state.ends = true;
+            self.cancel.tell();
+        }
+        works
     }
 
     /// How many of its events may be seen, and whether that is all there will ever be.
@@ -226,6 +255,25 @@ impl Live {
         attached && !state.record.is_finished() && !state.followers.iter().flatten().any(|follows| follows.attached)
     }
 
+    /// Keeps it in memory, until [`Live::let_go`].
+    pub(super) fn hold(&self) {
+        self.holders.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn let_go(&self) {
+        self.holders.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// True while somebody keeps it in memory.
+    pub(super) fn is_held(&self) -> bool {
+        self.holders.load(Ordering::Acquire) > 0
+    }
+
+    /// True if what it holds cannot be told any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.state().broken
+    }
+
     /// True if nobody follows it.
     pub(super) fn is_alone(&self) -> bool {
         self.state().followers.iter().all(Option::is_none)
@@ -241,6 +289,9 @@ impl Live {
         take: &mut dyn FnMut(RunView<'_>, interlingua_core::Step<'_>) -> Take,
     ) -> Poll<Option<(u64, Take)>> {
         let mut state = self.state();
+        if state.broken {
+            return Poll::Ready(None);
+        }
         let mut next = from;
         let mut last = Take::More;
         while next < state.visible {
@@ -292,6 +343,11 @@ impl State {
         self.record.is_finished() && self.visible == self.record.len()
     }
 
+    /// True while a turn is under way.
+    const fn works(&self) -> bool {
+        matches!(self.about.state, RunState::Queued | RunState::Running)
+    }
+
     /// True unless all who are attached are too far behind.
     pub(super) fn has_room(&self, bound: usize) -> bool {
         let size = self.record.size();
@@ -327,12 +383,22 @@ impl State {
         }
     }
 
-    /// Ends the run wherever it stands.
+    /// Ends a run whose record cannot be ended: whoever follows it is let go.
+    pub(super) fn give_up(&mut self) {
+        self.broken = true;
+        self.about.state = RunState::Ended(End::Failed);
+        self.queued.clear();
+        self.pending.clear();
+        self.wake();
+    }
+
+    /// Ends the run wherever it stands. Turns that are queued behind the one under way are not taken.
     pub(super) fn cut(&mut self, end: End, error: Option<interlingua_core::run::RunError>) {
         let now = clock::now();
         self.record.at(now);
         self.record.cut(end, error);
         self.pending.clear();
+        self.queued.clear();
         self.set(RunState::Ended(end), now);
     }
 }

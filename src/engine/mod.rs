@@ -16,13 +16,14 @@ mod pump;
 mod resource;
 mod runs;
 mod session;
+mod undone;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use interlingua_core::call::{About, AgentCard, Cursor, RunState, SessionView, Target};
+use interlingua_core::call::{About, AgentCard, Cursor, DocumentCall, RunState, SessionCall, SessionView, Target};
 use interlingua_core::model::AgentRequest;
 use interlingua_core::{Call, Delivery, Event, Fault, FaultKind, Json, Record, Run, RunCall, RunId, Thread};
 use tokio::sync::oneshot;
@@ -31,8 +32,9 @@ use self::context::{Outcome, Preparing};
 pub use self::follow::{Follower, RunHandle};
 pub use self::keeping::Keeping;
 pub use self::live::{Live, Take};
-use self::pump::{Place, Turn};
+use self::pump::{Beginning, Place, Turn};
 use self::session::{Key, Session};
+use self::undone::Undone;
 use crate::store::{Journal, Store, StoreError};
 use crate::upstream::{Trace, Upstream};
 
@@ -195,12 +197,30 @@ impl Engine {
             Call::Fetch(target) => Ok(Answer::Run(self.find(&target, scope).await?.settled(self).await)),
             Call::Follow(target) => self.follow(&target, scope, false).await,
             Call::Attach(target) => self.follow(&target, scope, true).await,
-            Call::Cancel(target) => self.cancel(&target, scope).await.map(Answer::Run),
-            Call::Delete(target) => self.delete(&target, scope).await,
+            Call::Cancel(target) => {
+                let (engine, scope) = (self.clone(), scope.clone());
+                complete(async move { engine.cancel(&target, &scope).await.map(Answer::Run) }).await
+            }
+            Call::Delete(target) => {
+                let (engine, scope) = (self.clone(), scope.clone());
+                complete(async move { engine.delete(&target, &scope).await }).await
+            }
             Call::List(filter) => self.list(filter, scope).await,
             Call::Describe => Ok(Answer::Agents),
-            Call::Session(call) => self.session_call(call, scope).await,
-            Call::Document(call) => self.document_call(call, scope).await,
+            Call::Session(call @ (SessionCall::Look { .. } | SessionCall::List)) => {
+                self.session_call(call, scope).await
+            }
+            Call::Session(call) => {
+                let (engine, scope) = (self.clone(), scope.clone());
+                complete(async move { engine.session_call(call, &scope).await }).await
+            }
+            Call::Document(call @ (DocumentCall::Get { .. } | DocumentCall::List { .. })) => {
+                self.document_call(call, scope).await
+            }
+            Call::Document(call) => {
+                let (engine, scope) = (self.clone(), scope.clone());
+                complete(async move { engine.document_call(call, &scope).await }).await
+            }
             Call::Published(wanted) => self.published(&wanted, scope).await,
             Call::Nothing => Ok(Answer::Done),
         }
@@ -267,19 +287,22 @@ impl Engine {
             labels: call.labels.clone(),
             keeper: keeping::keeper(&agent, &session, scope),
         };
+        let behind = matches!(place, Place::Behind(_));
+        // Invariant: nothing is awaited from here to the start of the run's task. A client may leave at every await,
+        // which drops this future, and a run that is known by then would never be driven, nor end.
         let live = Live::new(Arc::clone(&agent), record, about);
+        let undone = Undone::new(self.clone(), Arc::clone(&live));
         self.lives().insert(id, Arc::clone(&live));
         // From here on: a session that is looked at, or forgotten, has this run under way.
         session.doc().latest = Some(id);
-        let opened = self.store().open(&(Arc::clone(&live) as Arc<dyn Journal>));
-        let behind = matches!(place, Place::Behind(_));
-        if call.delivery == Delivery::Background {
-            opened.await.map_err(|error| {
-                self.lives().remove(&id);
-                store_fault(&error)
-            })?;
-        }
-        let follower = Follower::new(self.clone(), RunHandle::Live(Arc::clone(&live)), !call.durable);
+        let (safe, saved) = oneshot::channel();
+        let (safe, saved) = (call.delivery == Delivery::Background).then_some((safe, saved)).unzip();
+        let beginning = Beginning {
+            opened: self.store().open(&(Arc::clone(&live) as Arc<dyn Journal>)),
+            safe,
+            scope: scope.couriers.is_some().then(|| Box::new(scope.clone())),
+        };
+        let follower = Follower::new(self.clone(), RunHandle::Live(live), !call.durable);
         let turn = Turn {
             session,
             place: Some(place),
@@ -296,8 +319,11 @@ impl Engine {
             vanishes: call.vanishes,
             begun: Some(begun),
         };
-        self.deliver_run(&RunHandle::Live(Arc::clone(&live)), true, scope).await?;
-        tokio::task::spawn_local(pump::drive(self.clone(), live, Box::new(turn)));
+        pump::start(undone, Box::new(turn), Some(beginning));
+        if let Some(saved) = saved {
+            // What is answered before its end is safe before it is answered.
+            saved.await.unwrap_or_else(|_| Err(mistake()))?;
+        }
         let first_word = match call.first_word {
             Some(_) if behind => Duration::ZERO,
             Some(first_word) => first_word,
@@ -425,8 +451,9 @@ impl Engine {
         // With the door closed: nobody finds it meanwhile, and another one of the same id stays.
         let mut lives = self.lives();
         let known = lives.get(&live.id()).is_some_and(|known| Arc::ptr_eq(known, live));
+        let held = live.is_held();
         let busy = live.view(|view| matches!(view.about.state, RunState::Queued | RunState::Running));
-        if known && !busy && live.settling().is_none() && live.is_alone() {
+        if known && !held && !busy && live.settling().is_none() && live.is_alone() {
             lives.remove(&live.id());
         }
     }
@@ -441,6 +468,17 @@ struct Wanted {
     first_word: Duration,
     /// How long a whole answer is waited for.
     patience: Option<Duration>,
+}
+
+/// Does something to its end, whether or not the client that asked for it waits so long: what is done in several steps
+/// is not left half done.
+async fn complete<T: 'static>(doing: impl Future<Output = Result<T, Fault>> + 'static) -> Result<T, Fault> {
+    tokio::task::spawn_local(doing).await.unwrap_or_else(|_| Err(mistake()))
+}
+
+/// Something panicked.
+fn mistake() -> Fault {
+    Fault::new(FaultKind::Internal, "the gateway made a mistake")
 }
 
 /// A store that does not do what it should is our fault; what it said goes to the log.

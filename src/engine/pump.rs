@@ -22,7 +22,9 @@ use tokio::sync::oneshot;
 use super::context::{self, Prepared, Preparing};
 use super::live::{Live, State};
 use super::session::{Entry, Queued, Session, TurnGuard};
-use super::{Engine, Journal, clock};
+use super::undone::Undone;
+use super::{Engine, Journal, RunHandle, Scope, clock, store_fault};
+use crate::store::Later;
 use crate::upstream::{Conversation, Trace};
 
 /// What nobody has read may grow to this, in bytes of the record, before reading from the upstream is held back.
@@ -117,50 +119,93 @@ impl Ear for Listener<'_> {
     }
 }
 
-/// Ends the run if its pump does not: a panic, or the end of its thread.
-struct Undone {
-    engine: Engine,
-    live: Arc<Live>,
+/// Starts the task that takes the turns of a run until none is left. Nothing may be awaited between making a turn
+/// known and this call: a client that leaves in between would leave a turn behind that nobody takes.
+///
+/// The turn is boxed: a future holds what it is handed several times over.
+pub(super) fn start(undone: Undone, first: Box<Turn>, beginning: Option<Beginning>) {
+    tokio::task::spawn_local(drive(undone, first, beginning));
 }
 
-impl Drop for Undone {
-    fn drop(&mut self) {
-        let over = !matches!(self.live.view(|view| view.about.state), RunState::Queued | RunState::Running);
-        if over {
-            return;
-        }
-        tracing::error!(run = %self.live.id(), "a run was dropped before its end");
-        let fault = Fault::new(FaultKind::Internal, "the gateway made a mistake");
-        let error = RunError { code: fault.code().to_owned(), message: fault.message };
-        self.live.grow_unseen(|state| state.cut(End::Failed, Some(error)));
-        // Begun here, done by the store: nobody waits for it.
-        drop(self.engine.store().settle(&(Arc::clone(&self.live) as Arc<dyn Journal>)));
-        self.live.show();
-        self.engine.ended(&self.live);
+async fn drive(undone: Undone, first: Box<Turn>, beginning: Option<Beginning>) {
+    let (engine, live) = (undone.engine(), undone.live());
+    let journal: Arc<dyn Journal> = Arc::clone(live) as Arc<dyn Journal>;
+    let (mut refused, safe) = match beginning {
+        Some(beginning) => Box::pin(begin(engine, live, &first.session, beginning)).await,
+        None => (None, None),
+    };
+    let mut next = take(engine, live, &journal, first, refused.clone()).await.map(Box::new);
+    if let Some(safe) = safe {
+        // Its client may have left.
+        let _ = safe.send(refused.take().filter(|fault| fault.kind != FaultKind::Canceled).map_or(Ok(()), Err));
     }
-}
-
-/// Takes the turns of a run until none is left. The turn is boxed: a future holds what it is handed several times over.
-pub(super) async fn drive(engine: Engine, live: Arc<Live>, first: Box<Turn>) {
-    let journal: Arc<dyn Journal> = Arc::clone(&live) as Arc<dyn Journal>;
-    let undone = Undone { engine: engine.clone(), live: Arc::clone(&live) };
-    let mut next = Some(first);
     while let Some(turn) = next.take() {
-        next = take(&engine, &live, &journal, turn).await.map(Box::new);
+        next = take(engine, live, &journal, turn, None).await.map(Box::new);
     }
+    let (engine, live) = (engine.clone(), Arc::clone(live));
     drop(undone);
     engine.ended(&live);
 }
 
-/// Takes one turn; answers the one that was queued behind it.
-async fn take(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>, mut turn: Box<Turn>) -> Option<Turn> {
+/// What a new run waits for before its first turn.
+pub(super) struct Beginning {
+    /// The store knows it.
+    pub(super) opened: Later<()>,
+    /// Told that the store does, or why it does not. None: nobody waits for that, and neither does the run.
+    pub(super) safe: Option<oneshot::Sender<Result<(), Fault>>>,
+    /// Where it was begun, if receivers may have been named there.
+    pub(super) scope: Option<Box<Scope>>,
+}
+
+/// Waits until a new run may take its first turn. Answers why it may not, and who is still to be told.
+async fn begin(
+    engine: &Engine,
+    live: &Arc<Live>,
+    session: &Session,
+    Beginning { opened, mut safe, scope }: Beginning,
+) -> (Option<Fault>, Option<oneshot::Sender<Result<(), Fault>>>) {
+    let ready = async {
+        if safe.is_some() {
+            opened.await.map_err(|error| store_fault(&error))?;
+        }
+        if let Some(scope) = scope {
+            engine.deliver_run(&RunHandle::Live(Arc::clone(live)), true, &scope).await?;
+        }
+        Ok(())
+    };
+    let refused = cancellable(live, ready).await.err();
+    match &refused {
+        None => {
+            if let Some(safe) = safe.take() {
+                // Its client may have left.
+                let _ = safe.send(Ok(()));
+            }
+        }
+        // Who is told of a refusal does not know the run.
+        Some(fault) if safe.is_some() && fault.kind != FaultKind::Canceled => vanish(live, session),
+        Some(_) => {}
+    }
+    (refused, safe)
+}
+
+/// Takes one turn, or ends it if it is `refused` before it begins; answers the one that was queued behind it.
+async fn take(
+    engine: &Engine,
+    live: &Arc<Live>,
+    journal: &Arc<dyn Journal>,
+    mut turn: Box<Turn>,
+    refused_before: Option<Fault>,
+) -> Option<Turn> {
     let mut normalizer = Normalizer::new(live.agent.max_run_bytes);
     let mut conversation = None;
     // Why the agent was never reached.
     let mut refused = None;
     let begun_at = std::time::Instant::now();
     // What comes before the answer and after it is boxed, so that a turn that hears does not hold room for it.
-    let asked = Box::pin(ask(engine, live, &mut turn)).await;
+    let asked = match refused_before {
+        Some(fault) => Err(fault),
+        None => Box::pin(ask(engine, live, &mut turn)).await,
+    };
     let (guard, prepared) = match asked {
         Ok(Asked { guard, prepared, opened }) => {
             match opened {
@@ -537,23 +582,36 @@ async fn conclude(
     };
     let next = live.grow_unseen(|state| {
         state.pending = open;
-        let mut queued = (!state.queued.is_empty() && !live.cancel.is_told()).then(|| state.queued.remove(0));
+        let over = matches!(comes_to, RunState::Ended(_));
+        if state.ends && !over {
+            // It was told to end in the moment it came to its pause.
+            state.cut(End::Canceled, None);
+            return None;
+        }
+        let stopped = live.cancel.is_told() && (over || state.ends || state.cancelled_for.is_some());
+        let mut queued = (!state.queued.is_empty() && !stopped).then(|| state.queued.remove(0));
         if let Some(next) = &mut queued {
+            live.cancel.reset();
             next.resumes = Some(comes_to);
             state.record.at(now);
             state.record.start_turn(next.request.input.clone());
             state.set(RunState::Running, now);
         } else if let RunState::Ended(end) = comes_to {
+            state.queued.clear();
             state.record.at(now);
             state.record.finish_run(end);
             state.set(comes_to, now);
         } else {
+            state.queued.clear();
             // At the very time its followers are told.
             let told = state.record.now();
             state.set(comes_to, told);
         }
         queued
     });
+    if next.is_none() && !matches!(comes_to, RunState::Ended(_)) && live.view(|view| view.run().end.is_some()) {
+        turn.session.doc().waiting.withdraw(live.id());
+    }
     if prepared.is_some() || withdrawn {
         engine.index_pending(&live.agent.name, &turn.session, live).await;
         if let Err(fault) = engine.save_session(&turn.session).await {

@@ -94,7 +94,7 @@ impl Engine {
                 if let Some(id) = latest
                     && let Some(RunHandle::Live(live)) = self.handle(id).await?
                 {
-                    live.stop(None);
+                    live.end();
                 }
                 self.remove_session(&found).await?;
                 Ok(Answer::Done)

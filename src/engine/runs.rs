@@ -1,5 +1,6 @@
 //! Runs that exist: found by their owner, followed, cancelled, forgotten.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +8,9 @@ use interlingua_core::call::{About, RunState, Target};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Event, Fault, RunId};
 
+use super::undone::Held;
 use super::{Answer, Engine, Follower, Live, RunHandle, Scope, clock, context, session, store_fault};
-use crate::store::{Journal, Query, Signal, Stored};
+use crate::store::{Journal, Later, Query, Signal, Stored};
 
 impl Engine {
     pub(super) async fn waiting(&self, run: Option<RunId>) -> Result<Answer, Fault> {
@@ -68,98 +70,121 @@ impl Engine {
     }
 
     pub(super) async fn follow(&self, target: &Target, scope: &Scope, attach: bool) -> Result<Answer, Fault> {
-        let mut run = self.find(target, scope).await?;
+        let run = self.find(target, scope).await?;
         let waits = run.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth));
         if waits && matches!(run, RunHandle::Stored(..)) {
             // Its next turn may come while it is followed.
-            let id = run.view(|view| view.run().id);
-            run = RunHandle::Live(self.revive(id, scope).await?);
+            let held = self.revive(run.id(), scope).await?;
+            let follower = Follower::new(self.clone(), RunHandle::Live(Arc::clone(&held)), false);
+            return Ok(Answer::Steps { follower, attach });
         }
         Ok(Answer::Steps { follower: Follower::new(self.clone(), run, false), attach })
     }
 
     /// A run in memory again.
-    pub(super) async fn revive(&self, id: RunId, scope: &Scope) -> Result<Arc<Live>, Fault> {
+    pub(super) async fn revive(&self, id: RunId, scope: &Scope) -> Result<Held, Fault> {
         let run = self.find(&Target::Run(id), scope).await?;
         self.raise(run).await
     }
 
     /// A run in memory again, whoever it belongs to.
-    pub(super) async fn raise(&self, run: RunHandle) -> Result<Arc<Live>, Fault> {
-        match run {
-            RunHandle::Live(live) => Ok(live),
-            RunHandle::Stored(stored, pending) => {
-                let id = stored.record.run().id;
-                // An agent that is not there any more is asked nothing; its runs can still be ended.
-                let agents = &self.0.agents;
-                let agent = agents.get(&stored.record.run().agent).or_else(|| agents.values().next());
-                let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
-                let live = Live::new(agent, stored.record.clone(), stored.about.clone());
-                live.grow(|state| state.pending = pending.to_vec());
-                let (live, new) = match self.lives().entry(id) {
-                    std::collections::hash_map::Entry::Occupied(entry) => (Arc::clone(entry.get()), false),
-                    std::collections::hash_map::Entry::Vacant(entry) => (Arc::clone(entry.insert(live)), true),
-                };
-                if new {
-                    let opened = self.store().open(&(Arc::clone(&live) as Arc<dyn Journal>));
-                    opened.await.map_err(|error| store_fault(&error))?;
+    pub(super) async fn raise(&self, mut run: RunHandle) -> Result<Held, Fault> {
+        loop {
+            let id = run.id();
+            match run {
+                RunHandle::Live(live) => match self.hold(&live) {
+                    Some(held) => return Ok(held),
+                    // It was forgotten since it was found: what is changed about this one would be lost.
+                    None => {
+                        let missing = || Fault::not_found(format_args!("run '{id}'"));
+                        run = self.handle(id).await?.ok_or_else(missing)?;
+                    }
+                },
+                RunHandle::Stored(stored, pending) => {
+                    let (held, opened) = self.raise_stored(&stored, &pending)?;
+                    if let Some(opened) = opened {
+                        opened.await.map_err(|error| store_fault(&error))?;
+                    }
+                    return Ok(held);
                 }
-                Ok(live)
             }
         }
+    }
+
+    /// A run out of the store in memory, if it is not there yet, and the store's word that it looks at it.
+    fn raise_stored(&self, stored: &Stored, pending: &[Pending]) -> Result<(Held, Option<Later<()>>), Fault> {
+        // An agent that is not there any more is asked nothing; its runs can still be ended.
+        let agents = &self.0.agents;
+        let agent = agents.get(&stored.record.run().agent).or_else(|| agents.values().next());
+        let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
+        let live = Live::new(agent, stored.record.clone(), stored.about.clone());
+        live.grow(|state| state.pending = pending.to_vec());
+        Ok(match self.lives().entry(live.id()) {
+            Entry::Occupied(entry) => (Held::new(self, entry.get()), None),
+            Entry::Vacant(entry) => {
+                let live = entry.insert(live);
+                // With the door closed: whoever finds it here finds it known to the store.
+                let opened = self.store().open(&(Arc::clone(live) as Arc<dyn Journal>));
+                (Held::new(self, live), Some(opened))
+            }
+        })
+    }
+
+    /// Keeps a run in memory. None: it is not there any more, and another one may be.
+    fn hold(&self, live: &Arc<Live>) -> Option<Held> {
+        let lives = self.lives();
+        let known = lives.get(&live.id()).is_some_and(|known| Arc::ptr_eq(known, live));
+        // Nothing is changed about one that has ended.
+        let over = || live.view(|view| matches!(view.about.state, RunState::Ended(_)));
+        (known || over()).then(|| Held::new(self, live))
     }
 
     pub(super) async fn cancel(&self, target: &Target, scope: &Scope) -> Result<RunHandle, Fault> {
         /// Cancelling is quick; a run that does not end in this time is told of as it stands.
         const PATIENCE: Duration = Duration::from_secs(10);
-        let mut run = self.find(target, scope).await?;
-        let (id, state) = run.view(|view| (view.run().id, view.about.state));
-        match state {
+        let run = self.find(target, scope).await?;
+        match run.view(|view| view.about.state) {
             RunState::Ended(_) => return Ok(run.settled(self).await),
-            RunState::Waiting | RunState::WaitingForAuth => {
-                let live = self.revive(id, scope).await?;
-                let its_own = self.scope_of(&live);
-                self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, its_own.as_ref().unwrap_or(scope)).await?;
-                self.cancel_waiting(&live).await;
-                return Ok(RunHandle::Live(live));
+            RunState::Queued | RunState::Running if matches!(run, RunHandle::Stored(..)) => {
+                // Another process drives it.
+                self.store().signal(run.id(), Signal::Cancel).await.map_err(|error| store_fault(&error))?;
+                return Ok(self.handle(run.id()).await?.unwrap_or(run));
             }
-            RunState::Queued | RunState::Running => {}
+            _ => {}
         }
-        match &run {
-            RunHandle::Live(live) => {
-                live.stop(None);
-                let _ = tokio::time::timeout(PATIENCE, self.stopped(live)).await;
-            }
-            RunHandle::Stored(..) => {
-                self.store().signal(id, Signal::Cancel).await.map_err(|error| store_fault(&error))?;
-                run = self.handle(id).await?.unwrap_or(run);
-            }
+        let held = self.raise(run).await?;
+        if held.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth)) {
+            let its_own = self.scope_of(&held);
+            let scope = its_own.as_ref().unwrap_or(scope);
+            self.deliver_run(&RunHandle::Live(Arc::clone(&held)), false, scope).await?;
         }
-        Ok(run)
+        let _ = tokio::time::timeout(PATIENCE, self.end_wherever(&held)).await;
+        Ok(RunHandle::Live(Arc::clone(&held)))
     }
 
-    /// Waits until a run that was told to stop has ended.
-    async fn stopped(&self, live: &Arc<Live>) {
+    /// Ends a run, in its turn or between two. It may go from one to the other meanwhile, by what another client says.
+    async fn end_wherever(&self, live: &Arc<Live>) {
         let mut follower = Follower::new(self.clone(), RunHandle::Live(Arc::clone(live)), false);
-        let mut turns = live.view(|view| view.run().turns.len());
         loop {
-            let last = |event| match event {
-                Event::TurnFinished { turn, .. } => turn as usize + 1 >= turns,
-                event => matches!(event, Event::RunFinished { .. }),
-            };
-            follower.until(last).await;
-            match live.view(|view| view.about.state) {
-                RunState::Ended(_) => return,
-                // It came to its pause in the moment it was told.
-                RunState::Waiting | RunState::WaitingForAuth => return self.cancel_waiting(live).await,
-                RunState::Queued | RunState::Running => turns += 1,
+            let (state, turns) = live.view(|view| (view.about.state, view.run().turns.len()));
+            match state {
+                RunState::Waiting | RunState::WaitingForAuth => {
+                    self.end_waiting(live, |_| true).await;
+                }
+                RunState::Queued | RunState::Running if live.end() => {
+                    let last = |event| match event {
+                        Event::TurnFinished { turn, .. } => turn as usize + 1 >= turns,
+                        event => matches!(event, Event::RunFinished { .. }),
+                    };
+                    follower.until(last).await;
+                }
+                RunState::Queued | RunState::Running => {}
+                RunState::Ended(_) => {
+                    // Nobody is told what is not safe yet.
+                    follower.until(|event| matches!(event, Event::RunFinished { .. })).await;
+                    return;
+                }
             }
-        }
-    }
-
-    async fn cancel_waiting(&self, live: &Arc<Live>) {
-        if !self.end_waiting(live, |_| true).await {
-            live.stop(None);
         }
     }
 
@@ -209,14 +234,10 @@ impl Engine {
         };
         if built_upon {
             // What came after it keeps the context it had; by itself it is gone.
-            let live = match run {
-                RunHandle::Live(live) => live,
-                RunHandle::Stored(..) => self.revive(id, scope).await?,
-            };
+            let live = self.raise(run).await?;
             live.grow(|state| state.about.stored = false);
             let settled = self.store().settle(&(Arc::clone(&live) as Arc<dyn Journal>));
             settled.await.map_err(|error| store_fault(&error))?;
-            self.forget_if_idle(&live);
         } else {
             self.store().remove(id).await.map_err(|error| store_fault(&error))?;
             self.lives().remove(&id);

@@ -69,7 +69,12 @@ impl Steps {
                         self.over = true;
                     }
                 }
-                Poll::Ready(false) => self.over = true,
+                Poll::Ready(false) => {
+                    if let Some(fault) = self.follower.lost() {
+                        self.exchange.interrupt(&fault, &mut self.out);
+                    }
+                    self.over = true;
+                }
             }
         }
         let beats = std::mem::replace(&mut self.beats, self.follower.beats());

@@ -5,6 +5,7 @@
 //! cargo xtask check                     the same without the conformance suites
 //! cargo xtask conformance [NAME]…       conformance suites by name, also those CI does not run; none: lists them
 //! cargo xtask bench [micro|load …]      micro benchmarks, and the load rig against nginx (benches/README.md)
+//! cargo xtask faults [NAME]…            breaks things around a release build, by name; none: all (faults/)
 //! cargo xtask fuzz [--seconds N] [NAME] every fuzz target, N seconds each (60)
 //! cargo xtask audit                     cargo-deny with the advisory database, which needs the network
 //! ```
@@ -41,6 +42,7 @@
 
 mod bench;
 mod conformance;
+mod faults;
 mod fuzz;
 mod node;
 mod process;
@@ -76,11 +78,12 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["check"] => steps::check(),
         ["conformance", names @ ..] => conformance::by_name(names),
         ["bench", rest @ ..] => bench::run(rest),
+        ["faults", names @ ..] => faults::run(names),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["audit"] => steps::audit(),
         _ => bail!(
             "usage: cargo xtask test [--only NAME]… | check | conformance [NAME]… | bench [micro|load …] | \
-             fuzz [--seconds N] [TARGET] | audit"
+             faults [NAME]… | fuzz [--seconds N] [TARGET] | audit"
         ),
     }
 }

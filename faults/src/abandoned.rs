@@ -1,0 +1,104 @@
+//! Clients that leave in the first milliseconds of their requests: nothing they began may be left behind.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::check::Check;
+use crate::gateway::{Gateway, ROUTES};
+use crate::{Rig, http};
+
+const REQUESTS: usize = 10_000;
+/// So many clients at once.
+const CLIENTS: usize = 16;
+/// Connections are reset up to so long after their request, in steps of a tenth of a millisecond.
+const LONGEST: u64 = 4_000;
+
+/// What is asked by turns: background responses, native tasks, A2A streams, and calls that are waited for.
+fn requests() -> Vec<Vec<u8>> {
+    let a2a = r#"{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}}}"#;
+    let native = r#"{"input":[{"role":"user","content":"hello"}]}"#;
+    vec![
+        http::request("POST", "/v1/responses", &[], r#"{"model":"demo","input":"hello","background":true}"#),
+        http::request("POST", "/agents/demo/process/task", &[], native),
+        http::request("POST", "/a2a/demo", &[("A2A-Version", "1.0")], a2a),
+        http::request("POST", "/agents/demo/process", &[], native),
+        http::request("POST", "/v1/responses", &[], r#"{"model":"demo","input":"hello"}"#),
+    ]
+}
+
+pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
+    let mut checks = Vec::new();
+    for store in ["sqlite", "memory"] {
+        let server = "[server]\nlisten = \"{{listen}}\"\ndrain = \"20s\"\n";
+        let path = if store == "sqlite" { "\npath = \"gateway.db\"" } else { "" };
+        let mut gateway = Gateway::start(rig, &format!("{server}[store]\nkind = \"{store}\"{path}\n{ROUTES}"))?;
+        checks.extend(abandon(&mut gateway, store)?);
+    }
+    Ok(checks)
+}
+
+fn abandon(gateway: &mut Gateway, store: &str) -> Result<Vec<Check>> {
+    let requests = requests();
+    let address = gateway.address;
+    let idle_files = gateway.open_files()?;
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= REQUESTS {
+                        return;
+                    }
+                    let after = Duration::from_micros((number as u64 * 100) % (LONGEST + 1));
+                    if http::abandon(address, &requests[number % requests.len()], after).is_err() {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let (runs, left) = settle(gateway)?;
+    let memory = gateway.memory()? as f64 / f64::from(1 << 20);
+    let files = gateway.open_files()?.saturating_sub(idle_files);
+    let stopped = gateway.stop(Duration::from_secs(40))?.as_secs_f64();
+    let panics = gateway.log().matches("panicked").count();
+    let name = |what: &str| format!("{what} ({store})");
+    Ok(vec![
+        Check::at_most(name("requests that could not be sent"), failed.into_inner() as f64, 0.0, ""),
+        Check::at_least(name("runs begun"), runs as f64, 100.0, ""),
+        Check::at_most(name("runs without an end after 5 s"), left as f64, 0.0, ""),
+        Check::at_most(name("sockets left open"), files as f64, 16.0, ""),
+        Check::at_most(name("panics in the log"), panics as f64, 0.0, ""),
+        Check::at_most(name("SIGTERM to the end"), stopped, 1.0, "s"),
+        Check::shown(name("memory afterwards"), memory, "MiB"),
+    ])
+}
+
+/// Waits until no run is under way, for 5 s; answers how many there are, and how many still are under way.
+fn settle(gateway: &Gateway) -> Result<(usize, usize)> {
+    let began = Instant::now();
+    loop {
+        let (mut runs, mut left) = (0, 0);
+        let mut cursor = String::new();
+        loop {
+            let list = http::get(gateway.address, &format!("/agents/demo/runs?limit=100{cursor}"))?;
+            anyhow::ensure!(list.status == 200, "the list of runs was answered {}: {}", list.status, list.body);
+            runs += list.body.matches("\"object\":\"response\"").count();
+            left += ["queued", "in_progress"]
+                .map(|state| list.body.matches(&format!("\"status\":\"{state}\"")).count())
+                .iter()
+                .sum::<usize>();
+            match list.body.split("\"next\":\"").nth(1).and_then(|rest| rest.split('"').next()) {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        if left == 0 || began.elapsed() > Duration::from_secs(5) {
+            return Ok((runs, left));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
