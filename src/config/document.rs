@@ -16,7 +16,7 @@ use toml::Spanned;
 
 use super::duration::Period;
 use super::headers::HeaderValue;
-use super::settings::{History, OnDisconnect, ParallelTurns, StoreKind};
+use super::settings::{History, OnDisconnect, ParallelTurns, RouteAuth, StoreKind};
 use super::size::Size;
 
 /// A value and where it stands; defaults stand nowhere, in an empty range.
@@ -473,6 +473,8 @@ pub(super) struct RouteTable {
     pub(super) agents: Option<Located<Vec<Located<String>>>>,
     /// How long a stream may be silent before a comment is sent; by default as the server says.
     pub(super) heartbeat: Option<Located<Period>>,
+    /// Who may use the route. Required where the gateway listens beyond loopback.
+    pub(super) auth: Option<RouteAuth>,
     /// What becomes of a run in the foreground when its client leaves.
     pub(super) on_disconnect: OnDisconnect,
     /// Whether sessions of this route are those of all other routes of the agent.
@@ -488,6 +490,7 @@ impl Default for RouteTable {
             path: None,
             agents: None,
             heartbeat: None,
+            auth: None,
             on_disconnect: OnDisconnect::Cancel,
             shared_sessions: true,
             options: None,

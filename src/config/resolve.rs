@@ -50,6 +50,9 @@ pub(super) fn resolve(
     let store = store(&document.store, &mut checking);
     let known = agents::resolve(&document.agents, &mut checking);
     let routes = routes::resolve(&document.routes, &known, heartbeat, &mut checking);
+    if let Some(server) = &server {
+        routes::check_exposure(&document.routes, server.listen.ip(), &mut checking);
+    }
     let agents = known.into_iter().filter_map(|known| known.agent).collect();
     let settings = server.map(|server| Settings { server, store, agents, routes });
     (settings, checking.found)

@@ -1,6 +1,7 @@
 //! The routes: which agents are mounted where, and whether two of them want the same requests.
 
 use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +54,24 @@ pub(super) fn resolve(
         }
     }
     routes
+}
+
+/// Beyond loopback, a route that anyone may use has to say so: nobody opens one by changing the address alone.
+pub(super) fn check_exposure(tables: &[Located<Table<RouteTable>>], listen: IpAddr, checking: &mut Checking<'_, '_>) {
+    if listen.to_canonical().is_loopback() {
+        return;
+    }
+    for table in tables.iter().filter(|table| table.value.auth.is_none()) {
+        if checking.cuts.contain(&table.place, "auth") {
+            continue;
+        }
+        checking.mistake(
+            Diagnostic::error(format!("the gateway listens on {listen}, and this route asks nobody for credentials"))
+                .at(&table.place)
+                .label("write auth = \"none\" to let anyone who can connect use it")
+                .help("or listen on 127.0.0.1, behind a proxy that checks credentials"),
+        );
+    }
 }
 
 /// Checks one route, and notes the agents it names, whether or not the rest of it is right.

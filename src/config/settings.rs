@@ -277,6 +277,14 @@ impl Route {
     }
 }
 
+/// Who may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RouteAuth {
+    /// Anyone who can connect. The gateway has no other way yet.
+    None,
+}
+
 /// What becomes of an attached run when its client leaves. Runs in the background go on anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -199,12 +199,29 @@ fn explain(message: &str, place: &Range<usize>, subject: &Subject<'_>) -> Diagno
         } else {
             format!("{subject} must be {wanted}{range}")
         };
-        return Diagnostic::error(error).at(place);
+        let mistake = Diagnostic::error(error).at(place);
+        return match remedy(subject.name, wanted, kind) {
+            Some(remedy) => mistake.label(remedy),
+            None => mistake,
+        };
     }
     match message.split_once('\n') {
         Some((message, label)) => Diagnostic::error(message).at(place).label(plain(label)),
         None => Diagnostic::error(plain(message)).at(place),
     }
+}
+
+/// What to write instead of a value of another type, for the mistakes that are made most.
+fn remedy(name: &str, wanted: &str, kind: &str) -> Option<String> {
+    Some(match (name, wanted, kind) {
+        ("listen", _, "integer") => "write an address with a port, like \"127.0.0.1:8080\"".to_owned(),
+        ("agents", "a table", "array") => "write [agents.NAME], once for each agent".to_owned(),
+        ("routes", "an array", "table") => "write [[routes]], once for each route".to_owned(),
+        ("server" | "store", "a table", "array") => format!("write [{name}]"),
+        (_, "a table", _) => "write { key = value }".to_owned(),
+        (_, "an array", "string") => "write it in brackets: [\"…\"]".to_owned(),
+        _ => return None,
+    })
 }
 
 fn missing(message: &str) -> Option<&str> {
