@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::ProtocolAdapter;
 use interlingua_core::call::AgentCard;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
+use interlingua_core::{Owner, ProtocolAdapter};
 
 use crate::config::{
     self, ClientProtocol, EndpointName, Protocols, Settings, StoreKind, Surroundings, UpstreamProtocol,
@@ -236,7 +236,7 @@ impl Gateway {
             let first = !routes.iter().any(|route| route.scope.protocol == client.name);
             routes.push(Served {
                 scope: Scope {
-                    owner: String::new(),
+                    owner: Owner::anonymous(),
                     trace: None,
                     agents: mount.agents.clone().into(),
                     protocol: client.name,
@@ -250,7 +250,7 @@ impl Gateway {
                     },
                 },
                 heartbeat: place.route.heartbeat,
-                partition: (!place.route.shared_sessions).then(|| format!("route:{}", mount.path)),
+                partition: (!place.route.shared_sessions).then(|| mount.path.clone()),
                 first,
                 path: mount.path,
                 mounted,

@@ -228,7 +228,7 @@ impl RunState {
 pub struct About {
     /// The protocol it was begun over.
     pub protocol: String,
-    /// Who it belongs to.
+    /// Who it belongs to: [`crate::Owner::key`].
     pub owner: String,
     /// Where it stands.
     pub state: RunState,

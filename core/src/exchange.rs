@@ -24,6 +24,7 @@ use crate::event::{Millis, Step};
 use crate::fault::Fault;
 use crate::id::RunId;
 use crate::out::{Head, Out};
+use crate::owner::Owner;
 
 /// One client-facing protocol.
 pub trait ProtocolAdapter: 'static {
@@ -204,8 +205,8 @@ impl Endpoint {
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// To whom runs and sessions belong. `anonymous` without authentication.
-    pub owner: String,
+    /// To whom runs and sessions belong. [`Owner::anonymous`] without authentication.
+    pub owner: Owner,
     /// Whether that was proved.
     pub authenticated: bool,
 }

@@ -9,7 +9,7 @@ use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, FaultKind, Json, RunId};
 
 use super::session::{Doc, Entry, Session};
-use super::{Agent, Engine, History, clock};
+use super::{Agent, Engine, History, clock, names};
 
 /// What is needed to find out what to ask.
 pub(super) struct Preparing<'a> {
@@ -81,7 +81,7 @@ impl Engine {
         if agent.history == History::Upstream && whole {
             // The upstream remembers something else: it is told all anew, as a session it has not seen.
             if !doc.entries.is_empty() {
-                upstream_id = clock::fresh().to_string();
+                upstream_id = names::session(&session.owner, &clock::fresh().to_string(), None);
             }
             memory = Json::null();
         }
@@ -117,8 +117,9 @@ impl Engine {
         asked.session_id = Some(upstream_id.clone());
         // Without both ids all anonymous clients share one lock upstream (Agent API, section 10). And an upstream that
         // waits for an answer knows its session by both: a client that names no user means the one named before.
-        let user = asked.user_id.get_or_insert_with(|| doc.user_id.clone().unwrap_or_else(|| session.own_user()));
-        session.doc().user_id.get_or_insert_with(|| user.clone());
+        let user = asked.user_id.take().or(doc.user_id).unwrap_or_else(|| session.own_user());
+        asked.user_id = Some(session.upstream_user(&user, &upstream_id));
+        session.doc().user_id.get_or_insert(user);
         Ok(Outcome::Ready(Box::new(Prepared { request: asked, upstream_id, memory, answered, decided, said })))
     }
 

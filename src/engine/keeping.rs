@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use interlingua_core::call::{About, Keeper, RunState};
 use interlingua_core::run::RunError;
-use interlingua_core::{End, Fault, FaultKind, RunId};
+use interlingua_core::{End, Fault, FaultKind, Owner, RunId};
 
 use super::session::Session;
 use super::{Agent, Engine, History, Live, RunHandle, Scope, clock};
@@ -106,7 +106,7 @@ impl Engine {
                 scope.route.as_deref() == Some(keeper.route.as_str())
                     && scope.agents.iter().any(|card| card.name == view.run().agent)
             });
-            scope.map(|scope| Scope { owner: view.about.owner.clone(), ..scope.clone() })
+            scope.map(|scope| Scope { owner: Owner::from_key(&view.about.owner), ..scope.clone() })
         })
     }
 

@@ -11,6 +11,7 @@ pub mod follow;
 mod keeping;
 mod later;
 pub mod live;
+mod names;
 mod published;
 mod pump;
 mod resource;
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use interlingua_core::call::{About, AgentCard, Cursor, DocumentCall, RunState, SessionCall, SessionView, Target};
 use interlingua_core::model::AgentRequest;
-use interlingua_core::{Call, Delivery, Event, Fault, FaultKind, Json, Record, Run, RunCall, RunId, Thread};
+use interlingua_core::{Call, Delivery, Event, Fault, FaultKind, Json, Owner, Record, Run, RunCall, RunId, Thread};
 use tokio::sync::oneshot;
 
 use self::context::{Outcome, Preparing};
@@ -101,7 +102,7 @@ pub struct HistoryLimit {
 #[derive(Clone)]
 pub struct Scope {
     /// To whom runs and sessions belong.
-    pub owner: String,
+    pub owner: Owner,
     /// The agents of the route.
     pub agents: Arc<[Arc<AgentCard>]>,
     /// The protocol of the route.
@@ -277,7 +278,7 @@ impl Engine {
         record.start_turn(place.said().unwrap_or_else(|| call.request.input.clone()));
         let about = About {
             protocol: scope.protocol.to_owned(),
-            owner: scope.owner.clone(),
+            owner: scope.owner.key().to_owned(),
             state: RunState::Queued,
             changed_at: now,
             previous,

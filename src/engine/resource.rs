@@ -1,8 +1,9 @@
 //! Sessions and documents as resources: what their owner may do with them besides asking agents.
 
 use interlingua_core::call::{DocumentCall, SessionCall};
+use interlingua_core::owner::escaped;
 use interlingua_core::tree::Node;
-use interlingua_core::{Fault, FaultKind, Json, RunCall};
+use interlingua_core::{Fault, FaultKind, Json, Owner, RunCall};
 use std::sync::Arc;
 
 use super::deliver::Named;
@@ -159,12 +160,12 @@ impl Engine {
         &self,
         call: &RunCall,
         agent: &Agent,
-        owner: &str,
+        owner: &Owner,
     ) -> Result<Option<Arc<Session>>, Fault> {
         let told = call.request.input.iter().flat_map(interlingua_core::answer::native);
         let ids: Vec<String> = call.answers.iter().cloned().chain(told).map(|answer| answer.id).collect();
         for id in ids {
-            let key = asked_key(&agent.name, owner, &id);
+            let key = asked_key(&agent.name, owner.key(), &id);
             let found = self.store().get(ASKED, &key).await.map_err(|error| store_fault(&error))?;
             let place = found.and_then(|document| read(&document.value));
             if let Some((session, user)) = place.and_then(|json| json.read::<(String, Option<String>)>())
@@ -196,14 +197,14 @@ impl Engine {
 /// The collection of the store that says where open items were asked.
 pub(super) const ASKED: &str = "asked";
 
+/// `owner` is one's key: it holds none of the characters that stand between the parts.
 fn asked_key(agent: &str, owner: &str, id: &str) -> String {
-    let clean = |part: &str| part.replace(|c: char| c.is_control(), "\u{fffd}");
-    format!("{}\u{1f}{}\u{1f}{}", clean(agent), clean(owner), clean(id))
+    format!("{}\u{1f}{owner}\u{1f}{}", escaped(agent), escaped(id))
 }
 
 /// The key a document of a caller has in the store: what is another caller's is never looked at.
 pub(super) fn owned(scope: &Scope, key: &str) -> String {
-    crate::store::owned_key(&scope.owner, key)
+    crate::store::owned_key(scope.owner.key(), key)
 }
 
 /// What a stored document holds.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use interlingua_core::call::{About, RunState, Target};
 use interlingua_core::pending::Pending;
-use interlingua_core::{End, Event, Fault, RunId};
+use interlingua_core::{End, Event, Fault, Owner, RunId};
 
 use super::undone::Held;
 use super::{Answer, Engine, Follower, Live, RunHandle, Scope, clock, context, session, store_fault};
@@ -40,7 +40,8 @@ impl Engine {
             return Ok(asked);
         }
         let user = stored.about.request.user_id.as_deref();
-        let session = self.session_of(&run.agent, &stored.about.owner, &run.session_id, user).await?;
+        let owner = Owner::from_key(&stored.about.owner);
+        let session = self.session_of(&run.agent, &owner, &run.session_id, user).await?;
         Ok(session.doc().waiting.pending_of(run.id))
     }
 
@@ -53,7 +54,7 @@ impl Engine {
         let missing = || Fault::not_found(format_args!("run '{id}'"));
         let handle = self.handle(id).await?.ok_or_else(missing)?;
         let visible = handle.view(|view| {
-            view.about.owner == scope.owner
+            view.about.owner == scope.owner.key()
                 && scope.agents.iter().any(|card| card.name == view.run().agent)
                 && (view.about.stored || view.run().end.is_none())
                 && !self.0.keeping.retention.is_gone(view.about, clock::now())
@@ -63,7 +64,7 @@ impl Engine {
 
     async fn latest(&self, session: &str, scope: &Scope) -> Result<RunId, Fault> {
         let agents = scope.agents.iter().map(|card| card.name.clone()).collect();
-        let found = self.store().latest(agents, scope.owner.clone(), session.to_owned()).await;
+        let found = self.store().latest(agents, scope.owner.key().to_owned(), session.to_owned()).await;
         found
             .map_err(|error| store_fault(&error))?
             .ok_or_else(|| Fault::not_found(format_args!("a run in session '{session}'")))
@@ -193,7 +194,7 @@ impl Engine {
     pub(super) async fn end_waiting(&self, live: &Arc<Live>, still: impl FnOnce(&About) -> bool) -> bool {
         let (agent, owner, session, user) = live.view(|view| {
             let (run, about) = (view.run(), view.about);
-            (run.agent.clone(), about.owner.clone(), run.session_id.clone(), about.request.user_id.clone())
+            (run.agent.clone(), Owner::from_key(&about.owner), run.session_id.clone(), about.request.user_id.clone())
         });
         let ended = live.grow_unseen(|state| {
             let waits = matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth);
@@ -248,7 +249,7 @@ impl Engine {
     pub(super) async fn list(&self, filter: interlingua_core::call::Filter, scope: &Scope) -> Result<Answer, Fault> {
         let agents = scope.agents.iter().map(|card| card.name.clone()).collect();
         let gone = self.0.keeping.retention.gone(clock::now());
-        let query = Query { agents, owner: Some(scope.owner.clone()), filter, gone };
+        let query = Query { agents, owner: Some(scope.owner.key().to_owned()), filter, gone };
         let found = self.store().find(query).await.map_err(|error| store_fault(&error))?;
         let mut runs = Vec::with_capacity(found.runs.len());
         for head in &found.runs {

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use interlingua_core::call::{SessionItem, SessionView};
 use interlingua_core::event::Millis;
 use interlingua_core::model::{Message, MessageType};
+use interlingua_core::owner::escaped;
 use interlingua_core::tree::Node;
-use interlingua_core::{Extra, Fault, FaultKind, Json, RunId};
+use interlingua_core::{Extra, Fault, FaultKind, Json, Owner, RunId};
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, clock, store_fault};
+use super::{Engine, clock, names, store_fault};
 use crate::store::Expect;
 
 /// The collection of the store that sessions are in.
@@ -26,34 +27,25 @@ const MOST_QUEUED: usize = 64;
 pub(super) struct Key(String);
 
 impl Key {
-    /// Owners and ids come from outside: control characters keep the parts apart, whatever they are.
-    pub(super) fn new(agent: &str, owner: &str, session: &str) -> Self {
-        Self(format!("{}{}", Self::prefix(agent, owner), clean(session)))
+    /// Ids come from outside: no part holds the control character that keeps the parts apart.
+    pub(super) fn new(agent: &str, owner: &Owner, session: &str) -> Self {
+        Self(format!("{}{}", Self::prefix(agent, owner), escaped(session)))
     }
 
     /// A session that another user named by the same id.
     fn of_user(&self, user: &str) -> Self {
-        Self(format!("{}\u{1f}{}", self.0, clean(user)))
+        Self(format!("{}\u{1f}{}", self.0, escaped(user)))
     }
 
-    /// Which part of its owner's sessions it is in.
-    fn partition(&self) -> Option<&str> {
-        let owner = self.0.split('\u{1f}').nth(1)?;
-        owner.split_once('/').map(|(_, partition)| partition)
+    fn prefix(agent: &str, owner: &Owner) -> String {
+        format!("{}\u{1f}{}\u{1f}", escaped(agent), owner.key())
     }
-
-    fn prefix(agent: &str, owner: &str) -> String {
-        format!("{}\u{1f}{}\u{1f}", clean(agent), clean(owner))
-    }
-}
-
-fn clean(part: &str) -> String {
-    part.replace(|c: char| c.is_control(), "\u{fffd}")
 }
 
 /// A session in memory.
 pub(super) struct Session {
     key: Key,
+    pub(super) owner: Owner,
     pub(super) id: String,
     /// Held while a turn is under way.
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -80,7 +72,8 @@ pub(super) struct Doc {
     /// Items of runs that were taken out.
     #[serde(default)]
     pub(super) removed: BTreeSet<String>,
-    /// The id the upstream knows it by, if not its own.
+    /// The id the upstream knows it by, if not its own. What was stored before owners had names of their own upstream
+    /// has none: the agent goes on knowing it by the name the client chose.
     #[serde(default)]
     pub(super) upstream_id: Option<String>,
     /// Whose it is, as the upstream knows it: whoever was named first. Clients of other protocols may name nobody.
@@ -127,8 +120,9 @@ pub(super) enum Entry {
 }
 
 impl Doc {
-    fn new(id: &str, agent: &str) -> Self {
+    fn new(id: &str, agent: &str, owner: &Owner, apart: Option<&str>) -> Self {
         let now = clock::now();
+        let upstream_id = names::session(owner, id, apart);
         Self {
             id: id.to_owned(),
             agent: agent.to_owned(),
@@ -137,7 +131,7 @@ impl Doc {
             kept: false,
             entries: Vec::new(),
             removed: BTreeSet::new(),
-            upstream_id: None,
+            upstream_id: (upstream_id != id).then_some(upstream_id),
             user_id: None,
             seen: 0,
             stale: false,
@@ -161,12 +155,19 @@ impl Session {
     }
 
     /// Whose it is where nobody is named: its own, so that anonymous clients do not share one memory upstream. Parts of
-    /// an owner's sessions (a tenant's, a route's) may have the same ids, and are apart upstream too.
+    /// an owner's sessions (a tenant's, a route's) may have the same ids.
     pub(super) fn own_user(&self) -> String {
-        match self.key.partition() {
+        match self.owner.partition() {
             None => self.id.clone(),
             Some(partition) => format!("{partition}:{}", self.id),
         }
+    }
+
+    /// Who speaks in it, as the agent is told. `upstream_id` is the session's.
+    pub(super) fn upstream_user(&self, name: &str, upstream_id: &str) -> String {
+        // The agent knows an older session by the names as they were chosen: what it asked there can still be answered.
+        let by_plain_name = upstream_id == self.id;
+        if by_plain_name && !self.owner.is_everybody() { name.to_owned() } else { names::user(&self.owner, name) }
     }
 
     /// True if a turn of it named another user. A conversation is its owner's, whoever speaks in it.
@@ -229,13 +230,13 @@ pub(super) fn busy(session: &str) -> Fault {
 
 impl Engine {
     /// A session, made if it is not there. A `new` id is not looked up.
-    pub(super) async fn session(&self, agent: &str, owner: &str, id: &str, new: bool) -> Result<Arc<Session>, Fault> {
+    pub(super) async fn session(&self, agent: &str, owner: &Owner, id: &str, new: bool) -> Result<Arc<Session>, Fault> {
         let key = Key::new(agent, owner, id);
         if let Some(session) = self.session_in_memory(&key) {
             return Ok(session);
         }
         let doc = if new { None } else { self.read_session(&key).await? };
-        Ok(self.remember_session(key, doc.unwrap_or_else(|| Doc::new(id, agent))))
+        Ok(self.remember_session(key, owner, doc.unwrap_or_else(|| Doc::new(id, agent, owner, None))))
     }
 
     /// The session of this id that belongs to this user. Callers that nobody authenticated may name users: the first
@@ -243,7 +244,7 @@ impl Engine {
     pub(super) async fn session_of(
         &self,
         agent: &str,
-        owner: &str,
+        owner: &Owner,
         id: &str,
         user: Option<&str>,
     ) -> Result<Arc<Session>, Fault> {
@@ -254,7 +255,7 @@ impl Engine {
             return Ok(session);
         }
         let doc = self.read_session(&key).await?;
-        let session = self.remember_session(key, doc.unwrap_or_else(|| Doc::new(id, agent)));
+        let session = self.remember_session(key, owner, doc.unwrap_or_else(|| Doc::new(id, agent, owner, Some(user))));
         session.doc().user_id.get_or_insert_with(|| user.to_owned());
         Ok(session)
     }
@@ -263,7 +264,7 @@ impl Engine {
     pub(super) async fn known_session(
         &self,
         agent: &str,
-        owner: &str,
+        owner: &Owner,
         id: &str,
     ) -> Result<Option<Arc<Session>>, Fault> {
         let key = Key::new(agent, owner, id);
@@ -271,14 +272,14 @@ impl Engine {
             return Ok(Some(session));
         }
         let doc = self.read_session(&key).await?;
-        Ok(doc.map(|doc| self.remember_session(key, doc)))
+        Ok(doc.map(|doc| self.remember_session(key, owner, doc)))
     }
 
     fn session_in_memory(&self, key: &Key) -> Option<Arc<Session>> {
         self.lock_sessions().get(key).and_then(std::sync::Weak::upgrade)
     }
 
-    fn remember_session(&self, key: Key, doc: Doc) -> Arc<Session> {
+    fn remember_session(&self, key: Key, owner: &Owner, doc: Doc) -> Arc<Session> {
         let mut sessions = self.lock_sessions();
         // Somebody else may have been faster.
         if let Some(session) = sessions.get(&key).and_then(std::sync::Weak::upgrade) {
@@ -286,6 +287,7 @@ impl Engine {
         }
         let session = Arc::new(Session {
             key: key.clone(),
+            owner: owner.clone(),
             id: doc.id.clone(),
             turn: Arc::default(),
             queued: Mutex::new(0),
@@ -324,7 +326,7 @@ impl Engine {
     }
 
     /// All sessions of an owner with an agent.
-    pub(super) async fn sessions_of(&self, agent: &str, owner: &str) -> Result<Vec<Doc>, Fault> {
+    pub(super) async fn sessions_of(&self, agent: &str, owner: &Owner) -> Result<Vec<Doc>, Fault> {
         const PAGE: usize = 500;
         let prefix = Key::prefix(agent, owner);
         let mut docs = Vec::new();

@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use interlingua_core::call::{Page, Reply, RunView};
 use interlingua_core::exchange::Caller;
 use interlingua_core::out::Head;
-use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request, RunId};
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Owner, Request, RunId};
 use percent_encoding::percent_decode_str;
 
 use super::stream::Steps;
@@ -96,7 +96,7 @@ pub(super) fn decode(
     let params: Vec<(String, String)> =
         request.match_info().iter().map(|(name, value)| (name.to_owned(), whole_segment(value))).collect();
     let base_url = super::base_url::of(gateway, route, request);
-    let caller = Caller { owner: "anonymous".to_owned(), authenticated: false };
+    let caller = Caller { owner: Owner::anonymous(), authenticated: false };
     let decoded = exchange.decode(&Request {
         method,
         path: request.path(),
@@ -112,8 +112,11 @@ pub(super) fn decode(
     let mut scope = route.scope.clone();
     scope.owner = caller.owner;
     scope.trace = Trace::read(headers.iter().copied()).map(Arc::new);
-    for part in route.partition.as_deref().into_iter().chain(exchange.partition()) {
-        scope.owner = format!("{}/{part}", scope.owner);
+    if let Some(path) = &route.partition {
+        scope.owner = scope.owner.on_route(path);
+    }
+    if let Some(tenant) = exchange.partition() {
+        scope.owner = scope.owner.of_tenant(tenant);
     }
     decoded.map(|call| (call, scope))
 }

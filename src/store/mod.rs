@@ -233,10 +233,11 @@ fn attached_keys(owner: &str, run: RunId) -> (String, String) {
     (owned_key(owner, &format!("{run}/")), owned_key(owner, &format!("{run}0")))
 }
 
-/// The key a document of an owner has: what is another owner's is never looked at.
+/// The key a document of an owner has: what is another owner's is never looked at. `owner` is
+/// [`interlingua_core::Owner::key`], which never holds what stands between the two.
 #[must_use]
 pub fn owned_key(owner: &str, key: &str) -> String {
-    format!("{}\u{1f}{key}", owner.replace(|c: char| c.is_control(), "\u{fffd}"))
+    format!("{owner}\u{1f}{key}")
 }
 
 /// What one round of [`Store::retain`] did.

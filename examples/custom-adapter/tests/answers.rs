@@ -30,7 +30,7 @@ fn ask(exchange: &mut dyn Exchange, media: &str, body: &[u8], query: &str) -> Re
         headers: &[("content-type", media)],
         body,
         base_url: "http://gateway/plain/demo",
-        caller: &Caller { owner: "anonymous".to_owned(), authenticated: false },
+        caller: &Caller { owner: "anonymous".into(), authenticated: false },
         now: NOW,
         fresh: RUN,
     })

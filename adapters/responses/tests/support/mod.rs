@@ -122,7 +122,7 @@ impl Route {
             Some((endpoint, params)) => ((endpoint.open)(), params),
             None => ((self.0.stray)(), Vec::new()),
         };
-        let caller = Caller { owner: "anonymous".to_owned(), authenticated: false };
+        let caller = Caller { owner: "anonymous".into(), authenticated: false };
         let outcome = exchange.decode(&Request {
             method,
             path,
