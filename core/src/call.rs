@@ -171,6 +171,9 @@ pub struct Filter {
     pub limit: usize,
     /// Goes on after this page.
     pub cursor: Option<Cursor>,
+    /// True: of what was said nothing is looked at, and the runs of the page are shown without it
+    /// ([`Record::head`]). False: they are shown whole, and a page ends early once it has come to some megabytes.
+    pub heads: bool,
 }
 
 /// A place in a list that stays where it is while runs come and go.

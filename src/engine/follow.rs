@@ -10,7 +10,7 @@ use interlingua_core::{Event, Fault, FaultKind, RunId, Step};
 
 use super::Engine;
 use super::live::{Live, Take};
-use crate::store::Stored;
+use super::loaded::Loaded;
 
 /// A run to look at: in memory, or out of the store.
 #[derive(Clone)]
@@ -18,7 +18,7 @@ pub enum RunHandle {
     /// In memory.
     Live(Arc<Live>),
     /// Out of the store.
-    Stored(Arc<Stored>, Arc<[Pending]>),
+    Stored(Arc<Loaded>, Arc<[Pending]>),
 }
 
 impl RunHandle {

@@ -11,6 +11,7 @@ pub mod follow;
 mod keeping;
 mod later;
 pub mod live;
+pub mod loaded;
 mod names;
 mod published;
 mod pump;
@@ -33,6 +34,8 @@ use self::context::{Outcome, Preparing};
 pub use self::follow::{Follower, RunHandle};
 pub use self::keeping::Keeping;
 pub use self::live::{Live, Take};
+use self::loaded::Shelf;
+pub use self::loaded::Shown;
 use self::pump::{Beginning, Place, Turn};
 use self::session::{Key, Session};
 use self::undone::Undone;
@@ -58,6 +61,8 @@ struct Inner {
     post: Arc<dyn deliver::Post>,
     deliveries: deliver::Deliveries,
     keeping: Keeping,
+    /// Runs out of the store.
+    loaded: Shelf,
 }
 
 /// An agent as the engine knows it.
@@ -132,8 +137,8 @@ pub enum Answer {
     Run(RunHandle),
     /// A page of runs.
     Runs {
-        /// The runs.
-        runs: Vec<RunHandle>,
+        /// The runs, each as it was at one moment.
+        runs: Vec<Shown>,
         /// How many match on all pages.
         total: usize,
         /// Where the next page begins.
@@ -167,6 +172,7 @@ impl Engine {
             post,
             deliveries: deliver::Deliveries::default(),
             keeping,
+            loaded: Shelf::default(),
         }))
     }
 

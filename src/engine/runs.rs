@@ -10,7 +10,7 @@ use interlingua_core::{End, Event, Fault, Owner, RunId};
 
 use super::undone::Held;
 use super::{Answer, Engine, Follower, Live, RunHandle, Scope, clock, context, session, store_fault};
-use crate::store::{Journal, Later, Query, Signal, Stored};
+use crate::store::{Journal, Later, Signal, Stored};
 
 impl Engine {
     pub(super) async fn waiting(&self, run: Option<RunId>) -> Result<Answer, Fault> {
@@ -26,14 +26,13 @@ impl Engine {
         if let Some(live) = self.lives().get(&id) {
             return Ok(Some(RunHandle::Live(Arc::clone(live))));
         }
-        let stored = self.store().load(id).await.map_err(|error| store_fault(&error))?;
-        let Some(stored) = stored else { return Ok(None) };
+        let Some(stored) = self.load(id).await? else { return Ok(None) };
         let pending = self.still_open(&stored).await?;
         Ok(Some(RunHandle::Stored(stored, pending.into())))
     }
 
     /// What a stored run waits for, as far as its session says that it is still open.
-    async fn still_open(&self, stored: &Stored) -> Result<Vec<Pending>, Fault> {
+    pub(super) async fn still_open(&self, stored: &Stored) -> Result<Vec<Pending>, Fault> {
         let run = stored.record.run();
         let asked = run.pending();
         if asked.is_empty() {
@@ -244,19 +243,5 @@ impl Engine {
             self.lives().remove(&id);
         }
         Ok(Answer::Done)
-    }
-
-    pub(super) async fn list(&self, filter: interlingua_core::call::Filter, scope: &Scope) -> Result<Answer, Fault> {
-        let agents = scope.agents.iter().map(|card| card.name.clone()).collect();
-        let gone = self.0.keeping.retention.gone(clock::now());
-        let query = Query { agents, owner: Some(scope.owner.key().to_owned()), filter, gone };
-        let found = self.store().find(query).await.map_err(|error| store_fault(&error))?;
-        let mut runs = Vec::with_capacity(found.runs.len());
-        for head in &found.runs {
-            if let Some(run) = self.handle(head.id).await? {
-                runs.push(run.settled(self).await);
-            }
-        }
-        Ok(Answer::Runs { runs, total: found.total, next: found.next })
     }
 }

@@ -9,15 +9,15 @@ use actix_web::http::{ConnectionType, StatusCode, Version};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::StreamExt;
-use interlingua_core::call::{Page, Reply, RunView};
+use interlingua_core::call::{Page, Reply};
 use interlingua_core::exchange::Caller;
 use interlingua_core::out::Head;
-use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Owner, Request, RunId};
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Owner, Request};
 use percent_encoding::percent_decode_str;
 
 use super::stream::Steps;
 use super::{Gateway, Served};
-use crate::engine::{Answer, Follower, RunHandle, Scope, clock};
+use crate::engine::{Answer, Follower, Scope, Shown, clock};
 use crate::upstream::Trace;
 
 /// A client that pauses for longer while it sends its body is turned away.
@@ -152,7 +152,8 @@ pub(super) async fn converse(
             Answer::Run(run) => run.view(|view| exchange.reply(Reply::Run(view), &mut out)),
             Answer::Waiting(run) => run.view(|view| exchange.reply(Reply::Waiting(view), &mut out)),
             Answer::Runs { runs, total, next } => {
-                page(&runs, &mut |views| exchange.reply(Reply::Runs(Page { runs: views, total, next }), &mut out))
+                let runs = runs.iter().map(Shown::view).collect();
+                exchange.reply(Reply::Runs(Page { runs, total, next }), &mut out)
             }
             Answer::Agents => exchange.reply(Reply::Agents(&scope.agents), &mut out),
             Answer::Sessions(sessions) => exchange.reply(Reply::Session(&sessions), &mut out),
@@ -166,38 +167,6 @@ pub(super) async fn converse(
         }
     }
     Err(Fault::new(FaultKind::Internal, "the request asks for too many things"))
-}
-
-/// Looks at all runs of a page at once.
-///
-/// Invariant: runs are locked in the order of their ids, whatever their order on the page, so that two lists made at the
-/// same time never wait for one another.
-fn page<T>(runs: &[RunHandle], look: &mut dyn FnMut(Vec<RunView<'_>>) -> T) -> T {
-    fn each<T>(
-        runs: &[RunHandle],
-        places: &[usize],
-        mut views: Vec<(usize, RunView<'_>)>,
-        look: &mut dyn FnMut(Vec<RunView<'_>>) -> T,
-    ) -> T {
-        let Some((&place, rest)) = places.split_first() else {
-            views.sort_by_key(|(place, _)| *place);
-            return look(views.into_iter().map(|(_, view)| view).collect());
-        };
-        runs[place].view(|view| {
-            let mut views = views;
-            views.push((place, view));
-            each(runs, rest, views, look)
-        })
-    }
-    let ids: Vec<RunId> = runs.iter().map(RunHandle::id).collect();
-    each(runs, &locking_order(&ids), Vec::with_capacity(runs.len()), look)
-}
-
-/// The places of a page in the order in which its runs are locked.
-fn locking_order(ids: &[RunId]) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..ids.len()).collect();
-    places.sort_by_key(|&place| ids[place]);
-    places
 }
 
 async fn read_body(request: &HttpRequest, mut payload: Payload, limit: usize) -> Result<Bytes, Fault> {
@@ -309,14 +278,5 @@ mod tests {
         ] {
             assert_eq!(whole_segment(left), decoded, "{left}");
         }
-    }
-
-    #[test]
-    fn two_pages_lock_the_runs_they_share_in_the_same_order() {
-        let [old, middle, new] = [1, 2, 3].map(|number| RunId(uuid::Uuid::from_u128(number)));
-        let locked =
-            |page: &[RunId]| -> Vec<RunId> { locking_order(page).into_iter().map(|place| page[place]).collect() };
-        assert_eq!(locked(&[new, old, middle]), [old, middle, new]);
-        assert_eq!(locked(&[middle, new, old]), [old, middle, new]);
     }
 }

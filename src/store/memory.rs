@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::local::{Leases, Signals, lock};
 use super::{
     Conflict, Document, Entry, Expect, Found, Journal, Later, Query, Retention, RunHead, Signal, Store, StoreError,
-    Stored, Swept, Version, attached_keys, before,
+    Stored, Swept, Version, Weight, attached_keys, before,
 };
 
 /// How many runs or documents of one kind one round of retention takes.
@@ -76,8 +76,12 @@ enum Kept {
 }
 
 impl Kept {
-    fn state(&self) -> (RunState, Millis) {
-        self.with_about(|about| (about.state, about.changed_at))
+    fn state(&self) -> (RunState, Millis, u64) {
+        let state = |record: &Record, about: &About| (about.state, about.changed_at, record.size() as u64);
+        match self {
+            Self::Ended(stored) => state(&stored.record, &stored.about),
+            Self::Live(journal) => look(&**journal, state),
+        }
     }
 
     fn with_about<T>(&self, see: impl Fn(&About) -> T) -> T {
@@ -281,6 +285,30 @@ impl Store for Memory {
         })
     }
 
+    fn weigh(&self, id: RunId) -> Later<Option<Weight>> {
+        self.answer(|store| {
+            let kept = lock(&store.runs).by_id.get(&id).map(|run| run.kept.clone())?;
+            Some(match kept {
+                Kept::Ended(_) => Weight { bytes: 0, state: None },
+                Kept::Live(journal) => Weight { bytes: look(&*journal, |record, _| record.size() as u64), state: None },
+            })
+        })
+    }
+
+    fn heads(&self, ids: Vec<RunId>) -> Later<Vec<Stored>> {
+        self.answer(|store| {
+            let kept: Vec<Kept> = {
+                let runs = lock(&store.runs);
+                ids.iter().filter_map(|id| Some(runs.by_id.get(id)?.kept.clone())).collect()
+            };
+            let head = |kept: &Kept| match kept {
+                Kept::Ended(stored) => Stored::head(&stored.record, &stored.about),
+                Kept::Live(journal) => look(&**journal, Stored::head),
+            };
+            kept.iter().map(head).collect()
+        })
+    }
+
     fn find(&self, query: Query) -> Later<Found> {
         self.answer(|store| {
             let filter = &query.filter;
@@ -300,8 +328,9 @@ impl Store for Memory {
             let mut heads: Vec<RunHead> = candidates
                 .into_iter()
                 .map(|(id, run)| {
-                    let (state, changed_at) = run.kept.state();
-                    RunHead { id, agent: run.agent.to_string(), session: run.session.to_string(), state, changed_at }
+                    let (state, changed_at, size) = run.kept.state();
+                    let (agent, session) = (run.agent.to_string(), run.session.to_string());
+                    RunHead { id, agent, session, state, changed_at, size }
                 })
                 .filter(|head| filter.states.is_empty() || filter.states.contains(&head.state))
                 .filter(|head| filter.changed_since.is_none_or(|since| head.changed_at >= since))

@@ -87,6 +87,19 @@ pub struct Stored {
     pub about: About,
 }
 
+impl Stored {
+    /// What of a run [`Store::heads`] shows.
+    #[must_use]
+    pub fn head(record: &Record, about: &About) -> Self {
+        Self { record: record.head(), about: without_tools(about.clone()) }
+    }
+}
+
+fn without_tools(mut about: About) -> About {
+    (about.request.tools, about.request.extra) = (None, interlingua_core::Extra::new());
+    about
+}
+
 /// Which runs are looked for.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
@@ -118,6 +131,17 @@ pub struct RunHead {
     pub state: RunState,
     /// Since when.
     pub changed_at: Millis,
+    /// Roughly how many bytes it has.
+    pub size: u64,
+}
+
+/// What loading a run would come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weight {
+    /// How many bytes would be read: 0 if the run is in memory anyway, and loading it makes no copy.
+    pub bytes: u64,
+    /// Of a run that has ended: another number whenever loading would give something else. None: it may go on.
+    pub state: Option<u64>,
 }
 
 /// A page of a list.
@@ -332,6 +356,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// A run as it is known to the store: everything settled, and perhaps more. None: there is no such run.
     fn load(&self, id: RunId) -> Later<Option<Arc<Stored>>>;
+
+    /// What loading a run would come to, found out without doing it. None: there is no such run.
+    fn weigh(&self, id: RunId) -> Later<Option<Weight>>;
+
+    /// Runs without what was said in them ([`Record::head`]), nor tools and unknown fields of their requests: what
+    /// lists show of them, at a cost that does not grow with what was said. Those that are not there are left out; the
+    /// order is that of the ids.
+    fn heads(&self, ids: Vec<RunId>) -> Later<Vec<Stored>>;
 
     /// A page of runs. Every run that matches and does not change between the pages is on exactly one of them; one that
     /// changes in between moves to the front and may be missed or met again. Ended runs that are not

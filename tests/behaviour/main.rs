@@ -20,6 +20,7 @@ mod heartbeats;
 mod hitl;
 mod input;
 mod leaving;
+mod lists;
 mod owners;
 mod runs;
 mod sessions;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use interlingua::store::{Conflict, Expect, Query, Signal, Store, StoreError, Version};
+use interlingua::store::{Conflict, Expect, Query, Signal, Store, StoreError, Stored, Version};
 use interlingua_core::RunId;
 use interlingua_core::call::{Cursor, Filter, RunState};
 use interlingua_core::event::End;
@@ -205,6 +205,61 @@ pub(crate) async fn runs_are_found_by_every_filter(store: &Asked) {
     assert_eq!((head.id, &*head.agent, &*head.session), (id(5), "friday", "s"));
     assert_eq!((head.state, head.changed_at), (RunState::Ended(End::Failed), 5000));
     assert_eq!((found.total, found.next), (5, Some(Cursor { changed_at: 5000, id: id(5) })));
+}
+
+pub(crate) async fn heads_show_what_lists_show_and_nothing_that_was_said(store: &Asked) {
+    let ended = Live::new(&Made { id: id(1), at: 1000, ..Made::default() });
+    ended.change(|_, about| about.request.tools = Some(vec![interlingua_core::Json::parse("{\"large\":1}").unwrap()]));
+    store.open(&ended.journal()).await.unwrap();
+    ended.begin();
+    ended.say(&**store, &"said ".repeat(100_000));
+    ended.wait();
+    store.settle(&ended.journal()).await.unwrap();
+    ended.begin();
+    ended.end(End::Failed);
+    store.settle(&ended.journal()).await.unwrap();
+    let waiting = opened(store, &Made { id: id(2), ..Made::default() }, RunState::Waiting, 2000).await;
+    let queued = opened(store, &Made { id: id(3), ..Made::default() }, RunState::Queued, 3000).await;
+
+    let heads = store.heads(vec![id(2), id(9), id(1), id(3)]).await.unwrap();
+    let shown = [&waiting, &ended, &queued].map(|run| {
+        let run = run.stored();
+        Stored::head(&run.record, &run.about)
+    });
+    assert_eq!(heads, shown);
+    let run = heads[1].record.run();
+    assert_eq!((run.turns.len(), run.messages.len(), run.end), (2, 0, Some(End::Failed)));
+    assert_eq!(run.turns[0].usage, ended.stored().record.run().turns[0].usage);
+    assert!(run.turns.iter().all(|turn| turn.input.is_empty()) && heads[1].about.request.tools.is_none());
+    assert!(heads[1].record.size() < 10_000, "{}", heads[1].record.size());
+
+    let found = store.find(Query::default()).await.unwrap();
+    let size = |number| found.runs.iter().find(|head| head.id == id(number)).unwrap().size;
+    assert!(size(1) > 500_000 && size(2) < 10_000, "{} {}", size(1), size(2));
+}
+
+pub(crate) async fn a_run_is_weighed_without_being_loaded(store: &Asked) {
+    assert_eq!(store.weigh(id(1)).await.unwrap(), None);
+    let run = Live::numbered(1);
+    store.open(&run.journal()).await.unwrap();
+    run.begin();
+    run.say(&**store, &"x".repeat(1_000_000));
+    run.wait();
+    store.settle(&run.journal()).await.unwrap();
+    let weight = store.weigh(id(1)).await.unwrap().unwrap();
+    assert!(weight.bytes > 1_000_000 && weight.state.is_none(), "it may go on: {weight:?}");
+    run.end(End::Completed);
+    store.settle(&run.journal()).await.unwrap();
+    let ended = store.weigh(id(1)).await.unwrap().unwrap();
+    assert!(ended.bytes == 0 || (ended.bytes > 1_000_000 && ended.state.is_some()), "{ended:?}");
+    assert_eq!(store.weigh(id(1)).await.unwrap(), Some(ended), "until something changes");
+    run.change(|_, about| about.stored = false);
+    store.open(&run.journal()).await.unwrap();
+    store.settle(&run.journal()).await.unwrap();
+    let hidden = store.weigh(id(1)).await.unwrap().unwrap();
+    assert!(ended.bytes == 0 || hidden.state != ended.state);
+    store.remove(id(1)).await.unwrap();
+    assert_eq!(store.weigh(id(1)).await.unwrap(), None);
 }
 
 pub(crate) async fn pages_hold_while_runs_change(store: &Asked) {

@@ -53,6 +53,8 @@ hold_to_the_contract! {
         a_dropped_future_cancels_nothing,
         runs_that_grow_at_once_do_not_mix,
         runs_are_found_by_every_filter,
+        heads_show_what_lists_show_and_nothing_that_was_said,
+        a_run_is_weighed_without_being_loaded,
         pages_hold_while_runs_change,
         an_ended_run_that_is_not_stored_is_not_found,
         the_latest_run_of_a_session_was_accepted_last,

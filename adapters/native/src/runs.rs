@@ -103,6 +103,7 @@ impl Exchange for AllRuns {
             session: request.query("session_id").map(Into::into),
             limit: limit.transpose()?.unwrap_or(0),
             cursor: cursor.transpose()?,
+            heads: true,
             ..Filter::default()
         }))
     }

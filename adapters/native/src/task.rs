@@ -172,7 +172,7 @@ impl Exchange for Stop {
         object.string("user_id")?;
         let session = object.required("session_id")?.string()?.into_owned();
         let states = vec![RunState::Queued, RunState::Running];
-        Ok(Call::List(Filter { session: Some(session), states, limit: MOST, ..Filter::default() }))
+        Ok(Call::List(Filter { session: Some(session), states, limit: MOST, heads: true, ..Filter::default() }))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {

@@ -94,6 +94,33 @@ impl Record {
         record
     }
 
+    /// The run without anything that was said in it: its turns, how they ended and what they cost. What a list shows.
+    #[must_use]
+    pub fn head(&self) -> Self {
+        let run = &self.run;
+        let mut head = Self::new(Run::new(run.id, run.agent.clone(), run.session_id.clone(), run.created_at));
+        for turn in &run.turns {
+            head.at(turn.started_at);
+            head.start_turn(Vec::new());
+            if turn.begun {
+                head.start_answer();
+            }
+            head.note(turn.upstream_id.as_deref(), turn.usage.clone(), turn.extra.clone());
+            let Some(end) = turn.end else { continue };
+            head.at(turn.ended_at.unwrap_or(turn.started_at));
+            if turn.withdrawn {
+                head.withdraw_turn(turn.error.clone())
+            } else {
+                head.finish_turn(end, turn.error.clone())
+            }
+        }
+        if let Some(end) = run.end {
+            head.at(run.finished_at.unwrap_or(head.now));
+            head.finish_run(end);
+        }
+        head
+    }
+
     /// Sets the time of what is told next. Time never goes back.
     pub fn at(&mut self, now: Millis) {
         self.now = self.now.max(now);

@@ -3,10 +3,12 @@
 //! all lines of all runs of that time are one row.
 //!
 //! `schema` has the file and its tables, `queue` what waits, `writer` the thread and its transactions, `runs` and
-//! `documents` what is written, `retention` what is forgotten, `log` the form of that one row, `reader` everything that only reads. Not here: async
+//! `documents` what is written, `retention` what is forgotten, `log` the form of that one row,
+//! `reader` everything that only reads, `heads` what of it is for lists. Not here: async
 //! workers never touch the file.
 
 mod documents;
+mod heads;
 mod log;
 mod queue;
 mod reader;
@@ -33,7 +35,7 @@ use self::writer::Writer;
 use super::local::{Leases, Signals, lock};
 use super::{
     Conflict, Document, Entry, Expect, Found, Journal, Later, Query, Retention, Signal, Store, StoreError, Stored,
-    Swept, Version,
+    Swept, Version, Weight,
 };
 
 /// How a file is used.
@@ -116,6 +118,14 @@ impl Store for Sqlite {
 
     fn load(&self, id: RunId) -> Later<Option<Arc<Stored>>> {
         self.readers.ask(move |connection| reader::load(connection, id))
+    }
+
+    fn weigh(&self, id: RunId) -> Later<Option<Weight>> {
+        self.readers.ask(move |connection| reader::weigh(connection, id))
+    }
+
+    fn heads(&self, ids: Vec<RunId>) -> Later<Vec<Stored>> {
+        self.readers.ask(move |connection| heads::heads(connection, &ids))
     }
 
     fn find(&self, query: Query) -> Later<Found> {

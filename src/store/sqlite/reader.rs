@@ -2,6 +2,7 @@
 //! for a query. Not here: anything that changes the file.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use interlingua_core::call::{About, Cursor, RunState};
 use interlingua_core::id::RunId;
 use interlingua_core::journal::{self, Written};
+use interlingua_core::run::Record;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use tokio::sync::oneshot;
@@ -17,7 +19,7 @@ use uuid::Uuid;
 
 use super::schema::{Database, failed};
 use crate::store::local::lock;
-use crate::store::{Document, Entry, Found, Later, Query, RunHead, StoreError, Stored, Version};
+use crate::store::{Document, Entry, Found, Later, Query, RunHead, StoreError, Stored, Version, Weight};
 
 /// So many queries are answered at once.
 const THREADS: usize = 2;
@@ -139,20 +141,49 @@ pub(super) fn load(connection: &mut Connection, id: RunId) -> Result<Option<Arc<
         })
         .optional()?;
     let Some((number, about, hidden)) = found else { return Ok(None) };
+    let (record, about) = (record(&moment, id, number)?, facts(id, &about, hidden)?);
+    Ok(Some(Arc::new(Stored { record, about })))
+}
+
+/// A run made again of all its lines.
+pub(super) fn record(moment: &Connection, id: RunId, number: i64) -> Result<Record, Failed> {
     let mut lines = Vec::new();
     let mut segments = moment.prepare_cached("SELECT bytes FROM lines WHERE run = ?1 ORDER BY first, number")?;
     let mut segments = segments.query([number])?;
     while let Some(row) = segments.next()? {
         lines.extend_from_slice(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?);
     }
+    Ok(journal::read(&lines).map_err(|why| StoreError::corrupt(format_args!("run {id}"), why))?)
+}
+
+/// What is known of a run besides, as its row has it.
+pub(super) fn facts(id: RunId, about: &[u8], hidden: bool) -> Result<About, Failed> {
     let Written(mut about): Written<About> =
-        serde_json::from_slice(&about).map_err(|why| StoreError::corrupt(format_args!("facts of run {id}"), why))?;
+        serde_json::from_slice(about).map_err(|why| StoreError::corrupt(format_args!("facts of run {id}"), why))?;
     if hidden {
         // Retention may have hidden it, which is written in the row alone.
         (about.stored, about.keeper) = (false, None);
     }
-    let record = journal::read(&lines).map_err(|why| StoreError::corrupt(format_args!("run {id}"), why))?;
-    Ok(Some(Arc::new(Stored { record, about })))
+    Ok(about)
+}
+
+/// How many bytes the lines of a run have. Lengths stand in front of the bytes, which are not read for that.
+const SIZE: &str = "(SELECT ifnull(sum(length(bytes)), 0) FROM lines WHERE run = runs.number)";
+
+pub(super) fn weigh(connection: &mut Connection, id: RunId) -> Result<Option<Weight>, Failed> {
+    let weight =
+        format!("SELECT number, upto, changed_at, hidden, length(about), ended, {SIZE} FROM runs WHERE id = ?1");
+    let mut weight = connection.prepare_cached(&weight)?;
+    let weight = weight.query_row([id.0.as_bytes().as_slice()], |row| {
+        let mut state = DefaultHasher::new();
+        for column in 0..5 {
+            row.get::<_, i64>(column)?.hash(&mut state);
+        }
+        let (ended, lines): (bool, i64) = (row.get(5)?, row.get(6)?);
+        let bytes = u64::try_from(lines + row.get::<_, i64>(4)?).unwrap_or(0).max(1);
+        Ok(Weight { bytes, state: ended.then(|| state.finish()) })
+    });
+    Ok(weight.optional()?)
 }
 
 /// The condition of a query, and what its question marks stand for.
@@ -200,7 +231,7 @@ pub(super) fn find(connection: &mut Connection, query: &Query) -> Result<Found, 
         .prepare_cached(&format!("SELECT count(*) FROM runs WHERE {condition}"))?
         .query_row(params_from_iter(&values), |row| row.get(0))?;
     let limit = if query.filter.limit == 0 { Query::LIMIT } else { query.filter.limit };
-    let mut sql = format!("SELECT id, agent, session, state, changed_at FROM runs WHERE {condition}");
+    let mut sql = format!("SELECT id, agent, session, state, changed_at, {SIZE} FROM runs WHERE {condition}");
     if let Some(cursor) = query.filter.cursor {
         sql.push_str(" AND (changed_at, id) < (?, ?)");
         values.extend([Value::Integer(int(cursor.changed_at)), Value::Blob(cursor.id.0.as_bytes().to_vec())]);
@@ -228,6 +259,7 @@ fn head(row: &Row<'_>) -> Result<RunHead, Failed> {
         session: row.get(2)?,
         state: RunState::read(&word).ok_or_else(|| StoreError::corrupt("state of a run", format_args!("'{word}'")))?,
         changed_at: u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
+        size: u64::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
     })
 }
 

@@ -71,6 +71,8 @@ struct Look {
     /// How many events the run has.
     length: u64,
     about: Vec<u8>,
+    /// What lists show of it.
+    head: Vec<u8>,
     state: (RunState, Millis),
     ended: bool,
     /// It has ended and shall not be found.
@@ -84,8 +86,11 @@ impl Look {
         journal.with(&mut |record, about| {
             let (from, mut lines) = (from(record), Vec::new());
             journal::write(record, from, &mut lines);
+            let mut head = Vec::new();
+            journal::write(&record.head(), 0, &mut head);
             look = Some(Self {
                 lines,
+                head,
                 from,
                 length: record.len(),
                 about: serde_json::to_vec(&Written(about)).unwrap_or_default(),
@@ -173,8 +178,8 @@ impl Writing<'_> {
             .prepare_cached(
                 "INSERT INTO runs
                  (id, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, about,
-                  route, remembered)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                  route, remembered, head)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             )?
             .execute(params![
                 run.id().0.as_bytes().as_slice(),
@@ -191,6 +196,7 @@ impl Writing<'_> {
                 look.about,
                 route,
                 remembered.unwrap_or(false),
+                look.head,
             ])?;
         let number = self.sql.last_insert_rowid();
         self.segment(number, 0, &look.lines)?;
@@ -224,7 +230,7 @@ impl Writing<'_> {
         self.segment(track.number, look.from, &look.lines)?;
         self.sql
             .prepare_cached(
-                "UPDATE runs SET state = ?2, ended = ?3, hidden = ?4, changed_at = ?5, upto = ?6, about = ?7
+                "UPDATE runs SET state = ?2, ended = ?3, hidden = ?4, changed_at = ?5, upto = ?6, about = ?7, head = ?8
                  WHERE number = ?1",
             )?
             .execute(params![
@@ -235,6 +241,7 @@ impl Writing<'_> {
                 int(look.state.1),
                 int(look.length),
                 look.about,
+                look.head,
             ])?;
         (track.kept, track.logged, track.state) = (look.length, look.length, look.state);
         // Between turns a run may be silent for days; a touch finds it again.

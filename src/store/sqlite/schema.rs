@@ -66,6 +66,11 @@ const STEPS: &[&str] = &[
     ALTER TABLE runs ADD COLUMN remembered INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX runs_by_route ON runs (route, ended, changed_at, id) WHERE route IS NOT NULL;
     ",
+    // What lists show of a run: the lines of its record without what was said. NULL: it was written by an earlier
+    // version, and its lines have to be read.
+    "
+    ALTER TABLE runs ADD COLUMN head BLOB;
+    ",
 ];
 
 /// How long a connection waits for another one of this process. Nobody holds a lock for longer than a commit takes.

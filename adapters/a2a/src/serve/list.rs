@@ -56,6 +56,7 @@ impl Serve {
             changed_since: since,
             limit: page_size,
             cursor,
+            heads: false,
         }))
     }
 

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use interlingua_core::call::{Busy, Delivery, Filter, Reply, RunCall, RunState, RunView, Target, Thread};
+use interlingua_core::call::{Busy, Cursor, Delivery, Filter, Reply, RunCall, RunState, RunView, Target, Thread};
 use interlingua_core::exchange::Next;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::tree::Object;
@@ -49,8 +49,8 @@ const NEWEST: usize = 100;
 enum Step {
     /// The media types of the agent's own card are being looked up, before this call and this step.
     Judging(Box<(Call, Step)>),
-    /// A task that was made of the same message is looked for, before this call and this step.
-    Searching(Box<(Call, Step)>),
+    /// A task that was made of the same message is looked for, before this call and this step, among so many more.
+    Searching(Box<(Call, Step)>, usize),
     /// The task it is for is being looked at.
     Looking(RunId),
     /// The task's push configs are being counted.
@@ -193,11 +193,16 @@ impl Serve {
         if self.route.options.deduplicate != Deduplicate::Context || sending.message.context.is_none() {
             return call;
         }
-        let session = sending.message.context.as_deref().map(str::to_owned);
+        let search = Self::search(sending, NEWEST, None);
         let step = std::mem::replace(&mut sending.step, Step::Asked);
-        sending.step = Step::Searching(Box::new((call, step)));
+        sending.step = Step::Searching(Box::new((call, step)), NEWEST);
+        search
+    }
+
+    fn search(sending: &Sending, limit: usize, cursor: Option<Cursor>) -> Call {
+        let session = sending.message.context.as_deref().map(str::to_owned);
         let protocol = Some(crate::NAME.to_owned());
-        Call::List(Filter { session, protocol, limit: NEWEST, ..Filter::default() })
+        Call::List(Filter { session, protocol, limit, cursor, ..Filter::default() })
     }
 
     /// Answers a message that was said before: with what it came to, or comes to.
@@ -283,16 +288,23 @@ impl Serve {
                 sending.step = step;
                 call
             }
-            (Step::Searching(held), Reply::Runs(page)) => {
+            (Step::Searching(held, left), Reply::Runs(page)) => {
                 let earlier = page.runs.iter().filter(|view| self.route.shows(**view, &self.agent));
                 let mut earlier =
                     earlier.filter_map(|view| Some((input::turn_of(view.run(), &sending.message.id)?, *view)));
                 if let Some((turn, view)) = earlier.next_back() {
                     return Ok(self.said_again(&sending, turn, view, out));
                 }
-                let (call, step) = *held;
-                sending.step = step;
-                call
+                let left = left.saturating_sub(page.runs.len());
+                if let Some(cursor) = page.next.filter(|_| left > 0) {
+                    // Pages of large tasks are short.
+                    sending.step = Step::Searching(held, left);
+                    Self::search(&sending, left, Some(cursor))
+                } else {
+                    let (call, step) = *held;
+                    sending.step = step;
+                    call
+                }
             }
             (Step::Looking(id), Reply::Run(view)) => {
                 if self.route.options.deduplicate == Deduplicate::Context
