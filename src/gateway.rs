@@ -23,6 +23,9 @@ use crate::upstream::push::HttpPost;
 
 /// How the demo agent's protocol is called in the configuration.
 const DEMO: &str = "demo";
+/// How long the server, and then the store, may take to close. With the engine's own time after the drain this is within
+/// the five seconds that are promised.
+const CLOSING: Duration = Duration::from_millis(1200);
 /// How much of a stream may pass before a client has to be sure of its agent's first word.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -101,8 +104,9 @@ impl Gateway {
         fn connect<U: UpstreamAdapter>(url: &str, options: &config::Options) -> Result<Box<dyn Connector>, String> {
             U::connect(url, options.copy::<U::Options>().ok_or("the options cannot be read")?)
         }
-        let declared = UpstreamProtocol::new::<U::Options>(U::NAME)
-            .connecting(|url, options| connect::<U>(url.map_or("", |url| url.as_str()), options).map(|_| ()));
+        let declared = UpstreamProtocol::new::<U::Options>(U::NAME).connecting(|url, options| {
+            connect::<U>(url.map_or("", |url| url.as_str()), options).map(|made| made.advice())
+        });
         self.upstreams.retain(|asked| asked.name != U::NAME);
         self.upstreams.push(Asked { name: U::NAME, declared, connect: connect::<U> });
         self
@@ -237,6 +241,7 @@ impl Gateway {
             routes.push(Served {
                 scope: Scope {
                     owner: Owner::anonymous(),
+                    path: mount.path.as_str().into(),
                     trace: None,
                     agents: mount.agents.clone().into(),
                     protocol: client.name,
@@ -277,11 +282,21 @@ impl Running {
                 "stopping: no new runs are accepted, those under way may finish; a second signal exits immediately"
             );
             draining.drain(drain).await;
-            stopper.stop().await;
+            if tokio::time::timeout(CLOSING, stopper.stop()).await.is_err() {
+                tracing::warn!("clients that do not take their answers are cut off");
+                stopper.abort().await;
+            }
         });
         let served = server.run().await;
         keeping.abort();
-        store.close().await?;
+        match tokio::time::timeout(CLOSING, store.close()).await {
+            Ok(closed) => closed?,
+            Err(_) => {
+                tracing::error!("the store does not close in time: what it was not able to write is lost");
+                // Its end would be waited for.
+                std::mem::forget(store);
+            }
+        }
         served?;
         Ok(())
     }

@@ -96,7 +96,7 @@ fn protocols() -> Protocols {
     });
     let upstream = UpstreamProtocol::new::<UpstreamOptions>("agent-api").connecting(|url, _| match url {
         Some(url) if url.query() == Some("no") => Err("it does not like this query".to_owned()),
-        Some(_) => Ok(()),
+        Some(_) => Ok(Vec::new()),
         None => panic!("a connector was tried without a URL"),
     });
     Protocols::new()

@@ -451,12 +451,12 @@ async fn a_refusal_without_end_is_cut() {
     let agent = scripted::Upstream::always(Answer::head(500, &[]).flood(flood));
     let fault = Way::to(agent.url("/process")).fault().await;
     expect(&fault, FaultKind::UpstreamRefused, "refused the request");
-    assert_eq!(fault.detail.map(|detail| detail.len()), Some(64 * 1024));
+    assert!(fault.detail.is_some_and(|detail| (512..700).contains(&detail.len())), "the log needs no more");
     agent.wait_left(1).await;
 
     let agent = scripted::Upstream::always(Answer::head(500, &[]).chunk("half").hang());
     let way = Way::with(agent.url("/process"), |settings| settings.idle = Duration::from_millis(100));
-    assert_eq!(way.fault().await.detail.as_deref(), Some("half"));
+    assert!(way.fault().await.detail.is_some_and(|detail| detail.ends_with("/process answered 500: half")));
 }
 
 #[tokio::test]
@@ -465,8 +465,9 @@ async fn a_redirect_is_not_followed() {
     let location = other.url("/process");
     let agent = scripted::Upstream::always(Answer::whole(307, &[("location", &location)], ""));
     let fault = Way::to(agent.url("/process")).fault().await;
-    expect(&fault, FaultKind::UpstreamRefused, "refused");
+    expect(&fault, FaultKind::UpstreamRefused, "redirects");
     assert_eq!(fault.upstream_status, Some(307));
+    assert!(fault.detail.is_some_and(|detail| detail.ends_with(&format!("answered 307, to {location}"))));
     assert_eq!(other.connections(), 0);
 }
 

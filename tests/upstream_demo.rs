@@ -35,7 +35,9 @@ async fn hear(agent: &DemoUpstream, request: &AgentRequest, answered: &[Pending]
     while let Some(chunk) = conversation.chunk().await.expect("it has no network that could fail") {
         conversation.feed(&chunk, &mut listener).expect("it says nothing that is too large");
     }
+    assert!(conversation.chunk().await.expect("an end is no fault").is_none(), "an end stays an end");
     conversation.finish(&mut listener).expect("nothing is left over");
+    conversation.release();
     listener.normalizer.end_of_body(&mut listener.record);
     assert!(!listener.record.in_turn(), "the turn has ended");
     assert!(listener.record.run().messages.iter().all(|message| message.end.is_some()));

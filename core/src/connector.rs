@@ -65,6 +65,12 @@ pub trait Connector: Send + Sync + 'static {
         None
     }
 
+    /// What an operator should know of how this agent is set: sentences, each naming the setting. Shown by `check`, and
+    /// at the start.
+    fn advice(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The fault in a refusal: status, media type, the beginning of the body, what `retry-after` said.
     fn refused(&self, refusal: &Refusal<'_>) -> Fault {
         refusal.fault()
@@ -87,9 +93,11 @@ impl Refusal<'_> {
     #[must_use]
     pub fn fault(&self) -> Fault {
         let (kind, message) = match self.status {
+            300..=399 => (FaultKind::UpstreamRefused, "the agent redirects elsewhere, and redirects are not followed"),
             429 => (FaultKind::UpstreamRateLimited, "the agent is rate limited"),
             408 | 504 => (FaultKind::UpstreamTimeout, "the agent took too long"),
             401 | 403 => (FaultKind::UpstreamRefused, "the agent refused the gateway's credentials"),
+            404 | 405 => (FaultKind::UpstreamRefused, "the agent has nothing at the URL that the gateway asks"),
             503 => (FaultKind::UpstreamUnreachable, "the agent is not available"),
             _ => (FaultKind::UpstreamRefused, "the agent refused the request"),
         };
@@ -97,6 +105,13 @@ impl Refusal<'_> {
         fault.upstream_status = Some(self.status);
         fault.retry_after = self.retry_after;
         fault
+    }
+
+    /// Whether the body may speak to clients: only a status that judges *their* request does. All others judge the
+    /// gateway's (its URL, its credentials) or the agent's own state.
+    #[must_use]
+    pub const fn is_about_the_request(&self) -> bool {
+        matches!(self.status, 400 | 409 | 413 | 422 | 429)
     }
 }
 
@@ -107,6 +122,11 @@ pub trait Ear {
     /// # Errors
     /// If the run may not grow any further.
     fn hear(&mut self, heard: &Heard<'_>) -> Result<(), Fault>;
+
+    /// How often what was heard said nothing that the protocol knows.
+    fn ignored(&self) -> u64 {
+        0
+    }
 }
 
 /// Understands one upstream's answer.

@@ -17,6 +17,18 @@ pub enum Blame {
     Gateway,
 }
 
+impl Blame {
+    /// Its name in the log.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Upstream => "upstream",
+            Self::Gateway => "gateway",
+        }
+    }
+}
+
 /// What is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -244,6 +256,8 @@ pub struct Fault {
     pub retry_after: Option<Duration>,
     /// For the log only: never shown to a client.
     pub detail: Option<String>,
+    /// The log has it already.
+    pub logged: bool,
     /// Further fields at fault: path and sentence. Protocols that can tell of one only tell the first.
     pub violations: Vec<(String, String)>,
     /// How many fields are at fault beyond those: so many that nobody reads them all.
@@ -264,6 +278,7 @@ impl Fault {
             upstream_status: None,
             retry_after: None,
             detail: None,
+            logged: false,
             violations: Vec::new(),
             unnamed: 0,
             allow: Vec::new(),

@@ -88,7 +88,20 @@ fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
 /// for local use, and names of one label.
 #[must_use]
 pub fn is_local_name(host: &str) -> bool {
-    const LOCAL: &[&str] = &["localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa"];
+    const LOCAL: &[&str] = &[
+        "localhost",
+        "localdomain",
+        "localhost6",
+        "localdomain6",
+        "local",
+        "internal",
+        "intranet",
+        "lan",
+        "home",
+        "corp",
+        "private",
+        "arpa",
+    ];
     let host = host.trim_end_matches('.');
     match host.rsplit_once('.') {
         Some((_, last)) => LOCAL.iter().any(|local| last.eq_ignore_ascii_case(local)),

@@ -140,10 +140,19 @@ fn upstream(
     let options = options?;
     // A connector that needs a URL is not tried without one: that would be told twice.
     let connecting = declared.connecting.as_ref().filter(|_| url.is_some() || declared.built_in);
-    if let Some(Err(reason)) = connecting.map(|connecting| connecting(url.as_ref(), &options)) {
-        let (reason, label) = reason.split_once('\n').unwrap_or((&reason, "cannot be used so"));
-        let message = format!("upstream of agent {:?}: {reason}", agent.value);
-        checking.mistake(Diagnostic::error(message).at(&protocol.place).label(label));
+    match connecting.map(|connecting| connecting(url.as_ref(), &options)) {
+        Some(Err(reason)) => {
+            let (reason, label) = reason.split_once('\n').unwrap_or((&reason, "cannot be used so"));
+            let message = format!("upstream of agent {:?}: {reason}", agent.value);
+            checking.mistake(Diagnostic::error(message).at(&protocol.place).label(label));
+        }
+        Some(Ok(advice)) => {
+            for advice in advice {
+                let message = format!("upstream of agent {:?}: {advice}", agent.value);
+                checking.mistake(Diagnostic::warning(message).at(&protocol.place));
+            }
+        }
+        None => {}
     }
     Some(Upstream {
         protocol: protocol.value.clone(),

@@ -48,7 +48,7 @@ impl fmt::Debug for Options {
 
 type ReadOptions = fn(Written<'_>, &mut Vec<Diagnostic>) -> Option<Options>;
 type TryMount = Arc<dyn Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync>;
-type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<(), String> + Send + Sync>;
+type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<Vec<String>, String> + Send + Sync>;
 
 /// Reads options as the type `O`, and remembers them untyped.
 fn read_options<O>(written: Written<'_>, found: &mut Vec<Diagnostic>) -> Option<Options>
@@ -125,11 +125,11 @@ impl UpstreamProtocol {
     }
 
     /// Tries to make a connector, without asking anything yet: says in a sentence for the operator
-    /// why it cannot be. The URL is `None` for what is [built in](Self::built_in).
+    /// why it cannot be, or what is worth a look although it can. The URL is `None` for what is [built in](Self::built_in).
     #[must_use]
     pub fn connecting(
         mut self,
-        connecting: impl Fn(Option<&Url>, &Options) -> Result<(), String> + Send + Sync + 'static,
+        connecting: impl Fn(Option<&Url>, &Options) -> Result<Vec<String>, String> + Send + Sync + 'static,
     ) -> Self {
         self.connecting = Some(Arc::new(connecting));
         self

@@ -13,10 +13,11 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use interlingua_core::courier::{Courier, Couriers, Parcel};
 use interlingua_core::public_address::{Policy, Refused};
-use interlingua_core::{Fault, Json, RunId};
+use interlingua_core::{Fault, FaultKind, Json, RunId};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::gate::{Gate, place_of};
 use super::{Engine, Follower, Live, RunHandle, Scope, Take, clock, resource, store_fault};
 use crate::store::{Expect, Version};
 
@@ -28,6 +29,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const MOST_FAILURES: u32 = 10;
 /// More than this is not taken from a run before it was delivered.
 const BATCH: usize = 64;
+/// So many places are told of runs at once, of everybody together and of one owner.
+const MAX_DELIVERIES: usize = 20_000;
+const MAX_OF_OWNER: usize = 10_000;
 
 /// Sends to places that clients have named.
 pub trait Post: Send + Sync + 'static {
@@ -49,7 +53,11 @@ pub struct Failed {
 
 /// The deliveries under way, by the key of their document.
 #[derive(Default)]
-pub(super) struct Deliveries(Mutex<Running>);
+pub(super) struct Deliveries {
+    running: Mutex<Running>,
+    /// How many requests of them are on their way at once.
+    gate: Gate,
+}
 
 #[derive(Default)]
 struct Running {
@@ -60,13 +68,25 @@ struct Running {
 
 struct Task {
     handle: AbortHandle,
+    owner: String,
     told: Arc<AtomicU64>,
     live: Weak<Live>,
 }
 
 impl Deliveries {
     fn lock(&self) -> MutexGuard<'_, Running> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Whether no more are taken: of this owner, or of anybody.
+    fn are_too_many(&self, owner: &str) -> bool {
+        let mut running = self.lock();
+        if running.tasks.len() < MAX_OF_OWNER {
+            return false;
+        }
+        running.tasks.retain(|_, task| !task.handle.is_finished());
+        running.tasks.len() >= MAX_DELIVERIES
+            || running.tasks.values().filter(|task| task.owner == owner).count() >= MAX_OF_OWNER
     }
 
     fn put(&self, key: &str, task: Task) {
@@ -125,6 +145,9 @@ impl Engine {
     pub(super) async fn judge_place(&self, collection: &str, value: &Json, scope: &Scope) -> Result<(), Fault> {
         let Some(couriers) = of(collection, scope) else { return Ok(()) };
         let Some(courier) = (couriers.open)(value) else { return Ok(()) };
+        if self.0.deliveries.are_too_many(&resource::owned(scope, "")) {
+            return Err(Fault::new(FaultKind::Overloaded, "too many push receivers are being told of runs"));
+        }
         let judged = self.0.post.judge(courier.url(), &couriers.policy).await;
         judged.map_err(|refused| Fault::invalid("url", refused.to_string()))
     }
@@ -201,11 +224,13 @@ impl Engine {
             run: live.id(),
             key: key.clone(),
             version: named.version,
+            owner: resource::owned(scope, ""),
             told: Arc::clone(&told),
             failures: 0,
         };
+        let owner = delivery.owner.clone();
         let task = tokio::task::spawn_local(delivery.run(from));
-        self.0.deliveries.put(&key, Task { handle: task.abort_handle(), told, live: Arc::downgrade(live) });
+        self.0.deliveries.put(&key, Task { handle: task.abort_handle(), owner, told, live: Arc::downgrade(live) });
     }
 }
 
@@ -223,6 +248,8 @@ struct Delivery {
     /// The document that names the place, as it stands in the store.
     key: String,
     version: Version,
+    /// Whose it is, as keys of the store spell it.
+    owner: String,
     /// The steps before this one were told, or given up.
     told: Arc<AtomicU64>,
     failures: u32,
@@ -306,7 +333,10 @@ impl Delivery {
     async fn send(&mut self, parcel: Parcel) -> bool {
         let mut pause = PAUSE;
         for tried in 1..=TRIES {
-            match self.engine.0.post.post(self.courier.url(), &self.couriers.policy, parcel.clone()).await {
+            let entered = self.engine.0.deliveries.gate.enter(&self.owner, &place_of(self.courier.url())).await;
+            let sent = self.engine.0.post.post(self.courier.url(), &self.couriers.policy, parcel.clone()).await;
+            drop(entered);
+            match sent {
                 Ok(()) => {
                     self.failures = 0;
                     return true;

@@ -141,26 +141,21 @@ impl Engine {
         Ok(left.len())
     }
 
-    /// Takes no new runs, waits for those under way, and ends what is left when the time is up.
+    /// Takes no new runs, waits for those under way, and ends what is left when the time is up. Takes no longer than
+    /// `patience` and [`Engine::AFTER_DRAIN`], and no time at all where there is nothing to do.
     pub async fn drain(&self, patience: Duration) {
+        /// How long runs that are told to end may take for it, and deliveries for what they were not told yet.
+        const ENDING: Duration = Duration::from_millis(1500);
+        const DELIVERING: Duration = Engine::AFTER_DRAIN.saturating_sub(ENDING);
         self.0.closing.store(true, Ordering::Relaxed);
-        let deadline = tokio::time::Instant::now() + patience;
-        while self.working() > 0 && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        within(patience, || self.working() == 0).await;
         let left: Vec<Arc<Live>> = self.lives().values().cloned().collect();
         for live in left {
             live.stop(Some(Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down")));
         }
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
-        while self.working() > 0 && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        within(ENDING, || self.working() == 0).await;
         // What has happened is told, as far as receivers take it: after this process nobody does.
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(2);
-        while self.0.deliveries.are_behind() && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        within(DELIVERING, || !self.0.deliveries.are_behind()).await;
         // Whoever follows a run that waits would follow it for ever.
         self.0.over.store(true, Ordering::Release);
         let left: Vec<Arc<Live>> = self.lives().values().cloned().collect();
@@ -168,6 +163,9 @@ impl Engine {
             live.announce();
         }
     }
+
+    /// How much longer than its patience [`Engine::drain`] takes at most.
+    pub const AFTER_DRAIN: Duration = Duration::from_millis(2500);
 
     /// True while new runs are taken.
     #[must_use]
@@ -183,5 +181,14 @@ impl Engine {
             .iter()
             .filter(|live| live.view(|view| matches!(view.about.state, RunState::Queued | RunState::Running)))
             .count()
+    }
+}
+
+/// Waits until it is so, for no longer than that.
+async fn within(time: Duration, is_so: impl Fn() -> bool) {
+    const GLANCE: Duration = Duration::from_millis(10);
+    let deadline = tokio::time::Instant::now() + time;
+    while !is_so() && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(GLANCE.min(time)).await;
     }
 }

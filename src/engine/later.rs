@@ -66,6 +66,7 @@ impl Engine {
             waits_after: call.waits_after,
             stored: call.stored,
             trace: scope.trace.clone(),
+            route: Arc::clone(&scope.path),
             resumes: None,
             vanishes: false,
             begun: Some(begun),

@@ -8,6 +8,7 @@ pub mod clock;
 mod context;
 pub mod deliver;
 pub mod follow;
+mod gate;
 mod keeping;
 mod later;
 pub mod live;
@@ -15,13 +16,14 @@ pub mod loaded;
 mod names;
 mod published;
 mod pump;
+mod report;
 mod resource;
 mod runs;
 mod session;
 mod undone;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -112,6 +114,8 @@ pub struct Scope {
     pub agents: Arc<[Arc<AgentCard>]>,
     /// The protocol of the route.
     pub protocol: &'static str,
+    /// The path of the route, for the log.
+    pub path: Arc<str>,
     /// Runs go on when their client leaves, whatever the protocol does by itself.
     pub detach: bool,
     /// How long a client may be kept waiting for the upstream's first word before its stream begins without it.
@@ -218,6 +222,9 @@ impl Engine {
                 self.session_call(call, scope).await
             }
             Call::Session(call) => {
+                if matches!(call, SessionCall::Create { .. } | SessionCall::Append { .. }) {
+                    self.is_taking()?;
+                }
                 let (engine, scope) = (self.clone(), scope.clone());
                 complete(async move { engine.session_call(call, &scope).await }).await
             }
@@ -225,6 +232,9 @@ impl Engine {
                 self.document_call(call, scope).await
             }
             Call::Document(call) => {
+                if matches!(call, DocumentCall::Put { .. }) {
+                    self.is_taking()?;
+                }
                 let (engine, scope) = (self.clone(), scope.clone());
                 complete(async move { engine.document_call(call, &scope).await }).await
             }
@@ -233,10 +243,20 @@ impl Engine {
         }
     }
 
-    async fn run(&self, mut call: RunCall, scope: &Scope) -> Result<Answer, Fault> {
-        if self.0.closing.load(Ordering::Relaxed) {
-            return Err(Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down"));
+    /// Whether anything new is begun or made. What is there can be looked at, stopped and deleted to the end.
+    fn is_taking(&self) -> Result<(), Fault> {
+        /// By then another process answers here, or none.
+        const COME_BACK: Duration = Duration::from_secs(5);
+        if self.is_open() {
+            return Ok(());
         }
+        let mut fault = Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down");
+        fault.retry_after = Some(COME_BACK);
+        Err(fault)
+    }
+
+    async fn run(&self, mut call: RunCall, scope: &Scope) -> Result<Answer, Fault> {
+        self.is_taking()?;
         let agent =
             scope.agents.iter().find(|card| card.name == call.agent).and_then(|_| self.0.agents.get(&call.agent));
         let agent = Arc::clone(agent.ok_or_else(|| {
@@ -322,6 +342,7 @@ impl Engine {
             waits_after: call.waits_after,
             stored: call.stored,
             trace: scope.trace.clone(),
+            route: Arc::clone(&scope.path),
             resumes: None,
             vanishes: call.vanishes,
             begun: Some(begun),

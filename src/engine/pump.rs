@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 use super::context::{self, Prepared, Preparing};
 use super::live::{Live, State};
+use super::report::{self, Report};
 use super::session::{Entry, Queued, Session, TurnGuard};
 use super::undone::Undone;
 use super::{Engine, Journal, RunHandle, Scope, clock, store_fault};
@@ -50,6 +51,8 @@ pub(super) struct Turn {
     pub(super) waits_after: Vec<End>,
     pub(super) stored: bool,
     pub(super) trace: Option<Arc<Trace>>,
+    /// The path of the route it came by.
+    pub(super) route: Arc<str>,
     /// Where the run is, or goes back to, if the turn never reaches the agent. None for the first turn: it fails then.
     pub(super) resumes: Option<RunState>,
     /// Nobody finds the run if its client is told why the agent was never reached.
@@ -117,6 +120,10 @@ impl Ear for Listener<'_> {
     fn hear(&mut self, heard: &Heard<'_>) -> Result<(), Fault> {
         self.normalizer.hear(self.record, heard).map(|_| ())
     }
+
+    fn ignored(&self) -> u64 {
+        self.normalizer.ignored()
+    }
 }
 
 /// Starts the task that takes the turns of a run until none is left. Nothing may be awaited between making a turn
@@ -137,7 +144,8 @@ async fn drive(undone: Undone, first: Box<Turn>, beginning: Option<Beginning>) {
     let mut next = take(engine, live, &journal, first, refused.clone()).await.map(Box::new);
     if let Some(safe) = safe {
         // Its client may have left.
-        let _ = safe.send(refused.take().filter(|fault| fault.kind != FaultKind::Canceled).map_or(Ok(()), Err));
+        let refused = refused.take().filter(|fault| fault.kind != FaultKind::Canceled);
+        let _ = safe.send(refused.map_or(Ok(()), |fault| Err(Fault { logged: true, ..fault })));
     }
     while let Some(turn) = next.take() {
         next = take(engine, live, &journal, turn, None).await.map(Box::new);
@@ -198,7 +206,9 @@ async fn take(
 ) -> Option<Turn> {
     let mut normalizer = Normalizer::new(live.agent.max_run_bytes);
     let mut conversation = None;
-    // Why the agent was never reached.
+    // What was in the way, for the log.
+    let mut cause = None;
+    // Why the agent was never reached, for its client.
     let mut refused = None;
     let begun_at = std::time::Instant::now();
     // What comes before the answer and after it is boxed, so that a turn that hears does not hold room for it.
@@ -218,12 +228,14 @@ async fn take(
                     if fault.kind != FaultKind::Canceled {
                         turn.session.doc().waiting.reopen();
                     }
+                    cause = not_cancelled(&fault);
                     refused = end_early(live, &mut normalizer, &turn, fault);
                     (Some(guard), Some(prepared))
                 }
             }
         }
         Err(fault) => {
+            cause = not_cancelled(&fault);
             refused = end_early(live, &mut normalizer, &turn, fault);
             (None, None)
         }
@@ -235,14 +247,15 @@ async fn take(
             match heard {
                 Ok(()) => {}
                 Err(fault) if live.cancel.is_told() && fault.kind == FaultKind::Canceled => {
-                    match state.cancelled_for.clone() {
-                        Some(reason) => normalizer.fail(&mut state.record, &reason),
+                    cause = state.cancelled_for.clone();
+                    match &cause {
+                        Some(reason) => normalizer.fail(&mut state.record, reason),
                         None => normalizer.cancel(&mut state.record),
                     }
                 }
                 Err(fault) => {
-                    log_fault(live, &fault);
                     normalizer.fail(&mut state.record, &fault);
+                    cause = Some(fault);
                 }
             }
         });
@@ -261,18 +274,24 @@ async fn take(
         vanish(live, &turn.session);
     }
     let remembered = conversation.as_ref().and_then(Conversation::remember);
+    let first_ignored = conversation.as_ref().and_then(|said| said.passed_over().map(str::to_owned));
     if let Some(conversation) = conversation {
         if live.cancel.is_told() { drop(conversation) } else { conversation.release() }
     }
+    let error = live.view(|view| view.run().turn().and_then(|turn| turn.error.clone()));
     let next = Box::pin(conclude(engine, live, journal, &turn, prepared.as_deref(), remembered)).await;
     drop(guard);
+    let report = Report {
+        fault: cause.as_ref(),
+        error: error.as_ref(),
+        agent_error: normalizer.complaint(),
+        ignored: normalizer.ignored(),
+        first_ignored: first_ignored.as_deref(),
+        took: begun_at.elapsed(),
+    };
+    report::turn_ended(live, &turn, &report);
     // Whoever still waits for the beginning learns of the end, now that all is as it will be found.
-    turn.tell(refused.map_or(Ok(()), Err));
-    tracing::info!(
-        run = %live.id(), agent = %live.agent.name, took_ms = begun_at.elapsed().as_millis() as u64,
-        ignored_frames = normalizer.ignored(), complaint = normalizer.complaint(),
-        outcome = live.view(|view| view.about.state.as_str()), "turn ended"
-    );
+    turn.tell(refused.map_or(Ok(()), |fault| Err(Fault { logged: true, ..fault })));
     next
 }
 
@@ -385,10 +404,16 @@ async fn listen(
                 return live.grow(|state| {
                     state.record.at(clock::now());
                     let finished = conversation.finish(&mut Listener { record: &mut state.record, normalizer });
-                    if finished.is_ok() {
-                        normalizer.end_of_body(&mut state.record);
+                    finished?;
+                    let understood = normalizer.has_begun()
+                        || normalizer.has_ended()
+                        || normalizer.heartbeats() > 0
+                        || normalizer.complaint().is_some();
+                    if !understood && let Some(foreign) = conversation.foreign() {
+                        return Err(foreign);
                     }
-                    finished
+                    normalizer.end_of_body(&mut state.record);
+                    Ok(())
                 });
             }
             Err(fault) => {
@@ -490,7 +515,6 @@ fn end_early(live: &Live, normalizer: &mut Normalizer, turn: &Turn, fault: Fault
         if fault.kind == FaultKind::Canceled {
             return normalizer.cancel(&mut state.record);
         }
-        log_fault(live, &fault);
         if turn.resumes.is_some() {
             let error = RunError { code: fault.code().to_owned(), message: fault.message.clone() };
             // A run that asks something meanwhile is not in the way of anything: it asks first.
@@ -615,7 +639,7 @@ async fn conclude(
     if prepared.is_some() || withdrawn {
         engine.index_pending(&live.agent.name, &turn.session, live).await;
         if let Err(fault) = engine.save_session(&turn.session).await {
-            log_fault(live, &fault);
+            tracing::error!(run = %live.id(), code = fault.code(), detail = fault.detail.as_deref(), "{}", fault.message);
         }
     }
     if let Err(error) = engine.store().settle(journal).await {
@@ -645,11 +669,9 @@ fn fault_of(error: &RunError) -> Fault {
     Fault::new(kind, error.message.clone()).coded(error.code.clone())
 }
 
-fn log_fault(live: &Live, fault: &Fault) {
-    tracing::warn!(
-        run = %live.id(), agent = %live.agent.name, code = fault.code(), status = fault.upstream_status,
-        detail = fault.detail.as_deref(), "{}", fault.message
-    );
+/// A cause that the log should know: that somebody stopped the run is none.
+fn not_cancelled(fault: &Fault) -> Option<Fault> {
+    (fault.kind != FaultKind::Canceled).then(|| fault.clone())
 }
 
 /// Whether a busy session lets turns queue.

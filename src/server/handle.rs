@@ -199,11 +199,15 @@ pub(super) fn stray(gateway: &Gateway, route: &Served, request: &HttpRequest, fa
 
 /// Writes a refusal.
 pub(super) fn fail(route: &Served, exchange: &mut dyn Exchange, fault: &Fault) -> HttpResponse {
-    if fault.kind.blame() == interlingua_core::Blame::Client {
+    let blame = fault.kind.blame();
+    if fault.logged {
+        // One line for one fault: the run's has it.
+    } else if blame == interlingua_core::Blame::Client {
         tracing::debug!(route = %route.path, code = fault.code(), field = fault.field.as_deref(), "{}", fault.message);
     } else {
         tracing::warn!(
-            route = %route.path, code = fault.code(), detail = fault.detail.as_deref(), "{}", fault.message
+            route = %route.path, protocol = route.scope.protocol, code = fault.code(), blame = blame.as_str(),
+            detail = fault.detail.as_deref(), "{}", fault.message
         );
     }
     let mut out = Out::new();

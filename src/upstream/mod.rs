@@ -84,7 +84,22 @@ pub struct Conversation {
     max_event: usize,
     /// Something went wrong: the connection is good for nothing more.
     broken: bool,
+    /// The body has said its end: a stream that has must not be asked again.
+    ended: bool,
+    /// What the agent calls its answer.
+    media: String,
+    /// How many frames were read, up to [`LOOKED_AT`].
+    frames: u64,
+    /// How it begins, for the log of one that cannot be understood.
+    beginning: Vec<u8>,
+    /// The first frame that said nothing the protocol knows.
+    passed_over: Option<String>,
 }
+
+/// So much of an answer is remembered for the log, in bytes.
+const BEGINNING: usize = 512;
+/// A frame that is passed over is looked for among so many. Later, an agent has shown which protocol it speaks.
+const LOOKED_AT: u64 = 64;
 
 impl Conversation {
     /// An answer whose body is to come. `max_event` bounds one event of a stream, or an answer that comes whole, in
@@ -106,7 +121,38 @@ impl Conversation {
             whole: Vec::new(),
             max_event,
             broken: false,
+            ended: false,
+            media: String::new(),
+            frames: 0,
+            beginning: Vec::new(),
+            passed_over: None,
         }
+    }
+
+    /// Names the media type that the agent gave its answer.
+    #[must_use]
+    pub fn of_type(mut self, media: String) -> Self {
+        self.media = media;
+        self
+    }
+
+    /// Why an answer of which nothing was understood is none: it is in another protocol. None if nothing came that
+    /// could have been understood: the agent broke off then.
+    #[must_use]
+    pub fn foreign(&self) -> Option<Fault> {
+        let mut lines = self.beginning.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        // Comments keep a connection open, and say nothing.
+        lines.find(|line| !line.is_empty() && !line.starts_with(b":"))?;
+        let message = "the agent's answer is not in the protocol that it is asked in";
+        let beginning = String::from_utf8_lossy(&self.beginning);
+        let detail = format!("content-type: {}; the answer begins {beginning:?}", self.media);
+        Some(Fault::new(FaultKind::UpstreamGarbage, message).because(detail))
+    }
+
+    /// The first frame that said nothing the protocol knows, as far as the log needs it.
+    #[must_use]
+    pub fn passed_over(&self) -> Option<&str> {
+        self.passed_over.as_deref()
     }
 
     /// Waits for the next piece of the body. `None`: the body has ended, properly. Safe to cancel and call again.
@@ -124,6 +170,9 @@ impl Conversation {
     /// # Errors
     /// As there.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
+        if self.ended {
+            return Poll::Ready(Ok(None));
+        }
         let chunk = match (self.body.poll_next_unpin(context), &mut self.patience) {
             (Poll::Ready(Some(Ok(chunk))), Some(patience)) => Poll::Ready(patience.outlasts().map(|()| Some(chunk))),
             (Poll::Ready(next), _) => Poll::Ready(next.transpose()),
@@ -131,6 +180,7 @@ impl Conversation {
             (Poll::Pending, None) => Poll::Pending,
         };
         self.broken |= matches!(chunk, Poll::Ready(Err(_)));
+        self.ended |= matches!(chunk, Poll::Ready(Ok(None) | Err(_)));
         chunk
     }
 
@@ -147,6 +197,9 @@ impl Conversation {
     }
 
     fn read(&mut self, chunk: &[u8], ear: &mut dyn Ear) -> Result<(), Fault> {
+        if self.beginning.len() < BEGINNING {
+            self.beginning.extend_from_slice(&chunk[..chunk.len().min(BEGINNING - self.beginning.len())]);
+        }
         if self.form == Form::Unsaid {
             match chunk.trim_ascii_start().first() {
                 // A JSON answer: a line of an event stream never begins so.
@@ -161,9 +214,19 @@ impl Conversation {
         let lines = self.decoder.lines();
         let mut input = chunk;
         while let Some(frame) = self.decoder.decode(&mut input).map_err(too_large)? {
-            if !frame.is_done() {
-                bounded("the agent's event", frame.data)?;
-                self.reader.read(frame, ear)?;
+            if frame.is_done() {
+                continue;
+            }
+            bounded("the agent's event", frame.data)?;
+            let looked_at = self.frames < LOOKED_AT && self.passed_over.is_none();
+            let ignored = if looked_at { ear.ignored() } else { 0 };
+            self.reader.read(frame, ear)?;
+            if looked_at {
+                self.frames += 1;
+                if ear.ignored() > ignored {
+                    let data = &frame.data[..frame.data.len().min(BEGINNING)];
+                    self.passed_over = Some(String::from_utf8_lossy(data).into_owned());
+                }
             }
         }
         if let Some(patience) = &mut self.patience {
@@ -202,7 +265,7 @@ impl Conversation {
     pub fn release(mut self) {
         const MOMENT: std::time::Duration = std::time::Duration::from_secs(1);
         const REST: usize = 64 * 1024;
-        if self.broken {
+        if self.broken || self.ended {
             return;
         }
         tokio::spawn(tokio::time::timeout(MOMENT, async move {

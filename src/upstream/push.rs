@@ -5,6 +5,8 @@
 //! anew; names that are local by themselves may not. No redirects, no proxies, no credentials of the gateway. Which
 //! addresses are public is decided in `interlingua_core::public_address`.
 
+mod pool;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -17,6 +19,7 @@ use interlingua_core::public_address::{Destination, Own, Policy, Refused, is_loc
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls_platform_verifier::ConfigVerifierExt as _;
 
+use self::pool::Pool;
 use crate::engine::deliver::{Failed, Post};
 
 /// How long a receiver may take.
@@ -33,6 +36,7 @@ pub struct HttpPost {
     /// What the gateway listens on: never a receiver.
     listens: Vec<SocketAddr>,
     lookup: Lookup,
+    pool: Arc<Pool>,
 }
 
 impl HttpPost {
@@ -44,7 +48,7 @@ impl HttpPost {
         let lookup = |host: String, port| {
             async move { tokio::net::lookup_host((host, port)).await.map(|found| found.collect()) }.boxed()
         };
-        Self { listens, lookup: Arc::new(lookup) }
+        Self { listens, lookup: Arc::new(lookup), pool: Arc::default() }
     }
 
     /// The gateway as it can be reached now: addresses of a machine come and go.
@@ -101,7 +105,7 @@ impl Post for HttpPost {
                 Unreached::Refused(refused) => Failed { again: refused == Refused::Host, why: refused.to_string() },
                 Unreached::Unknown(_) => Failed { again: true, why: "its name is not known".to_owned() },
             })?;
-            send(place, parcel).await
+            send(&this.pool, place, parcel).await
         }
         .boxed()
     }
@@ -163,18 +167,12 @@ fn trusting_nobody() -> rustls::ClientConfig {
     rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
 }
 
-async fn send(place: Place, parcel: Parcel) -> Result<(), Failed> {
+async fn send(pool: &Pool, place: Place, parcel: Parcel) -> Result<(), Failed> {
     let secure = place.url.scheme() == "https";
-    let builder = reqwest::Client::builder()
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .dns_resolver(Arc::new(Judged(place.addresses)))
-        .tls_backend_preconfigured(if secure { trusting_the_system() } else { trusting_nobody() })
-        .connect_timeout(PATIENCE)
-        .timeout(PATIENCE);
     let failed = |again: bool, why: String| Failed { again, why };
     // The URL may hold a secret: errors are told without it.
-    let client = builder.build().map_err(|error| failed(false, error.without_url().to_string()))?;
+    let client = pool.client(secure, place.addresses);
+    let client = client.map_err(|error| failed(false, error.without_url().to_string()))?;
     let mut request = client.post(place.url).body(parcel.body);
     for (name, value) in parcel.headers {
         request = request.header(name, value);

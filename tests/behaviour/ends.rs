@@ -50,7 +50,13 @@ async fn a_refusal_is_a_status_with_what_the_agent_meant_for_clients() {
             "the agent refused the gateway's credentials",
         ),
         (403, r#"{"detail":"no"}"#, 502, "UPSTREAM_REFUSED", "the agent refused the gateway's credentials"),
-        (404, r#"{"detail":"Not Found"}"#, 502, "UPSTREAM_REFUSED", "the agent refused the request: Not Found"),
+        (
+            404,
+            r#"{"detail":"Not Found"}"#,
+            502,
+            "UPSTREAM_REFUSED",
+            "the agent has nothing at the URL that the gateway asks",
+        ),
         (422, field, 502, "UPSTREAM_REFUSED", "the agent refused the request: input: Field required"),
         (
             500,
@@ -59,7 +65,7 @@ async fn a_refusal_is_a_status_with_what_the_agent_meant_for_clients() {
             "UPSTREAM_REFUSED",
             "the agent refused the request",
         ),
-        (302, "", 502, "UPSTREAM_REFUSED", "the agent refused the request"),
+        (302, "", 502, "UPSTREAM_REFUSED", "the agent redirects elsewhere, and redirects are not followed"),
         (503, "overloaded", 502, "UPSTREAM_UNREACHABLE", "the agent is not available"),
         (504, "<html>", 504, "UPSTREAM_TIMEOUT", "the agent took too long"),
     ];

@@ -103,6 +103,30 @@ async fn an_agent_with_a_way_to_be_stopped_is_told_when_its_client_leaves() {
 }
 
 #[tokio::test]
+async fn a_stop_url_at_another_origin_gets_none_of_the_agents_headers() {
+    let upstream = Upstream::deciding(|asked| match asked.path.as_str() {
+        "/stop" => Answer::whole(200, &[("content-type", "application/json")], "{}"),
+        _ => saying_and_hanging(&["so far"]),
+    });
+    let elsewhere = Upstream::always(Answer::whole(200, &[("content-type", "application/json")], "{}"));
+    for (stops, its_own) in [(&upstream, true), (&elsewhere, false)] {
+        let before = stops.asked().len();
+        let settings =
+            format!("options = {{ stop_url = \"{}\" }}\nheaders = {{ x-team = \"blue\" }}", stops.url("/stop"));
+        let gateway = Gateway::start(&agent("friday", &upstream.url("/process"), "", &settings)).await;
+        let mut stream = gateway.ask("friday", &says("hi")).await;
+        stream.until("so far").await;
+        drop(stream);
+        let told = until("the agent to be told to stop", async || {
+            stops.asked()[before..].iter().find(|asked| asked.path == "/stop").cloned()
+        })
+        .await;
+        assert_eq!(told.headers.contains_key("x-team"), its_own);
+    }
+    assert!(upstream.asked().iter().all(|asked| asked.headers.contains_key("x-team")), "it gets them always");
+}
+
+#[tokio::test]
 async fn where_the_route_says_so_a_run_goes_on_without_its_client() {
     let upstream = Upstream::always(saying_until(&["on and on"], "on"));
     let config = format!("{}{ROUTE}on_disconnect = \"detach\"\n", agent("friday", &upstream.url("/process"), "", ""));

@@ -10,11 +10,14 @@ use crate::support::story::Story;
 use crate::support::until;
 use crate::support::upstream::Upstream;
 
+const ROUTES: &str = "[[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\n\
+    [[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n";
+
 /// A process in front of this agent, its runs in a file.
 fn process(upstream: &Upstream, drain: &str) -> (tempfile::TempDir, Process) {
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"{drain}\"\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n{}{ROUTE}",
+        "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"{drain}\"\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n{}{ROUTE}{ROUTES}",
         agent("friday", &upstream.url("/process"), "", "")
     );
     std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
@@ -54,6 +57,48 @@ async fn a_process_that_is_told_to_stop_lets_streams_finish_and_takes_no_new_one
 }
 
 #[tokio::test]
+async fn a_process_that_stops_makes_nothing_new_and_shows_what_is_there() {
+    let upstream = Upstream::always(saying_until(&["so far"], "on"));
+    let (_folder, process) = process(&upstream, "30s");
+    let post = async |path: &str, body: &serde_json::Value| {
+        let headers = [JSON, &[("a2a-version", "1.0")]].concat();
+        process.open("POST", path, &headers, body.to_string().as_bytes()).await.answer().await
+    };
+    let conversation = post("/v1/conversations", &serde_json::json!({})).await;
+    assert_eq!(conversation.status, 200, "{}", conversation.text());
+    let conversation = format!("/v1/conversations/{}", conversation.json()["id"].as_str().expect("an id"));
+    let mut stream = ask(&process).await;
+    let seen = stream.until("so far").await;
+    let run = format!("/agents/friday/runs/{}", seen[0]["id"].as_str().expect("an id"));
+    process.terminate();
+    draining(&process).await;
+    let item = serde_json::json!({ "items": [{ "type": "message", "role": "user", "content": "hi" }] });
+    let task = says("hi");
+    let response = serde_json::json!({ "model": "friday", "input": "hi" });
+    let message = serde_json::json!({ "message": {
+        "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } });
+    for (path, body) in [
+        ("/v1/conversations", &serde_json::json!({})),
+        (&format!("{conversation}/items"), &item),
+        ("/v1/responses", &response),
+        ("/agents/friday/process/task", &task),
+        ("/a2a/friday/message:send", &message),
+    ] {
+        let refused = post(path, body).await;
+        assert_eq!(refused.status, 503, "{path}: {}", refused.text());
+        assert!(refused.header("retry-after").is_some(), "{path}: it says when to come back");
+    }
+    for path in [conversation.as_str(), run.as_str()] {
+        let found = process.open("GET", path, &[], b"").await.answer().await;
+        assert_eq!(found.status, 200, "{path}: {}", found.text());
+    }
+    upstream.open("on");
+    stream.frames().await;
+    drop(stream);
+    assert_eq!(process.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
 async fn a_stream_that_does_not_finish_in_time_is_ended_in_order() {
     let upstream = Upstream::always(saying_and_hanging(&["so far"]));
     let (folder, process) = process(&upstream, "100ms");
@@ -79,7 +124,7 @@ async fn a_process_without_work_stops_at_once() {
     process.terminate();
     let began = std::time::Instant::now();
     assert_eq!(process.ended().await.code(), Some(0));
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -37,9 +37,22 @@ pub struct Process {
 impl Process {
     /// Starts one on the `gateway.toml` of a folder, which has to leave the port to the system.
     pub fn start(folder: &Path) -> Self {
-        let began = Instant::now();
         let mut command = binary(folder);
-        command.args(["--log", "warn"]).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(["--log", "warn"]).stderr(Stdio::null());
+        Self::spawn(command)
+    }
+
+    /// As [`Process::start`], with its log as JSON in the file `log` of its folder.
+    pub fn start_logging(folder: &Path) -> Self {
+        let log = std::fs::File::create(folder.join("log")).expect("a file");
+        let mut command = binary(folder);
+        command.args(["--log", "info", "--log-format", "json"]).stderr(log);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let began = Instant::now();
+        command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("its output is read"));
         let mut said = String::new();

@@ -64,10 +64,27 @@ impl Connector for NativeConnector {
         Some(Ask { method: "POST", url, headers: vec![("content-type", JSON.to_owned())], body })
     }
 
+    fn advice(&self) -> Vec<String> {
+        let mut advice = Vec::new();
+        if path(&self.url).is_empty() {
+            advice.push(
+                "url has no path: agents of the Agent API usually answer at \"/process\", and others with 404"
+                    .to_owned(),
+            );
+        }
+        if let Some(stop) = &self.stop_url
+            && origin(stop) != origin(&self.url)
+        {
+            advice.push(
+                "stop_url has another origin than url: the headers of this upstream are not sent there".to_owned(),
+            );
+        }
+        advice
+    }
+
     fn refused(&self, refusal: &Refusal<'_>) -> Fault {
         let mut fault = refusal.fault();
-        // Other statuses say more by themselves, or are about the gateway and not about the request.
-        if matches!(refusal.status, 400 | 404 | 409 | 413 | 415 | 422)
+        if refusal.is_about_the_request()
             && let Some(detail) = detail(refusal.body)
         {
             fault.message = format!("{}: {}", fault.message, client_text("", &detail));
@@ -77,6 +94,19 @@ impl Connector for NativeConnector {
 }
 
 const JSON: &str = "application/json";
+
+/// What stands before the path of a URL, in lower case.
+fn origin(url: &str) -> String {
+    let from = url.find("://").map_or(0, |at| at + 3);
+    let to = url[from..].find(['/', '?', '#']).map_or(url.len(), |at| from + at);
+    url[..to].to_ascii_lowercase()
+}
+
+/// The path of a URL, without the slash it begins with.
+fn path(url: &str) -> &str {
+    let rest = &url[origin(url).len()..];
+    rest.split(['?', '#']).next().unwrap_or_default().trim_start_matches('/')
+}
 
 fn json<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
     serde_json::to_vec(value)
@@ -243,7 +273,10 @@ mod tests {
                 r#"{"detail":[{"type":"missing","loc":["body","input",0,"content"],"msg":"Field required"}]}"#,
                 "the agent refused the request: input.0.content: Field required",
             ),
-            (404, r#"{"detail":"Not Found"}"#, "the agent refused the request: Not Found"),
+            (429, r#"{"detail":"one at a time"}"#, "the agent is rate limited: one at a time"),
+            (404, r#"{"detail":"Not Found"}"#, "the agent has nothing at the URL that the gateway asks"),
+            (415, r#"{"detail":"no such type"}"#, "the agent refused the request"),
+            (307, "", "the agent redirects elsewhere, and redirects are not followed"),
             (500, r#"{"detail":"ValueError: secret"}"#, "the agent refused the request"),
             (401, r#"{"detail":"bad token abc"}"#, "the agent refused the gateway's credentials"),
             (422, "<html>", "the agent refused the request"),
@@ -278,6 +311,21 @@ mod tests {
         for body in [b"{}".as_slice(), b"[]", b"hello"] {
             let garbage = NativeReader.read_whole(body, &mut ear).expect_err("garbage");
             assert_eq!(garbage.kind, FaultKind::UpstreamGarbage);
+        }
+    }
+
+    #[test]
+    fn an_operator_is_told_of_urls_that_are_hardly_meant_so() {
+        let advice = |url: &str, stop: Option<&str>| {
+            let options = UpstreamOptions { stop_url: stop.map(str::to_owned) };
+            NativeUpstream::connect(url, options).expect("a URL").advice()
+        };
+        assert_eq!(advice("http://agent:8090/process", Some("http://AGENT:8090/stop")), Vec::<String>::new());
+        for url in ["http://agent:8090", "http://agent:8090/", "http://agent:8090/?a=b"] {
+            assert!(advice(url, None)[0].contains("no path"), "{url}");
+        }
+        for stop in ["http://other:8090/stop", "https://agent:8090/stop", "http://agent/stop"] {
+            assert!(advice("http://agent:8090/process", Some(stop))[0].contains("another origin"), "{stop}");
         }
     }
 

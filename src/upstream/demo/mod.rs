@@ -86,6 +86,8 @@ impl Upstream for DemoUpstream {
             }
             Some((Ok(Bytes::from(beat.bytes)), performance))
         });
+        // Whoever lets go of an answer may look once more whether there is anything left of it.
+        let body = body.fuse();
         ready(Ok(Conversation::new(body.boxed(), Box::new(Native), Form::Frames, MAX_EVENT, None))).boxed()
     }
 

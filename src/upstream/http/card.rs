@@ -11,6 +11,7 @@ use interlingua_core::publication::Publication;
 use reqwest::header::{self, HeaderMap};
 use reqwest::{StatusCode, Url};
 
+use super::failure::shown;
 use super::{Agent, failure, unpacked};
 use crate::upstream::card::Fetched;
 
@@ -96,11 +97,6 @@ fn places(home: &Url, paths: &[&str]) -> Vec<Url> {
         }
     }
     places
-}
-
-/// A URL as logs may show it: without what stands in its query.
-fn shown(url: &Url) -> String {
-    format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
 /// For how long the server says that its answer is fresh.

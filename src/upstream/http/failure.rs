@@ -6,9 +6,11 @@ use std::fmt;
 use std::io;
 
 use interlingua_core::{Fault, FaultKind};
+use reqwest::Url;
 
-/// What went wrong before the head of an answer had come.
-pub(super) fn before_answer(error: &reqwest::Error) -> Fault {
+/// What went wrong before the head of an answer had come. The log is told where from, without what a URL may hide.
+pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
+    let error = &error.without_url();
     let (kind, message) = if error.is_connect() && error.is_timeout() {
         (FaultKind::UpstreamTimeout, "the agent did not accept a connection in time")
     } else if error.is_connect() {
@@ -25,11 +27,12 @@ pub(super) fn before_answer(error: &reqwest::Error) -> Fault {
             _ => (FaultKind::UpstreamTruncated, "the agent closed the connection before it answered"),
         }
     };
-    Fault::new(kind, message).because(chain(error))
+    Fault::new(kind, message).because(format_args!("{}: {}", shown(url), chain(error)))
 }
 
 /// What went wrong in the middle of an answer.
-pub(super) fn in_answer(error: &reqwest::Error) -> Fault {
+pub(super) fn in_answer(error: reqwest::Error) -> Fault {
+    let error = &error.without_url();
     let garbage = cause::<io::Error>(error)
         .is_some_and(|error| matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput));
     let (kind, message) = if garbage {
@@ -51,6 +54,11 @@ pub(super) fn is_disconnect(error: &reqwest::Error) -> bool {
         Some(http) => !http.is_parse() && !http.is_user(),
         None => false,
     }
+}
+
+/// A URL as the log may show it: neither its query nor who it names may be told.
+pub(super) fn shown(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
 /// An error and its causes in one line: the outermost alone says next to nothing.

@@ -38,6 +38,8 @@ pub use dial::install_crypto;
 
 /// How much of a refusal's body is read, in bytes.
 const REFUSAL: usize = 64 * 1024;
+/// How much of it the log gets.
+const LOGGED: usize = 512;
 /// How long a refusal's body, or the answer to a stop call, is waited for.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
 /// The pause before a question is sent again; it doubles each time.
@@ -173,7 +175,8 @@ impl Agent {
         let sent = async {
             let request = request?;
             let client = self.dialler.client(request.url().scheme() == "https")?;
-            client.execute(request).await.map_err(|error| failure::before_answer(&error))
+            let url = request.url().clone();
+            client.execute(request).await.map_err(|error| failure::before_answer(error, &url))
         };
         match timeout(patience, sent).await {
             Ok(Ok(response)) if response.status().is_success() => {}
@@ -188,6 +191,7 @@ impl Agent {
         let wrong = |what: String| Fault::new(FaultKind::Internal, "the agent could not be asked").because(what);
         let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
         let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
+        let its_own = self.settings.home.as_ref().is_none_or(|home| home.origin() == url.origin());
         let mut request = Request::new(method, url);
         let headers = request.headers_mut();
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json;q=0.9"));
@@ -208,10 +212,13 @@ impl Agent {
             let value = HeaderValue::from_str(&value).map_err(|_| wrong(format!("the value of header {name}")))?;
             headers.insert(HeaderName::from_static(name), value);
         }
-        for name in self.headers.keys() {
-            headers.remove(name);
+        // They hold the agent's credentials, which are nobody else's: a stop URL may lie anywhere.
+        if its_own {
+            for name in self.headers.keys() {
+                headers.remove(name);
+            }
+            headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
-        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         *request.body_mut() = Some(Bytes::from(ask.body).into());
         Ok(request)
     }
@@ -220,6 +227,7 @@ impl Agent {
     async fn attempt(&self, request: &Request, since: Instant) -> Result<Response, Failed> {
         let told = |fault: Fault| Failed::Told(fault);
         let client = self.dialler.client(request.url().scheme() == "https").map_err(told)?;
+        let url = request.url().clone();
         let request = request.try_clone().expect("a body in memory can be sent twice");
         let attempt = Arc::new(Attempt::default());
         let sending = attempt.watch(client.execute(request));
@@ -255,14 +263,14 @@ impl Agent {
             Ok(response) if response.status().is_success() => Ok(response),
             Ok(response) => {
                 let unavailable = response.status() == reqwest::StatusCode::SERVICE_UNAVAILABLE;
-                let fault = self.refusal(response).await;
+                let fault = self.refusal(response, &url).await;
                 Err(if unavailable { Failed::Unheard(fault) } else { Failed::Told(fault) })
             }
             Err(error) => {
                 let stale = !attempt.dialled() && began.elapsed() < STALE && failure::is_disconnect(&error);
-                let fault = failure::before_answer(&error);
                 // A connection that could not be made in time is no use trying again: it would take as long.
                 let unheard = stale || (error.is_connect() && !error.is_timeout());
+                let fault = failure::before_answer(error, &url);
                 Err(if unheard { Failed::Unheard(fault) } else { Failed::Told(fault) })
             }
         }
@@ -270,14 +278,17 @@ impl Agent {
 
     async fn answer(&self, response: Response, reader: Box<dyn Reader>, since: Instant) -> Result<Conversation, Fault> {
         let form = form(response.headers())?;
+        let media = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+        let media = String::from_utf8_lossy(media).into_owned();
         let body = unpacked(response)?;
         let patience = Patience::new(since, self.settings.idle, self.settings.total);
-        Ok(Conversation::new(body, reader, form, self.settings.max_event, Some(patience)))
+        Ok(Conversation::new(body, reader, form, self.settings.max_event, Some(patience)).of_type(media))
     }
 
-    async fn refusal(&self, response: Response) -> Fault {
+    async fn refusal(&self, response: Response, url: &Url) -> Fault {
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers());
+        let target = response.headers().get(header::LOCATION).and_then(|target| url.join(target.to_str().ok()?).ok());
         let mut body = Vec::new();
         if let Ok(mut chunks) = unpacked(response) {
             // What was read until then has to do.
@@ -290,8 +301,25 @@ impl Agent {
             })
             .await;
         }
-        self.connector.refused(&Refusal { status, body: &body, retry_after })
+        let mut fault = self.connector.refused(&Refusal { status, body: &body, retry_after });
+        // An operator has to know who was asked, and where a redirect leads: both without what URLs may hide.
+        let said = fault.detail.take().unwrap_or_default();
+        let asked = failure::shown(url);
+        fault.detail = Some(match target.filter(|_| (300..400).contains(&status)) {
+            Some(target) => format!("{asked} answered {status}, to {}", failure::shown(&target)),
+            None => format!("{asked} answered {status}: {}", beginning(&said)),
+        });
+        fault
     }
+}
+
+/// As much of a refusal as the log needs.
+fn beginning(text: &str) -> &str {
+    let mut end = text.len().min(LOGGED);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// Why there is no answer.
@@ -338,16 +366,47 @@ fn unpacked(response: Response) -> Result<BoxStream<'static, Result<Bytes, Fault
             .because(format_args!("content-encoding: {}", String::from_utf8_lossy(other))));
         }
     };
-    let body = response.bytes_stream().map(|chunk| chunk.map_err(|error| failure::in_answer(&error)));
+    let body = response.bytes_stream().map(|chunk| chunk.map_err(failure::in_answer));
     Ok(if plain { body.boxed() } else { unpack::gzip(body.boxed()).boxed() })
 }
 
-/// What `retry-after` says: seconds, or a date.
+/// What `retry-after` says: seconds, or a date. Clients are told it, so it stays within what anybody waits for.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
     let told = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = told.parse() {
-        return Some(Duration::from_secs(seconds));
+    if !told.is_empty() && told.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than a number may have are more than a day.
+        return Some(told.parse().map_or(LONGEST, Duration::from_secs).min(LONGEST));
     }
     let date = jiff::fmt::rfc2822::parse(told).ok()?.timestamp();
-    Some(Duration::try_from(date.duration_since(jiff::Timestamp::now())).unwrap_or(Duration::ZERO))
+    let pause = Duration::try_from(date.duration_since(jiff::Timestamp::now())).unwrap_or(Duration::ZERO);
+    Some(pause.min(LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_that_nobody_waits_for_is_a_day() {
+        let pause = |value: &str| {
+            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from_str(value).expect("a value"))]);
+            retry_after(&headers).map(|pause| pause.as_secs())
+        };
+        const DAY: u64 = 24 * 60 * 60;
+        for (value, seconds) in [
+            ("0", Some(0)),
+            ("30", Some(30)),
+            ("86401", Some(DAY)),
+            ("18446744073709551615", Some(DAY)),
+            ("99999999999999999999999999", Some(DAY)),
+            ("Thu, 31 Dec 9998 23:59:59 GMT", Some(DAY)),
+            ("Fri, 31 Dec 1999 23:59:59 GMT", Some(0)),
+            ("-1", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            assert_eq!(pause(value), seconds, "{value}");
+        }
+    }
 }

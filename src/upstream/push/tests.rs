@@ -157,3 +157,48 @@ async fn a_gateway_that_listens_everywhere_knows_all_its_addresses() {
     }
     assert!(!own.is("8.8.8.8:8080".parse().expect("an address")));
 }
+
+/// A receiver that keeps its connections, and counts them and what comes over them.
+async fn keeping() -> (SocketAddr, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (opened, heard) = (Arc::clone(&connections), Arc::clone(&requests));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            opened.fetch_add(1, Ordering::Relaxed);
+            let heard = Arc::clone(&heard);
+            tokio::spawn(async move {
+                let mut read = Vec::new();
+                while stream.read_buf(&mut read).await.is_ok_and(|count| count > 0) {
+                    if read.ends_with(b"{}") {
+                        read.clear();
+                        heard.fetch_add(1, Ordering::Relaxed);
+                        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("a client");
+                    }
+                }
+            });
+        }
+    });
+    (address, connections, requests)
+}
+
+#[tokio::test]
+async fn pushes_to_one_place_share_a_connection_as_long_as_it_resolves_to_the_same() {
+    let (address, connections, requests) = keeping().await;
+    let port = address.port();
+    let inside: SocketAddr = format!("169.254.169.254:{port}").parse().expect("an address");
+    let answers = vec![Ok(vec![address]), Ok(vec![address]), Ok(vec![address]), Ok(vec![inside])];
+    let (post, _) = resolving(answers);
+    let url = format!("http://hooks.example:{port}/hook");
+    let policy = policy(&["127.0.0.1"]);
+    for _ in 0..3 {
+        post.post(&url, &policy, parcel()).await.expect("it arrives");
+    }
+    let counted = || (connections.load(Ordering::Relaxed), requests.load(Ordering::Relaxed));
+    assert_eq!(counted(), (1, 3), "one connection, three requests");
+    // A connection that is open helps nobody whose place is judged badly now.
+    let failed = post.post(&url, &policy, parcel()).await;
+    assert_eq!(failed.map_err(|failed| failed.why), Err(Refused::Host.to_string()));
+    assert_eq!(counted(), (1, 3));
+}
