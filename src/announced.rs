@@ -1,5 +1,5 @@
-//! What operators should know of the URLs that protocols tell clients, in cards: told at the start, when a wrong one can
-//! still be put right. One line for all mounts that have the same fault.
+//! What operators should know of the URLs in agent cards: logged at the start, when a wrong one can still be corrected.
+//! One line for all mounts that have the same fault.
 //!
 //! Pure but for [`tell`], which writes to the log. Not here: which URL is told, which is the protocol's.
 
@@ -45,8 +45,8 @@ fn advise<'a>(mounts: impl Iterator<Item = (&'a str, &'a Announced)>, listen: So
         .map(|(saying, path, more)| {
             let shown = if path.is_empty() { "/" } else { path };
             let of = match more {
-                0 => format!("the card of {shown} says"),
-                more => format!("the cards of {shown} and {more} more say"),
+                0 => format!("the agent card of {shown} uses"),
+                more => format!("the agent cards of {shown} and {more} more use"),
             };
             match saying {
                 Saying::Wrong { url, why, .. } => {
@@ -59,7 +59,7 @@ fn advise<'a>(mounts: impl Iterator<Item = (&'a str, &'a Announced)>, listen: So
                         IpAddr::V6(ip) => format!("[{ip}]"),
                         IpAddr::V4(ip) => ip.to_string(),
                     };
-                    let proxy = if trusts { "what a trusted proxy tells, else " } else { "" };
+                    let proxy = if trusts { "what a trusted proxy says, else " } else { "" };
                     let example = format!("http://{ip}:{}{path}", listen.port());
                     let text = format!(
                         "{of} {proxy}the URL of each request's Host header, such as {example}: set public_url if \
@@ -142,13 +142,13 @@ mod tests {
             told(&mounts, "127.0.0.1:8080", false),
             [(
                 false,
-                "the cards of /a2a/demo and 2 more say the URL of each request's Host header, such as \
+                "the agent cards of /a2a/demo and 2 more use the URL of each request's Host header, such as \
              http://127.0.0.1:8080/a2a/demo: set public_url if clients come another way"
                     .to_owned()
             )]
         );
         let open = told(&mounts[2..], "[::]:80", true);
-        assert!(open[0].1.starts_with("the card of / says what a trusted proxy tells, else the URL"), "{open:?}");
+        assert!(open[0].1.starts_with("the agent card of / uses what a trusted proxy says, else the URL"), "{open:?}");
         assert!(open[0].1.contains("http://localhost:80:"), "{open:?}");
     }
 
@@ -187,6 +187,6 @@ mod tests {
         ];
         let lines = told(&mounts, "127.0.0.1:8080", false);
         assert_eq!(lines.len(), 2);
-        assert!(lines[0].1.starts_with("the cards of /a/1 and 1 more say http://gw.example/a/1, without TLS"));
+        assert!(lines[0].1.starts_with("the agent cards of /a/1 and 1 more use http://gw.example/a/1, without TLS"));
     }
 }

@@ -175,6 +175,49 @@ fn the_table_of_errors_is_that_of_the_code() {
     }
 }
 
+/// The official clients that the conformance suites install, with major and minor version.
+fn tested_clients() -> Vec<(String, String)> {
+    let minor = |version: &str| version.split('.').take(2).collect::<Vec<_>>().join(".");
+    let mut clients = Vec::new();
+    for suite in std::fs::read_dir(root().join("tests/conformance")).expect("the suites are there") {
+        let folder = suite.expect("a suite can be read").path();
+        // An upstream, and not a client.
+        if folder.ends_with("agentscope") {
+            continue;
+        }
+        let requirements = std::fs::read_to_string(folder.join("requirements.txt")).unwrap_or_default();
+        let pinned = requirements.lines().filter_map(|line| line.split_once("=="));
+        clients.extend(pinned.map(|(name, version)| (name.to_owned(), minor(version))));
+
+        let package = std::fs::read_to_string(folder.join("package.json")).unwrap_or_else(|_| "{}".to_owned());
+        let package: Value = serde_json::from_str(&package).expect("a package.json is JSON");
+        for (name, version) in package["dependencies"].as_object().into_iter().flatten() {
+            clients.push((name.clone(), minor(version.as_str().expect("versions are pinned"))));
+        }
+    }
+    clients
+}
+
+#[test]
+fn the_readme_names_the_official_clients_that_are_tested() {
+    /// Parts of the others, and what the suites' own scripts need.
+    const NOT_CLIENTS: [&str; 5] = ["langchain-core", "httpx", "websockets", "zod", "ai"];
+    let readme = read("README.md");
+    let (_, named) = readme.split_once("Official clients that are tested").expect("the README names them");
+    let named = named.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    let clients = tested_clients();
+    assert!(clients.len() > 5, "{clients:?}");
+    for (name, version) in clients {
+        if NOT_CLIENTS.contains(&&*name) {
+            continue;
+        }
+        let places = named.match_indices(&format!("`{name}`"));
+        // Up to the next name.
+        let mut versions = places.map(|(at, name)| named[at + name.len()..].split('`').next().unwrap_or_default());
+        assert!(versions.any(|versions| versions.contains(&version)), "README: {name} {version} is tested: {named}");
+    }
+}
+
 #[test]
 fn every_xtask_command_exists() {
     let known = read("xtask/src/main.rs");
