@@ -11,7 +11,7 @@ use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::{Owner, ProtocolAdapter};
 
 use crate::config::{
-    self, ClientProtocol, EndpointName, Protocols, Settings, StoreKind, Surroundings, UpstreamProtocol,
+    self, ClientProtocol, EndpointName, Origins, Protocols, Settings, StoreKind, Surroundings, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope, clock};
 use crate::server::{self, Served};
@@ -89,7 +89,7 @@ impl Gateway {
             P::mount(mount, options.copy::<P::Options>().ok_or("the options cannot be read")?)
         }
         let declared = ClientProtocol::new::<P::Options>(P::NAME).schema(P::options_schema()).mounting(|place| {
-            let mounted = mount::<P>(&core_mount(place, None), &place.route.options)?;
+            let mounted = mount::<P>(&core_mount(place), &place.route.options)?;
             let endpoints = mounted.endpoints.iter();
             Ok(endpoints.map(|endpoint| EndpointName::new(endpoint.method.as_str(), endpoint.path)).collect())
         });
@@ -143,7 +143,7 @@ impl Gateway {
     /// Lines to paste into a shell for a mount, `{url}` standing for its URL.
     pub(crate) fn curl(&self, place: &config::Mount) -> Vec<String> {
         let client = self.clients.iter().find(|client| client.name == place.protocol());
-        let mounted = client.and_then(|client| (client.mount)(&core_mount(place, None), &place.route.options).ok());
+        let mounted = client.and_then(|client| (client.mount)(&core_mount(place), &place.route.options).ok());
         mounted.map_or_else(Vec::new, |mounted| mounted.curl)
     }
 
@@ -188,6 +188,12 @@ impl Gateway {
                 limits: settings.server.limits,
                 public_url: settings.server.public_url.clone(),
                 trusted_proxies: settings.server.trusted_proxies.clone(),
+                forwarded: settings.server.forwarded,
+                hosts: server::AllowedHosts::new(
+                    settings.server.allowed_hosts.as_deref(),
+                    settings.server.public_url.as_deref(),
+                    settings.server.listen.ip(),
+                ),
             },
         )?;
         Ok(Running { address: server.address, engine, store, drain: settings.server.drain, server })
@@ -235,8 +241,9 @@ impl Gateway {
         for place in settings.mounts() {
             let client = self.clients.iter().find(|client| client.name == place.protocol());
             let client = client.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", place.protocol()))?;
-            let mount = core_mount(&place, settings.server.public_url.as_deref());
+            let mount = core_mount(&place);
             let mut mounted = (client.mount)(&mount, &place.route.options).map_err(anyhow::Error::msg)?;
+            let any_origin = if mounted.any_origin { Origins::Any } else { Origins::default() };
             let first = !routes.iter().any(|route| route.scope.protocol == client.name);
             routes.push(Served {
                 scope: Scope {
@@ -256,6 +263,7 @@ impl Gateway {
                 },
                 heartbeat: place.route.heartbeat,
                 partition: (!place.route.shared_sessions).then(|| mount.path.clone()),
+                cors: place.route.cors.clone().unwrap_or(any_origin),
                 first,
                 path: mount.path,
                 mounted,
@@ -367,10 +375,10 @@ fn card(agent: &config::Agent) -> Arc<AgentCard> {
     })
 }
 
-fn core_mount(place: &config::Mount, public_url: Option<&str>) -> Mount {
+fn core_mount(place: &config::Mount) -> Mount {
     let path = place.path.trim_end_matches('/').to_owned();
     Mount {
-        public_url: public_url.map(|url| format!("{url}{path}")),
+        public_url: place.route.public_url.as_ref().map(|url| format!("{url}{path}")),
         // Whoever reaches the address may use every route.
         authenticates: false,
         agents: place.agents.iter().map(|agent| card(agent)).collect(),

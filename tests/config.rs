@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use interlingua::Gateway;
 use interlingua::config::{
-    self, ClientProtocol, Diagnostics, EndpointName, History, OnDisconnect, ParallelTurns, Protocols, ServerLimits,
+    self, ClientProtocol, Diagnostics, EndpointName, Forwarded, History, OnDisconnect, ParallelTurns, Protocols, ServerLimits,
     ServerTimeouts, Settings, StoreKind, Surroundings, UpstreamProtocol,
 };
 use proptest::prelude::*;
@@ -268,7 +268,8 @@ fn defaults_are_filled_in() {
     let route = &settings.routes[0];
     assert_eq!(route.heartbeat, Duration::from_secs(15));
     assert_eq!(route.on_disconnect, OnDisconnect::Cancel);
-    assert!(route.shared_sessions);
+    assert!(route.shared_sessions && route.cors.is_none());
+    assert_eq!((settings.server.forwarded, settings.server.allowed_hosts.is_none()), (Forwarded::XForwarded, true));
     let options = route.options.get::<NativeOptions>().expect("the type they were declared with");
     assert_eq!(*options, NativeOptions::default());
 }
@@ -284,6 +285,10 @@ fn what_is_written_is_what_is_used() {
     assert_eq!((limits.connections, limits.connections_per_address), (500, 32));
     assert_eq!((limits.bodies, limits.json_depth, limits.json_values), (2 << 20, 64, 5000));
     assert_eq!(settings.server.trusted_proxies.len(), 2);
+    assert_eq!(settings.server.forwarded, Forwarded::Forwarded);
+    assert_eq!(settings.server.allowed_hosts.as_ref().map(Vec::len), Some(3));
+    let cors = settings.routes[0].cors.as_ref().expect("the route lists some");
+    assert!(cors.include("http://localhost:3000") && !cors.include("null") && !cors.include("https://evil.example"));
     // Relative paths start at the folder of the file, which is `conf` here.
     assert_eq!(settings.store.path, Path::new("conf/state/runs.db"));
     let friday = settings.agent("friday").expect("an agent of the file");

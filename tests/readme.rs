@@ -307,7 +307,7 @@ impl Server {
         let mut connection = TcpStream::connect(self.address).expect("the server listens");
         connection.set_read_timeout(Some(PATIENCE)).expect("a socket has timeouts");
         let path = curl.url.strip_prefix(BASE).unwrap_or_else(|| panic!("{} is elsewhere", curl.url));
-        let mut request = format!("{} {path} HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n", curl.method);
+        let mut request = format!("{} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n", curl.method);
         for header in &curl.headers {
             write!(request, "{header}\r\n").expect("writing into a string does not fail");
         }

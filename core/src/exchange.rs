@@ -70,8 +70,10 @@ pub struct Mounted {
     pub announces: Option<Announced>,
     /// The largest body it reads, in bytes. None: the server's setting.
     pub max_body: Option<usize>,
-    /// Origins, headers and methods any browser may use, if the protocol wants that.
-    pub cors: Option<Cors>,
+    /// Headers that web pages may use, where the route lets their origin in.
+    pub cors: Cors,
+    /// Lets pages of any origin in: how the options of some protocols spell the route's `cors = ["*"]`.
+    pub any_origin: bool,
     /// What it delivers without being asked.
     pub couriers: Option<Couriers>,
     /// How long runs begun here are kept. None: as long as all others.
@@ -101,7 +103,8 @@ impl Mounted {
             curl: Vec::new(),
             announces: None,
             max_body: None,
-            cors: None,
+            cors: Cors::default(),
+            any_origin: false,
             couriers: None,
             keep: None,
             warnings: Vec::new(),
@@ -118,13 +121,54 @@ pub enum Announced {
     AsAsked,
 }
 
-/// What browsers are allowed: any origin, and these headers.
-#[derive(Clone, Debug, Default)]
+/// The headers a protocol needs in a browser. Which origins may use them is the route's setting.
+#[derive(Clone, Debug)]
 pub struct Cors {
     /// Request headers besides the simple ones; `*` for any.
     pub allow_headers: Vec<String>,
     /// Response headers a script may read.
     pub expose_headers: Vec<String>,
+}
+
+impl Default for Cors {
+    /// Any header of a request, and of an answer those that every protocol has.
+    fn default() -> Self {
+        Self {
+            // The star does not cover `authorization`.
+            allow_headers: vec!["*".to_owned(), "authorization".to_owned()],
+            expose_headers: vec!["retry-after".to_owned(), "x-request-id".to_owned()],
+        }
+    }
+}
+
+/// The media types of bodies that an endpoint reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaTypes {
+    /// In lower case, without parameters. The first one is named where a body has another or none.
+    pub exact: &'static [&'static str],
+    /// Every `application/…+json` as well.
+    pub json_suffix: bool,
+}
+
+impl MediaTypes {
+    /// JSON under any of its names.
+    pub const JSON: Self = Self { exact: &["application/json"], json_suffix: true };
+
+    /// Whether an endpoint reads bodies of this type, in lower case and without parameters.
+    #[must_use]
+    pub fn include(&self, media_type: &str) -> bool {
+        self.exact.contains(&media_type) || (self.json_suffix && is_json_suffixed(media_type))
+    }
+}
+
+/// Whether a media type is one of JSON.
+#[must_use]
+pub fn is_json(media_type: &str) -> bool {
+    media_type == "application/json" || is_json_suffixed(media_type)
+}
+
+fn is_json_suffixed(media_type: &str) -> bool {
+    media_type.starts_with("application/") && media_type.ends_with("+json")
 }
 
 /// Opens an exchange.
@@ -174,13 +218,24 @@ pub struct Endpoint {
     pub open: Open,
     /// Takes WebSocket upgrades: each text frame is a request of its own, each frame written one message.
     pub websocket: bool,
+    /// What bodies may be. A body of another type, or of none, is refused before it is read: web pages can send those
+    /// to any address without being asked whether they may. A request without a body needs no type.
+    pub reads: MediaTypes,
 }
 
 impl Endpoint {
     /// A row.
     #[must_use]
     pub fn new<E: Exchange>(method: Method, path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
-        Self { method, path, at_root: false, public: false, open: Box::new(move || Box::new(open())), websocket: false }
+        Self {
+            method,
+            path,
+            at_root: false,
+            public: false,
+            open: Box::new(move || Box::new(open())),
+            websocket: false,
+            reads: MediaTypes::JSON,
+        }
     }
 
     /// Reads.

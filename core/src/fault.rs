@@ -33,6 +33,10 @@ impl Blame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
+    /// The head of the request is not as HTTP wants it, such as a broken or a second `Host`.
+    BadHead,
+    /// The request names a host that this gateway does not answer for.
+    Misdirected,
     /// The body is not JSON, not UTF-8, or not an object.
     Malformed,
     /// A required field is not there.
@@ -123,6 +127,8 @@ impl FaultKind {
     pub const fn code(self) -> &'static str {
         use FaultKind as K;
         match self {
+            K::BadHead => "BAD_REQUEST",
+            K::Misdirected => "MISDIRECTED_REQUEST",
             K::Malformed => "MALFORMED_REQUEST",
             K::Missing => "MISSING_PARAMETER",
             K::WrongType => "PARAMETER_VALIDATION",
@@ -162,7 +168,7 @@ impl FaultKind {
     pub const fn status(self) -> u16 {
         use FaultKind as K;
         match self {
-            K::Malformed | K::Missing | K::WrongType | K::Invalid | K::Exclusive | K::Unsupported => 400,
+            K::BadHead | K::Malformed | K::Missing | K::WrongType | K::Invalid | K::Exclusive | K::Unsupported => 400,
             K::Unauthenticated => 401,
             K::Forbidden => 403,
             K::NoSuchPath | K::NotFound | K::NoSuchAgent => 404,
@@ -171,6 +177,7 @@ impl FaultKind {
             K::Busy | K::Waiting | K::Conflict | K::Canceled => 409,
             K::TooLarge => 413,
             K::UnsupportedMedia => 415,
+            K::Misdirected => 421,
             K::RateLimited | K::UpstreamRateLimited => 429,
             K::UpstreamUnreachable
             | K::UpstreamRefused
@@ -204,6 +211,8 @@ impl FaultKind {
 
     /// Every kind, for the tables that adapters print in their tests.
     pub const ALL: &'static [Self] = &[
+        Self::BadHead,
+        Self::Misdirected,
         Self::Malformed,
         Self::Missing,
         Self::WrongType,
@@ -239,6 +248,47 @@ impl FaultKind {
     ];
 }
 
+/// The longest word of a client's that a message repeats: an id, the name of a model, a path.
+const MAX_WORD_CHARS: usize = 200;
+
+/// The longest message about a request. What is longer repeats what the client sent.
+const MAX_MESSAGE_CHARS: usize = 1000;
+
+/// Cuts what a client would be sent back of its own request: long words in the middle of a message, and the message.
+fn shorten(text: &mut String) {
+    // Nearly every message: nothing in it can be too long.
+    if text.len() <= MAX_WORD_CHARS {
+        return;
+    }
+
+    let mut shortened = String::new();
+    let mut chars = 0;
+    for word in text.split_inclusive(char::is_whitespace) {
+        let cut = word.char_indices().nth(MAX_WORD_CHARS).map(|(end, _)| end);
+        match cut {
+            Some(end) => {
+                shortened.push_str(&word[..end]);
+                shortened.push('…');
+                // What stands after the word in the sentence: a quotation mark, a bracket, a space.
+                let tail =
+                    word[end..].trim_end_matches(|last: char| last.is_whitespace() || last.is_ascii_punctuation());
+                let tail = &word[end + tail.len()..];
+                shortened.push_str(if tail.len() <= 4 { tail } else { "" });
+            }
+            None => shortened.push_str(word),
+        }
+        chars += word.chars().take(MAX_WORD_CHARS).count();
+        if chars > MAX_MESSAGE_CHARS {
+            break;
+        }
+    }
+    if let Some((end, _)) = shortened.char_indices().nth(MAX_MESSAGE_CHARS) {
+        shortened.truncate(end);
+        shortened.push('…');
+    }
+    *text = shortened;
+}
+
 /// Something in the way: a kind, a sentence for the client, and what only the log may know.
 #[derive(Clone, Debug)]
 pub struct Fault {
@@ -270,9 +320,13 @@ impl Fault {
     /// A fault of a kind, with a sentence for the client.
     #[must_use]
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if kind.blame() == Blame::Client {
+            shorten(&mut message);
+        }
         Self {
             kind,
-            message: message.into(),
+            message,
             field: None,
             code: None,
             upstream_status: None,
@@ -300,7 +354,9 @@ impl Fault {
     /// Names the field.
     #[must_use]
     pub fn at(mut self, field: impl Into<String>) -> Self {
-        self.field = Some(field.into());
+        let mut field = field.into();
+        shorten(&mut field);
+        self.field = Some(field);
         self
     }
 
@@ -336,3 +392,33 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_repeats_at_most_200_characters_of_an_id() {
+        let id = "ä".repeat(60_000);
+        let message = Fault::new(FaultKind::NoSuchAgent, format!("no agent is called '{id}'")).message;
+        assert_eq!(message, format!("no agent is called '{}…'", "ä".repeat(199)));
+        let message = Fault::not_found(format_args!("run {id}")).message;
+        assert_eq!(message, format!("run {}… not found", "ä".repeat(200)));
+        let field = Fault::invalid(format!("input[0].{id}"), "is unknown").field;
+        assert!(field.is_some_and(|field| field.chars().count() == 201 && field.starts_with("input[0].ä")));
+    }
+
+    #[test]
+    fn an_id_of_many_words_makes_no_long_message() {
+        let message = Fault::not_found("a b ".repeat(20_000)).message;
+        assert!(message.chars().count() <= 1001 && message.ends_with('…'), "{message}");
+        let sentence = "which is wrong for a reason of some length ".repeat(8);
+        assert_eq!(Fault::invalid("x", sentence.clone()).message, sentence);
+    }
+
+    #[test]
+    fn what_an_agent_said_is_not_cut_here() {
+        let said = "x".repeat(5000);
+        assert_eq!(Fault::new(FaultKind::AgentFailed, said.clone()).message, said);
+    }
+}

@@ -16,7 +16,7 @@ use toml::Spanned;
 
 use super::duration::Period;
 use super::headers::HeaderValue;
-use super::settings::{History, OnDisconnect, ParallelTurns, RouteAuth, StoreKind};
+use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns, RouteAuth, StoreKind};
 use super::size::Size;
 
 /// A value and where it stands; defaults stand nowhere, in an empty range.
@@ -224,6 +224,13 @@ pub(super) struct ServerTable {
     pub(super) heartbeat: Located<Period>,
     /// Addresses or networks of proxies whose word on a client's address is taken.
     pub(super) trusted_proxies: Vec<Located<String>>,
+    /// Which headers trusted proxies write: X-Forwarded-For, -Proto, -Host, -Port and -Prefix, or Forwarded. The others
+    /// are not looked at, since a client may have written them.
+    pub(super) forwarded: Forwarded,
+    /// The hosts that requests may name, with a port if only that one is meant. By default the host of public_url, or
+    /// the address that is listened on; where that is every address of the machine, any address. This machine's own
+    /// names, localhost and loopback addresses, always may be.
+    pub(super) allowed_hosts: Option<Vec<Located<String>>>,
 }
 
 impl Default for ServerTable {
@@ -238,6 +245,8 @@ impl Default for ServerTable {
             drain: Period::seconds(30).into(),
             heartbeat: Period::seconds(15).into(),
             trusted_proxies: Vec::new(),
+            forwarded: Forwarded::XForwarded,
+            allowed_hosts: None,
         }
     }
 }
@@ -479,6 +488,9 @@ pub(super) struct RouteTable {
     pub(super) on_disconnect: OnDisconnect,
     /// Whether sessions of this route are those of all other routes of the agent.
     pub(super) shared_sessions: bool,
+    /// The origins of web pages that may use the route, such as "https://app.example.com", or "*" for all. By default
+    /// none may.
+    pub(super) cors: Option<Located<Vec<Located<String>>>>,
     /// The protocol's own options.
     pub(super) options: Option<Slot>,
 }
@@ -493,6 +505,7 @@ impl Default for RouteTable {
             auth: None,
             on_disconnect: OnDisconnect::Cancel,
             shared_sessions: true,
+            cors: None,
             options: None,
         }
     }

@@ -16,6 +16,7 @@ mod document;
 mod duration;
 mod endpoint;
 mod headers;
+mod host;
 mod mask;
 mod network;
 mod protocols;
@@ -32,13 +33,14 @@ use std::path::Path;
 
 pub use self::diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use self::endpoint::EndpointName;
+pub use self::host::{Host, HostName, Origin, Origins, implied_port};
 pub use self::network::Network;
 pub use self::protocols::{ClientProtocol, Options, Protocols, UpstreamProtocol};
 pub use self::schema::schema;
 pub use self::secret::Surroundings;
 pub use self::settings::{
-    Agent, Header, History, HistoryLimit, Mount, OnDisconnect, ParallelTurns, Retention, Route, Server, ServerLimits,
-    ServerTimeouts, Settings, Store, StoreKind, Timeouts, Upstream,
+    Agent, Forwarded, Header, History, HistoryLimit, Mount, OnDisconnect, ParallelTurns, Retention, Route, Server,
+    ServerLimits, ServerTimeouts, Settings, Store, StoreKind, Timeouts, Upstream,
 };
 
 /// The file that is read when none is named.

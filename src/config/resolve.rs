@@ -13,6 +13,7 @@ use super::document::{
     Document, Located, RetentionTable, ServerLimitsTable, ServerTable, ServerTimeoutsTable, Slot, StoreTable,
 };
 use super::duration::Period;
+use super::host::Host;
 use super::network::Network;
 use super::protocols::Protocols;
 use super::secret::{self, Surroundings};
@@ -49,7 +50,8 @@ pub(super) fn resolve(
     let heartbeat = checking.positive(&document.server.heartbeat, "heartbeat");
     let store = store(&document.store, &mut checking);
     let known = agents::resolve(&document.agents, &mut checking);
-    let routes = routes::resolve(&document.routes, &known, heartbeat, &mut checking);
+    let public_url = server.as_ref().and_then(|server| server.public_url.as_deref());
+    let routes = routes::resolve(&document.routes, &known, heartbeat, public_url, &mut checking);
     if let Some(server) = &server {
         routes::check_exposure(&document.routes, server.listen.ip(), &mut checking);
     }
@@ -199,6 +201,7 @@ fn server(table: &ServerTable, checking: &mut Checking<'_, '_>) -> Option<Server
     let max_body = checking.at_least(&table.max_body, "max_body", Size::kibibytes(1));
     let timeouts = server_timeouts(&table.timeouts, checking);
     let limits = server_limits(&table.limits, &table.max_body, checking);
+    let allowed_hosts = table.allowed_hosts.as_ref().map(|hosts| allowed_hosts(hosts, checking));
     Some(Server {
         listen: listen.ok()?,
         public_url,
@@ -208,6 +211,8 @@ fn server(table: &ServerTable, checking: &mut Checking<'_, '_>) -> Option<Server
         limits,
         drain: table.drain.value.0,
         trusted_proxies,
+        forwarded: table.forwarded,
+        allowed_hosts,
     })
 }
 
@@ -244,6 +249,23 @@ fn server_limits(table: &ServerLimitsTable, max_body: &Located<Size>, checking: 
         );
     }
     ServerLimits { connections, connections_per_address, bodies: bodies.bytes(), json_depth, json_values }
+}
+
+fn allowed_hosts(written: &[Located<String>], checking: &mut Checking<'_, '_>) -> Vec<Host> {
+    let mut hosts = Vec::new();
+    for host in written {
+        match host.value.parse::<Host>() {
+            Ok(read) => hosts.push(read),
+            Err(label) => {
+                // Most people have the URL at hand.
+                let meant = Url::parse(&host.value).ok().and_then(|url| Some(url.host_str()?.to_owned()));
+                let label = meant.map_or_else(|| label.to_owned(), |meant| format!("did you mean {meant:?}?"));
+                checking
+                    .mistake(Diagnostic::error(format!("{:?} is not a host", host.value)).at(&host.place).label(label));
+            }
+        }
+    }
+    hosts
 }
 
 fn store(table: &StoreTable, checking: &mut Checking<'_, '_>) -> Store {

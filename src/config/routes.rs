@@ -6,14 +6,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use toml::de::DeValue;
+
 use super::agents::Known;
 use super::diagnostics::Diagnostic;
 use super::document::{Located, RouteTable, Table};
 use super::endpoint::EndpointName;
+use super::host::{Origin, Origins};
 use super::protocols::ClientProtocol;
 use super::resolve::Checking;
 use super::settings::{Agent, Mount, Route};
 use super::suggest;
+use super::tree::Written;
 
 /// What the gateway answers itself, on no route.
 const OWN_ENDPOINTS: [(&str, &str); 2] = [("GET", "/healthz"), ("GET", "/readyz")];
@@ -25,14 +29,16 @@ pub(super) fn resolve(
     tables: &[Located<Table<RouteTable>>],
     known: &[Known],
     heartbeat: Duration,
+    public_url: Option<&str>,
     checking: &mut Checking<'_, '_>,
 ) -> Vec<Arc<Route>> {
+    let public_url: Option<Arc<str>> = public_url.map(Into::into);
     let mut routes = Vec::new();
     let mut placed = Vec::new();
     let mut named = HashSet::new();
     for table in tables {
         if let Some(route) = route(table, known, heartbeat, &mut named, checking) {
-            let route = Arc::new(route);
+            let route = Arc::new(Route { public_url: public_url.clone(), ..route });
             let place = table.value.path.as_ref().map_or(table.place.clone(), |path| path.place.clone());
             placed.push((Arc::clone(&route), place));
             routes.push(route);
@@ -92,6 +98,7 @@ fn route<'k>(
     let protocol = protocol(written, checking)?;
     let name = table.protocol.as_ref()?;
     let written_options = checking.options(table.options.as_ref(), name);
+    let cors = cors(written, &written_options, checking);
     let options = (protocol.read)(written_options, &mut checking.found);
     let path = path?;
     let agents: Vec<Arc<Agent>> = served.iter().filter_map(|known| known.agent.clone()).collect();
@@ -105,8 +112,48 @@ fn route<'k>(
         heartbeat,
         on_disconnect: table.on_disconnect,
         shared_sessions: table.shared_sessions,
+        cors,
+        public_url: None,
         options: options?,
     })
+}
+
+/// The origins whose pages may use a route. Those that may all are warned of: as yet nobody is asked who they are, so
+/// every web page that a user of the gateway opens could use it.
+fn cors(
+    written: &Located<Table<RouteTable>>,
+    options: &Written<'_>,
+    checking: &mut Checking<'_, '_>,
+) -> Option<Origins> {
+    let warning = |place: &Range<usize>| {
+        Diagnostic::warning("pages of any origin may use this route, and nobody is asked for a key")
+            .at(place)
+            .label("list the origins, like [\"https://app.example.com\"]")
+    };
+    let Some(cors) = &written.value.cors else {
+        // How some protocols spell it. Which ones, and in which words, is theirs.
+        let option = options.get_ref().as_table().and_then(|table| table.get("cors"));
+        let is_on = |value: &DeValue<'_>| value.as_bool() == Some(true) || value.as_str() == Some("on");
+        if let Some(option) = option.filter(|option| is_on(option.get_ref())) {
+            checking.mistake(warning(&option.span()));
+        }
+        return None;
+    };
+    let mut origins = Vec::new();
+    for origin in &cors.value {
+        if origin.value == "*" {
+            checking.mistake(warning(&origin.place));
+            return Some(Origins::Any);
+        }
+        match origin.value.parse::<Origin>() {
+            Ok(read) => origins.push(read),
+            Err(label) => {
+                let mistake = Diagnostic::error(format!("{:?} is not an origin", origin.value)).at(&origin.place);
+                checking.mistake(mistake.label(label));
+            }
+        }
+    }
+    Some(Origins::Listed(origins))
 }
 
 fn protocol<'a>(written: &Located<Table<RouteTable>>, checking: &mut Checking<'_, 'a>) -> Option<&'a ClientProtocol> {

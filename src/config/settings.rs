@@ -13,6 +13,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
+use super::host::{Host, Origins};
 use super::network::Network;
 use super::protocols::Options;
 
@@ -64,6 +65,20 @@ pub struct Server {
     pub drain: Duration,
     /// Proxies whose word on a client's address is taken.
     pub trusted_proxies: Vec<Network>,
+    /// The headers in which they say it.
+    pub forwarded: Forwarded,
+    /// The hosts that requests may name, where the file lists them.
+    pub allowed_hosts: Option<Vec<Host>>,
+}
+
+/// The headers in which proxies say what a client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forwarded {
+    /// `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `-Prefix`.
+    XForwarded,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
 }
 
 /// How long the gateway waits for a client, on every request of a connection. None is zero.
@@ -253,6 +268,10 @@ pub struct Route {
     pub on_disconnect: OnDisconnect,
     /// Whether its sessions are those of all other routes of the agent.
     pub shared_sessions: bool,
+    /// The web pages that may use it. `None`: nobody said; the protocol's options may have.
+    pub cors: Option<Origins>,
+    /// [`Server::public_url`]: what protocols tell clients may need it.
+    pub public_url: Option<Arc<str>>,
     /// The protocol's own options.
     pub options: Options,
 }

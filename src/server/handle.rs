@@ -4,17 +4,18 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::header::{HeaderName, HeaderValue};
-use actix_web::http::{ConnectionType, StatusCode, Version};
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{ConnectionType, Method, StatusCode, Version};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::StreamExt;
 use interlingua_core::call::{Page, Reply};
-use interlingua_core::exchange::Caller;
+use interlingua_core::exchange::{Caller, MediaTypes};
 use interlingua_core::out::Head;
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Owner, Request};
 use percent_encoding::percent_decode_str;
 
+use super::guard::{self, Place};
 use super::stream::Steps;
 use super::{Gateway, Served};
 use crate::engine::{Answer, Follower, Scope, Shown, clock};
@@ -34,33 +35,33 @@ pub(super) async fn endpoint(
     payload: Payload,
 ) -> HttpResponse {
     let endpoint = &route.mounted.endpoints[index];
+    let mut exchange = (endpoint.open)();
+    if let Err(fault) = guard::judge(&gateway, Place::Endpoint(&route, endpoint), request.head()) {
+        return refuse(&gateway, &route, &mut *exchange, &request, &fault);
+    }
     if endpoint.websocket && request.headers().contains_key("upgrade") {
         return super::websocket::serve(&gateway, &route, index, &request, payload);
     }
-    let mut exchange = (endpoint.open)();
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
-    let body = match read_body(&request, payload, limit).await {
+    let body = match read_body(&request, payload, endpoint.reads, limit).await {
         Ok(body) => body,
-        Err(fault) => {
-            // How to complain may be a matter of what its head says.
-            let _ = decode(&gateway, &route, &mut *exchange, &request, request.method().as_str(), b"");
-            return fail(&route, &mut *exchange, &fault);
-        }
+        Err(fault) => return refuse(&gateway, &route, &mut *exchange, &request, &fault),
     };
     let (call, scope) = match decode(&gateway, &route, &mut *exchange, &request, request.method().as_str(), &body) {
         Ok(decoded) => decoded,
-        Err(fault) => return fail(&route, &mut *exchange, &fault),
+        Err(fault) => return fail(&route, &request, &mut *exchange, &fault),
     };
     drop(body);
     // A client that leaves meanwhile has all of this dropped, which takes back what was not meant to outlive it.
     match converse(&gateway, &mut *exchange, call, &scope).await {
-        Ok(Conversed::Whole(out)) => whole(&route, out),
+        Ok(Conversed::Whole(out)) => whole(&route, &request, out),
         Ok(Conversed::Steps { mut follower, attach }) => {
             let mut head = Head::default();
             exchange.head(&mut head);
             let mut out = Out::new();
             follower.begin(attach, |view| exchange.begin(view, &mut out));
-            let mut response = builder(&route, &head).body(Steps::new(follower, exchange, out, route.heartbeat));
+            let mut response =
+                builder(&route, &request, &head).body(Steps::new(follower, exchange, out, route.heartbeat));
             if request.version() < Version::HTTP_11 {
                 // Nothing tells such a client where a stream ends but the end of its connection.
                 response.head_mut().no_chunking(true);
@@ -68,7 +69,7 @@ pub(super) async fn endpoint(
             }
             response
         }
-        Err(fault) => fail(&route, &mut *exchange, &fault),
+        Err(fault) => fail(&route, &request, &mut *exchange, &fault),
     }
 }
 
@@ -95,7 +96,7 @@ pub(super) fn decode(
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_ref())).collect();
     let params: Vec<(String, String)> =
         request.match_info().iter().map(|(name, value)| (name.to_owned(), whole_segment(value))).collect();
-    let base_url = super::base_url::of(gateway, route, request);
+    let base_url = super::base_url::of(gateway, route, request.head());
     let caller = Caller { owner: Owner::anonymous(), authenticated: false };
     let decoded = exchange.decode(&Request {
         method,
@@ -169,7 +170,17 @@ pub(super) async fn converse(
     Err(Fault::new(FaultKind::Internal, "the request asks for too many things"))
 }
 
-async fn read_body(request: &HttpRequest, mut payload: Payload, limit: usize) -> Result<Bytes, Fault> {
+async fn read_body(
+    request: &HttpRequest,
+    mut payload: Payload,
+    reads: MediaTypes,
+    limit: usize,
+) -> Result<Bytes, Fault> {
+    // A body whose length is not told may be none: then it needs no type. One that is told has to be right.
+    let announces = guard::announces_body(request.headers());
+    let judges = announces.unwrap_or_else(|| request.headers().contains_key("content-type"));
+    guard::body_type(reads, request.headers(), judges)?;
+
     let too_large = || Fault::new(FaultKind::TooLarge, format!("the body is larger than {limit} bytes"));
     let announced = request.headers().get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
     if announced.is_some_and(|announced: usize| announced > limit) {
@@ -180,25 +191,38 @@ async fn read_body(request: &HttpRequest, mut payload: Payload, limit: usize) ->
     loop {
         let chunk = tokio::time::timeout(BODY_PAUSE, payload.next()).await;
         let chunk = chunk.map_err(|_| Fault::new(FaultKind::Malformed, "the body did not come in time"))?;
-        let Some(chunk) = chunk else { return Ok(body.freeze()) };
+        let Some(chunk) = chunk else { break };
         let chunk = chunk.map_err(|error| Fault::new(FaultKind::Malformed, "the body broke off").because(error))?;
         if body.len() + chunk.len() > limit {
             return Err(too_large());
         }
         body.extend_from_slice(&chunk);
     }
+    guard::body_type(reads, request.headers(), !body.is_empty())?;
+    Ok(body.freeze())
+}
+
+/// Refuses a request whose body is not read.
+fn refuse(
+    gateway: &Gateway,
+    route: &Served,
+    exchange: &mut dyn Exchange,
+    request: &HttpRequest,
+    fault: &Fault,
+) -> HttpResponse {
+    // How to complain may be a matter of what its head says.
+    let _ = decode(gateway, route, exchange, request, request.method().as_str(), b"");
+    fail(route, request, exchange, fault)
 }
 
 /// Answers what no endpoint answers.
 pub(super) fn stray(gateway: &Gateway, route: &Served, request: &HttpRequest, fault: Fault) -> HttpResponse {
-    let mut exchange = (route.mounted.stray)();
-    // Some protocols speak several dialects: the request says in which one to complain.
-    let _ = decode(gateway, route, &mut *exchange, request, request.method().as_str(), b"");
-    fail(route, &mut *exchange, &fault)
+    let fault = guard::judge(gateway, Place::Below(route), request.head()).err().unwrap_or(fault);
+    refuse(gateway, route, &mut *(route.mounted.stray)(), request, &fault)
 }
 
 /// Writes a refusal.
-pub(super) fn fail(route: &Served, exchange: &mut dyn Exchange, fault: &Fault) -> HttpResponse {
+pub(super) fn fail(route: &Served, request: &HttpRequest, exchange: &mut dyn Exchange, fault: &Fault) -> HttpResponse {
     let blame = fault.kind.blame();
     if fault.logged {
         // One line for one fault: the run's has it.
@@ -222,45 +246,89 @@ pub(super) fn fail(route: &Served, exchange: &mut dyn Exchange, fault: &Fault) -
         tracing::debug!(route = %route.path, request = %id, code = fault.code(), "refused");
         out.header("x-request-id", id);
     }
-    whole(route, out)
+    whole(route, request, out)
 }
 
-/// Answers where nothing is mounted, in the gateway's own tongue.
-pub(super) fn nowhere(request: &HttpRequest) -> HttpResponse {
-    let kind = FaultKind::NoSuchPath;
-    let detail = format!("nothing is mounted at '{}'", request.path());
-    let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::NOT_FOUND);
-    HttpResponse::build(status).json(serde_json::json!({ "detail": detail, "code": kind.code() }))
+/// Answers where nothing is mounted, in the gateway's own words.
+pub(super) fn nowhere(gateway: &Gateway, request: &HttpRequest) -> HttpResponse {
+    let message = format!("nothing is mounted at '{}'", request.path());
+    let fault = Fault::new(FaultKind::NoSuchPath, message);
+    own_fault(request, &guard::judge(gateway, Place::Nowhere, request.head()).err().unwrap_or(fault))
 }
 
-pub(super) fn preflight(route: &Served, allow: &[&'static str]) -> HttpResponse {
-    let mut response = builder(route, &Head { status: 204, headers: Vec::new() });
-    if let Some(cors) = &route.mounted.cors {
-        response.insert_header(("access-control-allow-headers", cors.allow_headers.join(", ")));
-        response.insert_header(("access-control-allow-methods", format!("{}, OPTIONS", allow.join(", "))));
-        response.insert_header(("access-control-max-age", "600"));
+/// Answers a probe.
+pub(super) fn health(gateway: &Gateway, request: &HttpRequest, status: u16, word: &str) -> HttpResponse {
+    let mut judged = guard::judge(gateway, Place::Health, request.head());
+    if judged.is_ok() && !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let message = format!("'{}' is not a method of '{}'", request.method(), request.path());
+        judged = Err(Fault::new(FaultKind::MethodNotAllowed, message));
     }
-    response.finish()
+    match judged {
+        Ok(()) => own(request, status, &serde_json::json!({ "status": word })),
+        Err(mut fault) => {
+            if fault.kind == FaultKind::MethodNotAllowed {
+                fault.allow = vec!["GET", "HEAD"];
+            }
+            own_fault(request, &fault)
+        }
+    }
 }
 
-fn whole(route: &Served, out: Out) -> HttpResponse {
-    builder(route, &out.head).body(out.body.freeze())
+/// A refusal of the gateway's own, where no protocol is spoken.
+fn own_fault(request: &HttpRequest, fault: &Fault) -> HttpResponse {
+    let body = serde_json::json!({ "detail": fault.message, "code": fault.kind.code() });
+    let mut response = own(request, fault.kind.status(), &body);
+    if let Ok(allow) = HeaderValue::from_str(&fault.allow.join(", "))
+        && fault.kind == FaultKind::MethodNotAllowed
+    {
+        response.headers_mut().insert(HeaderName::from_static("allow"), allow);
+    }
+    response
 }
 
-fn builder(route: &Served, head: &Head) -> HttpResponseBuilder {
+fn own(request: &HttpRequest, status: u16, body: &serde_json::Value) -> HttpResponse {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = HttpResponse::build(status).json(body);
+    guard::headers(None, request.head(), response.headers_mut());
+    response
+}
+
+/// Answers a browser that asks whether a page may send a request.
+pub(super) fn preflight(
+    gateway: &Gateway,
+    route: &Served,
+    request: &HttpRequest,
+    allow: &[&'static str],
+) -> HttpResponse {
+    if let Err(fault) = guard::judge(gateway, Place::Below(route), request.head()) {
+        return refuse(gateway, route, &mut *(route.mounted.stray)(), request, &fault);
+    }
+    let mut head = Head { status: 204, headers: Vec::new() };
+    head.set("access-control-allow-headers", route.mounted.cors.allow_headers.join(", "));
+    head.set("access-control-allow-methods", format!("{}, OPTIONS", allow.join(", ")));
+    head.set("access-control-max-age", "600");
+    builder(route, request, &head).finish()
+}
+
+fn whole(route: &Served, request: &HttpRequest, out: Out) -> HttpResponse {
+    builder(route, request, &out.head).body(out.body.freeze())
+}
+
+fn builder(route: &Served, request: &HttpRequest, head: &Head) -> HttpResponseBuilder {
     let status = if head.status == 0 { 200 } else { head.status };
-    let mut response = HttpResponse::build(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut headers = HeaderMap::with_capacity(head.headers.len() + 4);
     for (name, value) in &head.headers {
         // A header that is none says nothing; the rest of the answer still does.
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) {
-            response.insert_header((name, value));
+            headers.insert(name, value);
         }
     }
-    if let Some(cors) = &route.mounted.cors {
-        response.insert_header(("access-control-allow-origin", "*"));
-        if !cors.expose_headers.is_empty() {
-            response.insert_header(("access-control-expose-headers", cors.expose_headers.join(", ")));
-        }
+    guard::headers(Some(route), request.head(), &mut headers);
+
+    let mut response = HttpResponse::build(status);
+    for header in headers {
+        response.append_header(header);
     }
     response
 }

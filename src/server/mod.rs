@@ -3,7 +3,10 @@
 //! The only room that knows actix-web. What a call means is the engine's matter, how it is spelled the adapters'.
 
 mod base_url;
+mod forwarded;
+mod guard;
 mod handle;
+mod hosts;
 mod stream;
 mod websocket;
 
@@ -13,12 +16,14 @@ use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::http::KeepAlive;
-use actix_web::{App, HttpResponse, HttpServer, web};
+use actix_web::{App, HttpServer, web};
 use interlingua_core::exchange::{Endpoint, Mounted};
 use interlingua_core::{Fault, FaultKind};
 
-use crate::config::{Network, ServerLimits, ServerTimeouts};
+use crate::config::{Forwarded, Network, Origins, ServerLimits, ServerTimeouts};
 use crate::engine::{Engine, Scope};
+
+pub use self::hosts::AllowedHosts;
 
 /// Log directives for lines of the HTTP library that say nothing an operator needs: how many threads it starts, and every
 /// protocol violation of a WebSocket client as an error. A log filter that names these targets itself wins.
@@ -34,6 +39,8 @@ pub struct Served {
     pub scope: Scope,
     /// How long a stream may be silent before it gives a sign of life.
     pub heartbeat: Duration,
+    /// The web pages that may use it.
+    pub cors: Origins,
     /// Sessions and runs of this route are its own.
     pub partition: Option<String>,
     /// True for the first route of its protocol: it answers well-known paths at the root.
@@ -55,6 +62,10 @@ pub struct Settings {
     pub public_url: Option<String>,
     /// Proxies whose word on host and scheme is taken.
     pub trusted_proxies: Vec<Network>,
+    /// The headers in which they say it.
+    pub forwarded: Forwarded,
+    /// The hosts that requests may name.
+    pub hosts: AllowedHosts,
 }
 
 struct Gateway {
@@ -145,7 +156,13 @@ pub fn listen(
 }
 
 fn mount(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
-    app.default_service(web::to(|request: actix_web::HttpRequest| async move { handle::nowhere(&request) }));
+    app.default_service(web::to({
+        let gateway = Arc::clone(gateway);
+        move |request: actix_web::HttpRequest| {
+            let gateway = Arc::clone(&gateway);
+            async move { handle::nowhere(&gateway, &request) }
+        }
+    }));
     health(app, gateway);
     for route in gateway.routes.iter().filter(|route| route.first) {
         let at_root = route.mounted.endpoints.iter().enumerate().filter(|(_, endpoint)| endpoint.at_root);
@@ -232,8 +249,9 @@ fn resource(
     app.service(resource.default_service(web::to(move |request: actix_web::HttpRequest| {
         let (gateway, route, allow) = (Arc::clone(&gateway), Arc::clone(&route), allow.clone());
         async move {
-            if request.method() == actix_web::http::Method::OPTIONS && route.mounted.cors.is_some() {
-                return handle::preflight(&route, &allow);
+            let is_preflight = request.method() == actix_web::http::Method::OPTIONS;
+            if is_preflight && !route.cors.is_empty() {
+                return handle::preflight(&gateway, &route, &request, &allow);
             }
             let message = format!("'{}' is not a method of '{}'", request.method(), request.path());
             let mut fault = Fault::new(FaultKind::MethodNotAllowed, message);
@@ -244,18 +262,19 @@ fn resource(
 }
 
 fn health(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
-    let ready = Arc::clone(gateway);
-    app.service(
-        web::resource("/healthz").to(|| async { HttpResponse::Ok().json(serde_json::json!({ "status": "ok" })) }),
-    );
-    app.service(web::resource("/readyz").to(move || {
-        let open = ready.engine.is_open();
-        async move {
-            if open {
-                HttpResponse::Ok().json(serde_json::json!({ "status": "ready" }))
-            } else {
-                HttpResponse::ServiceUnavailable().json(serde_json::json!({ "status": "shutting down" }))
+    type Look = fn(&Gateway) -> (u16, &'static str);
+    let probes: [(&str, Look); 2] = [
+        ("/healthz", |_| (200, "ok")),
+        ("/readyz", |gateway| if gateway.engine.is_open() { (200, "ready") } else { (503, "shutting down") }),
+    ];
+    for (path, look) in probes {
+        let gateway = Arc::clone(gateway);
+        app.service(web::resource(path).to(move |request: actix_web::HttpRequest| {
+            let gateway = Arc::clone(&gateway);
+            async move {
+                let (status, word) = look(&gateway);
+                handle::health(&gateway, &request, status, word)
             }
-        }
-    }));
+        }));
+    }
 }

@@ -69,7 +69,7 @@ async fn cards_of_every_generation_are_taken_without_what_is_the_agent_s_own() {
         for its in ["agent.svc", "GRPC", "sso", "signatures", "supportsAuthenticatedExtendedCard"] {
             assert!(!text.contains(its), "{its} in {text}");
         }
-        let here = "http://gateway/a2a/friday";
+        let here = "http://localhost/a2a/friday";
         assert_eq!((&told["url"], &told["supportedInterfaces"][0]["url"]), (&json!(here), &json!(here)));
         assert_eq!(told["capabilities"]["streaming"], true);
         let asked = upstream.asked();
@@ -115,7 +115,7 @@ async fn without_a_card_of_the_agent_s_the_configuration_speaks_and_a_pause_foll
         assert_eq!((&told["name"], &told["description"]), (&json!("friday"), &json!("Ours")), "{number}: {told}");
         let asked = upstream.asked().len();
         let answer = gateway.get(&format!("/a2a/friday{CARD}")).await;
-        assert_eq!((answer.json(), answer.header("cache-control")), (told, Some("public, max-age=30")), "{number}");
+        assert_eq!((answer.json(), answer.header("cache-control")), (told, Some("private, no-store")), "{number}");
         assert_eq!(upstream.asked().len(), asked, "{number} is asked again too soon");
     }
     let gateway = before(&format!("http://{}/", nobody())).await;
@@ -203,10 +203,12 @@ async fn cards_name_the_url_that_a_trusted_proxy_tells_and_no_other() {
     let lies = [told[0], ("x-forwarded-host", "u@evil.example/x"), ("x-forwarded-proto", "javascript")];
     for (trusted, headers, url) in [
         ("\"127.0.0.1\"", &told[..], "https://agents.example:8443/gateway/a2a/demo"),
-        ("\"127.0.0.1\"", &lies[..], "http://gateway/a2a/demo"),
-        ("", &told[..], "http://gateway/a2a/demo"),
+        ("\"127.0.0.1\"", &lies[..], "http://localhost/a2a/demo"),
+        ("", &told[..], "http://localhost/a2a/demo"),
     ] {
-        let server = format!("[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\ntrusted_proxies = [{trusted}]\n");
+        let server = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\ntrusted_proxies = [{trusted}]\nallowed_hosts = [\"agents.example\"]\n"
+        );
         let route = "[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n";
         let gateway = Gateway::with(&format!("{server}[store]\nkind = \"memory\"\n{DEMO}{route}")).await;
         let card = gateway.open("GET", &format!("/a2a/demo{CARD}"), headers, b"").await.answer().await.json();

@@ -96,7 +96,7 @@ async fn headers_that_nobody_can_read_are_there_all_the_same() {
 
 #[tokio::test]
 async fn other_methods_are_told_which_there_are() {
-    let gateway = at("/api/v1/x", "").await;
+    let gateway = at("/api/v1/x", "cors = true").await;
     let base = "/api/v1/x";
     for path in [base.to_owned(), format!("{base}/")] {
         for method in ["GET", "PUT", "DELETE", "PATCH"] {

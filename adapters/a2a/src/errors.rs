@@ -16,7 +16,10 @@ pub(crate) enum Problem {
     TaskNotCancelable,
     PushNotSupported,
     UnsupportedOperation,
+    /// Of a part.
     ContentType,
+    /// Of the request's body.
+    BodyType,
     InvalidAgentResponse,
     ExtendedCardNotConfigured,
     ExtensionRequired,
@@ -24,6 +27,8 @@ pub(crate) enum Problem {
     Parse,
     InvalidRequest,
     TooLarge,
+    BadHead,
+    Misdirected,
     MethodNotFound,
     MethodNotAllowed,
     NotAcceptable,
@@ -72,12 +77,13 @@ impl Row {
 }
 
 impl Problem {
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::TaskNotFound,
         Self::TaskNotCancelable,
         Self::PushNotSupported,
         Self::UnsupportedOperation,
         Self::ContentType,
+        Self::BodyType,
         Self::InvalidAgentResponse,
         Self::ExtendedCardNotConfigured,
         Self::ExtensionRequired,
@@ -85,6 +91,8 @@ impl Problem {
         Self::Parse,
         Self::InvalidRequest,
         Self::TooLarge,
+        Self::BadHead,
+        Self::Misdirected,
         Self::MethodNotFound,
         Self::MethodNotAllowed,
         Self::NotAcceptable,
@@ -109,9 +117,11 @@ impl Problem {
             K::Malformed => Self::Parse,
             K::Missing | K::WrongType | K::Invalid | K::Exclusive => Self::InvalidParams,
             K::Unsupported | K::Busy | K::Waiting | K::Conflict => Self::UnsupportedOperation,
-            K::UnsupportedMedia => Self::ContentType,
+            K::UnsupportedMedia => Self::BodyType,
             K::NotAcceptable => Self::NotAcceptable,
             K::TooLarge => Self::TooLarge,
+            K::BadHead => Self::BadHead,
+            K::Misdirected => Self::Misdirected,
             K::Unauthenticated => Self::Unauthenticated,
             K::Forbidden => Self::Forbidden,
             K::NoSuchPath | K::NoSuchAgent => Self::MethodNotFound,
@@ -133,6 +143,8 @@ impl Problem {
             Self::Parse => Some("A2A_PARSE"),
             Self::InvalidRequest => Some("A2A_INVALID_REQUEST"),
             Self::MethodNotFound => Some("A2A_METHOD_NOT_FOUND"),
+            // It has the reason of the row above.
+            Self::BodyType => None,
             _ => {
                 let reason = self.row().reason;
                 if reason.is_empty() { None } else { Some(reason) }
@@ -174,6 +186,11 @@ impl Problem {
                     ["CONTENT_TYPE_NOT_SUPPORTED", "ContentTypeNotSupportedError", "Incompatible content types"];
                 row(-32005, [200, 400, 415], BAD, names, true)
             }
+            Self::BodyType => {
+                let names =
+                    ["CONTENT_TYPE_NOT_SUPPORTED", "ContentTypeNotSupportedError", "Incompatible content types"];
+                row(-32005, [200, 415, 415], BAD, names, true)
+            }
             Self::InvalidAgentResponse => {
                 let names = ["INVALID_AGENT_RESPONSE", "InvalidAgentResponseError", "Invalid agent response"];
                 row(-32006, [200, 500, 502], "INTERNAL", names, true)
@@ -198,6 +215,10 @@ impl Problem {
             }
             Self::TooLarge => {
                 row(-32600, [413, 413, 413], BAD, ["", "InvalidRequestError", "Request payload too large"], true)
+            }
+            Self::BadHead => row(-32600, [400, 400, 400], BAD, ["", "InvalidRequestError", "Bad request"], true),
+            Self::Misdirected => {
+                row(-32600, [421, 421, 421], BAD, ["", "InvalidRequestError", "Misdirected request"], true)
             }
             Self::MethodNotFound => {
                 row(-32601, [200, 404, 404], "NOT_FOUND", ["", "MethodNotFoundError", "Method not found"], true)

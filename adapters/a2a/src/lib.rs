@@ -79,6 +79,12 @@ impl Route {
         }
         let told = options.public_url.as_ref().map(|url| url.replace("{agent}", &first.name));
         let public_url = told.or_else(|| mount.public_url.clone()).map(|url| url.trim_end_matches('/').to_owned());
+        if options.card_signing.is_some() && public_url.is_none() {
+            // Whoever asks names the host: a signature over it would vouch for any address.
+            return Err("\"card_signing\" needs a URL that does not come from a request\n\
+                        set public_url in [server], or in the options of this route"
+                .into());
+        }
         let signer = options.card_signing.as_ref().map(card::CardSigner::new).transpose()?;
         Ok(Self {
             public_url,
@@ -108,14 +114,16 @@ impl ProtocolAdapter for A2a {
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
         let route = Arc::new(Route::new(mount, options)?);
         let stray = Arc::clone(&route);
-        let cors = route.options.cors.then(|| Cors {
+        let cors = Cors {
             allow_headers: ["a2a-version", "a2a-extensions", "x-a2a-extensions", "authorization", "content-type"]
                 .into_iter()
                 .chain(["accept", "traceparent", "tracestate"])
                 .map(str::to_owned)
                 .collect(),
-            expose_headers: ["a2a-extensions", "x-a2a-extensions", "etag"].map(str::to_owned).to_vec(),
-        });
+            expose_headers: ["a2a-extensions", "x-a2a-extensions", "etag", "retry-after", "x-request-id"]
+                .map(str::to_owned)
+                .to_vec(),
+        };
         Ok(Mounted {
             curl: vec![
                 "curl {url}/.well-known/agent-card.json".into(),
@@ -126,6 +134,7 @@ impl ProtocolAdapter for A2a {
             ],
             max_body: Some(route.options.max_body),
             cors,
+            any_origin: route.options.cors,
             announces: Some(route.public_url.clone().map_or(Announced::AsAsked, Announced::Fixed)),
             couriers: route.options.push.then(|| courier::couriers(&route)),
             keep: Some(route.options.keep()),

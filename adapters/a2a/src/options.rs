@@ -142,7 +142,7 @@ impl Default for Options {
             max_push_configs: 8,
             tenants: BTreeMap::new(),
             extensions: Vec::new(),
-            cors: true,
+            cors: false,
         }
     }
 }
@@ -453,7 +453,7 @@ pub(crate) fn schema() -> serde_json::Value {
         ("max_push_configs", count),
         ("tenants", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
         ("extensions", json!({ "type": "array", "items": extension })),
-        ("cors", flag(true)),
+        ("cors", flag(false)),
     ];
     let properties: serde_json::Map<_, _> =
         properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();

@@ -138,6 +138,17 @@ fn signed_cards_hold_nothing_that_verifiers_read_differently_but_what_has_to_be_
 }
 
 #[test]
+fn nobody_signs_a_url_that_a_request_named() {
+    let key = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----\n";
+    let signing = json!({ "card_signing": { "algorithm": "EdDSA", "key_id": "k", "key": key } });
+    let refused = support::mounted_at(None, signing.clone(), false).err().expect("it is refused");
+    assert!(refused.contains("\"card_signing\"") && refused.ends_with("set public_url in [server], or in the options of this route"), "{refused}");
+    let mut own = signing;
+    own["public_url"] = json!("https://agents.example.com/{agent}");
+    assert!(support::mounted_at(None, own, false).is_ok());
+}
+
+#[test]
 fn options_that_no_card_can_show_are_refused_by_their_name() {
     let skill = |field: &str, value: Value| {
         let mut skill = json!({ "id": "s", "name": "S", "description": "D", "tags": ["t"] });

@@ -62,7 +62,7 @@ pub struct Options {
     /// Whether quiet streams get comment lines.
     #[serde(deserialize_with = "switch")]
     pub heartbeat: bool,
-    /// Whether web pages of any origin may ask.
+    /// Whether web pages of any origin may ask: the route's `cors = ["*"]`.
     #[serde(deserialize_with = "switch")]
     pub cors: bool,
 }
@@ -84,7 +84,7 @@ impl Default for Options {
             orphan_answers: Orphans::Refuse,
             user_header: None,
             heartbeat: true,
-            cors: true,
+            cors: false,
         }
     }
 }
@@ -199,7 +199,7 @@ impl ProtocolAdapter for AgKit {
                 None => return Err(format!("the route has no agent '{name}'")),
             },
         };
-        let cors = options.cors.then(|| Cors { allow_headers: vec!["*".to_owned()], expose_headers: Vec::new() });
+        let any_origin = options.cors;
         let (path, agents) = (mount.path.clone(), mount.agents.clone());
         let route = Arc::new(Route { path, agents, plain, options });
         let (send, cloud, health) = (Arc::clone(&route), Arc::clone(&route), route);
@@ -215,7 +215,8 @@ impl ProtocolAdapter for AgKit {
             ],
             announces: None,
             max_body: None,
-            cors,
+            cors: Cors::default(),
+            any_origin,
             couriers: None,
             keep: None,
             warnings: Vec::new(),
@@ -246,7 +247,7 @@ impl ProtocolAdapter for AgKit {
                 "orphan_answers": word(&["refuse", "forward"], "what becomes of answers to unknown interrupts"),
                 "user_header": { "type": "string", "description": "a header that names the user" },
                 "heartbeat": switch("comment lines in quiet streams"),
-                "cors": switch("any web page may ask"),
+                "cors": switch("any web page may ask: the route's cors = [\"*\"]"),
             }
         })
     }

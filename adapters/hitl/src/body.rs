@@ -112,6 +112,11 @@ impl<'a> Body<'a> {
 pub(crate) struct BadBody(pub(crate) Vec<BadField>);
 
 impl BadBody {
+    /// Whether a fault is about these fields. It is not where the body was never read.
+    pub(crate) fn is(&self, fault: &Fault) -> bool {
+        fault.kind == FaultKind::Invalid && !fault.violations.is_empty()
+    }
+
     /// The fault, for the log and for those who know no fields.
     pub(crate) fn fault(&self) -> Fault {
         let field = |bad: &BadField| bad.loc.join(".");

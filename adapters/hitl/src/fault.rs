@@ -9,7 +9,7 @@ use crate::wire;
 const fn status(kind: FaultKind) -> u16 {
     match kind {
         // What is wrong with the fields of a request, wherever that is found out.
-        FaultKind::Malformed | FaultKind::Missing | FaultKind::WrongType | FaultKind::UnsupportedMedia => 422,
+        FaultKind::Malformed | FaultKind::Missing | FaultKind::WrongType => 422,
         kind => kind.status(),
     }
 }

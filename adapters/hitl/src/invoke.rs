@@ -131,7 +131,7 @@ impl Exchange for Invoke {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        match &self.bad {
+        match self.bad.as_ref().filter(|bad| bad.is(fault)) {
             Some(bad) => fault::write_bad_fields(&bad.0, out),
             None => self.turn.fail(fault, out),
         }

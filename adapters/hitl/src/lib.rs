@@ -46,7 +46,7 @@ pub struct Options {
     pub interrupt_ttl: Option<Ttl>,
     /// After how long without a word a session is begun anew. Never, if not set.
     pub session_idle: Option<Ttl>,
-    /// Whether web pages of any origin may ask.
+    /// Whether web pages of any origin may ask: the route's `cors = ["*"]`.
     pub cors: bool,
 }
 
@@ -120,7 +120,7 @@ impl ProtocolAdapter for Hitl {
                 .find(|agent| agent.name == name)
                 .ok_or_else(|| format!("the route has no agent '{name}'"))?,
         };
-        let cors = options.cors.then(|| Cors { allow_headers: vec!["*".to_owned()], expose_headers: Vec::new() });
+        let any_origin = options.cors;
         let route = Arc::new(Route { agent: Arc::clone(agent), options });
         Ok(Mounted {
             endpoints: endpoints(&route),
@@ -132,7 +132,8 @@ impl ProtocolAdapter for Hitl {
             ],
             announces: None,
             max_body: None,
-            cors,
+            cors: Cors::default(),
+            any_origin,
             couriers: None,
             keep: None,
             warnings: Vec::new(),
@@ -154,7 +155,7 @@ impl ProtocolAdapter for Hitl {
                 "cancel_on_disconnect": switch("a client that hangs up stops its run"),
                 "interrupt_ttl": time("after how long an interrupt can only be cancelled"),
                 "session_idle": time("after how long without a word a session is begun anew"),
-                "cors": switch("any web page may ask"),
+                "cors": switch("any web page may ask: the route's cors = [\"*\"]"),
             }
         })
     }

@@ -103,7 +103,7 @@ impl Exchange for Resume {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        if let Some(bad) = &self.bad {
+        if let Some(bad) = self.bad.as_ref().filter(|bad| bad.is(fault)) {
             return fault::write_bad_fields(&bad.0, out);
         }
         let is_refused = matches!(fault.code.as_deref(), Some(UNDECIDED | NOT_TAKEN | NOT_WAITING));

@@ -33,13 +33,13 @@ pub struct Options {
     pub terminal: Terminal,
     /// Whether quiet streams get comment lines.
     pub heartbeat: bool,
-    /// Whether web pages of any origin may ask, as with the runtime.
+    /// Whether web pages of any origin may ask, as with the runtime: the route's `cors = ["*"]`.
     pub cors: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { terminal: Terminal::Precise, heartbeat: true, cors: true }
+        Self { terminal: Terminal::Precise, heartbeat: true, cors: false }
     }
 }
 
@@ -71,11 +71,7 @@ impl ProtocolAdapter for Native {
                 "an \"agent-api\" route serves one agent: put {agent} in its path, or name one in agents".into()
             );
         };
-        let cors = options.cors.then(|| Cors {
-            // The star does not cover `authorization`.
-            allow_headers: vec!["*".into(), "authorization".into()],
-            expose_headers: Vec::new(),
-        });
+        let any_origin = options.cors;
         let route = Arc::new(Route { agent: agent.name.clone(), options });
         Ok(Mounted {
             endpoints: endpoints(&route),
@@ -87,7 +83,8 @@ impl ProtocolAdapter for Native {
             ],
             announces: None,
             max_body: None,
-            cors,
+            cors: Cors::default(),
+            any_origin,
             couriers: None,
             keep: None,
             warnings: Vec::new(),
@@ -110,9 +107,9 @@ impl ProtocolAdapter for Native {
                     "default": true
                 },
                 "cors": {
-                    "description": "Whether web pages of any origin may ask.",
+                    "description": "Whether web pages of any origin may ask: the route's cors = [\"*\"].",
                     "type": "boolean",
-                    "default": true
+                    "default": false
                 }
             }
         })

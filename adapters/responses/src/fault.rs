@@ -21,7 +21,9 @@ pub(crate) const fn spelled(kind: FaultKind) -> (u16, &'static str, Option<&'sta
     const INVALID: &str = "invalid_request_error";
     const SERVER: &str = "server_error";
     match kind {
-        K::Malformed
+        K::BadHead
+        | K::Misdirected
+        | K::Malformed
         | K::UnsupportedMedia
         | K::NotAcceptable
         | K::TooLarge

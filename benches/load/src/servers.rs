@@ -216,7 +216,7 @@ fn answers(port: u16, path: &str) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: rig\r\nconnection: close\r\n\r\n")?;
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")?;
         let mut head = [0; 12];
         stream.read_exact(&mut head)?;
         Ok(&head == b"HTTP/1.1 200")

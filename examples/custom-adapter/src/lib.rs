@@ -14,7 +14,7 @@
 mod telling;
 
 use interlingua_core::call::Target;
-use interlingua_core::exchange::Mounted;
+use interlingua_core::exchange::{MediaTypes, Mounted};
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::out::Head;
 use interlingua_core::tree::Node;
@@ -51,7 +51,10 @@ impl ProtocolAdapter for Plain {
         };
         let agent = agent.name.clone();
         let endpoints = vec![
-            Endpoint::post("/ask", move || Ask { agent: agent.clone(), id: None, telling: Telling::new(options) }),
+            Endpoint {
+                reads: MediaTypes { exact: &["text/plain", "application/json"], json_suffix: false },
+                ..Endpoint::post("/ask", move || Ask { agent: agent.clone(), id: None, telling: Telling::new(options) })
+            },
             Endpoint::get("/answers/{id}", move || Again { options }),
         ];
         // Whatever else is asked for below the mount: only `fail` is called, so any exchange does.

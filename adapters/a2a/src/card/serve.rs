@@ -135,7 +135,13 @@ impl Exchange for Card {
         let since = published.map_or(0, |published| (published.since / 1000 + 1) * 1000);
         let since = since.max(self.route.agents[0].since);
         let tag = tag(card.text());
-        out.header("cache-control", format!("public, max-age={}", if complete { MAX_AGE } else { INCOMPLETE_MAX_AGE }));
+        if self.route.public_url.is_some() {
+            let max_age = if complete { MAX_AGE } else { INCOMPLETE_MAX_AGE };
+            out.header("cache-control", format!("public, max-age={max_age}"));
+        } else {
+            // Its URL is the one this client asked for. A shared cache would hand it to others, whoever asked first.
+            out.header("cache-control", "private, no-store");
+        }
         if since <= self.now {
             out.header("last-modified", http_date(since));
         }

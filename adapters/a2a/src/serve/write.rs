@@ -63,10 +63,11 @@ impl Writer {
         let accepts = request.headers.iter().filter(|(name, _)| *name == "accept").map(|(_, value)| *value);
         let accept = accepts.collect::<Vec<_>>().join(",").to_ascii_lowercase();
         let named = accept.contains(A2A_JSON);
-        let anything = accept.trim().is_empty() || accept.contains("*/*");
+        let anything = accept.trim().is_empty() || accept.contains("*/*") || accept.contains("application/*");
+        let only_json = accept.contains(JSON) && !anything;
         let came = request.media_type();
         let is_get = matches!(request.method, "GET" | "HEAD");
-        let good = named || came == A2A_JSON || (is_get && anything);
+        let good = named || (came == A2A_JSON && !only_json) || (is_get && anything);
         self.takes_events = accept.contains(EVENTS);
         self.media = (if good { A2A_JSON } else { JSON }, if named { A2A_JSON } else { JSON });
     }

@@ -42,8 +42,14 @@ pub fn authenticating(options: Value) -> Host {
 }
 
 pub fn mounted(options: Value, authenticates: bool) -> Result<Mounted, String> {
+    mounted_at(Some("https://gw.example/weather"), options, authenticates)
+}
+
+/// Where the configuration knows this URL, or none.
+pub fn mounted_at(public_url: Option<&str>, options: Value, authenticates: bool) -> Result<Mounted, String> {
     let options: Options = serde_json::from_value(options).expect("options");
-    A2a::mount(&Mount { path: "/demo".into(), agents: vec![card("demo")], public_url: None, authenticates }, options)
+    let public_url = public_url.map(str::to_owned);
+    A2a::mount(&Mount { path: "/demo".into(), agents: vec![card("demo")], public_url, authenticates }, options)
 }
 
 /// A request on its way.
