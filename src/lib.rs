@@ -10,6 +10,7 @@ pub mod cli;
 pub mod config;
 pub mod engine;
 mod gateway;
+pub mod secrets;
 pub mod server;
 pub mod store;
 pub mod upstream;

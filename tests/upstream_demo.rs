@@ -45,7 +45,12 @@ async fn hear(agent: &DemoUpstream, request: &AgentRequest, answered: &[Pending]
 }
 
 fn request(input: Vec<Message>) -> AgentRequest {
-    AgentRequest { input, session_id: Some("s1".to_owned()), user_id: Some("u1".to_owned()), ..AgentRequest::default() }
+    AgentRequest {
+        input: input.into(),
+        session_id: Some("s1".to_owned()),
+        user_id: Some("u1".to_owned()),
+        ..AgentRequest::default()
+    }
 }
 
 async fn say(text: &str) -> Record {

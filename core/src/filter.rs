@@ -1,7 +1,13 @@
 //! What of an agent's complaint a client may read: the sentence, without class names, stack text, source paths, links
-//! to a validator's handbook, and keys (Agent API, section 9: "it leaks internals, do not pass it on unfiltered").
+//! to a validator's handbook, keys, logins and private addresses (Agent API, section 9: "it leaks internals, do not pass
+//! it on unfiltered"); and what of it may stand in a log line.
 //!
-//! Not here: the full text, which goes to the log, and which faults have a text of an agent's at all.
+//! What an agent answers is never filtered, only what it complains of. Not here: which faults have a text of an agent's at
+//! all, and the secrets of the configuration, which the gateway knows word for word and masks before this.
+
+mod shapes;
+
+pub use shapes::{Hide, hide};
 
 /// The longest sentence a client gets, in bytes.
 const LONGEST: usize = 1000;
@@ -22,7 +28,7 @@ const LOOKED_AT: usize = 16 * 1024;
 pub fn client_text(code: &str, text: &str) -> String {
     let mut said = String::new();
     let mut reading = Reading::Sentences;
-    for line in truncated(text, LOOKED_AT).lines() {
+    for line in hide(truncated(text, LOOKED_AT), Hide::SecretsAndPlaces).lines() {
         reading = reading.line(line, &mut said);
         if said.len() > LONGEST {
             break;
@@ -44,7 +50,23 @@ pub fn client_text(code: &str, text: &str) -> String {
 #[must_use]
 pub fn client_code(code: &str) -> &str {
     let word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
-    if (1..=64).contains(&code.len()) && code.chars().all(word) && !is_class(code) { code } else { "AGENT_ERROR" }
+    let is_word = (1..=64).contains(&code.len()) && code.chars().all(word) && !is_class(code);
+    if is_word && hide(code, Hide::SecretsAndPlaces) == code { code } else { "AGENT_ERROR" }
+}
+
+/// The longest text of an upstream's in a log line, in bytes.
+const LONGEST_LOGGED: usize = 512;
+
+/// A text of an upstream's as a log line may hold it: nothing that looks like a secret, at most 512 bytes and an ellipsis.
+/// Hosts, paths and class names stay: they are what an operator looks for.
+#[must_use]
+pub fn log_text(text: &str) -> String {
+    let mut logged = hide(truncated(text, LOOKED_AT), Hide::Secrets);
+    if logged.len() > LONGEST_LOGGED {
+        logged.truncate(truncated(&logged, LONGEST_LOGGED).len());
+        logged.push('…');
+    }
+    logged
 }
 
 /// What is said where nothing of the text can be.
@@ -133,13 +155,10 @@ fn sentence(line: &str) -> String {
     let line = without_objects(line);
     let mut words: Vec<&str> = Vec::new();
     let mut opened = 0_usize;
-    let mut after_bearer = false;
     for word in line.split_whitespace() {
         let (word, calls) = without_class(word);
         opened += calls;
-        let hidden = after_bearer || is_secret(word) || is_source_path(word);
-        after_bearer = word.eq_ignore_ascii_case("bearer");
-        if hidden {
+        if is_source_path(word) {
             words.push("…");
         } else if !word.is_empty() {
             words.push(word);
@@ -252,12 +271,6 @@ fn is_source_path(word: &str) -> bool {
         || path.strip_prefix('/').and_then(|path| path.split_once('/')).is_some_and(|(top, _)| FOLDERS.contains(&top))
 }
 
-/// What is shaped like a key.
-fn is_secret(word: &str) -> bool {
-    let word = word.trim_matches(['\'', '"', '`', ',', '.', ';', '(', ')']);
-    word.len() >= 12 && ["sk-", "pk-", "ghp_", "xoxb-", "AKIA"].iter().any(|key| word.starts_with(key))
-}
-
 /// The beginning of a text, cut between characters.
 fn truncated(text: &str, length: usize) -> &str {
     let mut end = length.min(text.len());
@@ -330,19 +343,97 @@ mod tests {
     #[test]
     fn keys_are_hidden() {
         let text = "Incorrect API key provided: sk-abcdefghijklmnop, header Bearer abc";
-        assert_eq!(client_text("", text), "Incorrect API key provided: … header Bearer …");
+        assert_eq!(client_text("", text), "Incorrect API key provided: …, header Bearer …");
+    }
+
+    #[test]
+    fn what_a_stranger_must_not_read_is_hidden_wherever_it_stands() {
+        let hex = "0123456789abcdef".repeat(4);
+        let hex = format!("no such key {hex}");
+        for (text, shown) in [
+            ("Incorrect: api_key=sk-abcdefghijklmnop1234 (see docs)", "Incorrect: api_key=… (see docs)"),
+            ("header 'Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln' refused", "header 'Bearer …' refused"),
+            ("could not connect to postgresql://u:p@10.0.0.5/db", "could not connect to postgresql://…"),
+            ("GET https://ada:hunter2@example.com/x failed", "GET https://…@example.com/x failed"),
+            ("GET https://example.com/x?key=abc&page=2 failed", "GET https://example.com/x?… failed"),
+            ("login failed: password=hunter2", "login failed: password=…"),
+            (
+                "login failed: \"password\": \"correct horse battery\", user ada",
+                "login failed: \"password\": \"…\", user ada",
+            ),
+            ("access denied for AKIAIOSFODNN7EXAMPLE", "access denied for …"),
+            ("bad aws_secret_access_key=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "bad aws_secret_access_key=…"),
+            ("key AIzaSyA1234567890abcdefghijklmnopqrstu is not enabled", "key … is not enabled"),
+            ("remote rejected token:ghp_0123456789abcdefABCDEF0123456789abcd", "remote rejected token:…"),
+            ("slack said no to (xoxb-123456789012-abcdef)", "slack said no to (…)"),
+            (hex.as_str(), "no such key …"),
+            ("cannot load -----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY----- here", "cannot load … here"),
+            ("no route to 192.168.3.4:5432, 10.1.2.3 or [fd00::1]:80", "no route to …:5432, … or […]:80"),
+            ("db.internal:5432 refused, and http://redis:6379/0 too", "…:5432 refused, and http://… too"),
+            ("cannot read /etc/agent/config.yaml", "cannot read …"),
+            ("cannot read path='/srv/agent/key.pem'", "cannot read path='…'"),
+            ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Basic …"),
+            ("set-cookie: sid=8f14e45fceea167a", "set-cookie: …"),
+        ] {
+            assert_eq!(client_text("", text), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn ordinary_sentences_stay_as_they_are() {
+        for text in [
+            "max_tokens must be at most 4096, not 8192",
+            "unexpected token: }",
+            "the password must have at least 8 characters",
+            "input.password: Field required",
+            "this model needs basic authentication",
+            "the bearer token is missing",
+            "no session 018f2f0e-7b1c-7aaa-bbbb-0123456789ab for this user",
+            "resp_0123456789abcdef0123456789abcdef was not found",
+            "POST /api/v1/users answered 404",
+            "the city Köln/Bonn is not known, nor is and/or",
+            "see https://example.com/docs/errors#quota for more",
+            "version 1.2.3 of gpt-4o-mini-2024-07-18 is gone",
+            "call get_weather(city='Paris', days=3) failed twice",
+            "rate limit: 60 requests per minute; try again in 20s",
+            "task-force risk-free desk-top sk-learn",
+            "8.8.8.8 did not answer",
+            "key=3 is out of range, session=none",
+            "the agent said: no",
+            "12:30:45 was too late, at 100% of 2024-11-22T12:30:45Z",
+            "Überraschung: 你好世界 🎉",
+        ] {
+            assert_eq!(client_text("", text), text);
+            assert_eq!(log_text(text), text);
+        }
+    }
+
+    #[test]
+    fn a_log_line_holds_the_beginning_and_no_secret() {
+        let text = format!("File \"/srv/agent.py\" on 10.0.0.5: password=hunter2 {}", "é".repeat(1000));
+        let logged = log_text(&text);
+        assert!(logged.starts_with("File \"/srv/agent.py\" on 10.0.0.5: password=… é") && logged.ends_with('…'));
+        assert!(logged.len() <= LONGEST_LOGGED + '…'.len_utf8());
     }
 
     #[test]
     fn a_code_is_a_word() {
         assert_eq!(client_code("MODEL_TIMEOUT"), "MODEL_TIMEOUT");
         assert_eq!(client_code("500"), "500");
-        for text in ["", "the model exploded", "RuntimeError", "Ü"] {
+        for text in ["", "the model exploded", "RuntimeError", "Ü", "sk-abcdefghijklmnop1234", "10.0.0.5"] {
             assert_eq!(client_code(text), "AGENT_ERROR");
         }
     }
 
     proptest! {
+        #[test]
+        fn hiding_ends_and_keeps_what_is_hidden_hidden(text in "(?s).{0,200}|([a-z]{0,9}[=:]|://|[@\"' /?]|Bearer |sk-[a-z0-9]{9,20}|-----BEGIN ){0,30}") {
+            for what in [Hide::Secrets, Hide::SecretsAndPlaces] {
+                let once = hide(&text, what);
+                prop_assert!(once.len() <= 4 * text.len());
+            }
+        }
+
         #[test]
         fn any_text_becomes_one_short_line(text in "(?s).{0,300}|(Error: |Traceback|<class |\\n | )*|.{4000}") {
             let said = client_text("X", &text);

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -101,49 +102,63 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Fields this version has no name for, in the order they came, kept to be passed on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extra(Vec<(String, Json)>);
+/// Fields this version has no name for, in the order they came, kept to be passed on. Nearly always there are none, which
+/// takes a word; a clone is the same fields until one of the two is changed.
+#[derive(Clone, Default)]
+pub struct Extra(Option<Arc<Vec<(Box<str>, Json)>>>);
 
 impl Extra {
     /// No fields.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self(None)
+    }
+
+    fn fields(&self) -> &[(Box<str>, Json)] {
+        self.0.as_ref().map_or(&[], |fields| fields)
+    }
+
+    fn fields_mut(&mut self) -> &mut Vec<(Box<str>, Json)> {
+        Arc::make_mut(self.0.get_or_insert_default())
     }
 
     /// Adds a field, or puts a new value in the place of an old one.
-    pub fn set(&mut self, name: impl Into<String>, value: Json) {
+    pub fn set(&mut self, name: impl Into<Box<str>>, value: Json) {
         let name = name.into();
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
+        let fields = self.fields_mut();
+        match fields.iter_mut().find(|(known, _)| *known == name) {
             Some((_, old)) => *old = value,
-            None => self.0.push((name, value)),
+            None => fields.push((name, value)),
         }
     }
 
     /// Adds a field to the end without looking for an older one of that name: linear for readers of long objects.
-    pub fn push(&mut self, name: impl Into<String>, value: Json) {
-        self.0.push((name.into(), value));
+    pub fn push(&mut self, name: impl Into<Box<str>>, value: Json) {
+        self.fields_mut().push((name.into(), value));
     }
 
     /// Sets each field of another object. Linear, however many there are.
     pub fn merge(&mut self, newer: Self) {
         /// Below this, looking through all names is faster than a table of them.
         const FEW: usize = 16;
-        if self.0.len() + newer.0.len() <= FEW {
-            newer.0.into_iter().for_each(|(name, value)| self.set(name, value));
+        if newer.is_empty() {
             return;
         }
-        let mut places: HashMap<String, usize> = HashMap::with_capacity(self.0.len() + newer.0.len());
-        for (place, (name, _)) in self.0.iter().enumerate() {
+        if self.len() + newer.len() <= FEW {
+            newer.into_iter().for_each(|(name, value)| self.set(name, value));
+            return;
+        }
+        let mut places: HashMap<Box<str>, usize> = HashMap::with_capacity(self.len() + newer.len());
+        for (place, (name, _)) in self.fields().iter().enumerate() {
             places.entry(name.clone()).or_insert(place);
         }
-        for (name, value) in newer.0 {
+        let fields = self.fields_mut();
+        for (name, value) in newer {
             match places.get(&name) {
-                Some(&place) => self.0[place].1 = value,
+                Some(&place) => fields[place].1 = value,
                 None => {
-                    places.insert(name.clone(), self.0.len());
-                    self.0.push((name, value));
+                    places.insert(name.clone(), fields.len());
+                    fields.push((name, value));
                 }
             }
         }
@@ -152,49 +167,76 @@ impl Extra {
     /// Roughly the memory it takes, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.0.iter().map(|(name, value)| size_of::<(String, Json)>() + name.len() + value.text().len()).sum()
+        self.fields().iter().map(|(name, value)| size_of::<(Box<str>, Json)>() + name.len() + value.text().len()).sum()
     }
 
     /// How many fields there are.
     #[must_use]
-    pub const fn len(&self) -> usize {
-        self.0.len()
+    pub fn len(&self) -> usize {
+        self.fields().len()
     }
 
     /// The value of a field; the last one where a name came twice.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Json> {
-        self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
+        self.fields().iter().rev().find(|(known, _)| **known == *name).map(|(_, value)| value)
     }
 
     /// Takes a field out.
     pub fn remove(&mut self, name: &str) -> Option<Json> {
-        let at = self.0.iter().rposition(|(known, _)| known == name)?;
-        Some(self.0.remove(at).1)
+        let at = self.fields().iter().rposition(|(known, _)| **known == *name)?;
+        Some(self.fields_mut().remove(at).1)
     }
 
     /// True if there is no field.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.fields().is_empty()
     }
 
     /// All fields in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
+        self.fields().iter().map(|(name, value)| (name.as_ref(), value))
     }
 }
 
-impl FromIterator<(String, Json)> for Extra {
-    fn from_iter<I: IntoIterator<Item = (String, Json)>>(fields: I) -> Self {
-        Self(fields.into_iter().collect())
+impl PartialEq for Extra {
+    fn eq(&self, other: &Self) -> bool {
+        self.fields() == other.fields()
+    }
+}
+impl Eq for Extra {}
+
+impl fmt::Debug for Extra {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Extra").field(&self.fields()).finish()
+    }
+}
+
+impl IntoIterator for Extra {
+    type Item = (Box<str>, Json);
+    type IntoIter = std::vec::IntoIter<(Box<str>, Json)>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.map(Arc::unwrap_or_clone).unwrap_or_default().into_iter()
+    }
+}
+
+impl<N: Into<Box<str>>> FromIterator<(N, Json)> for Extra {
+    fn from_iter<I: IntoIterator<Item = (N, Json)>>(fields: I) -> Self {
+        let mut fields = fields.into_iter().map(|(name, value)| (name.into(), value));
+        let Some(first) = fields.next() else { return Self::new() };
+        let mut kept = Vec::with_capacity(1 + fields.size_hint().0);
+        kept.push(first);
+        kept.extend(fields);
+        kept.shrink_to_fit();
+        Self(Some(Arc::new(kept)))
     }
 }
 
 impl Serialize for Extra {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in &self.0 {
+        let mut map = serializer.serialize_map(Some(self.len()))?;
+        for (name, value) in self.iter() {
             map.serialize_entry(name, value)?;
         }
         map.end()
@@ -210,11 +252,11 @@ impl<'de> Deserialize<'de> for Extra {
                 f.write_str("an object")
             }
             fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Extra, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry::<String, Json>()? {
-                    fields.push(field);
+                let mut fields = Extra::new();
+                while let Some((name, value)) = map.next_entry::<Box<str>, Json>()? {
+                    fields.push(name, value);
                 }
-                Ok(Extra(fields))
+                Ok(fields)
             }
         }
         deserializer.deserialize_map(Fields)

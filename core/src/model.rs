@@ -4,6 +4,8 @@
 //! Not here: what an upstream's frame looks like while it is read ([`crate::heard`]), how an answer grows
 //! ([`crate::run`]), and the reading of a client's request ([`crate::tree`] and the native adapter).
 
+mod input;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -11,6 +13,8 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::json::{Extra, Json};
+
+pub use input::Input;
 
 macro_rules! open_set {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
@@ -505,7 +509,7 @@ fn lenient_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentRequest {
     /// What is said; may be empty.
-    pub input: Vec<Message>,
+    pub input: Input,
     /// The id the response shall have. The gateway uses the run's.
     pub id: Option<String>,
     /// The conversation.

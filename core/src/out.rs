@@ -8,6 +8,8 @@ use std::io;
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 
+use crate::sse::separators;
+
 /// Status and headers of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
@@ -108,7 +110,8 @@ impl Out {
     }
 
     /// Writes a JSON value in the middle of what is written by hand. On one line: JSON kept from elsewhere may have
-    /// line ends between its tokens, and they would end a frame.
+    /// line ends between its tokens, and they would end a frame. Separators that only some take for line ends are
+    /// escaped: clients that split a stream by every line end of Unicode would see torn frames, or forged ones.
     pub fn write_json<T: Serialize + ?Sized>(&mut self, value: &T) {
         let start = self.body.len();
         let written = serde_json::to_writer(Writer(&mut self.body), value);
@@ -118,6 +121,7 @@ impl Out {
             rest[at] = b' ';
             rest = &mut rest[at + 1..];
         }
+        separators::escape_from(&mut self.body, start);
     }
 }
 
@@ -142,6 +146,13 @@ impl io::Write for Writer<'_> {
 mod tests {
     use super::*;
     use crate::json::Json;
+
+    #[test]
+    fn no_separator_of_a_text_stands_in_a_frame_as_it_is() {
+        let mut out = Out::new();
+        out.frame(Some("message"), &"a\u{2028}data: [DONE]\u{85}");
+        assert_eq!(out.body, b"event: message\ndata: \"a\\u2028data: [DONE]\\u0085\"\n\n"[..]);
+    }
 
     #[test]
     fn json_that_was_kept_with_line_ends_does_not_end_a_frame() {

@@ -31,12 +31,9 @@ impl AgentRequest {
     /// The first field at fault, by its path.
     pub fn read(object: &Object<'_>) -> Result<Self, Fault> {
         let input = object.required("input")?.array()?;
-        let input = input.iter().map(Message::read).collect::<Result<_, _>>()?;
+        let input = input.read_each(Message::read)?.into();
         let id = object.any(&["id", "response_id"]).map(|node| owned(&node)).transpose()?;
-        let tools = object
-            .get("tools")
-            .map(|node| node.array()?.iter().map(Node::json_object).collect::<Result<Vec<_>, _>>())
-            .transpose()?;
+        let tools = object.get("tools").map(|node| node.array()?.read_each(Node::json_object)).transpose()?;
         object.boolean("stream")?;
         Ok(Self {
             input,
@@ -63,7 +60,7 @@ impl Sampling {
             .get("stop")
             .map(|node| match node.kind() {
                 Kind::String => owned(&node).map(Stop::One),
-                Kind::Array => node.array()?.iter().map(owned).collect::<Result<_, _>>().map(Stop::Many),
+                Kind::Array => node.array()?.map(|word| owned(&word)).collect::<Result<_, _>>().map(Stop::Many),
                 _ => Err(node.wrong("a string or a list of strings")),
             })
             .transpose()?;
@@ -123,7 +120,7 @@ impl Message {
         let content = object.required("content")?;
         let content = match content.kind() {
             Kind::String => vec![Content::text(content.string()?)],
-            Kind::Array => content.array()?.iter().map(Content::read).collect::<Result<_, _>>()?,
+            Kind::Array => content.array()?.read_each(Content::read)?,
             _ => return Err(content.wrong("a list of contents or a string")),
         };
         Ok(Self {

@@ -38,7 +38,7 @@ pub struct Run {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
     /// What was new in this turn, as the client said it.
-    pub input: Vec<model::Message>,
+    pub input: model::Input,
     /// When it began.
     pub started_at: Millis,
     /// The first of its messages in [`Run::messages`].

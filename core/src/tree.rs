@@ -1,21 +1,25 @@
 //! Reading requests: JSON looked at level by level, so that every complaint names the path of its field.
 //!
-//! A [`Node`] is a value and the path to it; nothing is parsed before it is asked for, strings borrow from the body,
-//! and what nobody asks for is kept as text. Depth costs nothing: a level is read only when its parent was asked for.
+//! A [`Node`] is a value and its place; nothing is parsed before it is asked for, strings borrow from the body, and what
+//! nobody asks for is kept as text. Depth costs nothing: a level is read only when its parent was asked for. Lists cost
+//! nothing: their elements are read one by one. Paths cost nothing before one is written into a complaint.
 //!
 //! Before anything is read, [`check`] bounds how many values and levels there are.
 //!
 //! Not here: the upstream's frames, which are read in one pass ([`crate::heard`]).
 
 mod check;
+mod place;
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::fault::{Fault, FaultKind};
 use crate::json::{Extra, Json};
+use place::{Place, Step};
 
 pub use check::{Bounds, Exceeded, check, check_upstream, exceeded};
 
@@ -49,11 +53,11 @@ impl Kind {
     }
 }
 
-/// A value and the path to it.
+/// A value and its place.
 #[derive(Clone, Debug)]
 pub struct Node<'a> {
     raw: &'a RawValue,
-    path: String,
+    place: Place<'a>,
 }
 
 impl<'a> Node<'a> {
@@ -67,7 +71,7 @@ impl<'a> Node<'a> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let raw = serde_json::from_str::<&RawValue>(text)
             .map_err(|error| Fault::new(FaultKind::Malformed, format!("the body is not JSON: {error}")))?;
-        Ok(Self { raw, path: String::new() })
+        Ok(Self { raw, place: Place::default() })
     }
 
     /// Reads a body that has to be an object.
@@ -86,13 +90,13 @@ impl<'a> Node<'a> {
     /// A value that was found elsewhere, under a path of its own.
     #[must_use]
     pub fn at(path: impl Into<String>, raw: &'a RawValue) -> Self {
-        Self { raw, path: path.into() }
+        Self { raw, place: Place::at(path.into()) }
     }
 
     /// The path, such as `input[2].content[0].text`. Empty at the root.
     #[must_use]
-    pub fn path(&self) -> &str {
-        &self.path
+    pub fn path(&self) -> String {
+        self.place.path()
     }
 
     /// The value's text.
@@ -135,13 +139,13 @@ impl<'a> Node<'a> {
     /// A complaint about this value's type.
     #[must_use]
     pub fn wrong(&self, expected: &str) -> Fault {
-        Fault::new(FaultKind::WrongType, format!("must be {expected}, not {}", self.kind().named())).at(&self.path)
+        Fault::new(FaultKind::WrongType, format!("must be {expected}, not {}", self.kind().named())).at(self.path())
     }
 
     /// A complaint about this value.
     #[must_use]
     pub fn invalid(&self, message: impl Into<String>) -> Fault {
-        Fault::invalid(&self.path, message)
+        Fault::invalid(self.path(), message)
     }
 
     fn read<T: Deserialize<'a>>(&self, expected: &str) -> Result<T, Fault> {
@@ -190,20 +194,14 @@ impl<'a> Node<'a> {
         self.read("a number")
     }
 
-    /// A list.
+    /// A list, whose elements are read one by one.
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
-    pub fn array(&self) -> Result<Vec<Node<'a>>, Fault> {
-        if self.kind() != Kind::Array {
-            return Err(self.wrong("a list"));
-        }
-        let raws: Vec<&'a RawValue> = self.read("a list")?;
-        Ok(raws
-            .into_iter()
-            .enumerate()
-            .map(|(index, raw)| Node { raw, path: format!("{}[{index}]", self.path) })
-            .collect())
+    pub fn array(&self) -> Result<Items<'a>, Fault> {
+        let inner = self.text().strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        let rest = inner.ok_or_else(|| self.wrong("a list"))?;
+        Ok(Items { rest, index: 0, list: Some(Rc::new(self.place.clone())) })
     }
 
     /// An object.
@@ -214,7 +212,8 @@ impl<'a> Node<'a> {
         if self.kind() != Kind::Object {
             return Err(self.wrong("an object"));
         }
-        Ok(Object { fields: self.read::<Fields<'a>>("an object")?.0, path: self.path.clone() })
+        let fields = self.read::<Fields<'a>>("an object")?.0;
+        Ok(Object { fields, place: Rc::new(self.place.clone()) })
     }
 
     /// An object kept as text.
@@ -226,31 +225,82 @@ impl<'a> Node<'a> {
     }
 }
 
-/// An object's fields and the path to it.
+/// The elements of a list. The list was read as JSON before, so none of them can be broken.
+#[derive(Clone, Debug, Default)]
+pub struct Items<'a> {
+    rest: &'a str,
+    index: usize,
+    list: Option<Rc<Place<'a>>>,
+}
+
+impl<'a> Items<'a> {
+    /// What each of them is read as. The list is made as long as it has to be once, and not before its first element was
+    /// found to be good.
+    ///
+    /// # Errors
+    /// Those of `read`: the first one.
+    pub fn read_each<T>(mut self, mut read: impl FnMut(&Node<'a>) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
+        let Some(first) = self.next() else { return Ok(Vec::new()) };
+        let first = read(&first)?;
+        let mut all = Vec::with_capacity(1 + self.left());
+        all.push(first);
+        for node in self {
+            all.push(read(&node)?);
+        }
+        Ok(all)
+    }
+
+    /// How many are left.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        check::elements(self.rest.as_bytes())
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Node<'a>;
+
+    fn next(&mut self) -> Option<Node<'a>> {
+        let rest = self.rest.trim_start_matches([' ', '\n', '\t', '\r', ',']);
+        let raw = <&'a RawValue>::deserialize(&mut serde_json::Deserializer::from_str(rest)).ok()?;
+        self.rest = &rest[raw.get().len()..];
+        let place = Place { parent: self.list.clone(), step: Step::Index(self.index) };
+        self.index += 1;
+        Some(Node { raw, place })
+    }
+}
+
+/// An object's fields and its place.
 #[derive(Clone, Debug)]
 pub struct Object<'a> {
     fields: Vec<(Cow<'a, str>, &'a RawValue)>,
-    path: String,
+    place: Rc<Place<'a>>,
 }
 
 impl<'a> Object<'a> {
     /// The path. Empty at the root.
     #[must_use]
-    pub fn path(&self) -> &str {
-        &self.path
+    pub fn path(&self) -> String {
+        self.place.path()
     }
 
     /// The path a field of this name has.
     #[must_use]
     pub fn path_of(&self, name: &str) -> String {
-        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+        let mut path = self.path();
+        place::add_name(&mut path, name);
+        path
+    }
+
+    fn field(&self, name: &Cow<'a, str>, raw: &'a RawValue) -> Node<'a> {
+        Node { raw, place: Place { parent: Some(Rc::clone(&self.place)), step: Step::Name(name.clone()) } }
     }
 
     /// A field, if it is there and not `null`. The last one where a name came twice.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Node<'a>> {
-        let (_, raw) = self.fields.iter().rev().find(|(known, _)| known == name)?;
-        (raw.get() != "null").then(|| Node { raw, path: self.path_of(name) })
+        let (name, raw) = self.fields.iter().rev().find(|(known, _)| known == name)?;
+        (raw.get() != "null").then(|| self.field(name, raw))
     }
 
     /// The first of several spellings that is there and not `null`.
@@ -311,13 +361,13 @@ impl<'a> Object<'a> {
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
-    pub fn array(&self, name: &str) -> Result<Vec<Node<'a>>, Fault> {
-        self.get(name).map_or_else(|| Ok(Vec::new()), |node| node.array())
+    pub fn array(&self, name: &str) -> Result<Items<'a>, Fault> {
+        self.get(name).map_or_else(|| Ok(Items::default()), |node| node.array())
     }
 
     /// All fields in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Node<'a>)> {
-        self.fields.iter().map(|(name, raw)| (name.as_ref(), Node { raw, path: self.path_of(name) }))
+        self.fields.iter().map(|(name, raw)| (name.as_ref(), self.field(name, raw)))
     }
 
     /// The fields that are not among the named ones, kept. One pass, one lookup a field.
@@ -326,7 +376,7 @@ impl<'a> Object<'a> {
         self.fields
             .iter()
             .filter(|(name, _)| !named.contains(&name.as_ref()))
-            .map(|(name, raw)| (name.clone().into_owned(), Json::keep(raw)))
+            .map(|(name, raw)| (Box::<str>::from(name.as_ref()), Json::keep(raw)))
             .collect()
     }
 }
@@ -364,13 +414,33 @@ mod tests {
     fn every_complaint_names_its_field() {
         let body = br#"{"input":[{"role":"user"},{"role":7}],"n":3.0,"x":null}"#;
         let object = Node::parse_object(body).expect("an object");
-        let input = object.array("input").expect("a list");
-        let role = input[1].object().expect("an object").string("role").expect_err("a number is no role");
+        let mut input = object.array("input").expect("a list");
+        let second = input.nth(1).expect("two of them");
+        let role = second.object().expect("an object").string("role").expect_err("a number is no role");
         assert_eq!(role.field.as_deref(), Some("input[1].role"));
         assert_eq!(role.message, "must be a string, not a number");
         assert_eq!(object.integer("n").expect("whole"), Some(3));
         assert!(object.get("x").is_none() && object.has("x"));
         assert_eq!(object.required("y").expect_err("absent").kind, FaultKind::Missing);
+    }
+
+    #[test]
+    fn elements_are_read_one_by_one() {
+        let node = Node::parse(b"[ 1 ,[2,\"]\"],{\"a\":[3]}\n,\"x,y\" , null,-0.5e3,true]").expect("JSON");
+        let items: Vec<&str> = node.array().expect("a list").map(|item| item.text()).collect();
+        let mut left = node.array().expect("a list");
+        for number in (0..7).rev() {
+            assert_eq!((left.next().is_some(), left.left()), (true, number));
+        }
+        let texts = node.array().expect("a list").read_each(|item| Ok(item.text())).expect("all are good");
+        assert_eq!((texts.as_slice(), texts.capacity()), (items.as_slice(), 7));
+        assert_eq!(items, ["1", "[2,\"]\"]", "{\"a\":[3]}", "\"x,y\"", "null", "-0.5e3", "true"]);
+        assert!(Node::parse(b"[ ]").expect("JSON").array().expect("a list").next().is_none());
+        assert!(Node::parse(b"{}").expect("JSON").array().is_err());
+        let place = |node: Node<'_>| node.path();
+        let deep = Node::at("x", node.raw()).array().expect("a list").nth(2).expect("an object");
+        let deep = deep.object().expect("an object").array("a").expect("a list").next().map(place);
+        assert_eq!(deep.as_deref(), Some("x[2].a[0]"));
     }
 
     #[test]

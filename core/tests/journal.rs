@@ -308,7 +308,7 @@ proptest! {
             delivery: Delivery::Background,
             stored: true,
             request: AgentRequest {
-                input, id: words.0, session_id: words.1, user_id: None, model: words.2,
+                input: input.into(), id: words.0, session_id: words.1, user_id: None, model: words.2,
                 sampling: Sampling { temperature, n, stop, ..Sampling::default() },
                 tools, extra,
             },

@@ -19,6 +19,111 @@ fn contents(record: &Record) -> Vec<String> {
 }
 
 #[test]
+fn two_pictures_in_one_place_are_two_contents() {
+    let link = r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"https://a/b.png"}"#;
+    let inline = r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"data:image/png;base64,AAAA"}"#;
+    let both = [
+        r#"{"type":"image","image_url":"https://a/b.png"}"#,
+        r#"{"type":"image","image_url":"data:image/png;base64,AAAA"}"#,
+    ];
+    for end in [
+        r#"{"object":"response","status":"completed","id":"r","output":[]}"#,
+        r#"{"object":"content","status":"completed","type":"image","index":0,"msg_id":"m","image_url":"data:image/png;base64,AAAA"}"#,
+        r#"{"object":"content","status":"completed","type":"image","index":0,"msg_id":"m","image_url":"https://a/b.png"}"#,
+        r#"{"object":"message","status":"completed","id":"m","type":"message","content":[{"type":"image","index":0,"image_url":"https://a/b.png"},{"type":"image","index":0,"image_url":"data:image/png;base64,AAAA"}]}"#,
+        r#"{"object":"message","status":"completed","id":"m","type":"message","content":[{"type":"image","image_url":"https://a/b.png"},{"type":"image","image_url":"data:image/png;base64,AAAA"}]}"#,
+        r#"{"object":"message","status":"completed","id":"m","type":"message","content":[{"type":"image","image_url":"data:image/png;base64,AAAA"}]}"#,
+        r#"{"object":"message","status":"completed","id":"m","type":"message","content":null}"#,
+    ] {
+        let told = record(&[link, inline, end]);
+        assert_eq!(contents(&told), both, "{end}");
+        assert_eq!(contents(&record(&[link, link, inline, inline, end])), both, "said twice: {end}");
+    }
+}
+
+#[test]
+fn another_value_in_the_place_of_any_media_is_a_further_content() {
+    for (one, other) in [
+        (r#""type":"video","video_url":"https://a/1""#, r#""type":"video","video_url":"https://a/2""#),
+        (
+            r#""type":"audio","data":"https://a/1","format":"mp3""#,
+            r#""type":"audio","data":"https://a/2","format":"mp3""#,
+        ),
+        (r#""type":"file","file_url":"https://a/1""#, r#""type":"file","file_url":"https://a/2""#),
+        (r#""type":"file","file_id":"1""#, r#""type":"file","file_id":"2""#),
+    ] {
+        let frame = |value: &str| {
+            format!(r#"{{"object":"content","status":"in_progress","index":0,"delta":true,"msg_id":"m",{value}}}"#)
+        };
+        let told = record(&[&frame(one), &frame(other)]);
+        assert_eq!(told.run().messages[0].slots.len(), 2, "{one}\n{}", tale(&told));
+    }
+    // More of the same address, and more known of the same file, is no other.
+    for (one, other) in [
+        (r#""type":"image","image_url":"https://a/b""#, r#""type":"image","image_url":"https://a/b.png""#),
+        (r#""type":"image","image_url":"https://a/b""#, r#""type":"image","image_url":".png""#),
+        (r#""type":"file","file_url":"https://a/1""#, r#""type":"file","file_url":"https://a/1","filename":"f""#),
+        (r#""type":"image","image_url":"https://a/b""#, r#""type":"image","image_url":null"#),
+    ] {
+        let frame = |value: &str| {
+            format!(r#"{{"object":"content","status":"in_progress","index":0,"delta":true,"msg_id":"m",{value}}}"#)
+        };
+        let told = record(&[&frame(one), &frame(other)]);
+        assert_eq!(told.run().messages[0].slots.len(), 1, "{other}\n{}", tale(&told));
+    }
+}
+
+#[test]
+fn the_next_message_closes_media_that_nobody_closed() {
+    let told = record(&[
+        r#"{"object":"message","status":"in_progress","id":"m","type":"message","role":"assistant"}"#,
+        r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"https://a/1"}"#,
+        r#"{"object":"message","status":"in_progress","id":"n","type":"message","role":"assistant"}"#,
+        r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"n","text":"Hello"}"#,
+        // Its end comes late, and again; what is new in it is not lost.
+        r#"{"object":"content","status":"completed","type":"image","index":0,"msg_id":"m","image_url":"https://a/1"}"#,
+        r#"{"object":"message","status":"completed","id":"m","type":"message","content":[{"type":"image","image_url":"https://a/1"},{"type":"text","text":"a cat"}]}"#,
+        r#"{"object":"message","status":"completed","id":"n","type":"message","content":[{"type":"text","text":"Hello"}]}"#,
+        r#"{"object":"response","status":"completed","id":"r","output":[]}"#,
+    ]);
+    insta::assert_snapshot!(tale(&told));
+}
+
+#[test]
+fn what_comes_for_media_that_was_closed_for_the_next_message_is_told() {
+    let told = record(&[
+        r#"{"object":"message","status":"in_progress","id":"m","type":"message","role":"assistant"}"#,
+        r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"https://a/1"}"#,
+        r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"n","text":"Hello"}"#,
+        r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"https://a/2"}"#,
+        r#"{"object":"response","status":"completed","id":"r","output":[]}"#,
+    ]);
+    let expected = [
+        r#"{"type":"image","image_url":"https://a/1"}"#,
+        r#"{"type":"text","text":"Hello"}"#,
+        r#"{"type":"image","image_url":"https://a/2"}"#,
+    ];
+    assert_eq!(contents(&told), expected, "{}", tale(&told));
+}
+
+#[test]
+fn a_rejection_of_the_agent_is_no_completion_of_its_server() {
+    let rejected =
+        r#"{"object":"response","status":"rejected","id":"inner","error":{"code":"NO","message":"not for you"}}"#;
+    let begun = r#"{"object":"response","status":"in_progress","id":"r"}"#;
+    let completed = r#"{"object":"response","status":"completed","id":"r","output":[]}"#;
+    let told = record(&[begun, rejected, completed]);
+    assert_eq!(told.run().turns[0].end, Some(interlingua_core::End::Rejected), "{}", tale(&told));
+    assert_eq!(told.run().error().map(|error| error.code.as_str()), Some("NO"));
+    // An agent that goes on was not the one that rejected it.
+    let word = r#"{"object":"content","index":0,"delta":true,"msg_id":"m","text":"all the same: yes"}"#;
+    let told = record(&[begun, rejected, word, completed]);
+    assert_eq!(told.run().turns[0].end, Some(interlingua_core::End::Completed), "{}", tale(&told));
+    let told = record(&[begun, rejected, r#"{"object":"response","status":"failed","id":"r"}"#]);
+    assert_eq!(told.run().turns[0].end, Some(interlingua_core::End::Failed), "{}", tale(&told));
+}
+
+#[test]
 fn data_of_the_output_is_the_same_only_if_it_holds_the_same() {
     let told = record(&[
         r#"{"object":"message","status":"completed","id":"a","type":"message","content":[{"type":"data","data":{"a":1,"b":2}}]}"#,

@@ -172,16 +172,18 @@ proptest! {
         let record = wild::record(&frames);
         lawful(&record)?;
         let told: Vec<(String, Vec<Value>)> = meant.messages.iter().map(|message| {
-            let told = record.run().messages.iter().find(|told| told.id == message.id);
-            let slots = told.map(|told| told.slots.as_slice()).unwrap_or_default();
+            // One that ends with a picture is closed by the next message, and goes on under an id of its own.
+            let told = record.run().messages.iter().filter(|told| told.id.split('_').next() == Some(&message.id));
+            let slots = told.flat_map(|told| &told.slots);
             // What nobody completes is told when its message ends, behind what was told meanwhile.
-            (message.id.clone(), sorted(slots.iter().map(|slot| read(&Json::of(&slot.content())))))
+            (message.id.clone(), sorted(slots.map(|slot| read(&Json::of(&slot.content())))))
         }).collect();
         let said: Vec<(String, Vec<Value>)> = meant.messages.iter().map(|message| {
             (message.id.clone(), sorted(message.contents.iter().map(Meant::whole)))
         }).collect();
         prop_assert_eq!(told, said, "{}\n{}", frames.join("\n"), tale(&record));
-        prop_assert_eq!(record.run().messages.len(), meant.messages.len(), "{}\n{}", frames.join("\n"), tale(&record));
+        let own = record.run().messages.iter().filter(|told| !told.id.contains('_')).count();
+        prop_assert_eq!(own, meant.messages.len(), "{}\n{}", frames.join("\n"), tale(&record));
         for message in meant.messages.iter().filter(|message| message.says_its_kind()) {
             let told = record.run().messages.iter().find(|told| told.id == message.id).expect("it was told");
             prop_assert_eq!(told.kind.as_str(), message.kind);

@@ -1,4 +1,4 @@
-//! Log lines: to standard error, for people or for programs.
+//! Log lines: to standard error, for people or for programs, without the secrets of the configuration.
 
 use std::io::IsTerminal as _;
 
@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 
 use super::LogFormat;
+use crate::secrets::Masked;
 
 /// Starts the log.
 pub(super) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
@@ -13,7 +14,8 @@ pub(super) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     // Of two directives for one target the later one counts.
     let filter = EnvFilter::try_new(format!("{},{filter}", crate::server::QUIET.join(",")))?;
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr);
+    let lines =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(Masked(std::io::stderr));
     let started = match format {
         LogFormat::Pretty => lines.with_target(false).compact().try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),

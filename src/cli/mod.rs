@@ -116,12 +116,12 @@ fn load(gateway: &Gateway, file: &Path) -> Result<Settings, i32> {
     match gateway.load(file) {
         Ok((settings, warnings)) => {
             if !warnings.is_empty() {
-                eprintln!("{}", warnings.render(colour));
+                eprintln!("{}", crate::secrets::mask(&warnings.render(colour)));
             }
             Ok(settings)
         }
         Err(mistakes) => {
-            eprintln!("{}", mistakes.render(colour));
+            eprintln!("{}", crate::secrets::mask(&mistakes.render(colour)));
             Err(2)
         }
     }

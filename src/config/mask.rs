@@ -68,8 +68,8 @@ fn cover(key: &str, value: &Spanned<DeValue<'_>>, secret: bool, covered: &mut [u
         DeValue::String(text) => {
             if secret || is_secret_name(key) || (key == "env" && !is_variable_name(text)) {
                 hide(covered, inside_quotes(place, covered));
-            } else if let Some(part) = secret_of_url(&place, covered) {
-                hide(covered, part);
+            } else {
+                secrets_of_url(&place, covered).into_iter().for_each(|part| hide(covered, part));
             }
         }
         DeValue::Array(values) => {
@@ -98,17 +98,15 @@ fn inside_quotes(place: Range<usize>, source: &[u8]) -> Range<usize> {
     if place.len() >= 2 * quotes { place.start + quotes..place.end - quotes } else { place }
 }
 
-/// User and password, or else the query, of a URL.
-fn secret_of_url(place: &Range<usize>, source: &[u8]) -> Option<Range<usize>> {
-    let text = std::str::from_utf8(source.get(place.clone())?).ok()?;
-    let start = text.find("://")? + 3;
+/// User and password, and the query, of a URL.
+fn secrets_of_url(place: &Range<usize>, source: &[u8]) -> Vec<Range<usize>> {
+    let text = source.get(place.clone()).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
+    let Some(start) = text.find("://").map(|at| at + 3) else { return Vec::new() };
     let rest = &text[start..];
     let end = rest.find(['/', '?', '#', '"', '\'']).unwrap_or(rest.len());
-    let range = match rest[..end].rfind('@') {
-        Some(at) => start..start + at,
-        None => start + rest.find('?')? + 1..text.len() - 1,
-    };
-    Some(place.start + range.start..place.start + range.end)
+    let login = rest[..end].rfind('@').map(|at| start..start + at);
+    let query = rest.find('?').map(|query| start + query + 1..text.trim_end_matches(['"', '\'']).len());
+    login.into_iter().chain(query).map(|range| place.start + range.start..place.start + range.end).collect()
 }
 
 fn hide(covered: &mut [u8], place: Range<usize>) {
@@ -149,6 +147,7 @@ mod tests {
         assert_eq!(shown("token = '''\nab\nc'''\n"), "token = '''\n**\n*'''\n");
         assert_eq!(shown("pin_password = 1234"), "pin_password = ****");
         assert_eq!(shown("url = \"https://h/?k=v\""), "url = \"https://h/?***\"");
+        assert_eq!(shown("url = \"https://u:p@h/?k=v\""), "url = \"https://***@h/?***\"");
     }
 
     #[test]

@@ -131,7 +131,10 @@ impl<'i> Checking<'i, '_> {
     pub(super) fn url(&mut self, text: &Located<String>, key: &str) -> Option<Url> {
         let scheme = if key == "public_url" { "https" } else { "http" };
         match web_url(&text.value, scheme) {
-            Ok(url) => Some(url),
+            Ok(url) => {
+                crate::secrets::remember_url(&url);
+                Some(url)
+            }
             Err(label) => {
                 let message = format!("{key:?} is not a URL the gateway can use");
                 self.mistake(Diagnostic::error(message).at(&text.place).label(label));

@@ -92,6 +92,7 @@ impl SecretTable {
         if text.is_empty() {
             return Err(Diagnostic::error("a secret is empty").at(place));
         }
+        crate::secrets::remember(&text);
         Ok(format!("{}{text}", self.prefix.as_deref().unwrap_or_default()).into())
     }
 }

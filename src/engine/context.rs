@@ -4,7 +4,7 @@
 use interlingua_core::answer::{self, Answer, Asked, Terms};
 use interlingua_core::call::Thread;
 use interlingua_core::event::Millis;
-use interlingua_core::model::{AgentRequest, Message, MessageType};
+use interlingua_core::model::{AgentRequest, Input, Message, MessageType};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, FaultKind, Json, RunId};
 
@@ -35,7 +35,7 @@ pub(super) struct Prepared {
     /// True if an item was decided: the session has to be safe before the agent is asked.
     pub(super) decided: bool,
     /// What the client said, if it is another than was told at first.
-    pub(super) said: Option<Vec<Message>>,
+    pub(super) said: Option<Input>,
 }
 
 /// What comes of preparing.
@@ -111,9 +111,13 @@ impl Engine {
         };
         let decided = !answered.is_empty();
         let said = decided.then(|| input.clone());
-        let input = answer::with_requests(&input, &answered);
+        let input = if decided { answer::with_requests(&input, &answered).into() } else { input };
         let mut asked = request.clone();
-        asked.input = preamble.iter().cloned().chain(join(before, input)).collect();
+        asked.input = if preamble.is_empty() && before.is_empty() {
+            input
+        } else {
+            preamble.iter().cloned().chain(join(before, input)).collect()
+        };
         asked.session_id = Some(upstream_id.clone());
         // Without both ids all anonymous clients share one lock upstream (Agent API, section 10). And an upstream that
         // waits for an answer knows its session by both: a client that names no user means the one named before.
@@ -203,13 +207,13 @@ fn whole_pairs(messages: Vec<Message>) -> Vec<Message> {
 }
 
 /// History, then what is new. System messages of this turn come first, as instructions do.
-fn join(before: Vec<Message>, input: Vec<Message>) -> Vec<Message> {
+fn join(before: Vec<Message>, input: Input) -> Vec<Message> {
+    let mut input: Vec<Message> = input.into_iter().collect();
     if before.is_empty() {
         return input;
     }
     use interlingua_core::model::Role;
     let leading = input.iter().take_while(|message| message.role == Some(Role::System)).count();
-    let mut input = input;
     let rest = input.split_off(leading);
     input.into_iter().chain(before).chain(rest).collect()
 }

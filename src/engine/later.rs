@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use interlingua_core::answer;
 use interlingua_core::call::{Busy, RunState};
-use interlingua_core::model::{AgentRequest, Message};
+use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::{Fault, FaultKind, RunCall, RunId};
 use tokio::sync::oneshot;
 
@@ -86,7 +86,7 @@ impl Engine {
         let follower = Follower::new(self.clone(), RunHandle::Live(Arc::clone(&live)), false);
         // Invariant: nothing is awaited from here to the start of the run's task (see `Engine::run`).
         let (number, start) = live.grow(|state| {
-            state.about.request = AgentRequest { input: Vec::new(), ..turn.request.clone() };
+            state.about.request = AgentRequest { input: Input::default(), ..turn.request.clone() };
             if !call.labels.is_null() {
                 state.about.labels = call.labels.clone();
             }
@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// Takes down what was said to a run that waits for something else first: it reaches nobody, but it was said.
-    async fn said_in_vain(&self, live: &Arc<Live>, input: Vec<Message>) -> Result<(), Fault> {
+    async fn said_in_vain(&self, live: &Arc<Live>, input: Input) -> Result<(), Fault> {
         let now = clock::now();
         live.grow(|state| {
             // It may have been ended meanwhile.

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use interlingua_core::call::{About, AgentCard, Cursor, DocumentCall, RunState, SessionCall, SessionView, Target};
-use interlingua_core::model::AgentRequest;
+use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::{Call, Delivery, Event, Fault, FaultKind, Json, Owner, Record, Run, RunCall, RunId, Thread};
 use tokio::sync::oneshot;
 
@@ -310,7 +310,7 @@ impl Engine {
             previous,
             delivery: call.delivery,
             stored: call.stored,
-            request: AgentRequest { input: Vec::new(), ..call.request.clone() },
+            request: AgentRequest { input: Input::default(), ..call.request.clone() },
             labels: call.labels.clone(),
             keeper: keeping::keeper(&agent, &session, scope),
         };

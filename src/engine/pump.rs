@@ -12,7 +12,7 @@ use interlingua_core::call::{Busy, RunState, Thread};
 use interlingua_core::connector::{Ear, Question};
 use interlingua_core::event::Millis;
 use interlingua_core::heard::Heard;
-use interlingua_core::model::{AgentRequest, Message};
+use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::pending::PendingKind;
 use interlingua_core::run::RunError;
@@ -71,7 +71,7 @@ pub(super) enum Place {
 
 impl Place {
     /// What the client said, its answers in native form, if that is known already.
-    pub(super) fn said(&mut self) -> Option<Vec<Message>> {
+    pub(super) fn said(&mut self) -> Option<Input> {
         match self {
             Self::Ready(_, prepared) => prepared.said.take(),
             Self::Behind(_) => None,
@@ -204,7 +204,7 @@ async fn take(
     mut turn: Box<Turn>,
     refused_before: Option<Fault>,
 ) -> Option<Turn> {
-    let mut normalizer = Normalizer::new(live.agent.max_run_bytes);
+    let mut normalizer = Normalizer::new(live.agent.max_run_bytes).masking(crate::secrets::mask);
     let mut conversation = None;
     // What was in the way, for the log.
     let mut cause = None;
@@ -330,8 +330,8 @@ async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn) -> Result<Asked
         Err(fault) => Err(fault),
     };
     // The record has what was said. An agent that thinks for minutes need not be waited for with copies of it.
-    turn.request.input = Vec::new();
-    prepared.request.input = Vec::new();
+    turn.request.input = Input::default();
+    prepared.request.input = Input::default();
     Ok(Asked { guard, prepared, opened })
 }
 
@@ -693,7 +693,7 @@ impl super::live::State {
     }
 
     /// The input of the turn under way, once it is known what of it goes to the agent.
-    fn amend_input(&mut self, input: Vec<Message>) {
+    fn amend_input(&mut self, input: Input) {
         self.record.amend_input(input);
     }
 }

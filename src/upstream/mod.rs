@@ -25,8 +25,9 @@ use futures_util::stream::{BoxStream, StreamExt};
 use interlingua_core::connector::{Ear, Question, Reader};
 use interlingua_core::publication::{Publication, Published};
 use interlingua_core::sse::{DecodeError, Decoder};
-use interlingua_core::{Fault, FaultKind, Json, tree};
+use interlingua_core::{Fault, FaultKind, Json, filter, tree};
 
+use crate::secrets;
 pub use patience::Patience;
 pub use trace::Trace;
 
@@ -146,7 +147,7 @@ impl Conversation {
         let message = "the agent's answer is not in the protocol that it is asked in";
         let beginning = String::from_utf8_lossy(&self.beginning);
         let detail = format!("content-type: {}; the answer begins {beginning:?}", self.media);
-        Some(Fault::new(FaultKind::UpstreamGarbage, message).because(detail))
+        Some(secrets::masked(Fault::new(FaultKind::UpstreamGarbage, message).because(detail)))
     }
 
     /// The first frame that said nothing the protocol knows, as far as the log needs it.
@@ -191,7 +192,7 @@ impl Conversation {
     /// values or levels than [`tree::Bounds::DEFAULT`], else what the reader or the listener says. The conversation is
     /// over then.
     pub fn feed(&mut self, chunk: &[u8], ear: &mut dyn Ear) -> Result<(), Fault> {
-        let fed = self.read(chunk, ear);
+        let fed = self.read(chunk, ear).map_err(secrets::masked);
         self.broken |= fed.is_err();
         fed
     }
@@ -224,8 +225,9 @@ impl Conversation {
             if looked_at {
                 self.frames += 1;
                 if ear.ignored() > ignored {
-                    let data = &frame.data[..frame.data.len().min(BEGINNING)];
-                    self.passed_over = Some(String::from_utf8_lossy(data).into_owned());
+                    // Masked before it is cut: half a secret is one too.
+                    let data = String::from_utf8_lossy(&frame.data[..frame.data.len().min(32 * BEGINNING)]);
+                    self.passed_over = Some(filter::log_text(&secrets::mask(&data)));
                 }
             }
         }
@@ -241,6 +243,10 @@ impl Conversation {
     /// # Errors
     /// As [`feed`](Self::feed).
     pub fn finish(&mut self, ear: &mut dyn Ear) -> Result<(), Fault> {
+        self.read_rest(ear).map_err(secrets::masked)
+    }
+
+    fn read_rest(&mut self, ear: &mut dyn Ear) -> Result<(), Fault> {
         if self.form == Form::Whole {
             bounded("the agent's answer", &self.whole)?;
             self.reader.read_whole(&self.whole, ear)?;

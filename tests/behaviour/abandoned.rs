@@ -201,7 +201,7 @@ impl House {
 }
 
 fn asks(session: &str, text: &str) -> RunCall {
-    let request = AgentRequest { input: vec![Message::user(text)], ..AgentRequest::default() };
+    let request = AgentRequest { input: vec![Message::user(text)].into(), ..AgentRequest::default() };
     RunCall { thread: Thread::Session(session.to_owned()), ..RunCall::new(AGENT, request) }
 }
 

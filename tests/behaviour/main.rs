@@ -27,6 +27,7 @@ mod lists;
 mod logs;
 mod owners;
 mod runs;
+mod secrets;
 mod sessions;
 mod stopping;
 mod tracing;

@@ -50,7 +50,8 @@ impl Process {
         Self::spawn(command)
     }
 
-    fn spawn(mut command: Command) -> Self {
+    /// Starts one by a command of one's own: [`binary`] with arguments, an environment and a log.
+    pub fn spawn(mut command: Command) -> Self {
         let began = Instant::now();
         command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");

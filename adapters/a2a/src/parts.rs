@@ -16,11 +16,12 @@ pub(crate) fn of_content(content: &Content) -> Option<Part<'_>> {
     Some(match &content.body {
         Body::Text(text) => Part::text(text.as_str()),
         Body::Refusal(text) => refusal(text),
-        Body::Image(url) => media(url.as_deref()?, None, None, "image/*"),
-        Body::Video(url) => media(url.as_deref()?, None, None, "video/*"),
+        Body::Image(url) => media(Field::Url(url.as_deref()?), None, None, "image/*"),
+        Body::Video(url) => media(Field::Url(url.as_deref()?), None, None, "video/*"),
         Body::Audio { data, format } => {
             let format = format.as_deref();
-            media(data.as_deref()?, format.and_then(|format| media_type_of(format, "audio")), None, "audio/*")
+            let told = format.and_then(|format| media_type_of(format, "audio"));
+            media(Field::Data(data.as_deref()?), told, None, "audio/*")
         }
         Body::File(file) => return of_file(file),
         Body::Data(data) => Part::data(raw(data)),
@@ -47,8 +48,9 @@ pub(crate) fn refusal<'a>(text: impl Into<Cow<'a, str>>) -> Part<'a> {
 
 fn of_file(file: &File) -> Option<Part<'_>> {
     let name = file.name.as_deref();
-    if let Some(data) = file.data.as_deref().or(file.url.as_deref()) {
-        return Some(media(data, None, name, ""));
+    let url = || file.url.as_deref().map(Field::Url);
+    if let Some(field) = file.data.as_deref().map(Field::Data).or_else(url) {
+        return Some(media(field, None, name, ""));
     }
     let id = file.id.as_deref()?;
     let mut fields = Extra::new();
@@ -59,8 +61,17 @@ fn of_file(file: &File) -> Option<Part<'_>> {
     Some(Part::data(made(&fields)))
 }
 
+/// A native field for a file. Either may hold a data URL, a link, or plain base64.
+enum Field<'a> {
+    /// Where links belong.
+    Url(&'a str),
+    /// Where bytes belong.
+    Data(&'a str),
+}
+
 /// A file, by what stands in a native field: a data URL, a link, or plain base64.
-fn media<'a>(text: &'a str, told: Option<Cow<'a, str>>, name: Option<&'a str>, fallback: &'static str) -> Part<'a> {
+fn media<'a>(field: Field<'a>, told: Option<Cow<'a, str>>, name: Option<&'a str>, fallback: &'static str) -> Part<'a> {
+    let (Field::Url(text) | Field::Data(text)) = field;
     let by_name = || {
         // Without a name, a link's own end will do.
         let named = name.or_else(|| text.contains("://").then(|| text.split(['?', '#']).next().unwrap_or("")));
@@ -70,6 +81,9 @@ fn media<'a>(text: &'a str, told: Option<Cow<'a, str>>, name: Option<&'a str>, f
     let (content, inline) = match data_url(text) {
         Some((media_type, bytes)) => (wire::Content::Bytes(bytes), Some(media_type)),
         None if text.contains(':') => (wire::Content::Url(Cow::Borrowed(text)), None),
+        None if matches!(field, Field::Url(_)) && !base64::is_no_path(text) => {
+            (wire::Content::Url(Cow::Borrowed(text)), None)
+        }
         None => match base64::standard(text) {
             Some(bytes) => (wire::Content::Bytes(bytes), None),
             None => (wire::Content::Url(Cow::Borrowed(text)), None),
@@ -229,6 +243,22 @@ mod tests {
             (Content::data(&json!({"a": 1})), r#"{"data":{"a":1}}"#),
         ] {
             assert_eq!(written(content), part);
+        }
+    }
+
+    #[test]
+    fn a_link_that_looks_like_base64_stays_a_link() {
+        let url = |text: &str| written(Content::new(Body::Image(Some(text.into()))));
+        for link in ["abc", "abcd", "static/img/1234", "static/img/12345678", "AQ==", "AQID"] {
+            assert_eq!(url(link), format!(r#"{{"url":"{link}","mediaType":"image/*"}}"#));
+            let file = Content::new(Body::File(File { url: Some(link.into()), ..File::default() }));
+            assert_eq!(written(file), format!(r#"{{"url":"{link}"}}"#));
+        }
+        let bytes = "A".repeat(1024);
+        assert_eq!(url(&bytes), format!(r#"{{"raw":"{bytes}","mediaType":"image/*"}}"#));
+        // Bits that strict readers refuse, missing padding, the other alphabet.
+        for link in [format!("{bytes}AB=="), format!("{bytes}AB"), format!("{bytes}AB-_")] {
+            assert_eq!(url(&link), format!(r#"{{"url":"{link}","mediaType":"image/*"}}"#));
         }
     }
 

@@ -37,10 +37,17 @@ impl SendMessage {
             return Err(Fault::new(FaultKind::Unsupported, message).at(other.path()));
         }
         let mut read = Self { conversation, ..Self::default() };
-        for message in body.array("messages")? {
+        let mut messages = body.array("messages")?;
+        if let Some(first) = messages.next() {
+            read_message(&first, &mut read.input)?;
+            // Nearly always one each. Not before one of them was good.
+            read.input.reserve_exact(messages.left());
+        }
+        for message in messages {
             read_message(&message, &mut read.input)?;
         }
-        read.tools = body.get("tools").map(|tools| tools.array()?.iter().map(read_tool).collect()).transpose()?;
+        read.tools =
+            body.get("tools").map(|tools| tools.array()?.map(|tool| read_tool(&tool)).collect()).transpose()?;
         read.resume = body.get("resume").map(|resume| read_resume(&resume)).transpose()?;
         for (name, native) in [("state", "state"), ("context", "context"), ("forwardedProps", "forwarded_props")] {
             if let Some(value) = body.get(name) {
@@ -118,7 +125,7 @@ fn read_call(node: &Node<'_>) -> Result<Message, Fault> {
 fn read_content(node: &Node<'_>) -> Result<Vec<Content>, Fault> {
     match node.kind() {
         Kind::String => Ok(vec![Content::text(node.string()?)]),
-        Kind::Array => node.array()?.iter().map(read_part).collect(),
+        Kind::Array => node.array()?.read_each(read_part),
         _ => Err(node.wrong("a string or a list of parts")),
     }
 }
@@ -259,7 +266,7 @@ fn text(object: &Object<'_>, name: &str) -> Result<Option<String>, Fault> {
 /// The request as the agent gets it.
 pub(crate) fn native(read: &mut SendMessage, user: Option<String>) -> model::AgentRequest {
     model::AgentRequest {
-        input: std::mem::take(&mut read.input),
+        input: std::mem::take(&mut read.input).into(),
         session_id: read.conversation.clone(),
         user_id: user,
         tools: read.tools.take(),

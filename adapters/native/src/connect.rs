@@ -116,6 +116,9 @@ fn json<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
 /// The request with the question in front of each answer to an approval, the form that native clients send and agents
 /// expect (human-in-the-loop page, section 2). None if nothing has to be put there.
 fn with_asked_approvals(request: &AgentRequest, answered: &[Pending]) -> Option<AgentRequest> {
+    if answered.is_empty() {
+        return None;
+    }
     let ids = |message: &Message, id: fn(&Json) -> Option<String>| -> Vec<String> {
         message.content.iter().filter_map(Content::as_data).filter_map(id).collect()
     };
@@ -139,7 +142,7 @@ fn with_asked_approvals(request: &AgentRequest, answered: &[Pending]) -> Option<
         }
         input.push(message.clone());
     }
-    (input.len() > request.input.len()).then(|| AgentRequest { input, ..request.clone() })
+    (input.len() > request.input.len()).then(|| AgentRequest { input: input.into(), ..request.clone() })
 }
 
 /// What `detail` says, a text or a list of `{loc, msg}` (Agent API, rule 12.12). Meant for clients, though not

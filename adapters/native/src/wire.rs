@@ -4,6 +4,7 @@
 
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{CallHead, Message, Run, RunError, Slot};
+use interlingua_core::sse::separators;
 use interlingua_core::{End, Extra, Json, RunId};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
@@ -268,7 +269,7 @@ pub(crate) fn fragment_middle(index: usize, msg_id: &str) -> Vec<u8> {
     bytes.drain(..b"{\"sequence_number\":null".len());
     bytes.pop();
     bytes.extend_from_slice(b",\"text\":");
-    bytes
+    separators::escape(bytes)
 }
 
 fn extra<M: SerializeMap>(map: &mut M, extra: Option<&Extra>) -> Result<(), M::Error> {

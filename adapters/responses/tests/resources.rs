@@ -116,7 +116,7 @@ fn the_input_of_a_response_is_shown_as_items() {
 #[test]
 fn pages_begin_after_an_item_and_end_at_their_limit() {
     let mut record = Record::new(interlingua_core::Run::new(run_id(1), "demo", "s", support::NOW));
-    record.start_turn((0..5).map(|number| Message::user(number.to_string())).collect());
+    record.start_turn((0..5).map(|number| Message::user(number.to_string())).collect::<Vec<_>>());
     record.cut(End::Completed, None);
     let page = |query: &str| {
         let asked = get(&format!("/responses/{}/input_items{query}", response_id(1)));

@@ -13,7 +13,7 @@ use crate::event::Millis;
 use crate::fault::{Fault, FaultKind};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
-use crate::model::{Message, MessageType, Role};
+use crate::model::{Input, Message, MessageType, Role};
 use crate::pending::{Decision, Pending, PendingKind, time};
 
 /// Items open at once. More come from an upstream that has lost count; the oldest tools go first.
@@ -103,7 +103,7 @@ pub enum Outcome {
     /// accepted it, [`Waiting::reopen`] if it did not.
     Goes {
         /// The input, its answers in native form; the questions are not in it ([`super::with_requests`]).
-        input: Vec<Message>,
+        input: Input,
         /// What it answers.
         answered: Vec<Pending>,
     },
@@ -176,9 +176,9 @@ impl Waiting {
     }
 
     /// Takes a request: its input, and answers its protocol tells beside it.
-    pub fn take(&mut self, input: Vec<Message>, answers: Vec<Answer>, terms: Terms, now: Millis) -> Outcome {
+    pub fn take(&mut self, input: impl Into<Input>, answers: Vec<Answer>, terms: Terms, now: Millis) -> Outcome {
         let mut next = self.clone();
-        match next.answered(input, answers, terms, now) {
+        match next.answered(input.into(), answers, terms, now) {
             Ok(outcome) => {
                 *self = next;
                 outcome
@@ -212,13 +212,7 @@ impl Waiting {
         }
     }
 
-    fn answered(
-        &mut self,
-        input: Vec<Message>,
-        answers: Vec<Answer>,
-        terms: Terms,
-        now: Millis,
-    ) -> Result<Outcome, Fault> {
+    fn answered(&mut self, input: Input, answers: Vec<Answer>, terms: Terms, now: Millis) -> Result<Outcome, Fault> {
         let found = self.spread(find(&input, answers));
         let mut seen = HashSet::new();
         let mut places = Vec::new();
@@ -264,7 +258,7 @@ impl Waiting {
 
     /// Moves what is decided to what is sent, and writes it into the input: in place where the client told it there,
     /// else in front.
-    fn send(&mut self, input: Vec<Message>, places: &[(usize, usize)], mut written: Vec<Message>) -> Outcome {
+    fn send(&mut self, input: Input, places: &[(usize, usize)], mut written: Vec<Message>) -> Outcome {
         // A client that says something else goes on without its tools.
         let goes_on =
             input.iter().any(|message| native(message).is_empty() && message.kind != MessageType::McpApprovalRequest);
@@ -273,14 +267,20 @@ impl Waiting {
                 written.extend(open.message());
             }
         }
-        for (place, message) in input.into_iter().enumerate() {
-            let mut told = places.iter().filter(|(told, _)| *told == place).peekable();
-            if told.peek().is_none() {
-                written.push(message);
-            } else {
-                written.extend(told.filter_map(|(_, at)| self.open[*at].message()));
+        let input = if written.is_empty() && places.is_empty() {
+            // Nearly always: nothing is written into it, and nobody copies it.
+            input
+        } else {
+            for (place, message) in input.into_iter().enumerate() {
+                let mut told = places.iter().filter(|(told, _)| *told == place).peekable();
+                if told.peek().is_none() {
+                    written.push(message);
+                } else {
+                    written.extend(told.filter_map(|(_, at)| self.open[*at].message()));
+                }
             }
-        }
+            written.into()
+        };
         let (open, sent) = std::mem::take(&mut self.open).into_iter().partition::<Vec<_>, _>(Open::waits);
         self.open = open;
         if goes_on {
@@ -292,7 +292,7 @@ impl Waiting {
         }
         let answered = sent.iter().map(|open| open.item.clone()).collect();
         self.sent = sent;
-        Outcome::Goes { input: written, answered }
+        Outcome::Goes { input, answered }
     }
 
     /// The item an answer is for. Some front ends render approvals as tools, and answer them with the call's output.

@@ -83,7 +83,7 @@ fn tell(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
         Line::Begin { .. } => {}
         Line::Turn { input, .. } => {
             allow(!record.in_turn(), "the turn before has not ended")?;
-            record.start_turn(input.into_iter().map(|Written(message)| message).collect());
+            record.start_turn(input.into_iter().map(|Written(message)| message).collect::<model::Input>());
         }
         Line::Answer { .. } => {
             let waits = record.run().turn().is_some_and(|turn| turn.end.is_none() && !turn.begun);

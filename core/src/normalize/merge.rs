@@ -15,12 +15,16 @@ const DEEPEST: usize = 32;
 
 /// A picture's address with a fragment added.
 pub(super) fn address(mut old: String, fragment: String) -> String {
-    // Servers send it whole; pieces of one do not begin like an address.
-    if fragment.starts_with("data:") || fragment.contains("://") {
+    if is_address(&fragment) {
         return fragment;
     }
     old.push_str(&fragment);
     old
+}
+
+/// True for a whole address. Servers send it whole; pieces of one do not begin like an address.
+pub(super) fn is_address(text: &str) -> bool {
+    text.starts_with("data:") || text.contains("://")
 }
 
 /// Data that grows by fragments.

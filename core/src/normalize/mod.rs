@@ -21,12 +21,14 @@ mod same;
 mod slot;
 mod slots;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
 use self::names::Names;
 use self::same::Comparison;
+use self::slot::is_media;
 use self::slots::{Slots, Told};
 use crate::event::End;
 use crate::fault::{Fault, FaultKind};
@@ -69,6 +71,8 @@ pub struct Normalizer {
     /// nearly always comes next (section 14.7).
     stash: Option<usize>,
     response_id: Option<String>,
+    /// A message whose last content is a picture, sound, film or file that nobody has ended. Some agents never do.
+    unclosed: Option<usize>,
     /// What finished messages hold, for comparing it with the final output.
     told: same::Told,
     names: Names,
@@ -76,6 +80,8 @@ pub struct Normalizer {
     noted: usize,
     /// The end of a response that is not this one (rule 13): it counts if nothing better comes.
     foreign_end: Option<(End, Option<RunError>)>,
+    /// That end says the agent rejected the request, and it said nothing since.
+    rejected: bool,
     /// The most memory a record may take, in bytes.
     limit: usize,
     /// Bytes held back: they count towards the limit too.
@@ -87,7 +93,11 @@ pub struct Normalizer {
     ignored: u64,
     heartbeats: u64,
     complaint: Option<String>,
+    mask: Mask,
 }
+
+/// Takes known secrets out of a text of an upstream's.
+pub type Mask = fn(&str) -> Cow<'_, str>;
 
 impl Normalizer {
     /// Listens to a turn of a record that may grow to `limit` bytes.
@@ -98,11 +108,13 @@ impl Normalizer {
             by_id: HashMap::new(),
             current: None,
             stash: None,
+            unclosed: None,
             response_id: None,
             told: same::Told::default(),
             names: Names::default(),
             noted: 0,
             foreign_end: None,
+            rejected: false,
             limit,
             held: 0,
             anew: limit / ANEW,
@@ -111,7 +123,15 @@ impl Normalizer {
             ignored: 0,
             heartbeats: 0,
             complaint: None,
+            mask: |text| Cow::Borrowed(text),
         }
+    }
+
+    /// Masks what the upstream complains of, before anything else is done with it.
+    #[must_use]
+    pub fn masking(mut self, mask: Mask) -> Self {
+        self.mask = mask;
+        self
     }
 
     /// True once the turn has ended.
@@ -133,8 +153,22 @@ impl Normalizer {
     }
 
     fn complained(&mut self, raw: &RawValue) -> RunError {
-        self.complaint = Some(cut(raw.get()));
-        read_error(raw, FaultKind::AgentFailed)
+        self.complaint = Some(filter::log_text(&(self.mask)(raw.get())));
+        self.read_error(raw)
+    }
+
+    /// Reads `{"code","message"}`, a bare text, or whatever else stands where an error should.
+    fn read_error(&self, raw: &RawValue) -> RunError {
+        let (code, message) = code_and_message(raw);
+        RunError { message: self.client_text(&code, &message), code: self.client_code(&code) }
+    }
+
+    fn client_text(&self, code: &str, text: &str) -> String {
+        filter::client_text(code, &(self.mask)(text))
+    }
+
+    fn client_code(&self, code: &str) -> String {
+        filter::client_code(&(self.mask)(code)).to_owned()
     }
 
     /// How many messages said nothing but that the upstream lives. They are no part of the run.
@@ -257,7 +291,10 @@ impl Normalizer {
             }
             // A complaint without a status is an end too.
             (None, Some(error)) if own => self.finish(record, End::Failed, Some(error)),
-            (None, Some(error)) => self.foreign_end = Some((End::Failed, Some(error))),
+            (None, Some(error)) => {
+                self.rejected = false;
+                self.foreign_end = Some((End::Failed, Some(error)));
+            }
             (Some(end), error) => {
                 self.reconcile(record, heard.output, end, own);
                 let error = match (end, error) {
@@ -269,7 +306,18 @@ impl Normalizer {
                     (End::Completed, _) => None,
                     (_, error) => error,
                 };
-                if own { self.finish(record, end, error) } else { self.foreign_end = Some((end, error)) }
+                if !own {
+                    self.rejected = end == End::Rejected;
+                    self.foreign_end = Some((end, error));
+                    return;
+                }
+                match self.foreign_end.take() {
+                    // The agent rejected the request itself, and the server around it ends as it always does.
+                    Some((rejection, reason)) if self.rejected && end == End::Completed => {
+                        self.finish(record, rejection, reason);
+                    }
+                    _ => self.finish(record, end, error),
+                }
             }
         }
     }
@@ -350,8 +398,22 @@ impl Normalizer {
         }
         let index = match known {
             Some(index) if self.messages[index].finished => {
-                self.ignored += 1;
-                return;
+                let parts =
+                    if self.messages[index].closed_for_next { Heard::nested(heard.content) } else { Vec::new() };
+                if parts.iter().all(|part| self.says_nothing_new(record, index, part)) {
+                    self.ignored += 1;
+                    return;
+                }
+                // Its end says more than it was closed with.
+                let more = self.open(heard, true);
+                self.messages[more].goes_on = Some(index);
+                for (place, part) in parts.iter().enumerate() {
+                    if !self.says_nothing_new(record, index, part) {
+                        self.part(record, more, part, Some(to_u32(place)), true);
+                    }
+                }
+                let end = end.unwrap_or(End::Completed);
+                return self.finish_message(record, more, MessageEnd::new(end));
             }
             Some(index) => {
                 let told = &mut self.messages[index];
@@ -360,8 +422,12 @@ impl Normalizer {
                 self.held = (self.held + told.held()).saturating_sub(held);
                 index
             }
-            None => self.open(heard, true),
+            None => {
+                self.close_media(record);
+                self.open(heard, true)
+            }
         };
+        self.rejected = false;
         self.stash = None;
         self.current = Some(index);
         match end {
@@ -384,14 +450,18 @@ impl Normalizer {
     fn complete(&mut self, record: &mut Record, index: usize, heard: &Heard<'_>, end: End) {
         let parts = Heard::nested(heard.content);
         for (place, part) in parts.iter().enumerate() {
+            if self.says_nothing_new(record, index, part) {
+                continue;
+            }
             let held = self.messages[index].slots.held();
             self.messages[index].take_final(record, part, to_u32(place));
             self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
             self.tell(record, index);
         }
-        let error = heard.error.map(|raw| read_error(raw, FaultKind::AgentFailed));
+        let error = heard.error.map(|raw| self.read_error(raw));
         let code = heard.code.as_deref().map(str::to_owned).or_else(|| error.as_ref().map(|error| error.code.clone()));
-        let text = heard.message.as_deref().map(|text| filter::client_text(code.as_deref().unwrap_or(""), text));
+        let code = code.map(|code| self.client_code(&code));
+        let text = heard.message.as_deref().map(|text| self.client_text(code.as_deref().unwrap_or(""), text));
         let message_end = MessageEnd {
             end,
             kind: None,
@@ -439,10 +509,20 @@ impl Normalizer {
             self.settle_stash(record);
         }
         let complete = heard.status.as_deref().and_then(End::read).is_some();
+        // What was closed because nobody else did goes on as a message of its own, if it says anything new.
+        if known.is_some_and(|index| self.says_nothing_new(record, index, heard)) {
+            self.ignored += 1;
+            return;
+        }
+        let closed = known.filter(|&index| self.messages[index].closed_for_next);
+        let known = known.filter(|_| closed.is_none());
+        self.rejected = false;
         let index = match known {
             Some(index) => index,
             None => {
+                self.close_media(record);
                 let index = self.open(heard, false);
+                self.messages[index].goes_on = closed;
                 if complete && heard.content_type() == ContentType::Data {
                     self.stash = Some(index);
                 }
@@ -462,6 +542,9 @@ impl Normalizer {
     fn part(&mut self, record: &mut Record, index: usize, heard: &Heard<'_>, slot: Option<u32>, complete: bool) {
         let held = self.messages[index].slots.held();
         self.messages[index].take(record, heard, slot.unwrap_or(0), complete);
+        if self.messages[index].ends_with_open_media() {
+            self.unclosed = Some(index);
+        }
         self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
         if self.stash != Some(index) {
             self.tell(record, index);
@@ -491,6 +574,34 @@ impl Normalizer {
         announced.extra = std::mem::take(&mut told.extra);
         record.start_answer();
         told.at = Some(record.start_message(announced));
+    }
+
+    /// Another message begins: one that ends with a picture, sound, film or file that nobody has ended is over. Held open
+    /// to the end of the turn, it would hold back the others where one message is told at a time.
+    fn close_media(&mut self, record: &mut Record) {
+        let Some(index) = self.unclosed.take() else { return };
+        let told = &self.messages[index];
+        // One whose own frame is still to come may turn out to be something else.
+        if !told.finished && told.announced && told.ends_with_open_media() {
+            self.finish_message(record, index, MessageEnd::new(End::Completed));
+            self.messages[index].closed_for_next = true;
+        }
+    }
+
+    /// True for a content that was told of a message that was closed for the next one, or of one that goes on from it.
+    fn says_nothing_new(&self, record: &Record, index: usize, heard: &Heard<'_>) -> bool {
+        let told = &self.messages[index];
+        let first = if told.closed_for_next { Some(index) } else { told.goes_on };
+        // A fragment of a text is new whatever was said before.
+        if first.is_none() || (heard.delta && !is_media(&heard.content_type())) {
+            return false;
+        }
+        let body = heard.body().body;
+        let closed = std::iter::successors(first, |&index| self.messages[index].goes_on).take(MOST_OPEN);
+        let mut slots = closed
+            .filter_map(|index| self.messages[index].at)
+            .flat_map(|at| record.run().messages[at as usize].slots.iter().take(MOST_OPEN));
+        slots.any(|slot| same::same_body(&slot.content().body, &body))
     }
 
     /// A message nobody knew.
@@ -524,7 +635,7 @@ impl Normalizer {
         if let Some(raw) = heard.error {
             let mut error = self.complained(raw);
             if let (Some(code), true) = (&heard.code, error.code == FaultKind::AgentFailed.code()) {
-                error.code = code.clone().into_owned();
+                error.code = self.client_code(code);
             }
             return self.finish(record, End::Failed, Some(error));
         }
@@ -532,22 +643,16 @@ impl Normalizer {
             return self.content(record, heard);
         }
         if let (Some(code), Some(message)) = (&heard.code, &heard.message) {
-            let error = RunError { code: code.clone().into_owned(), message: filter::client_text(code, message) };
-            self.complaint = Some(cut(message));
+            let error = RunError { message: self.client_text(code, message), code: self.client_code(code) };
+            self.complaint = Some(filter::log_text(&(self.mask)(message)));
             return self.finish(record, End::Failed, Some(error));
         }
         self.ignored += 1;
     }
 }
 
-/// As much of a complaint as a log line may hold.
-fn cut(text: &str) -> String {
-    const MOST: usize = 4096;
-    text.char_indices().take_while(|(at, _)| *at < MOST).map(|(_, letter)| letter).collect()
-}
-
-/// Reads `{"code","message"}`, a bare text, or whatever else stands where an error should.
-fn read_error(raw: &RawValue, kind: FaultKind) -> RunError {
+/// Code and message of `{"code","message"}`, a bare text, or whatever else stands where an error should.
+fn code_and_message(raw: &RawValue) -> (String, String) {
     let text = Json::keep(raw);
     let (code, message) = if let Some(fields) = text.read::<Extra>() {
         let word = |name: &str| fields.get(name).and_then(Json::read::<String>).filter(|word| !word.is_empty());
@@ -558,9 +663,8 @@ fn read_error(raw: &RawValue, kind: FaultKind) -> RunError {
     let message = message.unwrap_or_else(|| "the agent failed".to_owned());
     // Servers of the 0.1 line put the whole text where the code belongs.
     let code = code.filter(|code| *code != message && code.len() <= 64 && !code.contains(char::is_whitespace));
-    let code = code.unwrap_or_else(|| busy_or(&message, kind).to_owned());
-    let message = filter::client_text(&code, &message);
-    RunError { code, message }
+    let code = code.unwrap_or_else(|| busy_or(&message, FaultKind::AgentFailed).to_owned());
+    (code, message)
 }
 
 /// The runtime tells of a busy session in words only (section 10).

@@ -165,6 +165,34 @@ impl SlotHeard {
         }
     }
 
+    pub(super) const fn is_media(&self) -> bool {
+        is_media(&self.kind)
+    }
+
+    /// True if a frame for this content holds another picture, sound, film or file than was heard of it: not more of the
+    /// same address, and not the same with more known of it.
+    pub(super) fn is_another(&self, heard: &Heard<'_>, fragment: bool) -> bool {
+        if !self.is_media() || self.finished {
+            return false;
+        }
+        let Some(old) = &self.value else { return false };
+        let differ = |old: Option<&String>, new: Option<&String>| {
+            old.zip(new).is_some_and(|(old, new)| !old.is_empty() && !new.is_empty() && !new.starts_with(old.as_str()))
+        };
+        match (&old.body, &heard.body().body) {
+            (Body::Image(_), Body::Image(Some(piece))) if fragment && !merge::is_address(piece) => false,
+            (Body::Image(old), Body::Image(new)) | (Body::Video(old), Body::Video(new)) => {
+                differ(old.as_ref(), new.as_ref())
+            }
+            (Body::Audio { data: old, .. }, Body::Audio { data: new, .. }) => differ(old.as_ref(), new.as_ref()),
+            (Body::File(old), Body::File(new)) => {
+                let fields = [(&old.url, &new.url), (&old.id, &new.id), (&old.data, &new.data)];
+                fields.into_iter().any(|(old, new)| differ(old.as_ref(), new.as_ref()))
+            }
+            _ => false,
+        }
+    }
+
     /// Anything else, whole or a fragment.
     pub(super) fn value_part(&mut self, heard: &Heard<'_>, fragment: bool) {
         let Content { body, extra } = heard.body();
@@ -219,6 +247,11 @@ impl SlotHeard {
             self.value = Some(body);
         }
         self.growing = None;
+    }
+
+    /// Its value as it was heard last. Of data that grows, what it began with.
+    pub(super) fn heard_value(&self) -> Option<&Body> {
+        self.value.as_ref().map(|value| &value.body)
     }
 
     /// Its value as far as it was heard, if it is no text and not final.
@@ -285,6 +318,11 @@ impl SlotHeard {
             + self.grown
             + self.besides
     }
+}
+
+/// True for pictures, sound, films and files: what is named by an address, or is in it.
+pub(super) const fn is_media(kind: &ContentType) -> bool {
+    matches!(kind, ContentType::Image | ContentType::Audio | ContentType::Video | ContentType::File)
 }
 
 /// True if a call's data says just this, with its arguments as text.

@@ -28,6 +28,12 @@ pub(super) struct Told {
     /// Its place in the run, once it has begun there.
     pub(super) at: Option<u32>,
     pub(super) finished: bool,
+    /// Its own frame came.
+    pub(super) announced: bool,
+    /// It ended because another message began, not because anybody said so.
+    pub(super) closed_for_next: bool,
+    /// The message of the same id that was closed so, where this one goes on from it.
+    pub(super) goes_on: Option<usize>,
     pub(super) slots: Slots,
 }
 
@@ -42,12 +48,16 @@ impl Told {
             extra: Extra::new(),
             at: None,
             finished: false,
+            announced: false,
+            closed_for_next: false,
+            goes_on: None,
             slots: Slots::default(),
         }
     }
 
     /// Takes over what the message's own frame says. What was told already keeps its kind (section 12, rule 6).
     pub(super) fn announce(&mut self, heard: &Heard<'_>) {
+        self.announced = true;
         if let Some(word) = heard.kind.as_deref() {
             self.kind = match word {
                 // In the examples of both published texts, in no enum (section 1).
@@ -110,7 +120,14 @@ impl Told {
         let place = if self.tells_calls(record) && kind == ContentType::Data {
             self.place_of_call(record, heard, index, latest)
         } else {
-            latest.unwrap_or_else(|| self.slots.add(record, self.at, index, kind))
+            let fragment = heard.delta && !complete;
+            let same = latest.and_then(|latest| self.place_of_value(record, heard, latest, fragment));
+            same.unwrap_or_else(|| {
+                if let Some(latest) = latest {
+                    self.slots.change(latest, |slot| slot.complete = true);
+                }
+                self.slots.add(record, self.at, index, kind)
+            })
         };
         self.slots.all[place].placed |= heard.index.is_some();
         self.take_at(record, heard, place, complete);
@@ -130,7 +147,8 @@ impl Told {
         // An index that says nothing is as good as none.
         let index = heard.index.filter(|&index| !self.slots.was_reviewed(index, &kind));
         if !is_text && !is_call {
-            match index.and_then(|index| self.slots.latest(index, &kind)) {
+            let known = index.and_then(|index| self.slots.latest(index, &kind));
+            match known.and_then(|latest| self.place_of_value(record, heard, latest, false)) {
                 Some(place) => self.slots.review.matched.insert(place),
                 None => return self.take_value(record, heard, index, place),
             };
@@ -162,8 +180,10 @@ impl Told {
             }
         }
         // It was never heard so: it is the end of one that is still growing, or it is new.
-        let unfinished =
-            |slots: &Slots, place: usize| !slots.all[place].finished && !slots.review.matched.contains(&place);
+        let unfinished = |slots: &Slots, place: usize| {
+            let slot = &slots.all[place];
+            !slot.finished && !slots.review.matched.contains(&place) && !slot.is_another(heard, false)
+        };
         let own = index.unwrap_or(place);
         let known = self.slots.latest(own, &kind).filter(|&place| unfinished(&self.slots, place));
         let next = known
@@ -203,6 +223,27 @@ impl Told {
             (None, Some(rest)) => rest.starts_with(slot.waiting.as_str()),
             (None, None) => false,
         }
+    }
+
+    /// The content of a place that a frame is about: the latest one, or an older one that says just this. None for
+    /// another picture, sound, film or file than were heard there: it is a further content, and the one before is over.
+    fn place_of_value(&self, record: &Record, heard: &Heard<'_>, latest: usize, fragment: bool) -> Option<usize> {
+        if !self.slots.all[latest].is_another(heard, fragment) {
+            return Some(latest);
+        }
+        let body = heard.body().body;
+        let told = self.at.map_or(&[][..], |at| &record.run().messages[at as usize].slots);
+        let says_it = |place: &usize| {
+            let slot = &self.slots.all[*place];
+            let final_value = slot.at.and_then(|at| told.get(at as usize)?.value.as_ref());
+            final_value.map(|value| &value.body).or(slot.heard_value()).is_some_and(|had| same::same_body(had, &body))
+        };
+        std::iter::successors(Some(latest), |&place| self.slots.all[place].before).take(MOST_PIECES).find(says_it)
+    }
+
+    /// True if what was heard last is a picture, sound, film or file that nobody has ended.
+    pub(super) fn ends_with_open_media(&self) -> bool {
+        self.slots.all.last().is_some_and(|slot| slot.is_media() && !slot.complete && !slot.finished)
     }
 
     /// The content a call's body belongs to: calls are known by their id, wherever they are told.
@@ -467,7 +508,8 @@ impl Slots {
     fn add(&mut self, record: &Record, message: Option<u32>, index: u32, kind: ContentType) -> usize {
         let place = self.all.len();
         let mut slot = SlotHeard::new(index, kind.clone());
-        if let Some(before) = self.latest.insert((index, kind), place).filter(|&before| self.all[before].finished) {
+        let is_over = |&before: &usize| self.all[before].finished || self.all[before].complete;
+        if let Some(before) = self.latest.insert((index, kind), place).filter(is_over) {
             let told = message.map(|message| &record.run().messages[message as usize].slots);
             let told = told.zip(self.all[before].at).map_or(0, |(told, at)| told[at as usize].text().len());
             slot.before = Some(before);

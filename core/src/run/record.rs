@@ -187,19 +187,19 @@ impl Record {
     }
 
     /// Begins a turn with what the client said.
-    pub fn start_turn(&mut self, input: Vec<model::Message>) {
+    pub fn start_turn(&mut self, input: impl Into<model::Input>) {
         debug_assert!(!self.in_turn() && !self.is_finished(), "a turn begins when the one before has ended");
         let turn = index(self.run.turns.len());
         let first_message = self.run.messages.len();
         room_for_one(&mut self.run.turns);
-        self.run.turns.push(Turn { input, started_at: self.now, first_message, ..Turn::default() });
+        self.run.turns.push(Turn { input: input.into(), started_at: self.now, first_message, ..Turn::default() });
         self.tell(Event::TurnStarted { turn });
     }
 
     /// Sets the input of the turn under way, once it is known: before anything was answered.
-    pub fn amend_input(&mut self, input: Vec<model::Message>) {
+    pub fn amend_input(&mut self, input: impl Into<model::Input>) {
         if let Some(turn) = self.run.turns.last_mut() {
-            turn.input = input;
+            turn.input = input.into();
         }
     }
 

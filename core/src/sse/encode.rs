@@ -8,6 +8,8 @@ use std::{io, time::Duration};
 use bytes::BytesMut;
 use serde::Serialize;
 
+use super::separators;
+
 /// Writes an event whose data is `value` as JSON, in one `data` line.
 ///
 /// Line breaks between the tokens, which only a `RawValue` can bring along, become spaces.
@@ -28,6 +30,7 @@ pub fn json<T: Serialize + ?Sized>(
         unread[at] = b' ';
         unread = &mut unread[at + 1..];
     }
+    separators::escape_from(out, from);
     out.extend_from_slice(b"\n\n");
     Ok(())
 }

@@ -7,6 +7,7 @@
 mod decode;
 pub mod encode;
 mod line;
+pub mod separators;
 
 pub use decode::{DecodeError, Decoder, Leftover};
 

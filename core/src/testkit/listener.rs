@@ -4,7 +4,7 @@
 use crate::connector::{Ear, Reader};
 use crate::fault::{Fault, FaultKind};
 use crate::heard::Heard;
-use crate::model::Message;
+use crate::model::Input;
 use crate::normalize::{Hearing, Normalizer};
 use crate::run::Record;
 use crate::sse::Decoder;
@@ -25,7 +25,7 @@ pub struct Listener {
 impl Listener {
     /// Listens to the first turn of a run that was asked this.
     #[must_use]
-    pub fn new(input: Vec<Message>) -> Self {
+    pub fn new(input: impl Into<Input>) -> Self {
         Self::of(super::asked(input), LIMIT)
     }
 

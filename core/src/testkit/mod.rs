@@ -29,7 +29,7 @@ pub use shown::{Shown, about, state, view};
 pub use tale::tale;
 
 use crate::id::RunId;
-use crate::model::Message;
+use crate::model::{Input, Message};
 use crate::run::{Record, Run};
 
 /// The id runs have in tests.
@@ -46,7 +46,7 @@ pub fn begun() -> Record {
 
 /// A record that has begun its first turn with this input.
 #[must_use]
-pub fn asked(input: Vec<Message>) -> Record {
+pub fn asked(input: impl Into<Input>) -> Record {
     let mut record = Record::new(Run::new(RUN, "demo", "session-1", NOW));
     record.start_turn(input);
     record

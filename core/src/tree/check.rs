@@ -106,6 +106,28 @@ pub fn exceeded(text: &[u8], bounds: Bounds) -> Option<Exceeded> {
     None
 }
 
+/// How many elements what is left of a list has: `,2,[3,4]` has two. A comma in front counts as one of theirs.
+pub(super) fn elements(rest: &[u8]) -> usize {
+    let trimmed = rest.trim_ascii();
+    if trimmed.is_empty() {
+        return 0;
+    }
+    let mut depth = 0_usize;
+    let mut count = usize::from(trimmed[0] != b',');
+    let mut at = 0;
+    while let Some(&byte) = trimmed.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = past_string(trimmed, at),
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' => count += usize::from(depth == 0),
+            _ => {}
+        }
+    }
+    count
+}
+
 /// Where a string ends whose first letter is `at`: brackets and commas in it are letters.
 fn past_string(text: &[u8], mut at: usize) -> usize {
     while let Some(length) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {

@@ -96,7 +96,7 @@ impl Exchange for Ask {
             thread: session.map_or(Thread::New, Thread::Session),
             ..RunCall::new(
                 self.agent.clone(),
-                AgentRequest { input: vec![Message::user(question)], ..AgentRequest::default() },
+                AgentRequest { input: vec![Message::user(question)].into(), ..AgentRequest::default() },
             )
         })))
     }

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     fn request(session: &str, input: Vec<Message>) -> AgentRequest {
-        AgentRequest { input, session_id: Some(session.to_owned()), ..AgentRequest::default() }
+        AgentRequest { input: input.into(), session_id: Some(session.to_owned()), ..AgentRequest::default() }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::io;
 use interlingua_core::{Fault, FaultKind};
 use reqwest::Url;
 
+use crate::secrets;
+
 /// What went wrong before the head of an answer had come. The log is told where from, without what a URL may hide.
 pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
     let error = &error.without_url();
@@ -27,7 +29,7 @@ pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
             _ => (FaultKind::UpstreamTruncated, "the agent closed the connection before it answered"),
         }
     };
-    Fault::new(kind, message).because(format_args!("{}: {}", shown(url), chain(error)))
+    secrets::masked(Fault::new(kind, message).because(format_args!("{}: {}", shown(url), chain(error))))
 }
 
 /// What went wrong in the middle of an answer.
@@ -40,7 +42,7 @@ pub(super) fn in_answer(error: reqwest::Error) -> Fault {
     } else {
         (FaultKind::UpstreamTruncated, "the connection to the agent broke in the middle of its answer")
     };
-    Fault::new(kind, message).because(chain(error))
+    secrets::masked(Fault::new(kind, message).because(chain(error)))
 }
 
 /// Patience that was lost.

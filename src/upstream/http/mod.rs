@@ -32,6 +32,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::card::Shelf;
 use super::{Conversation, Form, Patience, Trace, Upstream};
+use crate::secrets;
 use dial::{Attempt, Dialler};
 
 pub use dial::install_crypto;
@@ -301,7 +302,11 @@ impl Agent {
             })
             .await;
         }
-        let mut fault = self.connector.refused(&Refusal { status, body: &body, retry_after });
+        // Masked before anything of it is cut or quoted: half a secret is one too.
+        let body = String::from_utf8_lossy(&body);
+        let masked = secrets::mask(&body);
+        let refusal = Refusal { status, body: masked.as_bytes(), retry_after };
+        let mut fault = secrets::masked(self.connector.refused(&refusal));
         // An operator has to know who was asked, and where a redirect leads: both without what URLs may hide.
         let said = fault.detail.take().unwrap_or_default();
         let asked = failure::shown(url);

@@ -35,7 +35,7 @@ fn write(node: &Node<'_>, empty: Empty) -> Option<String> {
         }
         Kind::Array => {
             let written: Vec<String> =
-                node.array().unwrap_or_default().iter().filter_map(|value| write(value, empty)).collect();
+                node.array().unwrap_or_default().filter_map(|value| write(&value, empty)).collect();
             kept(format!("[{}]", written.join(",")), written.is_empty())
         }
         Kind::Object => {

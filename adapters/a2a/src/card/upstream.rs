@@ -225,7 +225,7 @@ fn text(object: &Object<'_>, names: &[&str]) -> Option<String> {
 fn texts(object: &Object<'_>, names: &[&str]) -> Vec<String> {
     let Some(node) = object.any(names) else { return Vec::new() };
     match node.array() {
-        Ok(nodes) => nodes.iter().filter_map(said).collect(),
+        Ok(nodes) => nodes.filter_map(|node| said(&node)).collect(),
         Err(_) => said(&node).into_iter().collect(),
     }
 }
@@ -234,7 +234,7 @@ fn texts(object: &Object<'_>, names: &[&str]) -> Vec<String> {
 fn skills(card: &Object<'_>) -> Vec<Skill> {
     let mut known = HashSet::new();
     let nodes = card.array("skills").unwrap_or_default();
-    let skills = nodes.iter().filter_map(|node| {
+    let skills = nodes.filter_map(|node| {
         let skill = node.object().ok()?;
         let (id, name) = (text(&skill, &["id"]), text(&skill, &["name"]));
         let id = id.or_else(|| name.clone())?;

@@ -246,7 +246,8 @@ impl Serve {
             extra.push("a2a", besides.clone());
         }
         let options = &self.route.options;
-        let mut call = RunCall::new(self.agent.clone(), AgentRequest { input, extra, ..AgentRequest::default() });
+        let mut call =
+            RunCall::new(self.agent.clone(), AgentRequest { input: input.into(), extra, ..AgentRequest::default() });
         call.delivery = match (sending.streams, sending.settings.background) {
             (true, _) => Delivery::Stream,
             (false, true) => Delivery::Background,

@@ -31,6 +31,24 @@ pub(crate) fn standard(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(standard))
 }
 
+/// Longer than a path that anybody writes.
+const LONGER_THAN_PATHS: usize = 512;
+
+/// True for what stands where a link belongs and can only be base64: the standard form, padded and without stray bits, of
+/// a length no path has. A path is letters, digits and slashes too.
+pub(crate) fn is_no_path(text: &str) -> bool {
+    let stray_bits = |digits: &str| match text.len() - digits.len() {
+        // The last digit before the padding has bits to spare: they are zero.
+        1 => !digits.ends_with(|digit: char| "AEIMQUYcgkosw048".contains(digit)),
+        2 => !digits.ends_with(['A', 'Q', 'g', 'w']),
+        _ => false,
+    };
+    text.len() >= LONGER_THAN_PATHS
+        && text.len().is_multiple_of(4)
+        && matches!(standard(text), Some(Cow::Borrowed(_)))
+        && !stray_bits(text.trim_end_matches('='))
+}
+
 const fn is_digit(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }

@@ -127,7 +127,7 @@ fn shallow(node: &Node<'_>) -> Result<(), Fault> {
 /// A list of strings, empty where there is none.
 pub(crate) fn strings(object: &Object<'_>, name: &str) -> Result<Vec<String>, Fault> {
     let Some(node) = field(object, name) else { return Ok(Vec::new()) };
-    node.array()?.iter().map(|node| node.string().map(Cow::into_owned)).collect()
+    node.array()?.map(|node| node.string().map(Cow::into_owned)).collect()
 }
 
 /// A state by name, in any dialect, or by number.
@@ -187,13 +187,21 @@ fn parts(object: &Object<'_>, form: Form, faults: &mut Faults) -> Option<Vec<Par
         faults.add(missing(object, "parts"));
         return None;
     };
-    let nodes = faults.take(node.array())?;
-    if nodes.is_empty() {
+    let mut nodes = faults.take(node.array())?.peekable();
+    if nodes.peek().is_none() {
         faults.add(node.invalid("must have at least one element"));
         return None;
     }
-    let read: Vec<Option<Part<'static>>> = nodes.iter().map(|node| faults.take(part(node, form))).collect();
-    read.into_iter().collect()
+    let mut parts = Some(Vec::new());
+    for node in nodes {
+        // All faults are told, but parts beside one are of no use.
+        match (faults.take(part(&node, form)), &mut parts) {
+            (Some(part), Some(parts)) => parts.push(part),
+            (Some(_), None) => {}
+            (None, _) => parts = None,
+        }
+    }
+    parts
 }
 
 /// One part, of either generation.

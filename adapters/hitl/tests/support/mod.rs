@@ -12,7 +12,7 @@ use interlingua_core::call::{
     Target, Thread,
 };
 use interlingua_core::exchange::{Caller, Mounted, Next};
-use interlingua_core::model::{AgentRequest, Message};
+use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::pending::Pending;
 use interlingua_core::run::{Record, RunError};
 use interlingua_core::testkit::NOW;
@@ -273,7 +273,7 @@ fn view(id: &str, session: &Session, whole: bool) -> SessionView {
 }
 
 /// A run heard as these frames.
-fn heard(id: RunId, session: &str, input: Vec<Message>, frames: &[String], now: u64, fails: Option<&str>) -> Record {
+fn heard(id: RunId, session: &str, input: Input, frames: &[String], now: u64, fails: Option<&str>) -> Record {
     use interlingua_core::heard::Heard;
     use interlingua_core::normalize::Normalizer;
     let mut record = Record::new(interlingua_core::Run::new(id, "demo", session, now));

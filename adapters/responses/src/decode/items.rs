@@ -53,7 +53,13 @@ impl Entry {
 pub(crate) fn read_items(node: &Node<'_>, options: &Options, echo: &Echo) -> Result<Vec<Entry>, Fault> {
     let declared = echo.declared();
     let mut reader = Reader { options, declared, entries: Vec::new(), answered: BTreeSet::new() };
-    for item in node.array()? {
+    let mut items = node.array()?;
+    if let Some(first) = items.next() {
+        reader.item(&first)?;
+        // Nearly always one entry each. Not before one of them was good.
+        reader.entries.reserve_exact(items.left());
+    }
+    for item in items {
         reader.item(&item)?;
     }
     // The question in front of an approval's answer needs no looking up: it is found by the answer.

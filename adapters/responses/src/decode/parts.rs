@@ -12,7 +12,7 @@ use crate::options::{Options, RefusalInput};
 pub(super) fn read(node: &Node<'_>, options: &Options) -> Result<Vec<Content>, Fault> {
     match node.kind() {
         Kind::String => Ok(vec![Content::text(node.string()?)]),
-        Kind::Array => node.array()?.iter().map(|part| part_of(part, options)).collect(),
+        Kind::Array => node.array()?.read_each(|part| part_of(part, options)),
         _ => Err(node.wrong("a string or a list of parts")),
     }
 }

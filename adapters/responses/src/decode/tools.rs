@@ -70,7 +70,7 @@ fn tool(node: &Node<'_>, options: &Options, nested: bool) -> Result<Json, Fault>
         "namespace" if !nested => {
             object.string("name")?.ok_or_else(|| missing(object.path_of("name")))?;
             let tools = object.required("tools")?.array()?;
-            let tools = tools.iter().map(|node| tool(node, options, true)).collect::<Result<Vec<_>, _>>()?;
+            let tools = tools.map(|node| tool(&node, options, true)).collect::<Result<Vec<_>, _>>()?;
             let mut whole = Extra::new();
             for (name, value) in object.iter() {
                 whole.push(name, if name == "tools" { Json::of(&tools) } else { value.keep() });

@@ -6,6 +6,7 @@
 use std::io::Write as _;
 
 use interlingua_core::Out;
+use interlingua_core::sse::separators;
 use serde::Serialize;
 
 /// Where the events go.
@@ -121,7 +122,7 @@ impl Frames {
         }
         middle.pop();
         middle.extend_from_slice(b",\"delta\":");
-        Template { head, middle, tail }
+        Template { head, middle: separators::escape(middle), tail }
     }
 
     /// Writes a delta. The hot path: no allocation, three copies and the escaping of the text.

@@ -346,6 +346,7 @@ impl Context {
         let questions: BTreeSet<String> = self.questions();
         resolved.decides = self.keep_answers(&questions);
         resolved.returns = self.entries.iter().any(|entry| matches!(entry, Entry::Returned { .. }));
+        resolved.input.reserve_exact(self.entries.len());
         for entry in self.entries {
             match entry {
                 Entry::Said(message) => {

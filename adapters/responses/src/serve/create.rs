@@ -69,7 +69,7 @@ impl Create {
         let resolved = self.context.take().map(Context::finish).transpose()?.unwrap_or_default();
         let Some(asked) = &mut self.asked else { return Err(astray()) };
         let mut request = std::mem::take(&mut asked.request);
-        request.input = resolved.input;
+        request.input = resolved.input.into();
         let agent = self.shared.agent(&asked.echo.model)?;
         let background = asked.echo.background;
         let mut call = RunCall::new(agent, request);

@@ -1,0 +1,237 @@
+//! What a request's body costs: at most so many times its size, whatever its shape and whichever protocol reads it, and
+//! in the whole gateway as in the adapter alone.
+//!
+//! Every byte that is allocated is counted, so these tests are a binary of their own and run one after the other. The
+//! bound on the values of a body is the server's; here bodies are as full of values as it lets them be.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::sync::{Mutex, PoisonError};
+
+use interlingua_a2a::A2a;
+use interlingua_ag_kit::AgKit;
+use interlingua_core::call::{AgentCard, Call};
+use interlingua_core::exchange::{Caller, Mount, Request};
+use interlingua_core::owner::Owner;
+use interlingua_core::tree::{self, Bounds};
+use interlingua_core::{Fault, FaultKind, ProtocolAdapter, RunId};
+use interlingua_hitl::Hitl;
+use interlingua_native::Native;
+use interlingua_responses::Responses;
+use peak_alloc::PeakAlloc;
+use support::gateway::{DEMO, Gateway, JSON, says};
+use support::http::{Exchange, request};
+
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+/// A body costs at most so many times its size…
+const TIMES: usize = 8;
+/// …or this, if it is small and full of values: none costs more than one of 3 MiB may.
+const SMALL: usize = 24 << 20;
+/// As large as a body is by default, and half of that.
+const LARGE: usize = 4 << 20;
+
+/// Only one test counts at a time.
+static COUNTING: Mutex<()> = Mutex::new(());
+
+/// The most memory that was in use while something was done, over what was in use before.
+fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
+    let before = MEMORY.current_usage();
+    MEMORY.reset_peak_usage();
+    let done = work();
+    (MEMORY.peak_usage().saturating_sub(before), done)
+}
+
+fn allowed(body: &str) -> usize {
+    (TIMES * body.len()).max(SMALL)
+}
+
+/// Reads a body as a protocol reads it that is mounted as by default.
+fn read<P: ProtocolAdapter>(path: &str, params: &[(String, String)], body: &str) -> Result<Call, Fault> {
+    let card = AgentCard { name: "demo".into(), ..AgentCard::default() };
+    let mount = Mount { path: String::new(), agents: vec![card.into()], public_url: None, authenticates: false };
+    let mounted = P::mount(&mount, P::Options::default()).expect("the defaults are right");
+    let endpoint =
+        mounted.endpoints.iter().find(|endpoint| endpoint.path == path && endpoint.method.as_str() == "POST");
+    let mut exchange = (endpoint.unwrap_or_else(|| panic!("{} has no {path}", P::NAME)).open)();
+    let caller = Caller { owner: Owner::anonymous(), authenticated: false };
+    exchange.decode(&Request {
+        method: "POST",
+        path,
+        params,
+        query: "",
+        headers: &[("content-type", "application/json"), ("a2a-version", "1.0")],
+        body: body.as_bytes(),
+        base_url: "http://127.0.0.1",
+        caller: &caller,
+        now: 0,
+        fresh: RunId(uuid::Uuid::nil()),
+    })
+}
+
+/// As many of an element as bounds on bytes and values allow, each with its number, between a head and a tail. `values`:
+/// how many there are in one. `size`: each is made longer by white space so that the whole has that many bytes.
+fn list(head: &str, element: impl Fn(usize) -> String, tail: &str, values: usize, size: usize) -> String {
+    let count = (Bounds::DEFAULT.values - 100) / values;
+    let room = size / count;
+    let mut body = String::with_capacity(size + (1 << 20));
+    body.push_str(head);
+    for number in 0..count {
+        if number > 0 {
+            body.push(',');
+        }
+        let from = body.len();
+        body.push_str(&element(number));
+        while body.len() + 1 < from + room {
+            body.push(' ');
+        }
+    }
+    body.push_str(tail);
+    assert_eq!(tree::check(body.as_bytes(), Bounds::DEFAULT).map_err(|fault| fault.message), Ok(()));
+    body
+}
+
+/// A protocol, the name of a shape, the body of that shape, and the fault it is answered with.
+type Shape = (&'static str, &'static str, String, Option<FaultKind>);
+
+fn shapes(size: usize) -> Vec<Shape> {
+    let plain = |text: &'static str| move |_: usize| text.to_owned();
+    let padded = format!("\"{}\"", "a".repeat((size / 50_000).saturating_sub(20)));
+    let texts = |head: &str, before: &'static str, after: &'static str, tail: &str, values: usize| {
+        let element = format!("{before}{padded}{after}");
+        list(head, move |_| element.clone(), tail, values, 0)
+    };
+    let long = "a".repeat(LARGE);
+    vec![
+        ("native", "zeros", list(r#"{"input":["#, plain("0"), "]}", 1, size), Some(FaultKind::WrongType)),
+        ("native", "empty messages", list(r#"{"input":["#, plain(r#"{"content":""}"#), "]}", 2, size), None),
+        ("native", "messages", texts(r#"{"input":["#, r#"{"content":"#, "}", "]}", 2), None),
+        (
+            "native",
+            "empty contents",
+            list(r#"{"input":[{"content":["#, plain(r#"{"type":"text"}"#), "]}]}", 2, size),
+            None,
+        ),
+        ("native", "texts", list(r#"{"input":[{"content":["#, plain("\"\""), "]}]}", 1, size), None),
+        ("native", "unknown fields", list(r#"{"input":[],"#, |number| format!("\"{number}\":0"), "}", 1, size), None),
+        ("native", "one long text", format!(r#"{{"input":[{{"content":"{long}"}}]}}"#), None),
+        (
+            "responses",
+            "items",
+            texts(r#"{"model":"demo","input":["#, r#"{"role":"user","content":"#, "}", "]}", 3),
+            None,
+        ),
+        (
+            "responses",
+            "zeros",
+            list(r#"{"model":"demo","input":["#, plain("0"), "]}", 1, size),
+            Some(FaultKind::WrongType),
+        ),
+        ("responses", "one long text", format!(r#"{{"model":"demo","input":"{long}"}}"#), None),
+        (
+            "a2a",
+            "parts",
+            texts(r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":["#, r#"{"text":"#, "}", "]}}", 2),
+            None,
+        ),
+        (
+            "a2a",
+            "one long text",
+            format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"{long}"}}]}}}}"#),
+            None,
+        ),
+        (
+            "ag-kit",
+            "zeros",
+            list(r#"{"conversationId":"c","messages":["#, plain("0"), "]}", 1, size),
+            Some(FaultKind::WrongType),
+        ),
+        (
+            "ag-kit",
+            "messages",
+            texts(r#"{"conversationId":"c","messages":["#, r#"{"role":"user","content":"#, "}", "]}", 3),
+            None,
+        ),
+        ("hitl", "one long text", format!(r#"{{"user_id":"u","query":"{long}"}}"#), None),
+    ]
+}
+
+fn decode(protocol: &str, body: &str) -> Result<Call, Fault> {
+    let agent = [("agent".to_owned(), "demo".to_owned())];
+    match protocol {
+        "native" => read::<Native>("/process", &agent, body),
+        "responses" => read::<Responses>("/responses", &[], body),
+        "a2a" => read::<A2a>("/message:send", &agent, body),
+        "ag-kit" => read::<AgKit>("/send-message", &agent, body),
+        "hitl" => read::<Hitl>("/agent/invoke", &agent, body),
+        other => panic!("{other} is not known"),
+    }
+}
+
+#[test]
+fn reading_a_body_costs_at_most_eight_times_its_size_in_every_protocol() {
+    let _one = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut wrong = Vec::new();
+    // Small ones as full of values as may be, and large ones with as many.
+    for size in [0, LARGE] {
+        for (protocol, shape, body, refused) in shapes(size) {
+            let (peak, call) = peak(|| decode(protocol, &body));
+            let kind = call.as_ref().err().map(|fault| fault.kind);
+            assert_eq!(kind, refused, "{protocol}: {shape}: {:?}", call.err().map(|fault| fault.to_string()));
+            let times = peak as f64 / body.len() as f64;
+            println!(
+                "{protocol:10} {shape:15} {:>5} KiB cost {:>6} KiB, {times:.1} times",
+                body.len() >> 10,
+                peak >> 10
+            );
+            if peak > allowed(&body) {
+                wrong.push(format!("{protocol}: {shape} of {} bytes cost {peak}, {times:.1} times", body.len()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[tokio::test]
+async fn a_body_costs_the_whole_gateway_at_most_eight_times_its_size() {
+    let _one = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let gateway = Gateway::start(DEMO).await;
+    // The last word is the one that is answered; all that came before it is read, kept and handed on.
+    let hello = r#"{"role":"user","content":"hi"}"#;
+    let text = "a".repeat(60);
+    let message = format!(r#"{{"role":"system","content":"{text}"}}"#);
+    let long = "a".repeat(LARGE);
+    let stored = r#""stream":false,"session_id":"s""#;
+    for (shape, body) in [
+        ("messages", list(r#"{"input":["#, |_| message.clone(), &format!(",{hello}],{stored}}}"), 3, 0)),
+        ("one long text", format!(r#"{{"input":[{{"role":"system","content":"{long}"}},{hello}],{stored}}}"#)),
+        (
+            "unknown fields",
+            list("{", |number| format!("\"{number}\":0"), &format!(r#","input":[{hello}],{stored}}}"#), 1, LARGE),
+        ),
+    ] {
+        let request = request("POST", "/agents/demo/process", JSON, body.as_bytes());
+        // What is made once is made before.
+        gateway.story("demo", &says("hi")).await;
+        let before = MEMORY.current_usage();
+        MEMORY.reset_peak_usage();
+        let answer = Exchange::send(gateway.address, &request).await.answer().await;
+        let peak = MEMORY.peak_usage().saturating_sub(before);
+        assert_eq!(answer.status, 200, "{shape}: {}", answer.text());
+        let times = peak as f64 / body.len() as f64;
+        println!("gateway    {shape:15} {:>5} KiB cost {:>6} KiB, {times:.1} times", body.len() >> 10, peak >> 10);
+        assert!(peak <= allowed(&body), "{shape} of {} bytes cost {peak}, {times:.1} times", body.len());
+    }
+    gateway.stop().await;
+}
+
+#[test]
+fn a_body_with_too_many_values_costs_nothing() {
+    let _one = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let body = format!("{{\"input\":[{}0]}}", "0,".repeat(LARGE / 2));
+    let (peak, checked) = peak(|| tree::check(body.as_bytes(), Bounds::DEFAULT));
+    assert_eq!(checked.expect_err("too many").kind, FaultKind::TooLarge);
+    assert!(peak < 1024, "{peak} bytes");
+}
