@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use interlingua::Gateway;
 use interlingua::config::{
-    self, ClientProtocol, Diagnostics, EndpointName, Forwarded, History, OnDisconnect, ParallelTurns, Protocols, ServerLimits,
-    ServerTimeouts, Settings, StoreKind, Surroundings, UpstreamProtocol,
+    self, ClientProtocol, Diagnostics, EndpointName, Forwarded, History, OnDisconnect, ParallelTurns, Protocols,
+    ServerLimits, ServerTimeouts, Settings, StoreKind, Surroundings, UpstreamProtocol,
 };
 use proptest::prelude::*;
 use secrecy::ExposeSecret;

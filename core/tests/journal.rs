@@ -248,6 +248,41 @@ proptest! {
     }
 
     #[test]
+    fn what_was_taken_back_was_never_told(acts in acts()) {
+        /// The run without what is said besides the row of events.
+        fn told(record: &Record) -> Run {
+            let mut run = record.run().clone();
+            for message in &mut run.messages {
+                (message.usage, message.extra) = (None, Extra::new());
+            }
+            for turn in &mut run.turns {
+                (turn.usage, turn.upstream_id, turn.extra) = (None, None, Extra::new());
+                // What a run is cut for between two turns stands in the last one.
+                turn.error = None;
+            }
+            run
+        }
+        let mut record = begin();
+        let mut moments = vec![record.clone()];
+        for act in acts {
+            tell(&mut record, act);
+            moments.push(record.clone());
+        }
+        for moment in moments {
+            let mut back = record.clone();
+            back.rewind(moment.len());
+            prop_assert_eq!(told(&back), told(&moment));
+            let events = |record: &Record| record.steps(0).map(|step| step.event).collect::<Vec<_>>();
+            prop_assert_eq!(events(&back), events(&moment));
+            // It can be ended from there, and written down.
+            back.cut(End::Failed, None);
+            let mut lines = Vec::new();
+            write(&back, 0, &mut lines);
+            prop_assert_eq!(read(&lines).unwrap().len(), back.len());
+        }
+    }
+
+    #[test]
     fn a_torn_end_is_dropped(acts in acts(), cut in any::<prop::sample::Index>()) {
         let mut record = begin();
         for act in acts {

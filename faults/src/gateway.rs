@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use tempfile::TempDir;
 
 use crate::Rig;
@@ -56,7 +56,6 @@ impl Gateway {
     }
 
     /// Starts it again, on what it has left behind.
-    #[allow(dead_code, reason = "for scenarios that kill it")]
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.child = spawn(&self.binary, self.folder.path())?;
         self.ready()
@@ -77,7 +76,6 @@ impl Gateway {
     }
 
     /// The folder with its file and its database.
-    #[allow(dead_code, reason = "for scenarios that look into it")]
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -98,6 +96,13 @@ impl Gateway {
     /// How many files and sockets it has open.
     pub(crate) fn open_files(&self) -> Result<usize> {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count())
+    }
+
+    /// Bounds how large its files may grow, as a full disk does; None: as large as they like.
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) -> Result<()> {
+        let limit = Rlimit { current: bytes, maximum: None };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Fsize, limit)?;
+        Ok(())
     }
 
     /// Asks it to stop, and answers how long that took. Past the limit it is killed.
@@ -129,7 +134,9 @@ impl Drop for Gateway {
 
 fn spawn(binary: &Path, folder: &Path) -> Result<Child> {
     let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
-    let mut command = Command::new(binary);
+    // A file that may not grow is an error for who writes it, as on a full disk, and no signal.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(binary);
     command.current_dir(folder).args(["--log", "warn"]).env_remove("INTERLINGUA_CONFIG").env_remove("INTERLINGUA_LOG");
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     command.spawn().with_context(|| format!("cannot start {}", binary.display()))

@@ -12,6 +12,9 @@ mod abandoned;
 mod check;
 mod gateway;
 mod http;
+mod kills;
+mod store;
+mod stream;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,7 +39,11 @@ struct Scenario {
     run: fn(&Rig) -> Result<Vec<Check>>,
 }
 
-const SCENARIOS: &[Scenario] = &[Scenario { name: "abandoned", limit: Duration::from_secs(300), run: abandoned::run }];
+const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "abandoned", limit: Duration::from_secs(300), run: abandoned::run },
+    Scenario { name: "kills", limit: Duration::from_secs(900), run: kills::run },
+    Scenario { name: "store", limit: Duration::from_secs(600), run: store::run },
+];
 
 fn main() -> ExitCode {
     match run() {

@@ -11,6 +11,10 @@ use interlingua_core::{Event, Fault, FaultKind, RunId, Step};
 use super::Engine;
 use super::live::{Live, Take};
 use super::loaded::Loaded;
+use crate::store::Health;
+
+/// An end is written in a few milliseconds. Who asks while the store cannot write is not kept for longer.
+const SETTLES_IN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A run to look at: in memory, or out of the store.
 #[derive(Clone)]
@@ -31,7 +35,7 @@ impl RunHandle {
         }
     }
 
-    /// Shows the run as it stands.
+    /// Shows the run as it stands, for the gateway's own purposes: some of it may not be safe yet.
     pub fn view<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
         match self {
             Self::Live(live) => live.view(look),
@@ -39,20 +43,28 @@ impl RunHandle {
         }
     }
 
-    /// Waits while the run has come to an end that is not safe yet: who asks what became of it is told nothing that a
-    /// crash could take back.
+    /// Shows the run as its clients may see it: nothing that a crash could take back.
+    pub fn view_safe<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
+        match self {
+            Self::Live(live) => live.view_safe(look),
+            Self::Stored(..) => self.view(look),
+        }
+    }
+
+    /// Waits a moment while the run has come to an end that is not safe yet: who asks what became of it is told of the
+    /// end, if that is soon, and otherwise sees the run as far as it is safe.
     pub(super) async fn settled(self, engine: &Engine) -> Self {
         if let Self::Live(live) = &self
             && let Some(unsafe_yet) = live.settling()
+            && matches!(engine.health(), Health::Good)
         {
             let mut shown = 0;
             let mut follower = Follower::new(engine.clone(), self.clone(), false);
-            follower
-                .until(|_| {
-                    shown += 1;
-                    shown > unsafe_yet
-                })
-                .await;
+            let end = follower.until(|_| {
+                shown += 1;
+                shown > unsafe_yet
+            });
+            let _ = tokio::time::timeout(SETTLES_IN, end).await;
         }
         self
     }
@@ -88,7 +100,7 @@ impl Follower {
         match &self.source {
             Source::Live(live, _) => {
                 let next = &mut self.next;
-                live.view(|view| {
+                live.view_safe(|view| {
                     if skip {
                         *next = view.record.len();
                     }

@@ -122,7 +122,7 @@ impl Engine {
             else {
                 continue;
             };
-            let live = Live::new(Arc::clone(agent), stored.record.clone(), stored.about.clone());
+            let live = Live::stored(Arc::clone(agent), &stored);
             let journal = Arc::clone(&live) as Arc<dyn Journal>;
             self.store().open(&journal).await?;
             if let Some(scope) = self.scope_of(&live)
@@ -160,7 +160,7 @@ impl Engine {
         self.0.over.store(true, Ordering::Release);
         let left: Vec<Arc<Live>> = self.lives().values().cloned().collect();
         for live in left {
-            live.announce();
+            live.nudge();
         }
     }
 

@@ -148,9 +148,10 @@ impl Engine {
             }
         });
         let settled = self.store().settle(&(Arc::clone(live) as Arc<dyn Journal>));
-        settled.await.map_err(|error| store_fault(&error))?;
+        let settled = settled.await;
+        // It is seen as soon as it is safe, however long that takes.
         live.show();
-        Ok(())
+        settled.map_err(|error| store_fault(&error))
     }
 }
 

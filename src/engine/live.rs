@@ -13,8 +13,9 @@ use interlingua_core::event::{Event, Millis};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, Record, RunId};
 
+use super::shown::Visible;
 use super::{Agent, clock};
-use crate::store::{Journal, Mark};
+use crate::store::{Journal, Mark, Stored};
 
 /// A run in memory.
 pub struct Live {
@@ -75,8 +76,10 @@ pub(super) struct State {
     pub(super) about: About,
     /// What the run waits for, as far as that is still open.
     pub(super) pending: Vec<Pending>,
-    /// How much of the record may be seen: an end is shown when it is safe in the store.
-    visible: u64,
+    /// How much of the record may be seen.
+    shown: Visible,
+    /// Whoever waits until everything is safe.
+    awaits_safety: Option<Waker>,
     followers: Vec<Option<Follows>>,
     /// The pump, while it is held back by a slow reader.
     held: Option<Waker>,
@@ -99,8 +102,19 @@ struct Follows {
 }
 
 impl Live {
+    /// A new run, of which nothing is safe yet.
     pub(super) fn new(agent: Arc<Agent>, record: Record, about: About) -> Arc<Self> {
-        let visible = record.len();
+        Self::made(agent, record, about, 0)
+    }
+
+    /// A run out of the store.
+    pub(super) fn stored(agent: Arc<Agent>, stored: &Stored) -> Arc<Self> {
+        let safe = stored.record.len();
+        Self::made(agent, stored.record.clone(), stored.about.clone(), safe)
+    }
+
+    fn made(agent: Arc<Agent>, record: Record, about: About, safe: u64) -> Arc<Self> {
+        let shown = Visible::new(&record, safe);
         Arc::new(Self {
             id: record.run().id,
             agent,
@@ -109,7 +123,8 @@ impl Live {
                 record,
                 about,
                 pending: Vec::new(),
-                visible,
+                shown,
+                awaits_safety: None,
                 followers: Vec::new(),
                 held: None,
                 queued: Vec::new(),
@@ -134,18 +149,38 @@ impl Live {
         self.id
     }
 
-    /// Shows the run as it stands.
+    /// Shows the run as it stands, for the gateway's own purposes: some of it may not be safe yet.
     pub fn view<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
         let state = self.state();
         look(RunView { record: &state.record, about: &state.about, pending: &state.pending })
     }
 
-    /// Changes the run, and wakes whoever follows it.
+    /// Shows the run as its clients may see it: as far as it is safe. Of a run that was made this moment that is what
+    /// its client said.
+    pub fn view_safe<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
+        let state = self.state();
+        let upto = state.shown.whole();
+        if upto >= state.record.len() {
+            return look(RunView { record: &state.record, about: &state.about, pending: &state.pending });
+        }
+        // Rare, and not on the way of a stream: a copy, with the lock given back before anybody reads it.
+        let (mut record, mut about) = (state.record.clone(), state.about.clone());
+        let concluding = !record.in_turn();
+        let pending = if concluding { Vec::new() } else { state.pending.clone() };
+        drop(state);
+        record.rewind(upto);
+        if concluding && record.in_turn() {
+            about.state = RunState::Running;
+        }
+        look(RunView { record: &record, about: &about, pending: &pending })
+    }
+
+    /// Changes the run, and wakes whoever may see more of it now.
     pub(super) fn grow<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();
         let result = change(&mut state);
         state.reveal();
-        state.wake();
+        state.announce();
         result
     }
 
@@ -157,15 +192,25 @@ impl Live {
         result
     }
 
-    /// Wakes whoever follows.
+    /// Wakes whoever may see more of it than when it was woken last.
     pub(super) fn announce(&self) {
+        self.state().announce();
+    }
+
+    /// Wakes whoever follows, though there may be nothing new to see.
+    pub(super) fn nudge(&self) {
         self.state().wake();
+    }
+
+    /// True if what is told is as safe at once as it will ever be.
+    pub(super) fn is_safe_at_once(&self) -> bool {
+        self.state().shown.is_safe_at_once()
     }
 
     /// The agent lives, and says no more than that: whoever follows is told so too.
     pub(super) fn beat(&self) {
         self.beats.fetch_add(1, Ordering::Relaxed);
-        self.announce();
+        self.nudge();
     }
 
     /// Counts up with every sign of life.
@@ -178,9 +223,49 @@ impl Live {
         change(&mut self.state())
     }
 
-    /// Shows everything there is.
+    /// Everything there is may be seen as soon as it is safe.
     pub(super) fn show(&self) {
         self.state().show();
+    }
+
+    /// Shows everything there is, safe or not: for ends that are told in the place of what could not be written.
+    pub(super) fn show_unsafe(&self) {
+        let mut state = self.state();
+        let State { record, shown, .. } = &mut *state;
+        shown.uncover(record);
+        state.announce();
+    }
+
+    /// True for a run that the store does not know, and that is not to be found.
+    pub(super) fn is_nobodys(&self) -> bool {
+        let state = self.state();
+        !state.about.stored && !state.shown.is_known()
+    }
+
+    /// Waits until everything told so far is safe.
+    pub(super) fn poll_safe(&self, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if state.shown.is_safe(&state.record) {
+            return Poll::Ready(());
+        }
+        state.awaits_safety = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Gives up what could not be written in time: the run ends here, as failed, and what nobody has seen was never
+    /// told. False if it is safe after all.
+    pub(super) fn fail_unwritten(&self, error: interlingua_core::run::RunError) -> bool {
+        let mut state = self.state();
+        if state.shown.is_safe(&state.record) {
+            return false;
+        }
+        let upto = state.shown.whole();
+        state.record.rewind(upto);
+        state.cut(End::Failed, Some(error));
+        self.mark.rewritten();
+        drop(state);
+        self.show_unsafe();
+        true
     }
 
     /// Stops the turn under way, for a reason that is told to its clients in the place of `canceled`. A run between two
@@ -211,21 +296,32 @@ impl Live {
     /// How many of its events may be seen, and whether that is all there will ever be.
     pub(super) fn shown(&self) -> (u64, bool) {
         let state = self.state();
-        (state.visible, state.is_over())
+        (state.shown.visible(), state.is_over())
     }
 
     /// Which event ends a turn and is still on its way into the store, if there is one.
     pub(super) fn settling(&self) -> Option<u64> {
         let state = self.state();
-        let hidden = !state.record.in_turn() && state.visible < state.record.len();
+        let hidden = !state.record.in_turn() && state.shown.visible() < state.record.len();
         hidden.then(|| state.record.len() - 1)
     }
 
-    /// Waits until the pump may go on reading: while somebody is attached, what nobody has read stays below a bound.
+    /// Waits until the pump may go on reading: what is not safe yet stays below a bound, and while somebody is attached,
+    /// what nobody has read.
     pub(super) fn poll_room(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
         let mut state = self.state();
         if state.has_room(bound) {
             state.held = None;
+            return Poll::Ready(());
+        }
+        state.held = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Waits until the store is not too far behind.
+    pub(super) fn poll_written(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
+        let mut state = self.state();
+        if !state.is_behind(bound) {
             return Poll::Ready(());
         }
         state.held = Some(context.waker().clone());
@@ -294,7 +390,7 @@ impl Live {
         }
         let mut next = from;
         let mut last = Take::More;
-        while next < state.visible {
+        while next < state.shown.visible() {
             let Some(step) = state.record.step(next) else { break };
             let view = RunView { record: &state.record, about: &state.about, pending: &state.pending };
             last = take(view, step);
@@ -304,7 +400,7 @@ impl Live {
             }
         }
         let size = state.record.size();
-        let caught_up = next == state.visible;
+        let caught_up = next == state.shown.visible();
         let waits = next == from;
         if waits && caught_up && state.is_over() {
             return Poll::Ready(None);
@@ -340,7 +436,7 @@ pub enum Take {
 impl State {
     /// True once its last event is shown.
     fn is_over(&self) -> bool {
-        self.record.is_finished() && self.visible == self.record.len()
+        self.record.is_finished() && self.shown.visible() == self.record.len()
     }
 
     /// True while a turn is under way.
@@ -348,23 +444,48 @@ impl State {
         matches!(self.about.state, RunState::Queued | RunState::Running)
     }
 
-    /// True unless all who are attached are too far behind.
+    /// True unless the store or all who are attached are too far behind.
     pub(super) fn has_room(&self, bound: usize) -> bool {
         let size = self.record.size();
+        if self.is_behind(bound) {
+            return false;
+        }
         let attached = self.followers.iter().flatten().filter(|follows| follows.attached);
         let backlog = attached.map(|follows| size.saturating_sub(follows.seen)).min();
         backlog.is_none_or(|backlog| backlog < bound)
     }
 
-    fn show(&mut self) {
-        self.visible = self.record.len();
-        self.wake();
+    /// True if the store is too far behind.
+    pub(super) fn is_behind(&self, bound: usize) -> bool {
+        self.shown.is_behind(&self.record, bound)
     }
 
-    /// Lets everything be seen but an end that is not safe yet.
+    fn show(&mut self) {
+        self.shown.conclude(&self.record);
+        self.announce();
+    }
+
     fn reveal(&mut self) {
-        let len = self.record.len();
-        self.visible = if self.record.in_turn() { len } else { self.visible.max(len.saturating_sub(1)) };
+        self.shown.grown(&self.record);
+    }
+
+    fn committed(&mut self, events: u64) {
+        self.shown.committed(events);
+        self.announce();
+        if let Some(held) = self.held.take() {
+            held.wake();
+        }
+        if self.shown.is_safe(&self.record)
+            && let Some(waiting) = self.awaits_safety.take()
+        {
+            waiting.wake();
+        }
+    }
+
+    fn announce(&mut self) {
+        if self.shown.take_news() {
+            self.wake();
+        }
     }
 
     fn wake(&mut self) {
@@ -415,5 +536,9 @@ impl Journal for Live {
 
     fn mark(&self) -> &Mark {
         &self.mark
+    }
+
+    fn committed(&self, events: u64) {
+        self.state().committed(events);
     }
 }

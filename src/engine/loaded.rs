@@ -64,7 +64,12 @@ impl Shown {
                 let (stored, pending) = (Arc::clone(&loaded.stored), Arc::clone(pending));
                 Self { stored, pending, _loaded: Some(Arc::clone(loaded)) }
             }
-            run => run.view(|view| {
+            // Where it stands shows in its end, which is told when it is safe.
+            RunHandle::Live(live) if head && live.settling().is_none() => live.view(|view| {
+                let stored = Stored::head(view.record, view.about);
+                Self { stored: Arc::new(stored), pending: view.pending.into(), _loaded: None }
+            }),
+            run => run.view_safe(|view| {
                 let stored = if head {
                     Stored::head(view.record, view.about)
                 } else {

@@ -18,9 +18,12 @@ mod published;
 mod pump;
 mod report;
 mod resource;
+mod rhythm;
 mod runs;
 mod session;
+mod shown;
 mod undone;
+mod written;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -41,7 +44,7 @@ pub use self::loaded::Shown;
 use self::pump::{Beginning, Place, Turn};
 use self::session::{Key, Session};
 use self::undone::Undone;
-use crate::store::{Journal, Store, StoreError};
+use crate::store::{Health, Journal, Store, StoreError};
 use crate::upstream::{Trace, Upstream};
 
 /// More runs than this are not under way at once.
@@ -192,6 +195,12 @@ impl Engine {
         self.0.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Whether runs can be kept at the moment.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.store().health()
+    }
+
     /// How many runs are in memory.
     #[must_use]
     pub fn live_count(&self) -> usize {
@@ -274,6 +283,11 @@ impl Engine {
             call.early = true;
         }
         call.durable |= scope.detach;
+        // While nothing can be written, only what need not be is begun.
+        let unwritten = matches!(self.health(), Health::Failing { .. });
+        if unwritten && (call.stored || call.durable || matches!(call.thread, Thread::Continue(_))) {
+            return Err(written::refusal());
+        }
         if let Thread::Continue(id) = call.thread {
             return self.go_on(id, call, &agent, scope).await;
         }
@@ -325,7 +339,13 @@ impl Engine {
         let (safe, saved) = oneshot::channel();
         let (safe, saved) = (call.delivery == Delivery::Background).then_some((safe, saved)).unzip();
         let beginning = Beginning {
-            opened: self.store().open(&(Arc::clone(&live) as Arc<dyn Journal>)),
+            opened: if unwritten {
+                // Nothing of it is to be found later, so there is nothing to wait for.
+                live.committed(u64::MAX);
+                Box::pin(std::future::ready(Ok(())))
+            } else {
+                self.store().open(&(Arc::clone(&live) as Arc<dyn Journal>))
+            },
             safe,
             scope: scope.couriers.is_some().then(|| Box::new(scope.clone())),
         };
@@ -511,6 +531,13 @@ fn mistake() -> Fault {
 
 /// A store that does not do what it should is our fault; what it said goes to the log.
 pub(super) fn store_fault(error: &StoreError) -> Fault {
-    tracing::error!(%error, "the store failed");
-    Fault::new(FaultKind::Internal, "the gateway could not read or write its records").because(error)
+    match error {
+        // It goes on trying, and says in the log that it fails and when it does no more.
+        StoreError::File { .. } | StoreError::Late { .. } | StoreError::Overloaded => written::refusal().because(error),
+        StoreError::Closed => Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down").because(error),
+        _ => {
+            tracing::error!(%error, "the store failed");
+            Fault::new(FaultKind::Internal, "the gateway could not read or write its records").because(error)
+        }
+    }
 }

@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 use interlingua_core::answer::{Answer, Terms};
 use interlingua_core::call::{Busy, RunState, Thread};
 use interlingua_core::connector::{Ear, Question};
-use interlingua_core::event::Millis;
 use interlingua_core::heard::Heard;
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::normalize::Normalizer;
@@ -22,9 +21,10 @@ use tokio::sync::oneshot;
 use super::context::{self, Prepared, Preparing};
 use super::live::{Live, State};
 use super::report::{self, Report};
+use super::rhythm::Rhythm;
 use super::session::{Entry, Queued, Session, TurnGuard};
 use super::undone::Undone;
-use super::{Engine, Journal, RunHandle, Scope, clock, store_fault};
+use super::{Engine, Journal, RunHandle, Scope, clock, written};
 use crate::store::Later;
 use crate::upstream::{Conversation, Trace};
 
@@ -137,18 +137,18 @@ pub(super) fn start(undone: Undone, first: Box<Turn>, beginning: Option<Beginnin
 async fn drive(undone: Undone, first: Box<Turn>, beginning: Option<Beginning>) {
     let (engine, live) = (undone.engine(), undone.live());
     let journal: Arc<dyn Journal> = Arc::clone(live) as Arc<dyn Journal>;
-    let (mut refused, safe) = match beginning {
+    let Begun { mut refused, safe, opened } = match beginning {
         Some(beginning) => Box::pin(begin(engine, live, &first.session, beginning)).await,
-        None => (None, None),
+        None => Begun::default(),
     };
-    let mut next = take(engine, live, &journal, first, refused.clone()).await.map(Box::new);
+    let mut next = take(engine, live, &journal, first, refused.clone(), opened).await.map(Box::new);
     if let Some(safe) = safe {
         // Its client may have left.
         let refused = refused.take().filter(|fault| fault.kind != FaultKind::Canceled);
         let _ = safe.send(refused.map_or(Ok(()), |fault| Err(Fault { logged: true, ..fault })));
     }
     while let Some(turn) = next.take() {
-        next = take(engine, live, &journal, turn, None).await.map(Box::new);
+        next = take(engine, live, &journal, turn, None, None).await.map(Box::new);
     }
     let (engine, live) = (engine.clone(), Arc::clone(live));
     drop(undone);
@@ -159,22 +159,36 @@ async fn drive(undone: Undone, first: Box<Turn>, beginning: Option<Beginning>) {
 pub(super) struct Beginning {
     /// The store knows it.
     pub(super) opened: Later<()>,
-    /// Told that the store does, or why it does not. None: nobody waits for that, and neither does the run.
+    /// Told that the store does, or why it does not. None: nobody waits for that, and the agent is asked meanwhile.
     pub(super) safe: Option<oneshot::Sender<Result<(), Fault>>>,
     /// Where it was begun, if receivers may have been named there.
     pub(super) scope: Option<Box<Scope>>,
 }
 
-/// Waits until a new run may take its first turn. Answers why it may not, and who is still to be told.
+/// How a new run began.
+#[derive(Default)]
+struct Begun {
+    /// Why it may not take its first turn.
+    refused: Option<Fault>,
+    /// Who is still to be told.
+    safe: Option<oneshot::Sender<Result<(), Fault>>>,
+    /// The store is still to say that it knows the run.
+    opened: Option<Later<()>>,
+}
+
+/// Waits until a new run may take its first turn.
 async fn begin(
     engine: &Engine,
     live: &Arc<Live>,
     session: &Session,
     Beginning { opened, mut safe, scope }: Beginning,
-) -> (Option<Fault>, Option<oneshot::Sender<Result<(), Fault>>>) {
+) -> Begun {
+    let mut opened = Some(opened);
     let ready = async {
-        if safe.is_some() {
-            opened.await.map_err(|error| store_fault(&error))?;
+        if safe.is_some()
+            && let Some(opened) = opened.take()
+        {
+            written::known(opened).await?;
         }
         if let Some(scope) = scope {
             engine.deliver_run(&RunHandle::Live(Arc::clone(live)), true, &scope).await?;
@@ -193,7 +207,7 @@ async fn begin(
         Some(fault) if safe.is_some() && fault.kind != FaultKind::Canceled => vanish(live, session),
         Some(_) => {}
     }
-    (refused, safe)
+    Begun { refused, safe, opened }
 }
 
 /// Takes one turn, or ends it if it is `refused` before it begins; answers the one that was queued behind it.
@@ -203,6 +217,7 @@ async fn take(
     journal: &Arc<dyn Journal>,
     mut turn: Box<Turn>,
     refused_before: Option<Fault>,
+    opened: Option<Later<()>>,
 ) -> Option<Turn> {
     let mut normalizer = Normalizer::new(live.agent.max_run_bytes).masking(crate::secrets::mask);
     let mut conversation = None;
@@ -214,7 +229,7 @@ async fn take(
     // What comes before the answer and after it is boxed, so that a turn that hears does not hold room for it.
     let asked = match refused_before {
         Some(fault) => Err(fault),
-        None => Box::pin(ask(engine, live, &mut turn)).await,
+        None => Box::pin(ask(engine, live, &mut turn, opened)).await,
     };
     let (guard, prepared) = match asked {
         Ok(Asked { guard, prepared, opened }) => {
@@ -301,8 +316,8 @@ struct Asked {
     opened: Result<Conversation, Fault>,
 }
 
-/// Waits for the session's turn, finds out what to ask, and asks.
-async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn) -> Result<Asked, Fault> {
+/// Waits for the session's turn, finds out what to ask, and asks; meanwhile the store is told of the run.
+async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn, known: Option<Later<()>>) -> Result<Asked, Fault> {
     let (guard, mut prepared) = match turn.place.take() {
         Some(Place::Ready(guard, prepared)) => (guard, prepared),
         None => return Err(Fault::new(FaultKind::Internal, "the turn was taken before")),
@@ -326,7 +341,17 @@ async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn) -> Result<Asked
     // What was decided is decided, before anything comes of it.
     let saved = if prepared.decided { engine.save_session(&turn.session).await } else { Ok(()) };
     let opened = match saved {
-        Ok(()) => cancellable(live, live.agent.upstream.open(&prepared.question(), turn.trace.as_deref())).await,
+        Ok(()) => {
+            let known = async {
+                let Some(known) = known else { return Ok(()) };
+                // Who is told of the refusal does not know the run, and nobody else will.
+                written::known(known).await.inspect_err(|_| vanish(live, &turn.session))
+            };
+            let question = prepared.question();
+            let asking = cancellable(live, live.agent.upstream.open(&question, turn.trace.as_deref()));
+            // A run that cannot be kept is not begun: the agent is let go of.
+            async { tokio::try_join!(asking, known) }.await.map(|(opened, ())| opened)
+        }
         Err(fault) => Err(fault),
     };
     // The record has what was said. An agent that thinks for minutes need not be waited for with copies of it.
@@ -347,6 +372,8 @@ async fn listen(
     // How much was heard that nobody was told of yet.
     let mut unseen = 0;
     let mut rhythm = Rhythm::new();
+    // A store that outlives the process shows what it has written, and wakes whoever follows: nothing to be told here.
+    let at_once = live.is_safe_at_once();
     let mut beats = normalizer.heartbeats();
     loop {
         let mut chunk = Poll::Pending;
@@ -393,7 +420,9 @@ async fn listen(
                     }
                     (heard, state.has_room(BACKLOG))
                 };
-                if rhythm.is_alone(now) {
+                if !at_once {
+                    live.grow_quietly(feed)
+                } else if rhythm.is_alone(now) {
                     live.grow(feed)
                 } else {
                     unseen += chunk.len();
@@ -442,53 +471,20 @@ async fn listen(
     }
 }
 
-/// Whether the pieces of an answer come one by one, as tokens do, or many at once. Those that come one by one are told
-/// at once, without a look whether more is on its way.
-struct Rhythm {
-    /// So many of the last ones came alone.
-    alone: u8,
-    /// Pieces since the last pause.
-    pieces: u32,
-    last: Millis,
-}
-
-impl Rhythm {
-    /// Pieces that have to come alone in a row before the next one is taken to.
-    const SURE: u8 = 3;
-    /// What comes within this time of the piece before, in milliseconds, came together with it.
-    const SOON: Millis = 1;
-
-    /// The first piece is told at once.
-    const fn new() -> Self {
-        Self { alone: Self::SURE, pieces: 0, last: 0 }
-    }
-
-    /// A piece has come. True if nothing is to be expected to come with it.
-    fn is_alone(&mut self, now: Millis) -> bool {
-        if now.saturating_sub(self.last) <= Self::SOON {
-            self.alone = 0;
-        }
-        self.last = now;
-        self.pieces = self.pieces.saturating_add(1);
-        self.alone >= Self::SURE
-    }
-
-    /// Nothing more has come for now.
-    fn pause(&mut self) {
-        self.alone = if self.pieces == 1 { self.alone.saturating_add(1) } else { 0 };
-        self.pieces = 0;
-    }
-}
-
 /// Polls once, and answers what came of it.
 async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     poll_fn(|context| Poll::Ready(poll(context))).await
 }
 
-/// Waits while the one who reads is too far behind.
+/// Waits while the one who reads is too far behind, or the store.
 async fn room(live: &Arc<Live>) -> Result<(), Fault> {
-    let ready = poll_fn(|context| live.poll_room(context, BACKLOG));
     live.announce();
+    if live.state().is_behind(BACKLOG) {
+        let caught_up = poll_fn(|context| live.poll_written(context, BACKLOG));
+        let waited = cancellable(live, async { Ok(tokio::time::timeout(written::PATIENCE, caught_up).await) }).await?;
+        waited.map_err(|_| written::fault())?;
+    }
+    let ready = poll_fn(|context| live.poll_room(context, BACKLOG));
     let waited = cancellable(live, async { Ok(tokio::time::timeout(STALLED, ready).await) }).await?;
     waited.map_err(|_| {
         live.stop(None);
@@ -592,7 +588,7 @@ async fn conclude(
             doc.upstream_id = Some(prepared.upstream_id.clone());
         }
     }
-    let hint = live.view(|view| hint(view.run()));
+    let hint = live.view(|view| context::hint(view.run()));
     let waits = turn.turns && good && (!open.is_empty() || turn.waits_after.contains(&end) || hint.is_some());
     let auth = match open.first() {
         Some(_) => open.iter().any(|item| item.kind == PendingKind::Auth),
@@ -636,31 +632,30 @@ async fn conclude(
     if next.is_none() && !matches!(comes_to, RunState::Ended(_)) && live.view(|view| view.run().end.is_some()) {
         turn.session.doc().waiting.withdraw(live.id());
     }
-    if prepared.is_some() || withdrawn {
-        engine.index_pending(&live.agent.name, &turn.session, live).await;
-        if let Err(fault) = engine.save_session(&turn.session).await {
-            tracing::error!(run = %live.id(), code = fault.code(), detail = fault.detail.as_deref(), "{}", fault.message);
+    let before = async {
+        if prepared.is_some() || withdrawn {
+            engine.index_pending(&live.agent.name, &turn.session, live).await;
+            if let Err(fault) = engine.save_session(&turn.session).await {
+                tracing::warn!(run = %live.id(), code = fault.code(), detail = fault.detail.as_deref(), "{}", fault.message);
+            }
         }
+    };
+    if written::show(engine, live, journal, before).await {
+        return next;
     }
-    if let Err(error) = engine.store().settle(journal).await {
-        // The client is told all the same: its answer is whole, only the record of it is in danger.
-        tracing::error!(run = %live.id(), %error, "the run could not be written down");
+    // The turn did not come to what its session says about it.
+    {
+        let mut doc = turn.session.doc();
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        doc.entries.retain(|entry| !matches!(entry, Entry::Turn { run, turn } if *run == live.id() && *turn == number));
+        doc.seen = doc.seen.min(doc.entries.len());
+        doc.waiting.withdraw(live.id());
+        doc.stale = true;
     }
-    live.show();
-    next
-}
-
-/// What the last message of the agent says that it waits for (A2A page, section 13).
-fn hint(run: &interlingua_core::Run) -> Option<RunState> {
-    let turn = run.last_taken()?;
-    let metadata = run.messages_of(turn).last()?.metadata.as_ref()?;
-    // Nearly all metadata has nothing of this.
-    let hinted: serde_json::Value = if metadata.text().contains("\"a2a\"") { metadata.read()? } else { return None };
-    match hinted.pointer("/a2a/state")?.as_str()? {
-        "input-required" => Some(RunState::Waiting),
-        "auth-required" => Some(RunState::WaitingForAuth),
-        _ => None,
+    if let Some(mut next) = next {
+        next.tell(Err(written::fault()));
     }
+    None
 }
 
 /// A run's error as a fault, for those who still wait for its beginning.

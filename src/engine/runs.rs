@@ -9,7 +9,7 @@ use interlingua_core::pending::Pending;
 use interlingua_core::{End, Event, Fault, Owner, RunId};
 
 use super::undone::Held;
-use super::{Answer, Engine, Follower, Live, RunHandle, Scope, clock, context, session, store_fault};
+use super::{Answer, Engine, Follower, Live, RunHandle, Scope, clock, context, session, store_fault, written};
 use crate::store::{Journal, Later, Signal, Stored};
 
 impl Engine {
@@ -117,7 +117,7 @@ impl Engine {
         let agents = &self.0.agents;
         let agent = agents.get(&stored.record.run().agent).or_else(|| agents.values().next());
         let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
-        let live = Live::new(agent, stored.record.clone(), stored.about.clone());
+        let live = Live::stored(agent, stored);
         live.grow(|state| state.pending = pending.to_vec());
         Ok(match self.lives().entry(live.id()) {
             Entry::Occupied(entry) => (Held::new(self, entry.get()), None),
@@ -213,10 +213,7 @@ impl Engine {
             }
         }
         let journal = Arc::clone(live) as Arc<dyn Journal>;
-        if let Err(error) = self.store().settle(&journal).await {
-            tracing::error!(run = %live.id(), %error, "the run could not be written down");
-        }
-        live.show();
+        written::show(self, live, &journal, async {}).await;
         self.ended(live);
         true
     }
@@ -237,7 +234,9 @@ impl Engine {
             let live = self.raise(run).await?;
             live.grow(|state| state.about.stored = false);
             let settled = self.store().settle(&(Arc::clone(&live) as Arc<dyn Journal>));
-            settled.await.map_err(|error| store_fault(&error))?;
+            let settled = settled.await;
+            live.show();
+            settled.map_err(|error| store_fault(&error))?;
         } else {
             self.store().remove(id).await.map_err(|error| store_fault(&error))?;
             self.lives().remove(&id);

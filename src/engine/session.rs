@@ -356,7 +356,7 @@ impl Engine {
                 }
                 Entry::Turn { run, turn } => {
                     let Some(handle) = self.handle(*run).await? else { continue };
-                    handle.view(|view| items.extend(turn_items(*run, *turn, view.run())));
+                    handle.view_safe(|view| items.extend(turn_items(*run, *turn, view.run())));
                 }
             }
         }

@@ -57,7 +57,7 @@ fn end(engine: &Engine, live: &Arc<Live>) {
     live.grow_unseen(|state| state.cut(End::Failed, Some(error)));
     // Begun here, done by the store: nobody waits for it.
     drop(engine.store().settle(&(Arc::clone(live) as Arc<dyn Journal>)));
-    live.show();
+    live.show_unsafe();
     engine.ended(live);
 }
 

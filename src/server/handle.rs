@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use actix_web::http::{ConnectionType, Method, StatusCode, Version};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
@@ -150,8 +150,8 @@ pub(super) async fn converse(
         let mut out = Out::new();
         let next = match answer {
             Answer::Steps { follower, attach } => return Ok(Conversed::Steps { follower, attach }),
-            Answer::Run(run) => run.view(|view| exchange.reply(Reply::Run(view), &mut out)),
-            Answer::Waiting(run) => run.view(|view| exchange.reply(Reply::Waiting(view), &mut out)),
+            Answer::Run(run) => run.view_safe(|view| exchange.reply(Reply::Run(view), &mut out)),
+            Answer::Waiting(run) => run.view_safe(|view| exchange.reply(Reply::Waiting(view), &mut out)),
             Answer::Runs { runs, total, next } => {
                 let runs = runs.iter().map(Shown::view).collect();
                 exchange.reply(Reply::Runs(Page { runs, total, next }), &mut out)
@@ -257,14 +257,20 @@ pub(super) fn nowhere(gateway: &Gateway, request: &HttpRequest) -> HttpResponse 
 }
 
 /// Answers a probe.
-pub(super) fn health(gateway: &Gateway, request: &HttpRequest, status: u16, word: &str) -> HttpResponse {
+pub(super) fn health(gateway: &Gateway, request: &HttpRequest, status: u16, body: &serde_json::Value) -> HttpResponse {
     let mut judged = guard::judge(gateway, Place::Health, request.head());
     if judged.is_ok() && !matches!(*request.method(), Method::GET | Method::HEAD) {
         let message = format!("'{}' is not a method of '{}'", request.method(), request.path());
         judged = Err(Fault::new(FaultKind::MethodNotAllowed, message));
     }
     match judged {
-        Ok(()) => own(request, status, &serde_json::json!({ "status": word })),
+        Ok(()) => {
+            let mut response = own(request, status, body);
+            if status == 503 {
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+            }
+            response
+        }
         Err(mut fault) => {
             if fault.kind == FaultKind::MethodNotAllowed {
                 fault.allow = vec!["GET", "HEAD"];

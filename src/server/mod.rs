@@ -22,6 +22,7 @@ use interlingua_core::{Fault, FaultKind};
 
 use crate::config::{Forwarded, Network, Origins, ServerLimits, ServerTimeouts};
 use crate::engine::{Engine, Scope};
+use crate::store::Health;
 
 pub use self::hosts::AllowedHosts;
 
@@ -262,19 +263,32 @@ fn resource(
 }
 
 fn health(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
-    type Look = fn(&Gateway) -> (u16, &'static str);
-    let probes: [(&str, Look); 2] = [
-        ("/healthz", |_| (200, "ok")),
-        ("/readyz", |gateway| if gateway.engine.is_open() { (200, "ready") } else { (503, "shutting down") }),
-    ];
+    type Look = fn(&Gateway) -> (u16, serde_json::Value);
+    let probes: [(&str, Look); 2] =
+        [("/healthz", |_| (200, serde_json::json!({ "status": "ok" }))), ("/readyz", readiness)];
     for (path, look) in probes {
         let gateway = Arc::clone(gateway);
         app.service(web::resource(path).to(move |request: actix_web::HttpRequest| {
             let gateway = Arc::clone(&gateway);
             async move {
-                let (status, word) = look(&gateway);
-                handle::health(&gateway, &request, status, word)
+                let (status, body) = look(&gateway);
+                handle::health(&gateway, &request, status, &body)
             }
         }));
+    }
+}
+
+/// Whether new runs are taken, and what is in the way.
+fn readiness(gateway: &Gateway) -> (u16, serde_json::Value) {
+    if !gateway.engine.is_open() {
+        return (503, serde_json::json!({ "status": "shutting down" }));
+    }
+    match gateway.engine.health() {
+        // Why stands in the log: it names files.
+        Health::Failing { since, .. } => {
+            let for_seconds = since.elapsed().as_secs();
+            (503, serde_json::json!({ "status": "not ready", "store": "failing", "for_seconds": for_seconds }))
+        }
+        Health::Good => (200, serde_json::json!({ "status": "ready" })),
     }
 }

@@ -257,6 +257,9 @@ impl Store for Memory {
             let mut runs = lock(&store.runs);
             runs.forget(run.id());
             runs.put(run.id(), known);
+            drop(runs);
+            // Whatever a crash takes, it takes all of it.
+            run.committed(u64::MAX);
         })
     }
 

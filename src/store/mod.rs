@@ -16,11 +16,16 @@
 //! process otherwise. What a future confirmed is safe, and seen by every later call. A store of several replicas
 //! confirms when the shared store did.
 //!
+//! **Publishing.** Nobody is shown what a crash could take back: after each commit the store tells every run in it how
+//! many of its events are safe ([`Journal::committed`]), and the run shows no more than that. A store that loses
+//! everything with its process has nothing to wait for and says so once, when a run is opened.
+//!
 //! **Atomicity.** A run is loaded as it was at one moment: a row of whole events with the facts about it that
 //! belong there, never half an event. A document is there whole, in one version, or not at all.
 //!
-//! **Failure.** A store that cannot write says so to everybody who waits, keeps what it holds in memory, goes on
-//! trying, and never ends the process. A run whose `open` or `settle` failed is not given up until [`Store::remove`].
+//! **Failure.** A store that cannot write says so to everybody who waits and by [`Store::health`], keeps what it holds
+//! in memory, goes on trying, and never ends the process. A run whose `open` or `settle` failed is not given up until
+//! [`Store::remove`], and is loaded as it is in memory meanwhile.
 //!
 //! **Ownership, for a store of several replicas.** The process that opened a run is its only writer until it has
 //! settled it for good; it holds the lease `run/<id>` meanwhile, and the store renews it. Other replicas follow
@@ -35,8 +40,8 @@ pub use memory::Memory;
 pub use sqlite::{Sqlite, SqliteOptions};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -59,23 +64,57 @@ pub trait Journal: Send + Sync + 'static {
     fn with(&self, look: &mut dyn FnMut(&Record, &About));
     /// Where the store marks it as queued.
     fn mark(&self) -> &Mark;
+    /// Its first `events` events are safe: they may be shown. Never fewer than before. [`u64::MAX`]: whatever is told
+    /// in it is as safe as it will ever be. Called by the store's own thread, once a run and commit, or by whoever
+    /// opens a run; the callee is quick, and may take the run's lock.
+    fn committed(&self, events: u64);
 }
 
 /// Says that a run has grown and is queued to be written. One in every [`Journal`].
 #[derive(Debug, Default)]
-pub struct Mark(AtomicBool);
+pub struct Mark {
+    queued: AtomicBool,
+    edition: AtomicU64,
+}
 
 impl Mark {
     /// Sets the mark; true if it was not set.
     pub fn set(&self) -> bool {
         // A plain load first: most touches find the mark set, and need not own the cache line for that.
-        !self.0.load(Ordering::Acquire) && !self.0.swap(true, Ordering::AcqRel)
+        !self.queued.load(Ordering::Acquire) && !self.queued.swap(true, Ordering::AcqRel)
     }
 
     /// Takes the mark away. Whoever does reads the run afterwards, so growth in between is marked again.
     pub fn clear(&self) {
-        self.0.swap(false, Ordering::AcqRel);
+        self.queued.swap(false, Ordering::AcqRel);
     }
+
+    /// Says that events were taken back: what is stored of the run is to be written anew. Called with the run's lock
+    /// held.
+    pub fn rewritten(&self) {
+        self.edition.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often events were taken back. Asked for with the run's lock held.
+    #[must_use]
+    pub fn edition(&self) -> u64 {
+        self.edition.load(Ordering::Acquire)
+    }
+}
+
+/// Whether a store can write.
+#[derive(Clone, Debug, Default)]
+pub enum Health {
+    /// It can, as far as it knows.
+    #[default]
+    Good,
+    /// It cannot, and goes on trying.
+    Failing {
+        /// Since when.
+        since: Instant,
+        /// Why.
+        error: StoreError,
+    },
 }
 
 /// A run out of the store.
@@ -318,6 +357,18 @@ pub enum StoreError {
         /// What the system said.
         why: String,
     },
+    /// It did not answer in time: it is stuck, or more is asked of it than it can do.
+    #[error("the store did not answer within {} s", after.as_secs())]
+    Late {
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// More waits for an answer than the store takes on.
+    #[error("too much is asked of the store at once")]
+    Overloaded,
+    /// A mistake in the store's own code.
+    #[error("the store made a mistake: {0}")]
+    Broken(String),
     /// What was stored cannot be understood.
     #[error("the stored {what} cannot be read: {why}")]
     Corrupt {
@@ -341,15 +392,17 @@ pub trait Store: Send + Sync + 'static {
     /// touch of every journal, also of one made anew out of [`Store::load`]; then the journal begins with all events
     /// that are stored.
     ///
-    /// Confirmed: the run is found, and recovered after a crash. What was told before is safe.
+    /// Confirmed: the run is found, and recovered after a crash. What was told before is safe, and the journal was told
+    /// so by [`Journal::committed`].
     fn open(&self, run: &Arc<dyn Journal>) -> Later<()>;
 
     /// Says that a run has grown. Never blocks, never fails: the events are safe within a fraction of a second, or
-    /// with the next [`Store::settle`]. For a run that was not opened, or was removed, nothing happens.
+    /// with the next [`Store::settle`], and the journal is told how many are. For a run that was not opened nothing
+    /// happens; one that was removed is told that nothing of it can be lost.
     fn touch(&self, run: &Arc<dyn Journal>);
 
     /// Confirms that a run is safe as it was when this was called, or later; all that is known about it included. For
-    /// a run that was not opened, or was removed, nothing happens.
+    /// a run that was not opened nothing happens; one that was removed is told that nothing of it can be lost.
     ///
     /// A run between two turns or at its end may then be dropped by the store; a later touch takes it up again.
     fn settle(&self, run: &Arc<dyn Journal>) -> Later<()>;
@@ -431,6 +484,11 @@ pub trait Store: Send + Sync + 'static {
     /// Forgets some of what need not be kept any more: a small batch, so that nothing else waits for long. Runs that
     /// have not ended are never forgotten.
     fn retain(&self, policy: Retention, now: Millis) -> Later<Swept>;
+
+    /// Whether it can write at the moment. Costs next to nothing.
+    fn health(&self) -> Health {
+        Health::Good
+    }
 
     /// Confirms that everything touched so far is safe.
     fn flush(&self) -> Later<()>;

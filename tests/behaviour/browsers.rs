@@ -252,7 +252,8 @@ async fn a_listed_origin_may_use_every_protocol_and_no_other_may() {
             assert!(preflight.header("access-control-allow-methods").is_some_and(|methods| methods.contains("POST")));
             let allowed = preflight.header("access-control-allow-headers").unwrap_or("");
             assert!(allowed.contains('*') || allowed.contains("content-type"), "{path}: {allowed}");
-            let answer = gateway.open("POST", path, &[JSON[0], JSON[1], page, FOREIGN], body.as_bytes()).await.answer().await;
+            let answer =
+                gateway.open("POST", path, &[JSON[0], JSON[1], page, FOREIGN], body.as_bytes()).await.answer().await;
             assert!(answer.status == 200 || answer.status == 409, "{path}: {} {}", answer.status, answer.text());
             assert_eq!(answer.header("access-control-allow-origin"), Some(origin), "{path}");
             assert!(vary(&answer), "{path}: {:?}", answer.headers);
@@ -288,8 +289,11 @@ async fn a_star_lets_every_page_in_also_as_the_option_of_a_protocol() {
             let asks = [page, ("access-control-request-method", "POST")];
             let preflight = gateway.open("OPTIONS", path, &asks, b"").await.answer().await;
             assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (204, Some("*")));
-            let answer =
-                gateway.open("POST", path, &[JSON[0], JSON[1], page], says("hi").to_string().as_bytes()).await.answer().await;
+            let answer = gateway
+                .open("POST", path, &[JSON[0], JSON[1], page], says("hi").to_string().as_bytes())
+                .await
+                .answer()
+                .await;
             assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("*")));
         }
     }

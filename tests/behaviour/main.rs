@@ -30,5 +30,6 @@ mod runs;
 mod secrets;
 mod sessions;
 mod stopping;
+mod store_fails;
 mod tracing;
 mod worst;

@@ -128,7 +128,7 @@ pub(crate) async fn runs_that_grow_at_once_do_not_mix(store: &Asked) {
         .map(|thread| {
             let store = Arc::clone(store);
             std::thread::spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
                 let runs: Vec<_> = (0..40).map(|run| Live::numbered(thread * 1000 + run)).collect();
                 for run in &runs {
                     drop(store.open(&run.journal()));
@@ -342,7 +342,7 @@ pub(crate) async fn of_many_writers_one_wins(store: &Asked) {
         .map(|_| {
             let store = Arc::clone(store);
             std::thread::spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
                 runtime.block_on(async {
                     for _ in 0..TIMES {
                         loop {

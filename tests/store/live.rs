@@ -1,6 +1,8 @@
 //! Runs as the engine has them while they grow, without the engine.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use interlingua::store::{Journal, Mark, Store, Stored};
 use interlingua_core::call::{About, Delivery, Keeper, RunState};
@@ -15,6 +17,8 @@ pub(crate) struct Live {
     id: RunId,
     state: Mutex<(Record, About)>,
     mark: Mark,
+    /// So many of its events are safe, as the store said.
+    safe: AtomicU64,
 }
 
 impl Journal for Live {
@@ -29,6 +33,10 @@ impl Journal for Live {
 
     fn mark(&self) -> &Mark {
         &self.mark
+    }
+
+    fn committed(&self, events: u64) {
+        self.safe.fetch_max(events, Ordering::SeqCst);
     }
 }
 
@@ -75,7 +83,12 @@ impl Live {
 
     pub(crate) fn again(stored: Stored) -> Arc<Self> {
         let id = stored.record.run().id;
-        Arc::new(Self { id, state: Mutex::new((stored.record, stored.about)), mark: Mark::default() })
+        Arc::new(Self {
+            id,
+            state: Mutex::new((stored.record, stored.about)),
+            mark: Mark::default(),
+            safe: AtomicU64::new(0),
+        })
     }
 
     pub(crate) fn numbered(number: u128) -> Arc<Self> {
@@ -84,6 +97,31 @@ impl Live {
 
     pub(crate) fn journal(self: &Arc<Self>) -> Arc<dyn Journal> {
         Arc::clone(self) as Arc<dyn Journal>
+    }
+
+    /// How many events the store said are safe.
+    pub(crate) fn safe(&self) -> u64 {
+        self.safe.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the store has said that so many events are safe.
+    pub(crate) async fn until_safe(&self, events: u64) {
+        let begun = Instant::now();
+        while self.safe() < events {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{} of {events} events are safe", self.safe());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Takes back what was told from an event on, and ends it.
+    pub(crate) fn take_back(&self, to: u64, end: End) {
+        self.change(|record, about| {
+            record.rewind(to);
+            record.cut(end, None);
+            about.state = RunState::Ended(end);
+            about.changed_at = record.now();
+            self.mark.rewritten();
+        });
     }
 
     pub(crate) fn stored(&self) -> Stored {

@@ -6,8 +6,10 @@
 
 mod contract;
 mod crash;
+mod failing;
 mod file;
 mod live;
+mod publishing;
 mod retention;
 
 use std::sync::Arc;
@@ -64,6 +66,11 @@ hold_to_the_contract! {
         a_lease_has_one_holder_until_it_runs_out,
         signals_reach_who_listens,
         a_closed_store_says_so;
+    publishing:
+        what_is_told_is_safe_in_a_moment,
+        what_was_confirmed_was_published,
+        a_removed_run_has_nothing_to_lose,
+        what_was_taken_back_is_not_stored;
     retention:
         retention_forgets_what_ended_first,
         a_route_keeps_its_runs_for_as_long_as_it_says,

@@ -142,7 +142,11 @@ fn nobody_signs_a_url_that_a_request_named() {
     let key = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----\n";
     let signing = json!({ "card_signing": { "algorithm": "EdDSA", "key_id": "k", "key": key } });
     let refused = support::mounted_at(None, signing.clone(), false).err().expect("it is refused");
-    assert!(refused.contains("\"card_signing\"") && refused.ends_with("set public_url in [server], or in the options of this route"), "{refused}");
+    assert!(
+        refused.contains("\"card_signing\"")
+            && refused.ends_with("set public_url in [server], or in the options of this route"),
+        "{refused}"
+    );
     let mut own = signing;
     own["public_url"] = json!("https://agents.example.com/{agent}");
     assert!(support::mounted_at(None, own, false).is_ok());

@@ -317,6 +317,10 @@ impl Writer {
     }
 
     fn finish(&mut self, run: &Run, end: End, out: &mut Out) {
+        if matches!(self.shown, Shown::After(Some(after)) if after > self.next) {
+            // Whoever has counted further than the run came was told of another end, if any: here is the one it has.
+            self.shown = Shown::After(None);
+        }
         let numbers = std::mem::take(&mut self.numbers);
         let (terminal, mut error) = (self.terminal, RunError { code: String::new(), message: String::new() });
         self.frame(out, |number| {

@@ -3,6 +3,8 @@
 //! [`Record`] is the only place where a run changes, so the grammar of [`crate::event`] is held here. What an
 //! upstream's frames mean is decided in [`crate::normalize`]; how a record is written down, in [`crate::journal`].
 
+mod rewind;
+
 use super::{CallHead, Message, Run, RunError, Slot, Turn, Version};
 use crate::event::{End, Event, Millis, Span, Step};
 use crate::json::{Extra, Json};

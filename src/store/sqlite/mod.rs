@@ -1,22 +1,25 @@
 //! A store in a SQLite file: survives the process, one process at a time. Built so that a running stream costs next to
-//! nothing: [`Store::touch`] queues a run once, one thread writes what has grown every 20 ms in one transaction, and
-//! all lines of all runs of that time are one row.
+//! nothing: [`Store::touch`] queues a run once, one thread writes what has grown every few milliseconds in one
+//! transaction, and all lines of all runs of that time are one row. What is committed may be shown.
 //!
-//! `schema` has the file and its tables, `queue` what waits, `writer` the thread and its transactions, `runs` and
-//! `documents` what is written, `retention` what is forgotten, `log` the form of that one row,
-//! `reader` everything that only reads, `heads` what of it is for lists. Not here: async
-//! workers never touch the file.
+//! `schema` has the file and its tables, `queue` what waits, `writer` the thread and its transactions, `health` what
+//! everybody may know of it, `runs` and `documents` what is written, `retention` what is forgotten, `log` the form of
+//! that one row, `reader` everything that only reads, `heads` what of it is for lists, `readers` the threads for it.
+//! Not here: async workers never touch the file.
 
 mod documents;
 mod heads;
+mod health;
 mod log;
 mod queue;
 mod reader;
+mod readers;
 mod retention;
 mod runs;
 mod schema;
 mod writer;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -28,14 +31,15 @@ use interlingua_core::id::RunId;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use self::documents::Place;
+use self::health::{Owed, Pulse};
 use self::queue::Queue;
-use self::reader::Readers;
+use self::readers::{Kind, Readers};
 use self::schema::{Database, failed};
 use self::writer::Writer;
 use super::local::{Leases, Signals, lock};
 use super::{
-    Conflict, Document, Entry, Expect, Found, Journal, Later, Query, Retention, Signal, Store, StoreError, Stored,
-    Swept, Version, Weight,
+    Conflict, Document, Entry, Expect, Found, Health, Journal, Later, Query, Retention, Signal, Store, StoreError,
+    Stored, Swept, Version, Weight,
 };
 
 /// How a file is used.
@@ -59,6 +63,8 @@ impl SqliteOptions {
 /// not written any more.
 pub struct Sqlite {
     queue: Arc<Queue>,
+    pulse: Arc<Pulse>,
+    owed: Arc<Owed>,
     readers: Arc<Readers>,
     writer: Mutex<Option<JoinHandle<()>>>,
     leases: Leases,
@@ -74,11 +80,12 @@ impl Sqlite {
         let (database, connection) = Database::open(path, options)?;
         let readers = Arc::new(Readers::start(&database)?);
         let queue = Arc::new(Queue::default());
-        let writer = Writer::new(Arc::clone(&queue), database, connection)?;
+        let (pulse, owed) = (Arc::<Pulse>::default(), Arc::<Owed>::default());
+        let writer = Writer::new(Arc::clone(&queue), Arc::clone(&owed), Arc::clone(&pulse), database, connection)?;
         let thread = std::thread::Builder::new().name("store-write".into()).spawn(move || writer.run());
         let thread = thread.map_err(|why| failed("start a thread for", path, &why))?;
         let writer = Mutex::new(Some(thread));
-        Ok(Self { queue, readers, writer, leases: Leases::default(), signals: Signals::default() })
+        Ok(Self { queue, pulse, owed, readers, writer, leases: Leases::default(), signals: Signals::default() })
     }
 
     /// Answers what needs no file.
@@ -117,23 +124,42 @@ impl Store for Sqlite {
     }
 
     fn load(&self, id: RunId) -> Later<Option<Arc<Stored>>> {
-        self.readers.ask(move |connection| reader::load(connection, id))
+        // What could not be written stands in memory alone, or is older in the file.
+        let owed = self.owed.look(id, |record, about| Stored { record: record.clone(), about: about.clone() });
+        match owed {
+            Some(stored) => Box::pin(std::future::ready(Ok(Some(Arc::new(stored))))),
+            None => self.readers.ask(Kind::Fetch, move |connection| reader::load(connection, id)),
+        }
     }
 
     fn weigh(&self, id: RunId) -> Later<Option<Weight>> {
-        self.readers.ask(move |connection| reader::weigh(connection, id))
+        match self.owed.look(id, |record, _| Weight { bytes: record.size() as u64, state: None }) {
+            Some(weight) => Box::pin(std::future::ready(Ok(Some(weight)))),
+            None => self.readers.ask(Kind::Fetch, move |connection| reader::weigh(connection, id)),
+        }
     }
 
     fn heads(&self, ids: Vec<RunId>) -> Later<Vec<Stored>> {
-        self.readers.ask(move |connection| heads::heads(connection, &ids))
+        let owed = ids.iter().filter_map(|id| Some((*id, self.owed.look(*id, Stored::head)?)));
+        let owed: HashMap<RunId, Stored> = owed.collect();
+        self.readers.ask(Kind::List, move |connection| {
+            let found = heads::heads(connection, &ids)?;
+            if owed.is_empty() {
+                return Ok(found);
+            }
+            let mut found: HashMap<RunId, Stored> =
+                found.into_iter().map(|stored| (stored.record.run().id, stored)).collect();
+            found.extend(owed);
+            Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
+        })
     }
 
     fn find(&self, query: Query) -> Later<Found> {
-        self.readers.ask(move |connection| reader::find(connection, &query))
+        self.readers.ask(Kind::List, move |connection| reader::find(connection, &query))
     }
 
     fn latest(&self, agents: Vec<String>, owner: String, session: String) -> Later<Option<RunId>> {
-        self.readers.ask(move |connection| reader::latest(connection, &agents, &owner, &session))
+        self.readers.ask(Kind::Fetch, move |connection| reader::latest(connection, &agents, &owner, &session))
     }
 
     fn remove(&self, id: RunId) -> Later<bool> {
@@ -142,7 +168,7 @@ impl Store for Sqlite {
 
     fn get(&self, collection: &str, key: &str) -> Later<Option<Document>> {
         let place = Place::new(collection, key);
-        self.readers.ask(move |connection| reader::get(connection, &place.collection, &place.key))
+        self.readers.ask(Kind::Fetch, move |connection| reader::get(connection, &place.collection, &place.key))
     }
 
     fn put(
@@ -164,8 +190,9 @@ impl Store for Sqlite {
 
     fn list(&self, collection: &str, prefix: &str, after: Option<&str>, limit: usize) -> Later<Vec<Entry>> {
         let (place, after) = (Place::new(collection, prefix), after.map(str::to_owned));
-        self.readers
-            .ask(move |connection| reader::list(connection, &place.collection, &place.key, after.as_deref(), limit))
+        self.readers.ask(Kind::List, move |connection| {
+            reader::list(connection, &place.collection, &place.key, after.as_deref(), limit)
+        })
     }
 
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> Later<bool> {
@@ -185,11 +212,15 @@ impl Store for Sqlite {
     }
 
     fn recover(&self) -> Later<Vec<RunId>> {
-        self.readers.ask(reader::recover)
+        self.readers.ask(Kind::List, reader::recover)
     }
 
     fn retain(&self, policy: Retention, now: Millis) -> Later<Swept> {
         self.queue.ask(move |writing| writing.retain(&policy, now))
+    }
+
+    fn health(&self) -> Health {
+        self.pulse.health()
     }
 
     fn flush(&self) -> Later<()> {

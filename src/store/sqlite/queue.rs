@@ -6,16 +6,53 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::reader::{Failed, Readers};
+use super::reader::Failed;
+use super::readers::Readers;
 use super::writer::Writing;
 use crate::store::local::lock;
 use crate::store::{Journal, Later, StoreError};
 
-/// How long growing runs are collected before they are written together.
-const WINDOW: Duration = Duration::from_millis(20);
-
 /// How long somebody who waits may have to wait for others: no two commits are closer.
 const GAP: Duration = Duration::from_millis(2);
+
+/// How far commits are apart while runs grow all the time. Nobody sees an event before its commit, so this is what a
+/// stream pays under load.
+const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_millis(4)..=Duration::from_millis(20);
+
+/// Commits that take long are made more rarely: writing takes no more than this share of the time, one part in ten.
+const SHARE: u32 = 10;
+
+/// So many commits may come at once after a pause: a run's first events are not held up.
+const AT_ONCE: u32 = 4;
+
+/// When the next commit is due: on the average one in each window, and none held up after a pause.
+pub(super) struct Pace {
+    /// When the last commit was over.
+    committed: Instant,
+    /// When the next one would be due if they all came evenly.
+    even: Instant,
+    window: Duration,
+}
+
+impl Pace {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { committed: now, even: now, window: *WINDOW.start() }
+    }
+
+    /// A commit is over, and took so long.
+    pub(super) fn committed(&mut self, now: Instant, took: Duration) {
+        self.window = (took * SHARE).clamp(*WINDOW.start(), *WINDOW.end());
+        // Commits that somebody could not wait for are not held against those to come for longer than a window.
+        self.even = (self.even.max(now) + self.window).min(now + self.window * (AT_ONCE + 1));
+        self.committed = now;
+    }
+
+    /// When what has grown is written; `hurry`: somebody waits.
+    fn due(&self, hurry: bool) -> Instant {
+        let evenly = self.even.checked_sub(self.window * AT_ONCE).unwrap_or(self.committed);
+        if hurry { evenly.min(self.committed + GAP) } else { evenly }
+    }
+}
 
 /// Something to be written.
 pub(super) enum Work {
@@ -168,24 +205,21 @@ impl Queue {
     }
 
     /// Waits for work, then for more of it, as long as it is worth waiting; or until `idle` has passed without any.
-    pub(super) fn gather(&self, last_commit: Instant, idle: Option<Duration>) -> Order {
+    pub(super) fn gather(&self, pace: &Pace, idle: Duration) -> Order {
         let mut state = lock(&self.state);
         let asleep = Instant::now();
         while state.work.is_empty() && !state.stopped {
             state.idle = true;
-            state = match idle.map(|idle| idle.saturating_sub(asleep.elapsed())) {
-                None => self.bell.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => {
-                    state.idle = false;
-                    return Order::Write(Vec::new());
-                }
-                Some(rest) => self.bell.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0,
-            };
+            let rest = idle.saturating_sub(asleep.elapsed());
+            if rest.is_zero() {
+                state.idle = false;
+                return Order::Write(Vec::new());
+            }
+            state = self.bell.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.idle = false;
-        let awake = Instant::now();
         while !state.stopped {
-            let due = if state.hurry { last_commit + GAP } else { awake + WINDOW };
+            let due = pace.due(state.hurry);
             let rest = due.saturating_duration_since(Instant::now());
             if rest.is_zero() {
                 state.hurry = false;
@@ -194,5 +228,31 @@ impl Queue {
             state = self.bell.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
         }
         Order::Stop
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_come_at_once_after_a_pause_and_evenly_under_load() {
+        let begun = Instant::now() + Duration::from_secs(1);
+        let (mut pace, mut now, mut times) = (Pace::new(begun), begun, Vec::new());
+        // There is always something to be written.
+        while now < begun + Duration::from_secs(1) {
+            now = now.max(pace.due(false));
+            times.push(now - begun);
+            now += Duration::from_micros(100);
+            pace.committed(now, Duration::from_micros(100));
+        }
+        assert!(times[3] < Duration::from_millis(1), "the first ones come at once: {:?}", &times[..6]);
+        assert!((240..=260).contains(&times.len()), "{} in a second", times.len());
+        // Slow ones come more rarely.
+        pace.committed(now, Duration::from_millis(50));
+        pace.committed(now, Duration::from_millis(50));
+        assert_eq!(pace.window, Duration::from_millis(20));
+        // Whoever waits is not held up by that for long.
+        assert!(pace.due(true) <= now + GAP);
     }
 }

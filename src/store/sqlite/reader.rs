@@ -1,11 +1,8 @@
-//! The threads that read: each with a connection of its own, so that neither the writer nor an async worker ever waits
-//! for a query. Not here: anything that changes the file.
+//! The queries: everything that only reads. Not here: the threads that ask them ([`super::readers`]), and anything that
+//! changes the file.
 
-use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use interlingua_core::call::{About, Cursor, RunState};
@@ -14,22 +11,40 @@ use interlingua_core::journal::{self, Written};
 use interlingua_core::run::Record;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
-use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::schema::{Database, failed};
-use crate::store::local::lock;
-use crate::store::{Document, Entry, Found, Later, Query, RunHead, StoreError, Stored, Version, Weight};
-
-/// So many queries are answered at once.
-const THREADS: usize = 2;
-
-type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+use crate::store::{Document, Entry, Found, Query, RunHead, StoreError, Stored, Version, Weight};
 
 /// What a query may fail with.
 pub(super) enum Failed {
     Sql(rusqlite::Error),
     Store(StoreError),
+    /// The file is not there any more.
+    Gone(StoreError),
+}
+
+impl Failed {
+    /// True if whatever else is tried would fail alike: not for want of room, which may suffice for something smaller.
+    pub(super) fn is_of_all(&self) -> bool {
+        use rusqlite::ErrorCode as Code;
+        match self {
+            Self::Sql(error) => matches!(
+                error.sqlite_error_code(),
+                Some(
+                    Code::DatabaseBusy
+                        | Code::DatabaseLocked
+                        | Code::SystemIoFailure
+                        | Code::ReadOnly
+                        | Code::CannotOpen
+                        | Code::PermissionDenied
+                        | Code::DatabaseCorrupt
+                        | Code::NotADatabase
+                )
+            ),
+            Self::Gone(_) => true,
+            Self::Store(_) => false,
+        }
+    }
 }
 
 impl From<rusqlite::Error> for Failed {
@@ -41,93 +56,6 @@ impl From<rusqlite::Error> for Failed {
 impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
-    }
-}
-
-/// The reading threads.
-pub(super) struct Readers {
-    desk: Arc<Desk>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    path: Arc<Path>,
-}
-
-#[derive(Default)]
-struct Desk {
-    queue: Mutex<Queue>,
-    bell: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    closed: bool,
-}
-
-impl Readers {
-    pub(super) fn start(database: &Database) -> Result<Self, StoreError> {
-        let desk = Arc::new(Desk::default());
-        let readers = Self { desk, threads: Mutex::default(), path: database.path.as_path().into() };
-        for _ in 0..THREADS {
-            let connection = database.connect()?;
-            let desk = Arc::clone(&readers.desk);
-            let thread = std::thread::Builder::new().name("store-read".into()).spawn(move || serve(&desk, connection));
-            let thread = thread.map_err(|why| failed("start a thread for", &database.path, &why))?;
-            lock(&readers.threads).push(thread);
-        }
-        Ok(readers)
-    }
-
-    /// Answers with what a query finds.
-    pub(super) fn ask<T: Send + 'static>(
-        &self,
-        query: impl FnOnce(&mut Connection) -> Result<T, Failed> + Send + 'static,
-    ) -> Later<T> {
-        let (answer, later) = oneshot::channel();
-        let path = Arc::clone(&self.path);
-        let job: Job = Box::new(move |connection| {
-            // Nobody waits any more for an answer that cannot be given.
-            let _ = answer.send(query(connection).map_err(|failure| match failure {
-                Failed::Sql(why) => failed("read the database", &path, &why),
-                Failed::Store(error) => error,
-            }));
-        });
-        let mut queue = lock(&self.desk.queue);
-        if !queue.closed {
-            queue.jobs.push_back(job);
-            self.desk.bell.notify_one();
-        }
-        drop(queue);
-        Box::pin(async { later.await.unwrap_or(Err(StoreError::Closed)) })
-    }
-
-    /// Answers what is queued, then ends the threads.
-    pub(super) fn close(&self) {
-        lock(&self.desk.queue).closed = true;
-        self.desk.bell.notify_all();
-        for thread in lock(&self.threads).drain(..) {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Readers {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-fn serve(desk: &Desk, mut connection: Connection) {
-    loop {
-        let mut queue = lock(&desk.queue);
-        let job = loop {
-            match queue.jobs.pop_front() {
-                Some(job) => break job,
-                None if queue.closed => return,
-                None => queue = desk.bell.wait(queue).unwrap_or_else(PoisonError::into_inner),
-            }
-        };
-        drop(queue);
-        job(&mut connection);
     }
 }
 

@@ -13,6 +13,7 @@ use interlingua_core::journal::{self, Written};
 use interlingua_core::run::Record;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::health::Debt;
 use super::log;
 use super::queue::Task;
 use super::reader::{Failed, int};
@@ -31,6 +32,8 @@ struct Track {
     logged: u64,
     /// The state as the table has it, and since when.
     state: (RunState, Millis),
+    /// The edition that is written. What is of another one is written anew.
+    edition: u64,
 }
 
 /// The runs that are looked at. What changes is taken back if the transaction comes to nothing.
@@ -78,6 +81,7 @@ struct Look {
     /// It has ended and shall not be found.
     hidden: bool,
     in_turn: bool,
+    edition: u64,
 }
 
 impl Look {
@@ -98,6 +102,7 @@ impl Look {
                 ended: matches!(about.state, RunState::Ended(_)),
                 hidden: matches!(about.state, RunState::Ended(_)) && !about.stored,
                 in_turn: record.in_turn(),
+                edition: journal.mark().edition(),
             });
         });
         look.ok_or_else(|| {
@@ -129,18 +134,22 @@ impl Writing<'_> {
             // A word that cannot be read is written again.
             let state = RunState::read(&word).unwrap_or(RunState::Queued);
             let state = (state, u64::try_from(changed_at).unwrap_or(0));
-            Track { number, journal: Arc::clone(run), kept, logged: kept, state }
+            // What was taken back may be what is stored: then it is written anew.
+            Track { number, journal: Arc::clone(run), kept, logged: kept, state, edition: 0 }
         }))
     }
 
     /// A run has grown: its new lines go to the log, unless its state has changed too.
     pub(super) fn touch(&mut self, run: &Arc<dyn Journal>) -> Result<(), Failed> {
         run.mark().clear();
-        let Some(mut track) = self.track(run)? else { return Ok(()) };
+        let Some(mut track) = self.track(run)? else {
+            self.nothing_to_lose(run);
+            return Ok(());
+        };
         let mut changed = false;
         let log = &mut *self.log;
         run.with(&mut |record, about| {
-            changed = state(about) != track.state;
+            changed = state(about) != track.state || run.mark().edition() != track.edition;
             if !changed {
                 let (from, to) = (track.logged, record.len());
                 log::append(log, track.number, from, to, |log| journal::write(record, from, log));
@@ -150,6 +159,7 @@ impl Writing<'_> {
         if changed {
             return self.keep(run, track);
         }
+        self.safe.push((Arc::clone(run), track.logged));
         self.tracks.set(run.id(), Some(track));
         Ok(())
     }
@@ -159,6 +169,10 @@ impl Writing<'_> {
         run.mark().clear();
         if let Some(mut track) = self.track(run)? {
             track.journal = Arc::clone(run);
+            if self.owed.get(run.id()).is_some() {
+                // What this one begins with may never have been written.
+                track.edition = u64::MAX;
+            }
             return self.keep(run, track);
         }
         let look = Look::at(&**run, |_| 0)?;
@@ -201,7 +215,9 @@ impl Writing<'_> {
         let number = self.sql.last_insert_rowid();
         self.segment(number, 0, &look.lines)?;
         let (kept, journal) = (look.length, Arc::clone(run));
-        self.tracks.set(run.id(), Some(Track { number, journal, kept, logged: kept, state: look.state }));
+        self.safe.push((Arc::clone(run), kept));
+        let track = Track { number, journal, kept, logged: kept, state: look.state, edition: look.edition };
+        self.tracks.set(run.id(), Some(track));
         Ok(())
     }
 
@@ -211,8 +227,23 @@ impl Writing<'_> {
         match self.track(run)? {
             Some(track) => self.keep(run, track),
             // It could not be made known before.
-            None if self.owed.get(&run.id()).is_some_and(|(_, open)| *open) => self.open(run),
-            None => Ok(()),
+            None if self.is_owed(run) => self.open(run),
+            None => {
+                self.nothing_to_lose(run);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether it is still to be made known.
+    fn is_owed(&self, run: &Arc<dyn Journal>) -> bool {
+        self.owed.get(run.id()).is_some_and(|debt| debt.open)
+    }
+
+    /// A run that was removed, or never made known, is not written: who follows it need not wait for that.
+    fn nothing_to_lose(&mut self, run: &Arc<dyn Journal>) {
+        if !self.is_owed(run) {
+            self.safe.push((Arc::clone(run), u64::MAX));
         }
     }
 
@@ -222,8 +253,10 @@ impl Writing<'_> {
             let (length, kept) = (record.len(), track.kept);
             // From the start again if the run has ended; and if this journal knows less than the store does.
             let anew = length < kept || (record.is_finished() && length > kept);
-            if anew { 0 } else { kept }
+            if anew || run.mark().edition() != track.edition { 0 } else { kept }
         })?;
+        // The log may hold events that were taken back, and that others stand in the place of now.
+        self.empty_log |= look.edition != track.edition;
         if look.from < track.kept {
             self.sql.prepare_cached("DELETE FROM lines WHERE run = ?1")?.execute([track.number])?;
         }
@@ -244,6 +277,8 @@ impl Writing<'_> {
                 look.head,
             ])?;
         (track.kept, track.logged, track.state) = (look.length, look.length, look.state);
+        track.edition = look.edition;
+        self.safe.push((Arc::clone(run), track.kept));
         // Between turns a run may be silent for days; a touch finds it again.
         self.tracks.set(run.id(), look.in_turn.then_some(track));
         Ok(())
@@ -271,7 +306,7 @@ impl Writing<'_> {
     /// Forgets a run. False: it was not known.
     pub(super) fn remove(&mut self, id: RunId) -> Result<bool, Failed> {
         self.tracks.set(id, None);
-        self.owed.remove(&id);
+        self.owed.remove(id);
         let found: Option<i64> = self
             .sql
             .prepare_cached("SELECT number FROM runs WHERE id = ?1")?
@@ -285,21 +320,17 @@ impl Writing<'_> {
 }
 
 /// One more try to write a run that could not be written. Nobody waits for it.
-pub(super) struct Again {
-    pub(super) run: Arc<dyn Journal>,
-    /// It is to be made known.
-    pub(super) open: bool,
-}
+pub(super) struct Again(pub(super) Debt);
 
 impl Task for Again {
     fn attempt(&mut self, writing: &mut Writing<'_>) -> Result<(), Failed> {
-        if self.open { writing.open(&self.run) } else { writing.settle(&self.run) }
+        if self.0.open { writing.open(&self.0.run) } else { writing.settle(&self.0.run) }
     }
 
     fn answer(self: Box<Self>, _error: Option<&StoreError>) {}
 
     fn owes(&self) -> Option<(&Arc<dyn Journal>, bool)> {
-        Some((&self.run, self.open))
+        Some((&self.0.run, self.0.open))
     }
 }
 

@@ -76,10 +76,32 @@ const STEPS: &[&str] = &[
 /// How long a connection waits for another one of this process. Nobody holds a lock for longer than a commit takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the writer waits for a lock that another process holds, against all rules: it tries again later.
+const BUSY: Duration = Duration::from_secs(1);
+
 /// The file, ours alone as long as this lives.
 pub(super) struct Database {
     pub(super) path: PathBuf,
+    /// Which file it is, whatever its name.
+    identity: Option<Identity>,
+    /// The most pages it may have.
+    max_pages: Option<u32>,
     _lock: File,
+}
+
+/// Tells files apart, as far as the system does.
+type Identity = (u64, u64);
+
+#[cfg(unix)]
+fn identity(path: &Path) -> std::io::Result<Option<Identity>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let file = std::fs::metadata(path)?;
+    Ok(Some((file.dev(), file.ino())))
+}
+
+#[cfg(not(unix))]
+fn identity(path: &Path) -> std::io::Result<Option<Identity>> {
+    std::fs::metadata(path).map(|_| None)
 }
 
 impl Database {
@@ -88,23 +110,39 @@ impl Database {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|why| failed("create the folder", folder, &why))?;
         }
-        let database = Self { path: path.to_owned(), _lock: lock(path)? };
-        let mut connection = database.connect()?;
-        let failed = |why: rusqlite::Error| failed("open the database", path, &why);
-        let prepare = |connection: &mut Connection| {
+        let lock = lock(path)?;
+        let mut database = Self { path: path.to_owned(), identity: None, max_pages: options.max_pages, _lock: lock };
+        let mut connection = database.writer()?;
+        migrate(&mut connection, path)?;
+        database.identity = identity(path).map_err(|why| failed("find", path, &why))?;
+        Ok((database, connection))
+    }
+
+    /// A connection to write with.
+    pub(super) fn writer(&self) -> Result<Connection, StoreError> {
+        let connection = self.connect()?;
+        let prepare = || {
             // A commit survives the death of the process without a sync; power cuts may cost the last commits, but
             // never the file.
             connection.pragma_update(None, "journal_mode", "wal")?;
             connection.pragma_update(None, "synchronous", "normal")?;
             connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
-            if let Some(pages) = options.max_pages {
+            if let Some(pages) = self.max_pages {
                 connection.pragma_update(None, "max_page_count", pages)?;
             }
-            Ok(())
+            connection.busy_timeout(BUSY)
         };
-        prepare(&mut connection).map_err(failed)?;
-        migrate(&mut connection, path)?;
-        Ok((database, connection))
+        prepare().map_err(|why: rusqlite::Error| failed("open the database", &self.path, &why))?;
+        Ok(connection)
+    }
+
+    /// Whether the file is still where it was: what is written to one that was removed is lost.
+    pub(super) fn is_there(&self) -> Result<(), StoreError> {
+        match identity(&self.path) {
+            Ok(found) if found == self.identity => Ok(()),
+            Ok(_) => Err(failed("use the database", &self.path, &"another file stands in its place")),
+            Err(why) => Err(failed("find the database", &self.path, &why)),
+        }
     }
 
     /// One more connection, to read with.

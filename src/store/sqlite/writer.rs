@@ -2,14 +2,13 @@
 //! written is kept and tried again. Not here: when it is woken ([`super::queue`]), and the statements about runs
 //! ([`super::runs`]) and documents ([`super::documents`]).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use interlingua_core::id::RunId;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::queue::{Order, Queue, Work};
+use super::health::{Owed, Pulse};
+use super::queue::{Order, Pace, Queue, Work};
 use super::reader::Failed;
 use super::runs::{self, Tracks};
 use super::schema::{Database, failed};
@@ -24,8 +23,8 @@ const LOG_SIZE: usize = 8 << 20;
 /// How long the writer waits before it tries again what failed.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// How often a failure that lasts is told.
-const REMINDER: Duration = Duration::from_secs(30);
+/// How often an idle writer looks whether its file is still there.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// The writing thread's own.
 pub(super) struct Writer {
@@ -33,14 +32,16 @@ pub(super) struct Writer {
     connection: Connection,
     database: Database,
     tracks: Tracks,
-    /// Runs that could not be written, and whether they are to be made known.
-    owed: HashMap<RunId, (Arc<dyn Journal>, bool)>,
+    owed: Arc<Owed>,
+    pulse: Arc<Pulse>,
     /// The last version a document got.
     version: u64,
     log: Vec<u8>,
     log_size: usize,
     rotated: Instant,
-    committed: Instant,
+    pace: Pace,
+    /// What is safe once the transaction under way is.
+    safe: Vec<(Arc<dyn Journal>, u64)>,
     failing: Option<Failing>,
 }
 
@@ -49,16 +50,20 @@ struct Failing {
     error: StoreError,
     /// When what failed was tried last.
     tried: Instant,
-    told: Instant,
+    /// Nothing at all can be written: what else there is need not be tried.
+    wholly: bool,
 }
 
 /// A transaction under way, and what the writer knows.
 pub(super) struct Writing<'a> {
     pub(super) sql: &'a Transaction<'a>,
     pub(super) tracks: &'a mut Tracks,
-    pub(super) owed: &'a mut HashMap<RunId, (Arc<dyn Journal>, bool)>,
+    pub(super) owed: &'a Owed,
     pub(super) version: u64,
     pub(super) log: &'a mut Vec<u8>,
+    pub(super) safe: &'a mut Vec<(Arc<dyn Journal>, u64)>,
+    /// Lines in the log do not hold any more: it is put away with this transaction.
+    pub(super) empty_log: bool,
     failing: Option<&'a StoreError>,
 }
 
@@ -74,7 +79,13 @@ impl Writing<'_> {
 
 impl Writer {
     /// Puts away what the process before left in the log.
-    pub(super) fn new(queue: Arc<Queue>, database: Database, mut connection: Connection) -> Result<Self, StoreError> {
+    pub(super) fn new(
+        queue: Arc<Queue>,
+        owed: Arc<Owed>,
+        pulse: Arc<Pulse>,
+        database: Database,
+        mut connection: Connection,
+    ) -> Result<Self, StoreError> {
         let sql = |why: rusqlite::Error| failed("read the database", &database.path, &why);
         runs::fold_log(&mut connection).map_err(sql)?;
         let version: i64 = connection
@@ -86,12 +97,14 @@ impl Writer {
             connection,
             database,
             tracks: Tracks::default(),
-            owed: HashMap::new(),
+            owed,
+            pulse,
             version: u64::try_from(version).unwrap_or(0),
             log: Vec::new(),
             log_size: 0,
             rotated: now,
-            committed: now,
+            pace: Pace::new(now),
+            safe: Vec::new(),
             failing: None,
         })
     }
@@ -99,21 +112,31 @@ impl Writer {
     /// Writes until the queue is closed.
     pub(super) fn run(mut self) {
         /// However the thread ends, nobody waits for it in vain.
-        struct Shut(Arc<Queue>);
+        struct Shut(Arc<Queue>, Arc<Pulse>);
         impl Drop for Shut {
             fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.1.fails(&StoreError::Broken("its writing thread is gone".into()));
+                }
                 self.0.stop();
             }
         }
-        let _shut = Shut(Arc::clone(&self.queue));
+        let _shut = Shut(Arc::clone(&self.queue), Arc::clone(&self.pulse));
         loop {
-            let idle = if self.owed.is_empty() { (self.log_size > 0).then_some(ROTATION) } else { Some(RETRY) };
-            let Order::Write(mut batch) = self.queue.gather(self.committed, idle) else { return };
+            let idle = if self.failing.is_some() { RETRY } else { LOOK };
+            let Order::Write(mut batch) = self.queue.gather(&self.pace, idle) else { return };
             let close = match batch.pop_if(|work| matches!(work, Work::Close(..))) {
                 Some(Work::Close(readers, reply)) => Some((readers, reply)),
                 _ => None,
             };
+            let (begun, idle) = (Instant::now(), batch.is_empty());
+            self.pulse.writes(true);
             self.write(batch, close.is_some());
+            self.pulse.writes(false);
+            if !idle {
+                let now = Instant::now();
+                self.pace.committed(now, now - begun);
+            }
             if let Some((readers, reply)) = close {
                 let result = self.failing.take().filter(|_| !self.owed.is_empty()).map_or(Ok(()), |it| Err(it.error));
                 readers.close();
@@ -126,37 +149,64 @@ impl Writer {
     }
 
     fn write(&mut self, batch: Vec<Work>, last: bool) {
-        let due = self.failing.as_mut().filter(|failing| failing.tried.elapsed() >= RETRY);
-        let due = due.map(|failing| failing.tried = Instant::now()).is_some();
-        if due || last {
-            let owed = std::mem::take(&mut self.owed);
-            let again = owed.into_values().map(|(run, open)| Work::Task(Box::new(runs::Again { run, open })));
-            self.write_together(again.collect(), false);
+        let due = self.failing.as_mut().filter(|failing| last || failing.tried.elapsed() >= RETRY);
+        if due.map(|failing| failing.tried = Instant::now()).is_some() {
+            self.try_again();
         }
-        if self.failing.is_none() || last {
-            let old = self.log_size > 0 && self.rotated.elapsed() >= ROTATION;
-            self.write_together(batch, last || old || self.log_size >= LOG_SIZE);
-        } else {
+        let idle = batch.is_empty() && !last;
+        if let Some(failing) = &self.failing
+            && !last
+        {
             // While something fails, what has grown is left for the next try, and what somebody waits for is done one
             // by one: there may be no room for a run, but for its removal there is.
+            let mut hopeless = failing.wholly.then(|| failing.error.clone());
             for work in batch {
-                match work {
-                    Work::Task(_) => self.write_together(vec![work], false),
-                    work => self.keep_for_later(work, None),
+                match (work, &hopeless) {
+                    (work @ Work::Task(_), None) => {
+                        self.write_together(vec![work], false);
+                        let failing = self.failing.as_ref().filter(|failing| failing.wholly);
+                        hopeless = failing.map(|failing| failing.error.clone());
+                    }
+                    (work, error) => self.keep_for_later(work, error.as_ref()),
                 }
             }
-        }
-        self.committed = Instant::now();
-    }
-
-    fn write_together(&mut self, mut batch: Vec<Work>, rotate: bool) {
-        if batch.is_empty() && !rotate {
             return;
         }
-        match self.attempt(&mut batch, rotate) {
+        if idle && let Err(gone) = self.database.is_there() {
+            self.blame(Failed::Gone(gone));
+        }
+        let old = self.log_size > 0 && self.rotated.elapsed() >= ROTATION;
+        self.write_together(batch, last || old || self.log_size >= LOG_SIZE);
+    }
+
+    /// Tries what failed once more, all of it at once. If nothing is owed: whether anything can be written.
+    fn try_again(&mut self) {
+        if self.failing.as_ref().is_some_and(|failing| failing.wholly)
+            && self.database.is_there().is_ok()
+            && let Ok(connection) = self.database.writer()
+        {
+            // The file may be another one than it was, on a disk that was away.
+            self.connection = connection;
+        }
+        let owed = self.owed.all().into_iter();
+        let again = owed.map(|debt| Work::Task(Box::new(runs::Again(debt)) as Box<dyn super::queue::Task>));
+        self.write_all(again.collect(), false, true);
+    }
+
+    fn write_together(&mut self, batch: Vec<Work>, rotate: bool) {
+        if !batch.is_empty() || rotate {
+            self.write_all(batch, rotate, false);
+        }
+    }
+
+    fn write_all(&mut self, mut batch: Vec<Work>, rotate: bool, probe: bool) {
+        match self.attempt(&mut batch, rotate, probe) {
             Ok(()) => {
+                self.told_safe(&batch);
                 if self.failing.take_if(|_| self.owed.is_empty()).is_some() {
-                    tracing::info!(path = %self.database.path.display(), "the database can be written again");
+                    let took = self.pulse.recovers().unwrap_or_default();
+                    let (path, after_s) = (self.database.path.display(), took.as_secs());
+                    tracing::info!(%path, after_s, "the database can be written again");
                 }
                 for work in batch {
                     if let Work::Task(task) = work {
@@ -165,7 +215,9 @@ impl Writer {
                 }
             }
             // What one of them does not get through must not keep the others.
-            Err(_) if batch.len() > 1 => batch.into_iter().for_each(|work| self.write_together(vec![work], false)),
+            Err(why) if batch.len() > 1 && !why.is_of_all() => {
+                batch.into_iter().for_each(|work| self.write_together(vec![work], false));
+            }
             Err(why) => {
                 let error = self.blame(why);
                 batch.into_iter().for_each(|work| self.keep_for_later(work, Some(&error)));
@@ -174,27 +226,31 @@ impl Writer {
     }
 
     /// All of it in one transaction, or nothing.
-    fn attempt(&mut self, batch: &mut [Work], rotate: bool) -> Result<(), Failed> {
+    fn attempt(&mut self, batch: &mut [Work], rotate: bool, probe: bool) -> Result<(), Failed> {
+        self.database.is_there().map_err(Failed::Gone)?;
         self.log.clear();
+        self.safe.clear();
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut writing = Writing {
             sql: &transaction,
             tracks: &mut self.tracks,
-            owed: &mut self.owed,
+            owed: &self.owed,
             version: self.version,
             log: &mut self.log,
+            safe: &mut self.safe,
+            empty_log: rotate,
             failing: self.failing.as_ref().map(|failing| &failing.error),
         };
-        let result = writing.all(batch, rotate, self.version).and_then(|version| {
+        let result = writing.all(batch, probe, self.version).and_then(|done| {
             transaction.commit()?;
-            Ok(version)
+            Ok(done)
         });
         match result {
-            Ok(version) => {
+            Ok((version, rotated)) => {
                 self.tracks.commit();
                 self.version = version;
-                self.log_size = if rotate { 0 } else { self.log_size + self.log.len() };
-                if rotate || self.log_size == self.log.len() {
+                self.log_size = if rotated { 0 } else { self.log_size + self.log.len() };
+                if rotated || self.log_size == self.log.len() {
                     self.rotated = Instant::now();
                 }
                 Ok(())
@@ -207,14 +263,34 @@ impl Writer {
         }
     }
 
+    /// Tells runs how much of them is safe now: each once, whoever follows it is woken once.
+    fn told_safe(&mut self, batch: &[Work]) {
+        for work in batch {
+            let run = match work {
+                Work::Touch(run) => Some(run),
+                Work::Task(task) => task.owes().map(|(run, _)| run),
+                Work::Close(..) => None,
+            };
+            if let Some(run) = run
+                && self.failing.is_some()
+            {
+                self.owed.remove(run.id());
+            }
+        }
+        for (run, events) in self.safe.drain(..) {
+            run.committed(events);
+        }
+    }
+
     fn keep_for_later(&mut self, work: Work, error: Option<&StoreError>) {
-        let (run, open) = match &work {
-            Work::Touch(run) => (Some(run), false),
-            Work::Task(task) => task.owes().map_or((None, false), |(run, open)| (Some(run), open)),
-            Work::Close(..) => (None, false),
-        };
-        if let Some(run) = run {
-            self.owed.entry(run.id()).and_modify(|owed| owed.1 |= open).or_insert_with(|| (Arc::clone(run), open));
+        match &work {
+            Work::Touch(run) => self.owed.put(run, false),
+            Work::Task(task) => {
+                if let Some((run, open)) = task.owes() {
+                    self.owed.put(run, open);
+                }
+            }
+            Work::Close(..) => {}
         }
         if let Work::Task(task) = work {
             task.answer(error);
@@ -222,25 +298,24 @@ impl Writer {
     }
 
     fn blame(&mut self, why: Failed) -> StoreError {
+        let wholly = why.is_of_all();
         let error = match why {
             Failed::Sql(why) => failed("write the database", &self.database.path, &why),
-            Failed::Store(error) => error,
+            Failed::Store(error) | Failed::Gone(error) => error,
         };
-        let now = Instant::now();
-        let (tried, told) = self.failing.as_ref().map(|failing| (failing.tried, failing.told)).unzip();
-        let tell = told.is_none_or(|told| now.duration_since(told) >= REMINDER);
-        if tell {
-            tracing::error!(%error, unsaved = self.owed.len(), "runs are not saved, the store goes on trying");
+        if self.pulse.fails(&error) {
+            tracing::error!(%error, "runs are not saved: no new ones are taken, the store goes on trying");
         }
-        let told = if tell { now } else { told.unwrap_or(now) };
-        self.failing = Some(Failing { error: error.clone(), tried: tried.unwrap_or(now), told });
+        let tried = self.failing.as_ref().map_or_else(Instant::now, |failing| failing.tried);
+        self.failing = Some(Failing { error: error.clone(), tried, wholly });
         error
     }
 }
 
 impl Writing<'_> {
-    /// Answers the last version a document got.
-    fn all(&mut self, batch: &mut [Work], rotate: bool, version: u64) -> Result<u64, Failed> {
+    /// Answers the last version a document got, and whether the log is empty now. `probe`: something is written at any
+    /// rate.
+    fn all(&mut self, batch: &mut [Work], probe: bool, version: u64) -> Result<(u64, bool), Failed> {
         for work in batch {
             match work {
                 Work::Touch(run) => self.touch(run)?,
@@ -248,15 +323,15 @@ impl Writing<'_> {
                 Work::Close(..) => {}
             }
         }
-        if rotate {
+        if self.empty_log {
             self.put_log_away()?;
         } else if !self.log.is_empty() {
             self.sql.prepare_cached("INSERT INTO log (bytes) VALUES (?1)")?.execute([&*self.log])?;
         }
-        if self.version != version {
+        if self.version != version || probe {
             let mut statement = self.sql.prepare_cached("UPDATE counters SET value = ?1 WHERE name = 'version'")?;
             statement.execute([super::reader::int(self.version)])?;
         }
-        Ok(self.version)
+        Ok((self.version, self.empty_log))
     }
 }

@@ -66,6 +66,11 @@ impl Frames {
         wanted.then_some(number)
     }
 
+    /// The next event is the last one: whoever has counted further than the run came is told it all the same.
+    pub(super) fn is_last(&mut self) {
+        self.after = self.after.filter(|after| *after <= self.next);
+    }
+
     /// Begins an event. None if it is not to be written.
     pub(super) fn event<'o>(&mut self, name: &str, out: &'o mut Out) -> Option<Frame<'o>> {
         let number = self.number()?;

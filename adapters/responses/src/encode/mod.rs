@@ -305,6 +305,7 @@ impl Encoder {
         };
         debug_assert!(self.items.iter().all(Option::is_some), "every item is done when the run is");
         let output: Vec<Json> = std::mem::take(&mut self.items).into_iter().flatten().collect();
+        self.frames.is_last();
         self.tell(name, run, &output, out);
         self.items = output.into_iter().map(Some).collect();
         self.frames.close(out);

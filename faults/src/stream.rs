@@ -1,0 +1,81 @@
+//! Event streams as scenarios read them: frames by number, as far as they came. What they mean is told from a few words
+//! in them; nothing is parsed that need not be.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// A frame of a stream whose frames are numbered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) number: u64,
+    pub(crate) data: String,
+}
+
+impl Frame {
+    /// True for the frame that ends a run, in the Agent API and in Responses.
+    pub(crate) fn is_end(&self) -> bool {
+        let native = self.data.contains("\"object\":\"response\"")
+            && !self.data.contains("\"type\":\"response.")
+            && !["created", "queued", "in_progress"].iter().any(|state| self.has_status(state));
+        let ends = ["completed", "failed", "incomplete"];
+        native || ends.iter().any(|end| self.data.starts_with(&format!("{{\"type\":\"response.{end}\"")))
+    }
+
+    fn has_status(&self, state: &str) -> bool {
+        // The response's own comes first.
+        let first = self.data.split("\"status\":\"").nth(1);
+        first.is_some_and(|rest| rest.starts_with(&format!("{state}\"")))
+    }
+}
+
+/// Sends a request and reads what comes until the connection ends, however it does. The status, and whole frames.
+pub(crate) fn read(address: SocketAddr, request: &[u8]) -> Result<(u16, Vec<Frame>)> {
+    let mut connection = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
+    connection.set_read_timeout(Some(Duration::from_secs(30)))?;
+    connection.write_all(request)?;
+    let (mut bytes, mut piece) = (Vec::new(), [0; 64 * 1024]);
+    while let Ok(count @ 1..) = connection.read(&mut piece) {
+        bytes.extend_from_slice(&piece[..count]);
+    }
+    let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").context("no head")?;
+    let status = String::from_utf8_lossy(&bytes[..head]);
+    let status = status.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
+    Ok((status, frames(&body(&bytes[head + 4..]))))
+}
+
+/// The body of a chunked answer, broken off wherever it may be.
+fn body(mut rest: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Some(line) = rest.windows(2).position(|window| window == b"\r\n") {
+        let size = std::str::from_utf8(&rest[..line]).ok().and_then(|size| usize::from_str_radix(size, 16).ok());
+        let Some(size) = size else { break };
+        let chunk = &rest[line + 2..];
+        body.extend_from_slice(&chunk[..chunk.len().min(size)]);
+        match chunk.get(size + 2..) {
+            Some(next) => rest = next,
+            None => break,
+        }
+    }
+    body
+}
+
+fn frames(body: &[u8]) -> Vec<Frame> {
+    let whole = body.windows(2).rposition(|window| window == b"\n\n").map_or(0, |end| end + 2);
+    let text = String::from_utf8_lossy(&body[..whole]);
+    let data = text.split("\n\n").filter_map(|event| event.lines().find_map(|line| line.strip_prefix("data: ")));
+    data.filter_map(|data| Some(Frame { number: number(data)?, data: data.to_owned() })).collect()
+}
+
+fn number(data: &str) -> Option<u64> {
+    let digits = data.split("\"sequence_number\":").nth(1)?;
+    digits.split(|digit: char| !digit.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// What stands behind the first `"id":"` with this beginning.
+pub(crate) fn id(data: &str, beginning: &str) -> Option<String> {
+    let rest = data.split(&format!("\"id\":\"{beginning}")).nth(1)?;
+    Some(format!("{beginning}{}", rest.split('"').next()?))
+}
