@@ -40,12 +40,20 @@ pub fn remember(secret: &str) {
     known.sort_by_key(|form| std::cmp::Reverse(form.len()));
 }
 
-/// What a URL holds that is secret: who logs in, and the values of its query.
+/// What a URL holds that is secret: who logs in, and the values of its query that look or are named so.
 pub fn remember_url(url: &url::Url) {
     if let Some(password) = url.password() {
         remember(&format!("{}:{password}", url.username()));
     }
-    url.query_pairs().filter(|(_, value)| value.len() >= 8).for_each(|(_, value)| remember(&value));
+    for (name, value) in url.query_pairs() {
+        let name = name.to_ascii_lowercase();
+        let says_so = ["key", "token", "secret", "password", "sig", "signature", "auth", "code"];
+        // `mode=streaming` is a word, and stays one.
+        let looks_so = value.len() >= 16 && value.bytes().any(|letter| letter.is_ascii_digit());
+        if looks_so || says_so.iter().any(|end| name.ends_with(end)) {
+            remember(&value);
+        }
+    }
 }
 
 /// A text with a cover over every secret in it.
@@ -172,8 +180,8 @@ mod tests {
         remember("-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0\nBAQEFAASCBKcwggSjAgEAAo\n-----END KEY-----\n");
         assert_eq!(mask("line BAQEFAASCBKcwggSjAgEAAo of it"), "line *** of it");
 
-        remember_url(&url::Url::parse("https://bob:opensesame@host/?key=12345678&page=2").expect("a URL"));
-        assert_eq!(mask("bob:opensesame asked ?key=12345678&page=2"), "*** asked ?key=***&page=2");
+        remember_url(&url::Url::parse("https://bob:opensesame@host/?key=12345678&mode=streaming").expect("a URL"));
+        assert_eq!(mask("bob:opensesame asked ?key=12345678&mode=streaming"), "*** asked ?key=***&mode=streaming");
         assert_eq!(mask("nothing of this is one"), "nothing of this is one");
     }
 
