@@ -45,6 +45,20 @@ fn check_says_that_a_configuration_is_right() {
 }
 
 #[test]
+fn check_warns_of_urls_that_are_hardly_meant_so() {
+    let folder = folder(&GOOD.replace(
+        "protocol = \"demo\", options = { pace_ms = 0 }",
+        "protocol = \"agent-api\", url = \"http://127.0.0.1:8090\", options = { stop_url = \"http://127.0.0.1:9000/stop\" }",
+    ));
+    let output = run(folder.path(), &["check"]);
+    let warned = complaints(&output);
+    assert_eq!(output.status.code(), Some(0), "{warned}");
+    for warning in ["upstream of agent \"demo\": url has no path", "stop_url has another origin than url"] {
+        assert!(warned.contains(warning), "{warning} is missing in {warned}");
+    }
+}
+
+#[test]
 fn global_options_stand_before_or_after_the_command() {
     let folder = folder(GOOD);
     let file = folder.path().join("gateway.toml");

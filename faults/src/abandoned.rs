@@ -77,10 +77,12 @@ fn abandon(gateway: &mut Gateway, store: &str) -> Result<Vec<Check>> {
     ])
 }
 
-/// Waits until no run is under way, for 5 s; answers how many there are, and how many still are under way.
+/// Waits until no run is under way; answers how many there are, and how many still are under way after 5 s. A list takes
+/// a while to be read, so what counts is one that was begun after that.
 fn settle(gateway: &Gateway) -> Result<(usize, usize)> {
     let began = Instant::now();
     loop {
+        let late = began.elapsed() > Duration::from_secs(5);
         let (mut runs, mut left) = (0, 0);
         let mut cursor = String::new();
         loop {
@@ -96,7 +98,7 @@ fn settle(gateway: &Gateway) -> Result<(usize, usize)> {
                 None => break,
             }
         }
-        if left == 0 || began.elapsed() > Duration::from_secs(5) {
+        if left == 0 || late {
             return Ok((runs, left));
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -129,6 +129,14 @@ pub(super) struct Named<'a> {
     pub(super) version: Version,
 }
 
+/// A place that was named for a run that is not there.
+struct Unclaimed {
+    run: RunId,
+    /// Its document, as it stands in the store.
+    key: String,
+    version: Version,
+}
+
 /// Why a delivery begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Because {
@@ -157,8 +165,26 @@ impl Engine {
     pub(super) async fn place_named(&self, collection: &str, named: Named<'_>, scope: &Scope) {
         let Some(couriers) = of(collection, scope) else { return };
         let Some(id) = named.key.split('/').next().and_then(RunId::read) else { return };
-        if let Ok(Some(RunHandle::Live(live))) = self.handle(id).await {
-            self.begin_delivery(couriers, &named, &live, Because::Named, scope);
+        match self.handle(id).await {
+            Ok(Some(RunHandle::Live(live))) => self.begin_delivery(couriers, &named, &live, Because::Named, scope),
+            Ok(None) => {
+                let place = Unclaimed { run: id, key: resource::owned(scope, named.key), version: named.version };
+                tokio::task::spawn_local(self.clone().claim_or_forget(couriers.collection, place));
+            }
+            _ => {}
+        }
+    }
+
+    /// Some protocols name a place in the request that begins its run. If that never begins, because its client has left
+    /// in between or the agent refused, nobody would ever forget the place with it.
+    async fn claim_or_forget(self, collection: &'static str, place: Unclaimed) {
+        /// A request that names a place begins the run long before.
+        const BEGUN_BY_THEN: Duration = Duration::from_secs(30);
+        tokio::time::sleep(BEGUN_BY_THEN).await;
+        let begun = self.lives().contains_key(&place.run);
+        if !begun && matches!(self.store().weigh(place.run).await, Ok(None)) {
+            // Nobody waits for it. Another version is another request's matter.
+            drop(self.store().delete(collection, &place.key, Expect::Version(place.version)));
         }
     }
 

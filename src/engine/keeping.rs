@@ -70,7 +70,7 @@ impl Engine {
             more = swept.more;
             for id in swept.runs.iter().chain(&swept.hidden) {
                 // Somebody may still be reading it; whoever comes finds what the store has.
-                self.lives().remove(id);
+                self.lives().remove(*id);
             }
             for id in swept.stale {
                 more |= tried.insert(id) && self.expire(id).await;

@@ -12,6 +12,7 @@ mod gate;
 mod keeping;
 mod later;
 pub mod live;
+mod lives;
 pub mod loaded;
 mod names;
 mod published;
@@ -39,6 +40,7 @@ use self::context::{Outcome, Preparing};
 pub use self::follow::{Follower, RunHandle};
 pub use self::keeping::Keeping;
 pub use self::live::{Live, Take};
+use self::lives::Lives;
 use self::loaded::Shelf;
 pub use self::loaded::Shown;
 use self::pump::{Beginning, Place, Turn};
@@ -57,7 +59,7 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     agents: HashMap<String, Arc<Agent>>,
     store: Arc<dyn Store>,
-    lives: Mutex<HashMap<RunId, Arc<Live>>>,
+    lives: Mutex<Lives>,
     sessions: Mutex<HashMap<Key, Weak<Session>>>,
     /// No new runs are taken.
     closing: AtomicBool,
@@ -187,7 +189,7 @@ impl Engine {
         &self.0.store
     }
 
-    fn lives(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Live>>> {
+    fn lives(&self) -> MutexGuard<'_, Lives> {
         self.0.lives.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -333,7 +335,7 @@ impl Engine {
         // which drops this future, and a run that is known by then would never be driven, nor end.
         let live = Live::new(Arc::clone(&agent), record, about);
         let undone = Undone::new(self.clone(), Arc::clone(&live));
-        self.lives().insert(id, Arc::clone(&live));
+        self.lives().insert(&live);
         // From here on: a session that is looked at, or forgotten, has this run under way.
         session.doc().latest = Some(id);
         let (safe, saved) = oneshot::channel();
@@ -487,7 +489,7 @@ impl Engine {
     pub(super) fn ended(&self, live: &Arc<Live>) {
         if !live.view(|view| view.about.stored) && live.view(|view| view.run().end.is_some()) {
             // Nobody may find it again; those who follow it still see its end.
-            self.lives().remove(&live.id());
+            self.lives().remove(live.id());
             drop(self.store().remove(live.id()));
             return;
         }
@@ -502,7 +504,7 @@ impl Engine {
         let held = live.is_held();
         let busy = live.view(|view| matches!(view.about.state, RunState::Queued | RunState::Running));
         if known && !held && !busy && live.settling().is_none() && live.is_alone() {
-            lives.remove(&live.id());
+            lives.remove(live.id());
         }
     }
 }

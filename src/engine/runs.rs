@@ -1,6 +1,5 @@
 //! Runs that exist: found by their owner, followed, cancelled, forgotten.
 
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use interlingua_core::call::{About, RunState, Target};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Event, Fault, Owner, RunId};
 
+use super::lives::Bringing;
 use super::undone::Held;
 use super::{Answer, Engine, Follower, Live, RunHandle, Scope, clock, context, session, store_fault, written};
 use crate::store::{Journal, Later, Signal, Stored};
@@ -100,34 +100,53 @@ impl Engine {
                         run = self.handle(id).await?.ok_or_else(missing)?;
                     }
                 },
-                RunHandle::Stored(stored, pending) => {
-                    let (held, opened) = self.raise_stored(&stored, &pending)?;
-                    if let Some(opened) = opened {
-                        opened.await.map_err(|error| store_fault(&error))?;
+                RunHandle::Stored(..) => {
+                    // What was found before may be outdated by now: others may have had it in memory meanwhile.
+                    let bringing = Bringing::begin(self, id);
+                    match self.handle(id).await? {
+                        Some(RunHandle::Stored(stored, pending)) => {
+                            if let Some((held, opened)) = self.raise_stored(&bringing, &stored, &pending)? {
+                                if let Some(opened) = opened {
+                                    opened.await.map_err(|error| store_fault(&error))?;
+                                }
+                                return Ok(held);
+                            }
+                            run = RunHandle::Stored(stored, pending);
+                        }
+                        Some(live) => run = live,
+                        None => return Err(Fault::not_found(format_args!("run '{id}'"))),
                     }
-                    return Ok(held);
                 }
             }
         }
     }
 
-    /// A run out of the store in memory, if it is not there yet, and the store's word that it looks at it.
-    fn raise_stored(&self, stored: &Stored, pending: &[Pending]) -> Result<(Held, Option<Later<()>>), Fault> {
+    /// A run out of the store in memory, if it is not there yet, and the store's word that it looks at it. None: it has
+    /// been in memory since it was loaded, and has to be loaded anew.
+    #[expect(clippy::type_complexity, reason = "two answers that belong together")]
+    fn raise_stored(
+        &self,
+        bringing: &Bringing,
+        stored: &Stored,
+        pending: &[Pending],
+    ) -> Result<Option<(Held, Option<Later<()>>)>, Fault> {
         // An agent that is not there any more is asked nothing; its runs can still be ended.
         let agents = &self.0.agents;
         let agent = agents.get(&stored.record.run().agent).or_else(|| agents.values().next());
         let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
         let live = Live::stored(agent, stored);
         live.grow(|state| state.pending = pending.to_vec());
-        Ok(match self.lives().entry(live.id()) {
-            Entry::Occupied(entry) => (Held::new(self, entry.get()), None),
-            Entry::Vacant(entry) => {
-                let live = entry.insert(live);
-                // With the door closed: whoever finds it here finds it known to the store.
-                let opened = self.store().open(&(Arc::clone(live) as Arc<dyn Journal>));
-                (Held::new(self, live), Some(opened))
-            }
-        })
+        let mut lives = self.lives();
+        if let Some(known) = lives.get(&live.id()) {
+            return Ok(Some((Held::new(self, known), None)));
+        }
+        if !bringing.is_current(&lives) {
+            return Ok(None);
+        }
+        lives.insert(&live);
+        // With the door closed: whoever finds it here finds it known to the store.
+        let opened = self.store().open(&(Arc::clone(&live) as Arc<dyn Journal>));
+        Ok(Some((Held::new(self, &live), Some(opened))))
     }
 
     /// Keeps a run in memory. None: it is not there any more, and another one may be.
@@ -239,7 +258,7 @@ impl Engine {
             settled.map_err(|error| store_fault(&error))?;
         } else {
             self.store().remove(id).await.map_err(|error| store_fault(&error))?;
-            self.lives().remove(&id);
+            self.lives().remove(id);
         }
         Ok(Answer::Done)
     }

@@ -42,7 +42,7 @@ impl Drop for Undone {
         if ended.is_err() {
             tracing::error!(run = %live.id(), "a run that was dropped before its end cannot be ended in order");
             live.grow_unseen(super::live::State::give_up);
-            engine.lives().remove(&live.id());
+            engine.lives().remove(live.id());
         }
     }
 }

@@ -465,3 +465,32 @@ async fn a_run_that_is_cancelled_in_the_moment_it_is_answered_has_ended_when_tha
     };
     LocalSet::new().run_until(races).await;
 }
+
+#[tokio::test]
+async fn a_run_that_was_looked_up_before_another_answered_it_is_not_taken_back_to_where_it_was() {
+    let alone = async {
+        let store = Arc::new(Troubled::slow(Arc::new(Memory::new())));
+        let house = House::new(Arc::clone(&store) as Arc<dyn Store>);
+        let id = house.waiting("s").await;
+        house.settles("the first turn").await;
+        let goes_on =
+            RunCall { thread: Thread::Continue(id), turns: true, delivery: Delivery::Collect, ..asks("s", "hello") };
+        // What the first one finds is held back while somebody else answers the run, to its end.
+        store.hold_load();
+        let (engine, scope, late) = (house.engine.clone(), house.scope.clone(), goes_on.clone());
+        let late = tokio::task::spawn_local(async move { engine.answer(Call::Run(Box::new(late)), &scope).await });
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        let first = house.answer(Call::Run(Box::new(goes_on))).await;
+        assert!(first.is_some(), "somebody answers it");
+        house.answer(Call::Fetch(Target::Run(id))).await;
+        store.let_load_go();
+        let _ = tokio::time::timeout(PROMPTLY, late).await.expect("it is answered");
+        house.settles("both answers").await;
+        let Some(Answer::Run(run)) = house.answer(Call::Fetch(Target::Run(id))).await else { panic!("it is there") };
+        let (turns, state) = run.view(|view| (view.run().turns.len(), view.about.state));
+        assert_eq!((turns, state), (2, RunState::Ended(End::Completed)), "the late one is refused");
+    };
+    LocalSet::new().run_until(alone).await;
+}

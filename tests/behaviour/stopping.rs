@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::support::agent::{saying_and_hanging, saying_until};
+use crate::support::agent::{beginning, saying_and_hanging, saying_until, word};
 use crate::support::gateway::{JSON, ROUTE, agent, says};
-use crate::support::http::Exchange;
+use crate::support::http::{Exchange, request};
 use crate::support::process::Process;
 use crate::support::story::Story;
 use crate::support::until;
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Answer, Upstream};
 
 const ROUTES: &str = "[[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\n\
     [[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n";
@@ -125,6 +125,22 @@ async fn a_process_without_work_stops_at_once() {
     let began = std::time::Instant::now();
     assert_eq!(process.ended().await.code(), Some(0));
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_reader_that_reads_nothing_does_not_hold_up_the_end() {
+    let begun = beginning().iter().fold(Answer::events(), |answer, frame| answer.frame(frame));
+    let frame = format!("data: {}\n\n", word(&"x".repeat(1000)));
+    let upstream = Upstream::always(begun.flood(format!("{:x}\r\n{frame}\r\n", frame.len())));
+    let (_folder, process) = process(&upstream, "100ms");
+    let asked = request("POST", "/agents/friday/process", JSON, says("hi").to_string().as_bytes());
+    let mut slow = Exchange::send_and_read_slowly(process.address, &asked).await;
+    assert_eq!(slow.status().await, 200);
+    upstream.wait_written(1 << 20).await;
+    let began = std::time::Instant::now();
+    process.terminate();
+    assert_eq!(process.ended().await.code(), Some(0));
+    assert!(began.elapsed() < Duration::from_millis(5100), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

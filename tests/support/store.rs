@@ -13,6 +13,7 @@ use interlingua::store::{
 };
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// Another store, behind trouble.
@@ -23,14 +24,16 @@ pub struct Troubled {
     failed: AtomicBool,
     no_open: AtomicBool,
     panics: AtomicBool,
+    holds: AtomicBool,
+    goes: Arc<Notify>,
 }
 
 impl Troubled {
     /// Answers everything late.
     pub fn slow(inner: Arc<dyn Store>) -> Self {
         let until_failure = AtomicI64::new(-1);
-        let [failed, no_open, panics] = [(); 3].map(|()| AtomicBool::new(false));
-        Self { inner, until_failure, failed, no_open, panics }
+        let [failed, no_open, panics, holds] = [(); 4].map(|()| AtomicBool::new(false));
+        Self { inner, until_failure, failed, no_open, panics, holds, goes: Arc::default() }
     }
 
     /// After so many calls one is refused.
@@ -47,6 +50,16 @@ impl Troubled {
     /// Panics once when a run is to be settled.
     pub fn panic_on_settle(&self) {
         self.panics.store(true, Ordering::SeqCst);
+    }
+
+    /// Holds back what the next look-up finds, until [`Troubled::let_load_go`].
+    pub fn hold_load(&self) {
+        self.holds.store(true, Ordering::SeqCst);
+    }
+
+    /// Answers the look-up that was held back.
+    pub fn let_load_go(&self) {
+        self.goes.notify_one();
     }
 
     /// Whether a call was refused.
@@ -103,7 +116,15 @@ impl Store for Troubled {
     }
 
     fn load(&self, id: RunId) -> Later<Option<Arc<Stored>>> {
-        self.later(|inner| inner.load(id))
+        let found = self.later(|inner| inner.load(id));
+        if !self.holds.swap(false, Ordering::SeqCst) {
+            return found;
+        }
+        let goes = Arc::clone(&self.goes);
+        Box::pin(async move {
+            goes.notified().await;
+            found.await
+        })
     }
 
     fn weigh(&self, id: RunId) -> Later<Option<Weight>> {
