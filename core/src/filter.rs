@@ -409,6 +409,18 @@ mod tests {
     }
 
     #[test]
+    fn a_word_without_end_costs_no_depth() {
+        for part in ["password=x,", "a://b'", "\"token\":\"abcdefgh12\",", "::1]", "(", "'", "key=", "é"] {
+            let text = part.repeat(4_000);
+            for what in [Hide::Secrets, Hide::SecretsAndPlaces] {
+                assert!(hide(&text, what).len() <= 2 * text.len());
+            }
+        }
+        let secrets = hide(&"password=hunter2,".repeat(1000), Hide::Secrets);
+        assert_eq!(secrets, "password=…,".repeat(1000));
+    }
+
+    #[test]
     fn a_log_line_holds_the_beginning_and_no_secret() {
         let text = format!("File \"/srv/agent.py\" on 10.0.0.5: password=hunter2 {}", "é".repeat(1000));
         let logged = log_text(&text);

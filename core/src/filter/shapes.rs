@@ -35,7 +35,7 @@ pub fn hide(text: &str, what: Hide) -> String {
             out.push_str(&rest[..space]);
         }
         rest = &rest[space..];
-        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        let end = piece_of(rest, rest.find(char::is_whitespace).unwrap_or(rest.len()));
         let (word, after) = rest.split_at(end);
         rest = after;
         if !word.is_empty() {
@@ -43,6 +43,20 @@ pub fn hide(text: &str, what: Hide) -> String {
         }
     }
     out
+}
+
+/// Where a word ends, or a part of one that is too long to be looked at in one piece: words are taken apart recursively.
+fn piece_of(text: &str, end: usize) -> usize {
+    const LONGEST: usize = 2048;
+    if end <= LONGEST {
+        return end;
+    }
+    let mut cut = LONGEST;
+    while !text.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    // Between two fields rather than inside one.
+    text[..cut].rfind([',', ';', '&', '}']).map_or(cut, |at| at + 1)
 }
 
 /// Private keys and certificates, from their first line to their last.
