@@ -5,6 +5,8 @@
 //! What an agent answers is never filtered, only what it complains of. Not here: which faults have a text of an agent's at
 //! all, and the secrets of the configuration, which the gateway knows word for word and masks before this.
 
+mod looks;
+mod places;
 mod shapes;
 
 pub use shapes::{Hide, hide};

@@ -1,7 +1,11 @@
 //! What looks like a secret, or like a place inside somebody's network, in a text that nobody wrote for strangers:
 //! found by its shape and hidden, with the words around it left as they are.
 //!
-//! Not here: secrets that are known ([the gateway masks those by exact match](super)), class names and stacks.
+//! A text is taken apart word by word. Not here: what a secret looks like ([`super::looks`]), what tells places
+//! ([`super::places`]), class names and stacks ([`super`]).
+
+use super::looks::{is_secret, is_small, looks_made, secret_name};
+use super::places::{is_private, is_single, path, sixth_version};
 
 /// What stands where something was hidden.
 const HIDDEN: &str = "…";
@@ -175,15 +179,6 @@ fn is_prose(word: &str) -> bool {
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-/// True for what a program made rather than a person: letters and digits mixed, or long.
-fn looks_made(word: &str) -> bool {
-    let digits = word.bytes().any(|letter| letter.is_ascii_digit());
-    let letters = word.bytes().any(|letter| letter.is_ascii_alphabetic());
-    let mixed = word.bytes().skip(1).any(|letter| letter.is_ascii_uppercase())
-        && word.bytes().any(|letter| letter.is_ascii_lowercase());
-    word.len() >= 8 && ((digits && letters) || mixed || word.len() >= 20)
-}
-
 /// A word that nothing is known of.
 fn plain(word: &str, what: Hide, out: &mut String) -> Next {
     if let Some(at) = word.find("://") {
@@ -218,37 +213,6 @@ fn assignment(word: &str) -> Option<Assignment> {
         let value = at + 1 + (rest.len() - rest.trim_start_matches(['=', '>', '\\']).len());
         Some(Assignment { value, sign, sure })
     })
-}
-
-/// Whether a name is that of a secret: surely, or perhaps.
-fn secret_name(name: &str) -> Option<bool> {
-    const SURE: &[&str] = &[
-        "password",
-        "passwd",
-        "pwd",
-        "passphrase",
-        "secret",
-        "apikey",
-        "accesskey",
-        "secretkey",
-        "privatekey",
-        "signingkey",
-        "authorization",
-        "credential",
-        "credentials",
-        "accesstoken",
-        "refreshtoken",
-        "authtoken",
-        "clientsecret",
-        "cookie",
-        "connectionstring",
-    ];
-    const PERHAPS: &[&str] = &["token", "signature", "auth", "sig", "jwt", "session", "key"];
-    let name: String = name.chars().filter(|letter| !"_-".contains(*letter)).collect::<String>().to_ascii_lowercase();
-    if SURE.iter().any(|end| name.ends_with(end)) {
-        return Some(true);
-    }
-    PERHAPS.iter().any(|end| name.ends_with(end)).then_some(false)
 }
 
 impl Assignment {
@@ -291,11 +255,6 @@ impl Assignment {
             _ => plain_rest(rest, what, out),
         }
     }
-}
-
-/// A number or a word of a few letters: `key=3`, `session=none`.
-fn is_small(value: &str) -> bool {
-    value.len() < 6 || value.bytes().all(|letter| letter.is_ascii_digit())
 }
 
 fn plain_rest(rest: &str, what: Hide, out: &mut String) -> Next {
@@ -383,227 +342,4 @@ fn pieces(word: &str, what: Hide, out: &mut String) {
             out.push_str(piece);
         }
     }
-}
-
-/// Where a private address of IPv6 stands, which is made of what else separates words.
-fn sixth_version(word: &str) -> Option<std::ops::Range<usize>> {
-    let is_part = |letter: char| letter.is_ascii_hexdigit() || letter == ':';
-    let from = word.find("::").or_else(|| word.find(':'))?;
-    let start = word[..from]
-        .rfind(|letter| !is_part(letter))
-        .map_or(0, |at| at + word[at..].chars().next().map_or(1, char::len_utf8));
-    let end = word[start..].find(|letter| !is_part(letter)).map_or(word.len(), |end| start + end);
-    let address: core::net::Ipv6Addr = word[start..end].trim_end_matches(':').parse().ok()?;
-    is_private(&format!("[{address}]")).then_some(start..end)
-}
-
-/// Where an absolute path of a file begins: links and routes are none.
-fn path(word: &str) -> Option<usize> {
-    const FOLDERS: &[&str] = &[
-        "home",
-        "root",
-        "usr",
-        "opt",
-        "srv",
-        "app",
-        "var",
-        "tmp",
-        "Users",
-        "etc",
-        "mnt",
-        "data",
-        "private",
-        "Library",
-        "proc",
-        "run",
-        "lib",
-        "sys",
-        "dev",
-        "media",
-        "workspace",
-        "workspaces",
-        "code",
-        "nix",
-        "Applications",
-        "Volumes",
-        "bin",
-        "sbin",
-        "secrets",
-    ];
-    if word.starts_with("\\\\") {
-        return Some(0);
-    }
-    let drive = |at: usize| {
-        let bytes = word.as_bytes();
-        bytes.get(at + 1) == Some(&b':') && matches!(bytes.get(at + 2), Some(b'\\'))
-    };
-    word.char_indices().find_map(|(at, letter)| {
-        let begins =
-            word[..at].chars().next_back().is_none_or(|before| !before.is_alphanumeric() && !"/.-_~".contains(before));
-        let top = |at: usize| {
-            let (top, rest) = word[at + 1..].split_once('/')?;
-            (FOLDERS.contains(&top) && !rest.is_empty()).then_some(())
-        };
-        let is_path = match letter {
-            '/' => top(at).is_some(),
-            '~' => word[at + 1..].starts_with('/'),
-            'A'..='Z' | 'a'..='z' => drive(at),
-            _ => false,
-        };
-        (begins && is_path).then_some(at)
-    })
-}
-
-/// What a program made for one purpose: a key, a token, a digest.
-fn is_secret(piece: &str) -> bool {
-    is_jwt(piece) || has_known_beginning(piece) || is_random(piece)
-}
-
-/// `eyJ….….…`, also without its end.
-fn is_jwt(piece: &str) -> bool {
-    piece.find("eyJ").is_some_and(|at| {
-        let token = &piece[at..];
-        token.len() >= 20 && token.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_-.+/".contains(&letter))
-    })
-}
-
-/// Beginnings that makers of keys chose so that keys are found.
-fn has_known_beginning(piece: &str) -> bool {
-    const BEGINNINGS: &[(&str, usize)] = &[
-        ("sk-", 12),
-        ("pk-", 12),
-        ("rk-", 12),
-        ("sk_", 16),
-        ("pk_", 16),
-        ("rk_", 16),
-        ("whsec_", 12),
-        ("ghp_", 12),
-        ("gho_", 12),
-        ("ghu_", 12),
-        ("ghs_", 12),
-        ("ghr_", 12),
-        ("github_pat_", 16),
-        ("glpat-", 12),
-        ("xoxa-", 10),
-        ("xoxb-", 10),
-        ("xoxp-", 10),
-        ("xoxr-", 10),
-        ("xoxs-", 10),
-        ("xapp-", 10),
-        ("AKIA", 16),
-        ("ASIA", 16),
-        ("AIza", 20),
-        ("ya29.", 16),
-        ("hf_", 16),
-        ("npm_", 16),
-        ("pypi-", 16),
-        ("dop_v1_", 16),
-        ("SG.", 20),
-        ("AGE-SECRET-KEY-", 20),
-        ("tvly-", 12),
-        ("gsk_", 16),
-        ("nvapi-", 12),
-        ("LTAI", 16),
-    ];
-    BEGINNINGS.iter().any(|(beginning, least)| {
-        piece.match_indices(beginning).any(|(at, _)| {
-            let begins = !piece[..at].ends_with(|before: char| before.is_ascii_alphanumeric());
-            let key = &piece[at..];
-            let made = key[beginning.len()..].bytes().any(|letter| letter.is_ascii_digit()) || key.len() >= 16;
-            // Words joined by dashes are no key.
-            let words = key[beginning.len()..].split('-').filter(|part| part.len() > 2).count() > 2
-                && !key.bytes().any(|letter| letter.is_ascii_digit());
-            begins && made && !words && key.len() >= *least
-        })
-    })
-}
-
-/// Long, and mixed as no name is. Ids with dashes in their places (UUID) are none, and ids that say whose they are.
-fn is_random(piece: &str) -> bool {
-    const IDS: &[&str] = &[
-        "resp_",
-        "response_",
-        "msg_",
-        "message_",
-        "run_",
-        "call_",
-        "task_",
-        "conv_",
-        "req_",
-        "request_",
-        "item_",
-        "fc_",
-        "rs_",
-        "appr_",
-        "session_",
-        "thread_",
-        "chatcmpl-",
-        "trace_",
-    ];
-    if IDS.iter().any(|id| piece.starts_with(id)) {
-        return false;
-    }
-    let is_hex = |part: &str| {
-        part.len() >= 32
-            && part.bytes().all(|letter| letter.is_ascii_hexdigit())
-            && part.bytes().any(|letter| letter.is_ascii_digit())
-            && part.bytes().any(|letter| letter.is_ascii_alphabetic())
-    };
-    if piece.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_hex) {
-        return true;
-    }
-    // Host names, versions, paths and file names have dots or begin with a slash.
-    if piece.len() < 32 || piece.contains('.') || piece.starts_with('/') {
-        return false;
-    }
-    let count = |of: fn(&u8) -> bool| piece.bytes().filter(|letter| of(letter)).count();
-    let (upper, lower, digits) =
-        (count(u8::is_ascii_uppercase), count(u8::is_ascii_lowercase), count(u8::is_ascii_digit));
-    let class = |letter: u8| (letter.is_ascii_uppercase(), letter.is_ascii_lowercase(), letter.is_ascii_digit());
-    let changes = piece.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count();
-    upper >= 3 && lower >= 3 && digits >= 2 && changes * 4 >= piece.len()
-}
-
-/// A host that only means something inside somebody's network. A port may follow, a path too.
-fn is_private(name: &str) -> bool {
-    const ENDS: &[&str] = &[
-        ".internal",
-        ".local",
-        ".localdomain",
-        ".localhost",
-        ".lan",
-        ".corp",
-        ".intranet",
-        ".private",
-        ".home.arpa",
-        ".svc",
-        ".cluster.local",
-        ".consul",
-    ];
-    let name = name.split('/').next().unwrap_or(name);
-    let inner = name.strip_prefix('[').and_then(|name| name.split(']').next());
-    let host = inner.unwrap_or_else(|| name.rsplit_once(':').map_or(name, |(host, _)| host));
-    if let Ok(address) = host.parse::<core::net::Ipv6Addr>() {
-        let first = address.segments()[0];
-        return address.is_loopback()
-            || address.is_unspecified()
-            || first & 0xfe00 == 0xfc00
-            || first & 0xffc0 == 0xfe80;
-    }
-    if let Ok(address) = host.parse::<core::net::Ipv4Addr>() {
-        let [first, second, ..] = address.octets();
-        return address.is_private()
-            || address.is_loopback()
-            || address.is_link_local()
-            || address.is_unspecified()
-            || (first == 100 && second & 0xc0 == 64);
-    }
-    let host = host.to_ascii_lowercase();
-    host == "localhost" || ENDS.iter().any(|end| host.len() > end.len() && host.ends_with(end))
-}
-
-/// A name without a dot in an address: a machine next to the agent.
-fn is_single(name: &str) -> bool {
-    let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
-    !host.is_empty() && !host.contains(['.', '[', '*', '{', '$']) && host.is_ascii()
 }
