@@ -77,7 +77,10 @@ async fn what_ends_while_the_store_fails_is_told_when_it_is_safe() {
     upstream.open("end");
     let early = tokio::time::timeout(Duration::from_secs(2), stream.frame()).await;
     assert!(early.is_err(), "it is told before it is safe: {early:?}");
-    assert_eq!(gateway.run("friday", &id).await["status"], "in_progress");
+    let run = gateway.run("friday", &id).await;
+    assert_eq!(run["status"], "in_progress");
+    let last = frames.last().expect("something was told");
+    assert_eq!(run["sequence_number"], last["sequence_number"], "nobody sees further than its followers");
 
     locked.unlock();
     frames.extend(stream.frames().await);

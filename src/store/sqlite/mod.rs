@@ -42,6 +42,9 @@ use super::{
     Stored, Swept, Version, Weight,
 };
 
+/// Documents in a row that are not much more to read than one.
+const SHORT: usize = 256;
+
 /// How a file is used.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -190,7 +193,9 @@ impl Store for Sqlite {
 
     fn list(&self, collection: &str, prefix: &str, after: Option<&str>, limit: usize) -> Later<Vec<Entry>> {
         let (place, after) = (Place::new(collection, prefix), after.map(str::to_owned));
-        self.readers.ask(Kind::List, move |connection| {
+        // A short row of neighbours costs no more than one of them, and runs wait for some of them.
+        let kind = if limit <= SHORT { Kind::Fetch } else { Kind::List };
+        self.readers.ask(kind, move |connection| {
             reader::list(connection, &place.collection, &place.key, after.as_deref(), limit)
         })
     }

@@ -301,7 +301,9 @@ impl Writer {
         let wholly = why.is_of_all();
         let error = match why {
             Failed::Sql(why) => failed("write the database", &self.database.path, &why),
-            Failed::Store(error) | Failed::Gone(error) => error,
+            Failed::Gone(error) => error,
+            // What is wrong with one thing is nothing that the store suffers from.
+            Failed::Store(error) => return error,
         };
         if self.pulse.fails(&error) {
             tracing::error!(%error, "runs are not saved: no new ones are taken, the store goes on trying");
