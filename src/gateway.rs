@@ -250,6 +250,7 @@ impl Gateway {
                     owner: Owner::anonymous(),
                     path: mount.path.as_str().into(),
                     trace: None,
+                    connection: None,
                     agents: mount.agents.clone().into(),
                     protocol: client.name,
                     couriers: mounted.couriers.take().map(Arc::new),

@@ -72,8 +72,12 @@ pub struct RunCall {
     pub first_word: Option<Duration>,
     /// True: a run whose client got the agent's refusal in its place was never there; nobody was told of it.
     pub vanishes: bool,
-    /// False: not to be found by anybody once its stream has ended.
+    /// False: not to be found by anybody once its stream has ended, but by requests of the same connection, where it came
+    /// over one that takes several (a WebSocket).
     pub stored: bool,
+    /// True: the agent is not asked. What is said is taken down, and the run ends at once, without an answer; the agent
+    /// learns of it with the next request that goes on from there.
+    pub record_only: bool,
     /// True: a turn that leaves pending items, or ends with [`End::Incomplete`], does not end the run: it waits for
     /// a [`Thread::Continue`].
     pub turns: bool,
@@ -105,6 +109,7 @@ impl RunCall {
             first_word: None,
             vanishes: false,
             stored: true,
+            record_only: false,
             turns: false,
             waits_after: vec![End::Incomplete],
             patience: None,

@@ -391,6 +391,12 @@ pub trait Exchange: Send + 'static {
         out.comment("keep-alive");
     }
 
+    /// The run that the request goes on from, if it names one. Asked when the request has failed: a connection that kept
+    /// that run for its client forgets it then.
+    fn builds_on(&self) -> Option<RunId> {
+        None
+    }
+
     /// Part of the owner's runs and sessions to work in: an A2A tenant. Asked after `decode`.
     fn partition(&self) -> Option<&str> {
         None

@@ -8,8 +8,12 @@ use interlingua_core::model::{AgentRequest, Input, Message, MessageType};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, FaultKind, Json, RunId};
 
-use super::session::{Doc, Entry, Session};
+use super::pump::Turn;
+use super::session::{self, Doc, Entry, Session};
 use super::{Agent, Engine, History, clock, names};
+
+/// A branch is told of so many turns before it, at least.
+const MAX_CHAIN: usize = 1000;
 
 /// What is needed to find out what to ask.
 pub(super) struct Preparing<'a> {
@@ -92,7 +96,7 @@ impl Engine {
             }
         } else if strict {
             // What was put into the session since the upstream was asked last.
-            self.unseen(&doc)
+            self.unseen(&doc).await?
         } else {
             Vec::new()
         };
@@ -132,13 +136,7 @@ impl Engine {
         let mut turns = Vec::new();
         let mut bytes = 0;
         for entry in doc.entries.iter().rev() {
-            let messages: Vec<Message> = match entry {
-                Entry::Turn { run, turn } => {
-                    let Some(handle) = self.handle(*run).await? else { continue };
-                    handle.view(|view| turn_messages(view.run(), *turn as usize))
-                }
-                Entry::Said { .. } => self.unseen_entry(entry).into_iter().collect(),
-            };
+            let Some(messages) = self.messages_of(entry).await? else { continue };
             bytes += messages.iter().map(weight).sum::<usize>();
             if turns.len() >= agent.history_limit.turns || bytes > agent.history_limit.bytes {
                 break;
@@ -157,8 +155,7 @@ impl Engine {
             let Some(handle) = self.handle(id).await? else { break };
             let (messages, previous) = handle.view(|view| {
                 let run = view.run();
-                let good = matches!(run.end, Some(End::Completed | End::Incomplete) | None);
-                let messages: Vec<Message> = if good || id == last {
+                let messages: Vec<Message> = if is_good(run) || id == last {
                     (0..run.turns.len()).flat_map(|turn| turn_messages(run, turn)).collect()
                 } else {
                     Vec::new()
@@ -166,7 +163,9 @@ impl Engine {
                 (messages, view.about.previous)
             });
             bytes += messages.iter().map(weight).sum::<usize>();
-            if turns.len() >= agent.history_limit.turns.max(1000) || bytes > agent.history_limit.bytes.max(16 << 20) {
+            if turns.len() >= agent.history_limit.turns.max(MAX_CHAIN)
+                || bytes > agent.history_limit.bytes.max(16 << 20)
+            {
                 break;
             }
             turns.push(messages);
@@ -175,14 +174,95 @@ impl Engine {
         Ok(whole_pairs(turns.into_iter().rev().flatten().collect()))
     }
 
-    fn unseen(&self, doc: &Doc) -> Vec<Message> {
-        doc.entries.iter().skip(doc.seen).filter_map(|entry| self.unseen_entry(entry)).collect()
+    /// What the upstream was not told yet: messages that were put there, and turns it was not asked in.
+    async fn unseen(&self, doc: &Doc) -> Result<Vec<Message>, Fault> {
+        let mut unseen = Vec::new();
+        for entry in doc.entries.iter().skip(doc.seen) {
+            unseen.extend(self.messages_of(entry).await?.unwrap_or_default());
+        }
+        Ok(unseen)
     }
 
-    fn unseen_entry(&self, entry: &Entry) -> Option<Message> {
-        let Entry::Said { message, .. } = entry else { return None };
-        Message::read(&interlingua_core::tree::Node::at("", message.raw())).ok()
+    /// What an entry says. None: its run is gone.
+    async fn messages_of(&self, entry: &Entry) -> Result<Option<Vec<Message>>, Fault> {
+        match entry {
+            Entry::Turn { run, turn } => {
+                let handle = self.handle(*run).await?;
+                Ok(handle.map(|handle| handle.view(|view| turn_messages(view.run(), *turn as usize))))
+            }
+            Entry::Said { message, .. } => {
+                let message = Message::read(&interlingua_core::tree::Node::at("", message.raw()));
+                Ok(Some(message.into_iter().collect()))
+            }
+        }
     }
+
+    /// The turns up to and in a run, along the chain it belongs to: what went before in a session that branches off
+    /// there.
+    pub(super) async fn turns_of_chain(&self, last: RunId) -> Result<Vec<Entry>, Fault> {
+        let mut entries = Vec::new();
+        let mut next = Some(last);
+        while let Some(id) = next.filter(|_| entries.len() < MAX_CHAIN) {
+            let Some(handle) = self.handle(id).await? else { break };
+            next = handle.view(|view| {
+                let run = view.run();
+                if is_good(run) || id == last {
+                    let turns = (0..u32::try_from(run.turns.len()).unwrap_or(u32::MAX)).rev();
+                    entries.extend(turns.map(|turn| Entry::Turn { run: id, turn }));
+                }
+                view.about.previous
+            });
+        }
+        entries.reverse();
+        Ok(entries)
+    }
+
+    /// What was said in the session before this turn, if that is another than stands in it: a session that has just
+    /// branched off has all that went before, and one that is stored does not name what goes with a connection.
+    pub(super) async fn entries_before(&self, turn: &Turn) -> Option<Vec<Entry>> {
+        let (begins, outlives) = {
+            let doc = turn.session.doc();
+            let stays = turn.stored && turn.connection.is_some();
+            (doc.entries.is_empty(), stays && doc.entries.iter().any(|entry| self.is_unstored(entry)))
+        };
+        if turn.stored {
+            turn.session.write_down();
+        }
+        let entries = match turn.thread {
+            Thread::After(run) if begins => self.turns_of_chain(run).await,
+            _ if outlives => Ok(turn.session.doc().entries.clone()),
+            _ => return None,
+        };
+        let entries = match entries {
+            Ok(entries) if turn.stored => self.spelled_out(entries).await,
+            entries => entries,
+        };
+        entries.inspect_err(|fault| tracing::error!("what went before is not known: {fault}")).ok()
+    }
+
+    /// Whether an entry names a run that goes with its connection.
+    pub(super) fn is_unstored(&self, entry: &Entry) -> bool {
+        matches!(entry, Entry::Turn { run, .. } if self.unstored().get(*run).is_some())
+    }
+
+    /// The same entries, with the messages of runs that are not stored in the place of those runs: for a session that
+    /// outlives them.
+    pub(super) async fn spelled_out(&self, entries: Vec<Entry>) -> Result<Vec<Entry>, Fault> {
+        let mut spelled = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if self.is_unstored(&entry) {
+                spelled.extend(self.messages_of(&entry).await?.unwrap_or_default().iter().map(session::said));
+            } else {
+                spelled.push(entry);
+            }
+        }
+        Ok(spelled)
+    }
+}
+
+/// Whether what a run said is part of what was said.
+const fn is_good(run: &interlingua_core::Run) -> bool {
+    matches!(run.end, Some(End::Completed | End::Incomplete) | None)
 }
 
 /// What was said in one turn, as history: complaints are not part of it.
@@ -218,7 +298,8 @@ fn join(before: Vec<Message>, input: Input) -> Vec<Message> {
     input.into_iter().chain(before).chain(rest).collect()
 }
 
-fn weight(message: &Message) -> usize {
+/// How much a message weighs, in bytes.
+pub(super) fn weight(message: &Message) -> usize {
     Json::of(message).text().len()
 }
 

@@ -65,6 +65,8 @@ impl Engine {
             turns: call.turns,
             waits_after: call.waits_after,
             stored: call.stored,
+            record_only: call.record_only,
+            connection: None,
             trace: scope.trace.clone(),
             route: Arc::clone(&scope.path),
             resumes: None,

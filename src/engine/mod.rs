@@ -5,8 +5,10 @@
 //! [`crate::upstream`]) and databases ([`crate::store`]); they meet here as traits.
 
 pub mod clock;
+mod connection;
 mod context;
 pub mod deliver;
+mod early;
 pub mod follow;
 mod gate;
 mod keeping;
@@ -36,6 +38,8 @@ use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::{Call, Delivery, Event, Fault, FaultKind, Json, Owner, Record, Run, RunCall, RunId, Thread};
 use tokio::sync::oneshot;
 
+pub use self::connection::ConnectionCache;
+use self::connection::Unstored;
 use self::context::{Outcome, Preparing};
 pub use self::follow::{Follower, RunHandle};
 pub use self::keeping::Keeping;
@@ -61,6 +65,8 @@ struct Inner {
     store: Arc<dyn Store>,
     lives: Mutex<Lives>,
     sessions: Mutex<HashMap<Key, Weak<Session>>>,
+    /// Responses that are not stored, and that a connection keeps.
+    unstored: Mutex<Unstored>,
     /// No new runs are taken.
     closing: AtomicBool,
     /// Nothing will happen any more.
@@ -131,6 +137,8 @@ pub struct Scope {
     pub route: Option<Arc<str>>,
     /// The trace the request is part of: agents are told.
     pub trace: Option<Arc<Trace>>,
+    /// What the connection keeps that the request came over. None: it keeps nothing from one request to the next.
+    pub connection: Option<Arc<ConnectionCache>>,
 }
 
 /// What a call is answered with.
@@ -176,6 +184,7 @@ impl Engine {
             store,
             lives: Mutex::default(),
             sessions: Mutex::default(),
+            unstored: Mutex::default(),
             closing: AtomicBool::new(false),
             over: AtomicBool::new(false),
             post,
@@ -201,6 +210,10 @@ impl Engine {
     #[must_use]
     pub fn health(&self) -> Health {
         self.store().health()
+    }
+
+    fn unstored(&self) -> MutexGuard<'_, Unstored> {
+        self.0.unstored.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// How many runs are in memory.
@@ -363,6 +376,8 @@ impl Engine {
             turns: call.turns,
             waits_after: call.waits_after,
             stored: call.stored,
+            record_only: call.record_only,
+            connection: scope.connection.as_ref().map(Arc::downgrade),
             trace: scope.trace.clone(),
             route: Arc::clone(&scope.path),
             resumes: None,
@@ -442,13 +457,16 @@ impl Engine {
                     let previous = session.doc().latest;
                     return Ok((session, previous));
                 }
-                Ok((self.session(&agent.name, owner, &clock::fresh().to_string(), true).await?, None))
+                Ok((self.new_session(call, agent, scope).await?, None))
             }
             Thread::Session(id) => {
                 if id.is_empty() || id.len() > 512 {
                     return Err(Fault::invalid("session_id", "must have between 1 and 512 characters"));
                 }
                 let session = self.session_of(&agent.name, owner, &id, call.request.user_id.as_deref()).await?;
+                if lives_with_connection(call, scope) && session.is_blank() {
+                    session.keep_in_memory();
+                }
                 let previous = session.doc().latest;
                 Ok((session, previous))
             }
@@ -460,18 +478,34 @@ impl Engine {
                     let user = about.request.user_id.clone();
                     (run.session_id.clone(), user, about.stored, run.agent.clone(), run.end.is_some())
                 });
-                if !stored || of != agent.name {
+                let kept = scope.connection.as_ref().and_then(|connection| connection.session_of(run));
+                if !(stored || kept.is_some()) || of != agent.name {
                     return Err(Fault::not_found("the run to go on from").at("thread"));
                 }
-                let session = self.session_of(&agent.name, owner, &session_id, user.as_deref()).await?;
+                // A turn that goes with its connection keeps off sessions that stay, unless it answers what was asked
+                // there: it would be missing from them.
+                let stays = kept.is_none() && lives_with_connection(call, scope);
+                let session = match kept {
+                    Some(session) => session,
+                    None => self.session_of(&agent.name, owner, &session_id, user.as_deref()).await?,
+                };
                 // While it is still under way, its end is waited for: that is what queueing is for.
                 let newest = !over || session.doc().ends_with(run);
-                if newest {
+                let leaves = stays && session.doc().waiting.open().next().is_none();
+                if newest && !leaves {
                     return Ok((session, Some(run)));
                 }
-                Ok((self.session(&agent.name, owner, &clock::fresh().to_string(), true).await?, Some(run)))
+                Ok((self.new_session(call, agent, scope).await?, Some(run)))
             }
         }
+    }
+
+    async fn new_session(&self, call: &RunCall, agent: &Agent, scope: &Scope) -> Result<Arc<Session>, Fault> {
+        let session = self.session(&agent.name, &scope.owner, &clock::fresh().to_string(), true).await?;
+        if lives_with_connection(call, scope) {
+            session.keep_in_memory();
+        }
+        Ok(session)
     }
 
     /// Sees to it that nobody finds a run again that has ended.
@@ -507,6 +541,11 @@ impl Engine {
             lives.remove(live.id());
         }
     }
+}
+
+/// Whether what comes of a call is kept by the connection it came over, and nowhere else.
+const fn lives_with_connection(call: &RunCall, scope: &Scope) -> bool {
+    !call.stored && scope.connection.is_some()
 }
 
 /// How an answer is wanted, and how long its parts may take.

@@ -4,7 +4,7 @@
 //! store before they see it.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use interlingua_core::answer::{Answer, Terms};
@@ -14,17 +14,17 @@ use interlingua_core::heard::Heard;
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::pending::PendingKind;
-use interlingua_core::run::RunError;
 use interlingua_core::{End, Fault, FaultKind, Record};
 use tokio::sync::oneshot;
 
 use super::context::{self, Prepared, Preparing};
+use super::early::{end_early, fault_of, vanish};
 use super::live::{Live, State};
 use super::report::{self, Report};
 use super::rhythm::Rhythm;
 use super::session::{Entry, Queued, Session, TurnGuard};
 use super::undone::Undone;
-use super::{Engine, Journal, RunHandle, Scope, clock, written};
+use super::{ConnectionCache, Engine, Journal, RunHandle, Scope, clock, written};
 use crate::store::Later;
 use crate::upstream::{Conversation, Trace};
 
@@ -50,6 +50,10 @@ pub(super) struct Turn {
     /// After which ends it does although nothing is pending.
     pub(super) waits_after: Vec<End>,
     pub(super) stored: bool,
+    /// The agent is not asked: what was said is taken down, and the turn ends at once.
+    pub(super) record_only: bool,
+    /// Keeps the response, if it is not stored.
+    pub(super) connection: Option<Weak<ConnectionCache>>,
     pub(super) trace: Option<Arc<Trace>>,
     /// The path of the route it came by.
     pub(super) route: Arc<str>,
@@ -235,7 +239,7 @@ async fn take(
         Ok(Asked { guard, prepared, opened }) => {
             match opened {
                 Ok(opened) => {
-                    conversation = Some(opened);
+                    conversation = opened;
                     (Some(guard), Some(prepared))
                 }
                 Err(fault) => {
@@ -275,7 +279,15 @@ async fn take(
             }
         });
     }
+    if turn.record_only && refused.is_none() {
+        live.grow(|state| {
+            state.record.at(clock::now());
+            state.record.start_answer();
+            state.record.finish_turn(End::Completed, None);
+        });
+    }
     if live.cancel.is_told()
+        && !turn.record_only
         && let Some(prepared) = &prepared
     {
         let stop = live.agent.upstream.stop(&prepared.question(), turn.trace.as_deref());
@@ -313,7 +325,8 @@ async fn take(
 struct Asked {
     guard: TurnGuard,
     prepared: Box<Prepared>,
-    opened: Result<Conversation, Fault>,
+    /// None: the agent is not asked.
+    opened: Result<Option<Conversation>, Fault>,
 }
 
 /// Waits for the session's turn, finds out what to ask, and asks; meanwhile the store is told of the run.
@@ -347,10 +360,14 @@ async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn, known: Option<L
                 // Who is told of the refusal does not know the run, and nobody else will.
                 written::known(known).await.inspect_err(|_| vanish(live, &turn.session))
             };
-            let question = prepared.question();
-            let asking = cancellable(live, live.agent.upstream.open(&question, turn.trace.as_deref()));
-            // A run that cannot be kept is not begun: the agent is let go of.
-            async { tokio::try_join!(asking, known) }.await.map(|(opened, ())| opened)
+            if turn.record_only {
+                known.await.map(|()| None)
+            } else {
+                let question = prepared.question();
+                let asking = cancellable(live, live.agent.upstream.open(&question, turn.trace.as_deref()));
+                // A run that cannot be kept is not begun: the agent is let go of.
+                async { tokio::try_join!(asking, known) }.await.map(|(opened, ())| Some(opened))
+            }
         }
         Err(fault) => Err(fault),
     };
@@ -503,43 +520,6 @@ async fn cancellable<T>(live: &Live, doing: impl Future<Output = Result<T, Fault
     }
 }
 
-/// Ends a turn that the upstream never began; answers why, if its client should be told in the run's place. A run that
-/// was there before is where it was.
-fn end_early(live: &Live, normalizer: &mut Normalizer, turn: &Turn, fault: Fault) -> Option<Fault> {
-    live.grow(|state| {
-        state.record.at(clock::now());
-        if fault.kind == FaultKind::Canceled {
-            return normalizer.cancel(&mut state.record);
-        }
-        if turn.resumes.is_some() {
-            let error = RunError { code: fault.code().to_owned(), message: fault.message.clone() };
-            // A run that asks something meanwhile is not in the way of anything: it asks first.
-            state.record.withdraw_turn((fault.kind != FaultKind::Waiting).then_some(error));
-        } else {
-            normalizer.fail(&mut state.record, &fault);
-        }
-    });
-    match fault.kind {
-        // Who spoke before the run asked is shown what it asks.
-        FaultKind::Waiting if turn.resumes.is_some() => None,
-        // Whoever cancelled it has seen it: it is there, and it is cancelled.
-        FaultKind::Canceled if turn.vanishes || turn.resumes.is_some() => None,
-        _ => Some(fault),
-    }
-}
-
-/// Makes a run one that never was: its client is told of the refusal instead.
-fn vanish(live: &Live, session: &Session) {
-    let previous = live.grow_unseen(|state| {
-        state.about.stored = false;
-        state.about.previous
-    });
-    let mut doc = session.doc();
-    if doc.latest == Some(live.id()) {
-        doc.latest = previous;
-    }
-}
-
 /// Writes down what a turn has come to, and shows it.
 async fn conclude(
     engine: &Engine,
@@ -557,6 +537,9 @@ async fn conclude(
     });
     let good = matches!(end, End::Completed | End::Incomplete);
     let withdrawn = live.view(|view| view.run().turn().is_some_and(|turn| turn.withdrawn));
+    let connection = turn.connection.as_ref().and_then(Weak::upgrade);
+    let kept = !turn.stored && connection.is_some();
+    let before = Box::pin(engine.entries_before(turn)).await;
     let mut open = Vec::new();
     if withdrawn {
         // As if it had not been asked.
@@ -572,12 +555,21 @@ async fn conclude(
             let tools = turn.request.tools.as_deref().unwrap_or_default();
             let asking = context::Asking { now, terms: turn.terms, tools };
             open = context::ask(&mut doc, &live.agent, live.id(), pending, &asking);
-            if turn.stored {
+            let branches = doc.entries.is_empty() && before.as_ref().is_some_and(|before| !before.is_empty());
+            if let Some(before) = before {
+                doc.entries = before;
+            }
+            if turn.stored || kept {
                 let turn = u32::try_from(number).unwrap_or(u32::MAX);
                 doc.entries.push(Entry::Turn { run: live.id(), turn });
             }
-            doc.seen = doc.entries.len();
-            doc.stale = !turn.stored;
+            if turn.record_only {
+                // The upstream was told nothing.
+                doc.stale |= branches;
+            } else {
+                doc.seen = doc.entries.len();
+                doc.stale = !(turn.stored || kept);
+            }
             if let Some(memory) = remembered {
                 doc.memory = memory;
             }
@@ -640,8 +632,14 @@ async fn conclude(
             }
         }
     };
+    if let Some(connection) = &connection {
+        connection.concluded(live, turn, good);
+    }
     if written::show(engine, live, journal, before).await {
         return next;
+    }
+    if let Some(connection) = connection {
+        connection.evict(live.id());
     }
     // The turn did not come to what its session says about it.
     {
@@ -656,12 +654,6 @@ async fn conclude(
         next.tell(Err(written::fault()));
     }
     None
-}
-
-/// A run's error as a fault, for those who still wait for its beginning.
-fn fault_of(error: &RunError) -> Fault {
-    let kind = FaultKind::ALL.iter().copied().find(|kind| kind.code() == error.code).unwrap_or(FaultKind::AgentFailed);
-    Fault::new(kind, error.message.clone()).coded(error.code.clone())
 }
 
 /// A cause that the log should know: that somebody stopped the run is none.

@@ -179,6 +179,9 @@ impl Engine {
 
     /// Remembers in which session the open items of a run were asked: some clients answer without saying where.
     pub(super) async fn index_pending(&self, agent: &str, session: &Session, live: &Live) {
+        if session.is_in_memory() {
+            return;
+        }
         let (owner, user, ids) = live.view(|view| {
             let ids: Vec<String> = view.pending.iter().map(|item| item.id.clone()).collect();
             (view.about.owner.clone(), view.about.request.user_id.clone(), ids)

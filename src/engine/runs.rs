@@ -26,6 +26,9 @@ impl Engine {
         if let Some(live) = self.lives().get(&id) {
             return Ok(Some(RunHandle::Live(Arc::clone(live))));
         }
+        if let Some(live) = self.unstored().get(id) {
+            return Ok(Some(RunHandle::Live(live)));
+        }
         let Some(stored) = self.load(id).await? else { return Ok(None) };
         let pending = self.still_open(&stored).await?;
         Ok(Some(RunHandle::Stored(stored, pending.into())))
@@ -52,10 +55,11 @@ impl Engine {
         };
         let missing = || Fault::not_found(format_args!("run '{id}'"));
         let handle = self.handle(id).await?.ok_or_else(missing)?;
+        let kept = scope.connection.as_ref().is_some_and(|connection| connection.holds(id));
         let visible = handle.view(|view| {
             view.about.owner == scope.owner.key()
                 && scope.agents.iter().any(|card| card.name == view.run().agent)
-                && (view.about.stored || view.run().end.is_none())
+                && (view.about.stored || view.run().end.is_none() || kept)
                 && !self.0.keeping.retention.is_gone(view.about, clock::now())
         });
         if visible { Ok(handle) } else { Err(missing()) }

@@ -4,12 +4,14 @@
 //! under way. What was said in its runs stands in the runs; the document names them.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use interlingua_core::call::{SessionItem, SessionView};
 use interlingua_core::event::Millis;
 use interlingua_core::model::{Message, MessageType};
 use interlingua_core::owner::escaped;
+use interlingua_core::pending::PendingKind;
 use interlingua_core::tree::Node;
 use interlingua_core::{Extra, Fault, FaultKind, Json, Owner, RunId};
 use serde::{Deserialize, Serialize};
@@ -50,6 +52,8 @@ pub(super) struct Session {
     /// Held while a turn is under way.
     turn: Arc<tokio::sync::Mutex<()>>,
     queued: Mutex<usize>,
+    /// It belongs to a connection: it is not written down.
+    in_memory: AtomicBool,
     doc: Mutex<Doc>,
 }
 
@@ -152,6 +156,35 @@ impl Session {
     /// The document. A panic under the lock left it whole.
     pub(super) fn doc(&self) -> MutexGuard<'_, Doc> {
         self.doc.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// True if nothing was ever said in it.
+    pub(super) fn is_blank(&self) -> bool {
+        let doc = self.doc();
+        !doc.kept && doc.latest.is_none() && doc.entries.is_empty()
+    }
+
+    /// Lets it live as long as the connection it belongs to.
+    pub(super) fn keep_in_memory(&self) {
+        self.in_memory.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it goes with its connection. One that waits for somebody's decision does not: that may come over another
+    /// connection, or another protocol.
+    pub(super) fn is_in_memory(&self) -> bool {
+        if !self.in_memory.load(Ordering::Relaxed) {
+            return false;
+        }
+        let waits = self.doc().waiting.open().any(|open| open.item.kind != PendingKind::Tool);
+        if waits {
+            self.write_down();
+        }
+        !waits
+    }
+
+    /// From now on it is written down like all others.
+    pub(super) fn write_down(&self) {
+        self.in_memory.store(false, Ordering::Relaxed);
     }
 
     /// Whose it is where nobody is named: its own, so that anonymous clients do not share one memory upstream. Parts of
@@ -291,6 +324,7 @@ impl Engine {
             id: doc.id.clone(),
             turn: Arc::default(),
             queued: Mutex::new(0),
+            in_memory: AtomicBool::new(false),
             doc: Mutex::new(doc),
         });
         sessions.insert(key, Arc::downgrade(&session));
@@ -307,6 +341,9 @@ impl Engine {
 
     /// Writes a session down; resolves when it is safe.
     pub(super) async fn save_session(&self, session: &Session) -> Result<(), Fault> {
+        if session.is_in_memory() {
+            return Ok(());
+        }
         let written = {
             let mut doc = session.doc();
             doc.updated_at = clock::now();

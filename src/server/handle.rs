@@ -40,7 +40,7 @@ pub(super) async fn endpoint(
         return refuse(&gateway, &route, &mut *exchange, &request, &fault);
     }
     if endpoint.websocket && request.headers().contains_key("upgrade") {
-        return super::websocket::serve(&gateway, &route, index, &request, payload);
+        return super::websocket::serve(&gateway, &route, index, &request, payload).await;
     }
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
     let body = match read_body(&request, payload, endpoint.reads, limit).await {

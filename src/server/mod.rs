@@ -7,11 +7,13 @@ mod forwarded;
 mod guard;
 mod handle;
 mod hosts;
+mod messages;
 mod stream;
 mod websocket;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
@@ -73,6 +75,8 @@ struct Gateway {
     engine: Engine,
     routes: Vec<Arc<Served>>,
     settings: Settings,
+    /// How many WebSockets are open.
+    sockets: AtomicUsize,
 }
 
 /// A server that listens.
@@ -135,7 +139,12 @@ pub fn listen(
     const MOST_CONNECTIONS: usize = 100_000;
     let address = listener.local_addr()?;
     let workers = settings.workers;
-    let gateway = Arc::new(Gateway { engine, routes: routes.into_iter().map(Arc::new).collect(), settings });
+    let gateway = Arc::new(Gateway {
+        engine,
+        routes: routes.into_iter().map(Arc::new).collect(),
+        settings,
+        sockets: AtomicUsize::new(0),
+    });
     let server = HttpServer::new(move || {
         let gateway = Arc::clone(&gateway);
         App::new().configure(move |app| mount(app, &gateway))

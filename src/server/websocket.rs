@@ -1,32 +1,37 @@
-//! The WebSocket form of an endpoint: every text frame is a request of its own, every line written one message.
+//! The WebSocket form of an endpoint: every text is a request of its own, every line written one message.
 //!
-//! Requests of one connection are answered one after the other. Whoever closes the connection leaves the run under
-//! way, as with a stream.
+//! Requests of one connection are answered one after the other; one more may wait meanwhile. What a request leaves
+//! that is not stored, the connection keeps for those that follow. Whoever closes the connection leaves the run under
+//! way, as with a stream. Not here: the bytes of messages ([`super::messages`]).
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix_web::web::Payload;
-use actix_web::{HttpRequest, HttpResponse};
-use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, Session};
-use futures_util::StreamExt as _;
-use interlingua_core::{Exchange, Fault, FaultKind, Out};
+use actix_web::{FromRequest as _, HttpRequest, HttpResponse};
+use actix_ws::{CloseCode, CloseReason, MessageStream, Session};
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, tree};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::handle::{self, Conversed};
+use super::messages::{Closed, Messages, Received};
 use super::stream::Steps;
 use super::{Gateway, Served};
+use crate::engine::{ConnectionCache, Scope};
 
 /// The method that exchanges see.
 const METHOD: &str = "WEBSOCKET";
-/// Requests that may wait for the one under way.
-const MOST_WAITING: usize = 16;
+/// So many WebSockets are open at once.
+const MAX_SOCKETS: usize = 4096;
 /// A connection lives no longer.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
+/// The client is asked so often whether it is still there. One that has said nothing since it was asked last is not.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Serves a connection.
-pub(super) fn serve(
+pub(super) async fn serve(
     gateway: &Arc<Gateway>,
     route: &Arc<Served>,
     index: usize,
@@ -34,28 +39,37 @@ pub(super) fn serve(
     payload: Payload,
 ) -> HttpResponse {
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
-    match actix_ws::handle(request, payload) {
-        Ok((response, session, messages)) => {
-            let messages = messages.max_frame_size(limit).aggregate_continuations().max_continuation_size(limit);
+    let Some(open) = Open::new(gateway) else {
+        let fault = Fault::new(FaultKind::Overloaded, "too many WebSockets are open");
+        return handle::stray(gateway, route, request, fault);
+    };
+    match handshake(request).await {
+        Ok((response, session, gone)) => {
+            let mut ping = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
+            ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let connection = Connection {
                 gateway: Arc::clone(gateway),
                 route: Arc::clone(route),
                 index,
                 request: request.clone(),
-                session,
-                messages,
-                waiting: VecDeque::new(),
+                cache: ConnectionCache::new(&gateway.engine),
+                session: session.clone(),
+                messages: Messages::new(payload, limit),
+                gone,
+                ping,
+                is_silent: false,
+                waiting: None,
             };
+            let patience = gateway.settings.timeouts.write;
             actix_web::rt::spawn(async move {
-                let session = connection.session.clone();
-                if tokio::time::timeout(LIFETIME, connection.run()).await.is_err() {
-                    let reason = CloseReason {
-                        code: CloseCode::Policy,
-                        description: Some("websocket_connection_limit_reached".to_owned()),
-                    };
-                    // It may be closed already.
-                    let _ = session.close(Some(reason)).await;
+                let over = tokio::time::timeout(LIFETIME, connection.run()).await;
+                let over = over.unwrap_or(Closed::For(CloseCode::Policy.into(), "websocket_connection_limit_reached"));
+                tracing::debug!(?over, "a WebSocket is closed");
+                // It may be closed already, and a client that reads nothing is not told.
+                if let Some(reason) = reason(over) {
+                    let _ = tokio::time::timeout(patience, session.close(reason)).await;
                 }
+                drop(open);
             });
             response
         }
@@ -66,59 +80,119 @@ pub(super) fn serve(
     }
 }
 
+/// Accepts the connection. Its messages are read by us: what the library is given to read has no end and says nothing,
+/// so that all it tells is that the connection is gone.
+async fn handshake(request: &HttpRequest) -> Result<(HttpResponse, Session, MessageStream), actix_web::Error> {
+    let nothing: std::pin::Pin<Box<dyn futures_util::Stream<Item = _>>> = Box::pin(futures_util::stream::pending());
+    let mut nothing = actix_web::dev::Payload::from(nothing);
+    actix_ws::handle(request, Payload::from_request(request, &mut nothing).await?)
+}
+
+/// One of the WebSockets that are open.
+struct Open(Arc<Gateway>);
+
+impl Open {
+    /// None: there are too many.
+    fn new(gateway: &Arc<Gateway>) -> Option<Self> {
+        let open = Self(Arc::clone(gateway));
+        (gateway.sockets.fetch_add(1, Ordering::Relaxed) < MAX_SOCKETS).then_some(open)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.sockets.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a client is told in the end. None: it is not there to be told.
+fn reason(closed: Closed) -> Option<Option<CloseReason>> {
+    let (code, description) = match closed {
+        Closed::Gone => return None,
+        Closed::ByClient(None) => return Some(None),
+        Closed::ByClient(Some(code)) => (code, None),
+        Closed::For(code, why) => (code, Some(why.to_owned())),
+    };
+    Some(Some(CloseReason { code: CloseCode::from(code), description }))
+}
+
+/// What is sent to a client.
+enum Sent {
+    Text(String),
+    Ping,
+    Pong(Vec<u8>),
+}
+
 struct Connection {
     gateway: Arc<Gateway>,
     route: Arc<Served>,
     index: usize,
     request: HttpRequest,
+    /// What its requests leave that is not stored.
+    cache: Arc<ConnectionCache>,
     session: Session,
-    messages: AggregatedMessageStream,
-    waiting: VecDeque<String>,
+    messages: Messages,
+    /// Ends when the connection is gone.
+    gone: MessageStream,
+    ping: Interval,
+    /// Whether the client has said nothing since it was asked whether it is there.
+    is_silent: bool,
+    /// The request that comes next.
+    waiting: Option<String>,
 }
 
-/// The other side has left.
-struct Gone;
-
 impl Connection {
-    async fn run(mut self) {
+    /// Answers requests until the connection is to be closed.
+    async fn run(mut self) -> Closed {
         loop {
-            let asked = match self.waiting.pop_front() {
-                Some(asked) => asked,
-                None => match self.next().await {
-                    Ok(Some(asked)) => asked,
-                    Ok(None) => continue,
-                    Err(Gone) => break,
-                },
+            let asked = match self.waiting.take() {
+                Some(asked) => Ok(asked),
+                None => self.next().await,
             };
-            if self.answer(&asked).await.is_err() {
-                break;
+            let answered = match asked {
+                Ok(asked) => self.answer(asked).await,
+                Err(closed) => return closed,
+            };
+            if let Err(closed) = answered {
+                return closed;
             }
         }
-        let _ = self.session.close(None).await;
     }
 
-    /// The next thing the client says. None: nothing that needs an answer.
-    async fn next(&mut self) -> Result<Option<String>, Gone> {
-        match self.messages.next().await {
-            Some(Ok(AggregatedMessage::Text(text))) => Ok(Some(text.to_string())),
-            Some(Ok(AggregatedMessage::Ping(bytes))) => {
-                self.session.pong(&bytes).await.map_err(|_| Gone)?;
-                Ok(None)
+    /// The next request. May be dropped while it waits.
+    async fn next(&mut self) -> Result<String, Closed> {
+        loop {
+            let received = tokio::select! {
+                biased;
+                received = self.messages.next() => received?,
+                _ = self.gone.recv() => return Err(Closed::Gone),
+                _ = self.ping.tick() => {
+                    if std::mem::replace(&mut self.is_silent, true) {
+                        return Err(Closed::For(CloseCode::Policy.into(), "pings are not answered"));
+                    }
+                    self.written(Sent::Ping).await?;
+                    continue;
+                }
+            };
+            self.is_silent = false;
+            match received {
+                Received::Text(text) => return Ok(text),
+                Received::Ping(bytes) => self.written(Sent::Pong(bytes)).await?,
+                Received::Pong => {}
             }
-            Some(Ok(AggregatedMessage::Binary(_) | AggregatedMessage::Pong(_))) => Ok(None),
-            Some(Ok(AggregatedMessage::Close(_)) | Err(_)) | None => Err(Gone),
         }
     }
 
     /// Answers one request, listening meanwhile.
-    async fn answer(&mut self, asked: &str) -> Result<(), Gone> {
+    async fn answer(&mut self, asked: String) -> Result<(), Closed> {
         let mut exchange = (self.route.mounted.endpoints[self.index].open)();
-        let decoded =
-            handle::decode(&self.gateway, &self.route, &mut *exchange, &self.request, METHOD, asked.as_bytes());
-        let (call, scope) = match decoded {
+        let decoded = self.decode(&mut *exchange, &asked);
+        drop(asked);
+        let (call, mut scope) = match decoded {
             Ok(decoded) => decoded,
             Err(fault) => return self.refuse(&mut *exchange, &fault).await,
         };
+        scope.connection = Some(Arc::clone(&self.cache));
         let gateway = Arc::clone(&self.gateway);
         let conversed = {
             let conversation = handle::converse(&gateway, &mut *exchange, call, &scope);
@@ -127,7 +201,7 @@ impl Connection {
                 tokio::select! {
                     biased;
                     conversed = &mut conversation => break conversed,
-                    said = self.next() => self.hear(said)?,
+                    asked = self.next() => self.keep_waiting(asked?).await?,
                 }
             }
         };
@@ -145,39 +219,71 @@ impl Connection {
                             Some(chunk) => self.send(&chunk).await?,
                             None => return Ok(()),
                         },
-                        said = self.next() => self.hear(said)?,
+                        asked = self.next() => self.keep_waiting(asked?).await?,
                     }
                 }
             }
-            Err(fault) => self.refuse(&mut *exchange, &fault).await,
-        }
-    }
-
-    /// Keeps what is said while another request is answered.
-    fn hear(&mut self, said: Result<Option<String>, Gone>) -> Result<(), Gone> {
-        match said? {
-            Some(_) if self.waiting.len() >= MOST_WAITING => Err(Gone),
-            Some(said) => {
-                self.waiting.push_back(said);
-                Ok(())
+            Err(fault) => {
+                if let Some(run) = exchange.builds_on() {
+                    self.cache.evict(run);
+                }
+                self.refuse(&mut *exchange, &fault).await
             }
-            None => Ok(()),
         }
     }
 
-    async fn refuse(&mut self, exchange: &mut dyn Exchange, fault: &Fault) -> Result<(), Gone> {
+    /// Keeps a request that comes while another one is answered. One may wait; clients that ask more at once are told so,
+    /// and what is under way for them goes on.
+    async fn keep_waiting(&mut self, asked: String) -> Result<(), Closed> {
+        if self.waiting.is_none() {
+            self.waiting = Some(asked);
+            return Ok(());
+        }
+        let mut exchange = (self.route.mounted.endpoints[self.index].open)();
+        // Read for the sake of the name that its client gave it.
+        let _ = self.decode(&mut *exchange, &asked);
+        let message = "a request is under way and another one waits: send more when they are answered";
+        self.refuse(&mut *exchange, &Fault::new(FaultKind::RateLimited, message)).await
+    }
+
+    fn decode(&self, exchange: &mut dyn Exchange, asked: &str) -> Result<(Call, Scope), Fault> {
+        let limits = self.gateway.settings.limits;
+        let bounds = tree::Bounds { depth: limits.json_depth, values: limits.json_values };
+        let checked = tree::check(asked.as_bytes(), bounds);
+        // How to complain is a matter of the exchange, which has to know that it speaks over a WebSocket.
+        let asked = if checked.is_ok() { asked.as_bytes() } else { b"" };
+        let decoded = handle::decode(&self.gateway, &self.route, exchange, &self.request, METHOD, asked);
+        checked.and(decoded)
+    }
+
+    async fn refuse(&mut self, exchange: &mut dyn Exchange, fault: &Fault) -> Result<(), Closed> {
         let mut out = Out::new();
         exchange.fail(fault, &mut out);
         self.send(&out.body).await
     }
 
     /// Sends what was written, a message a line.
-    async fn send(&mut self, written: &[u8]) -> Result<(), Gone> {
-        for line in written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    async fn send(&mut self, lines: &[u8]) -> Result<(), Closed> {
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             // What exchanges write is JSON, and so UTF-8.
             let text = String::from_utf8_lossy(line).into_owned();
-            self.session.text(text).await.map_err(|_| Gone)?;
+            self.written(Sent::Text(text)).await?;
         }
         Ok(())
+    }
+
+    /// Sends a message. A client that has no room for it for too long has left.
+    async fn written(&mut self, message: Sent) -> Result<(), Closed> {
+        let writing = async {
+            match message {
+                Sent::Text(text) => self.session.text(text).await,
+                Sent::Ping => self.session.ping(b"").await,
+                Sent::Pong(bytes) => self.session.pong(&bytes).await,
+            }
+        };
+        match tokio::time::timeout(self.gateway.settings.timeouts.write, writing).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Closed::Gone),
+        }
     }
 }

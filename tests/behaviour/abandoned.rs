@@ -136,6 +136,7 @@ impl House {
             couriers: Some(Arc::new(couriers)),
             route: None,
             trace: None,
+            connection: None,
         };
         let engine = Engine::new(vec![Arc::new(agent)], Arc::clone(&store), Arc::new(Taking), keeping);
         Self { engine, store, scope }

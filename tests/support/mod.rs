@@ -7,6 +7,7 @@ pub mod agent;
 pub mod gateway;
 pub mod http;
 pub mod process;
+pub mod socket;
 pub mod store;
 pub mod story;
 pub mod upstream;

@@ -55,9 +55,6 @@ pub(crate) struct Echo {
     pub(crate) prompt_cache_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
-    /// The WebSocket connection it came over, by its handshake's key. Never told.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) connection: Option<String>,
 }
 
 impl Echo {

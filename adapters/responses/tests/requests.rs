@@ -377,7 +377,6 @@ fn a_frame_of_a_websocket_is_a_request() {
         ("nonsense", Value::Null),
         (r#"{"model":"demo"}"#, json!("missing_required_parameter")),
         (r#"{"type":"response.steer"}"#, json!("unsupported_parameter")),
-        (r#"{"type":"response.create","model":"demo","generate":false}"#, json!("unsupported_parameter")),
     ] {
         let refusal = route("{}").ask("WEBSOCKET", "/responses", frame).refusal();
         let event = refusal.json();
@@ -387,20 +386,30 @@ fn a_frame_of_a_websocket_is_a_request() {
 }
 
 #[test]
-fn an_unstored_response_is_followed_on_its_own_connection_alone() {
+fn a_warm_up_is_taken_down_without_asking() {
+    let frame = r#"{"type":"response.create","model":"demo","store":false,"generate":false,"input":"hi"}"#;
+    let asked = route("{}").ask("WEBSOCKET", "/responses", frame);
+    assert!(asked.run_call().record_only && !asked.run_call().stored);
+    assert!(!route("{}").ask("WEBSOCKET", "/responses", &frame.replace("false", "true")).run_call().record_only);
+    // Over HTTP nothing is warmed up; the field says nothing there.
+    assert!(!route("{}").ask("POST", "/responses", frame).run_call().record_only);
+}
+
+#[test]
+fn an_unstored_response_is_followed_over_a_socket_alone() {
     let body =
         json!({"type": "response.create", "model": "demo", "previous_response_id": response_id(1), "input": "x"})
             .to_string();
     let mut told = Tale::begin();
     told.says(&["x"]);
     let record = told.finish(End::Completed);
-    let labels = Json::parse(r#"{"model":"demo","store":false,"connection":"key-1"}"#).expect("JSON");
+    let labels = Json::parse(r#"{"model":"demo","store":false}"#).expect("JSON");
     let mut about = about(&record, labels);
     about.stored = false;
     let view = interlingua_core::call::RunView { record: &record, about: &about, pending: &[] };
-    for (key, known) in [("key-1", true), ("key-2", false)] {
-        let asked = route("{}").ask_with("WEBSOCKET", "/responses", &body, &[("sec-websocket-key", key)]);
-        let next = asked.answered(Reply::Run(view)).expect_err("more");
-        assert_eq!(next.outcome.is_ok(), known, "{key}");
+    for (method, known) in [("WEBSOCKET", true), ("POST", false)] {
+        let next = route("{}").ask(method, "/responses", &body).answered(Reply::Run(view)).expect_err("more");
+        assert_eq!(next.outcome.is_ok(), known, "{method}");
+        assert_eq!(next.exchange.builds_on(), Some(run_id(1)), "{method}");
     }
 }

@@ -16,7 +16,6 @@ use interlingua_core::{Call, Fault, FaultKind, Json, Reply, RunId};
 
 use super::{Shared, astray, target};
 use crate::decode::{Create, Entry};
-use crate::echo::Echo;
 use crate::fault::{about_input, not_found, previous_not_found};
 use crate::ids::{self, Place};
 use crate::options::OpenCalls;
@@ -65,8 +64,8 @@ pub(crate) struct Context {
     busy: bool,
     /// Whether everything said before is wanted, and what it is.
     history: Option<Vec<Message>>,
-    /// The WebSocket connection this came over.
-    connection: Option<String>,
+    /// Whether this came over a WebSocket.
+    socket: bool,
 }
 
 /// What came of it.
@@ -91,12 +90,7 @@ impl Context {
     ///
     /// # Errors
     /// A reference that cannot lead anywhere.
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        create: &mut Create,
-        connection: Option<String>,
-        history: bool,
-    ) -> Result<Self, Fault> {
+    pub(crate) fn new(shared: Arc<Shared>, create: &mut Create, socket: bool, history: bool) -> Result<Self, Fault> {
         let agent = shared.agent(&create.echo.model).ok().map(str::to_owned);
         let mut context = Self {
             shared,
@@ -113,7 +107,7 @@ impl Context {
             session: None,
             busy: false,
             history: history.then(Vec::new),
-            connection,
+            socket,
         };
         if let Some((run, id)) = &create.previous {
             context.todo.push_back(Lookup::Previous { run: *run, id: id.clone() });
@@ -215,13 +209,10 @@ impl Context {
         }
     }
 
-    /// Whether this caller may build on a run: stored ones, and on a connection its own (section 13).
+    /// Whether this caller may build on a run: stored ones, and over a WebSocket those that it keeps (section 13). Others
+    /// that are not stored are found by nobody once they have ended.
     fn may_use(&self, view: &RunView<'_>) -> bool {
-        let own = || {
-            let echo = Echo::of(&view.about.labels, &view.run().agent);
-            self.connection.is_some() && echo.connection == self.connection
-        };
-        view.about.stored || own()
+        view.about.stored || (self.socket && view.run().end.is_some())
     }
 
     fn previous(&mut self, run: RunId, id: &str, view: &RunView<'_>) -> Result<(), Fault> {

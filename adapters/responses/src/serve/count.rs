@@ -100,7 +100,7 @@ impl Exchange for Count {
         if !asked.echo.model.is_empty() {
             self.shared.agent(&asked.echo.model)?;
         }
-        self.context = Some(Context::new(Arc::clone(&self.shared), &mut asked, None, true)?);
+        self.context = Some(Context::new(Arc::clone(&self.shared), &mut asked, false, true)?);
         self.asked = Some(asked);
         Ok(self.go_on())
     }

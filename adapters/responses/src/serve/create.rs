@@ -32,6 +32,8 @@ pub(crate) struct Create {
     /// Over a WebSocket; and what the client calls this stream.
     socket: bool,
     stream_id: Option<String>,
+    /// Over a WebSocket, `generate: false`: the agent is not asked.
+    warms_up: bool,
     fresh: Option<RunId>,
     asked: Option<decode::Create>,
     context: Option<Context>,
@@ -45,6 +47,7 @@ impl Create {
             address: Address::default(),
             socket: false,
             stream_id: None,
+            warms_up: false,
             fresh: None,
             asked: None,
             context: None,
@@ -70,6 +73,9 @@ impl Create {
         let Some(asked) = &mut self.asked else { return Err(astray()) };
         let mut request = std::mem::take(&mut asked.request);
         request.input = resolved.input.into();
+        if self.warms_up && resolved.decides {
+            return Err(about_input("an answer to what the agent asked cannot be given with 'generate': false"));
+        }
         let agent = self.shared.agent(&asked.echo.model)?;
         let background = asked.echo.background;
         let mut call = RunCall::new(agent, request);
@@ -84,6 +90,7 @@ impl Create {
         call.durable = background || self.shared.options.disconnect == Disconnect::Detach;
         call.early = background;
         call.stored = asked.echo.store;
+        call.record_only = self.warms_up;
         // Two runs at once in a conversation are refused (section 12). Elsewhere a run in the way has just ended, and
         // its session is about to be free: a chain goes on at once.
         call.busy = Some(if resolved.busy { Busy::Refuse } else { Busy::Queue });
@@ -132,18 +139,14 @@ impl Exchange for Create {
             return Err(fault);
         }
         let object = Node::parse_object(request.body)?;
-        let mut connection = None;
         if self.socket {
             self.stream_id = object.string("stream_id")?.map(std::borrow::Cow::into_owned);
-            connection = request.header("sec-websocket-key").map(str::to_owned);
             match object.string("type")?.as_deref() {
                 Some("response.create") => {}
                 Some(other) => return Err(unsupported("type", format!("'{other}' is not supported here"))),
                 None => return Err(missing("type")),
             }
-            if object.boolean("generate")? == Some(false) {
-                return Err(unsupported("generate", "there is nothing to warm up here"));
-            }
+            self.warms_up = object.boolean("generate")? == Some(false);
             if object.boolean("background")? == Some(true) {
                 return Err(unsupported("background", "background responses are asked for over HTTP"));
             }
@@ -151,8 +154,7 @@ impl Exchange for Create {
         let mut asked = decode::Create::read(&object, &self.shared.options, Purpose::Ask)?;
         // Before anything is looked up: an unknown model is the clearer complaint.
         self.shared.agent(&asked.echo.model)?;
-        asked.echo.connection.clone_from(&connection);
-        self.context = Some(Context::new(Arc::clone(&self.shared), &mut asked, connection, false)?);
+        self.context = Some(Context::new(Arc::clone(&self.shared), &mut asked, self.socket, false)?);
         self.asked = Some(asked);
         self.go_on()
     }
@@ -185,6 +187,10 @@ impl Exchange for Create {
         let refusal = Refusal::of(&fault);
         let frames = Frames::new(self.target(), None);
         frames.alone("error", &ErrorEvent::new(&refusal, self.stream_id.as_deref(), None), out);
+    }
+
+    fn builds_on(&self) -> Option<RunId> {
+        self.asked.as_ref()?.previous.as_ref().map(|(run, _)| *run)
     }
 
     fn head(&mut self, head: &mut Head) {
