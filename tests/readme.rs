@@ -211,7 +211,8 @@ fn the_readme_names_the_official_clients_that_are_tested() {
         if NOT_CLIENTS.contains(&&*name) {
             continue;
         }
-        let places = named.match_indices(&format!("`{name}`"));
+        let quoted = format!("`{name}`");
+        let places = named.match_indices(&quoted);
         // Up to the next name.
         let mut versions = places.map(|(at, name)| named[at + name.len()..].split('`').next().unwrap_or_default());
         assert!(versions.any(|versions| versions.contains(&version)), "README: {name} {version} is tested: {named}");

@@ -10,7 +10,7 @@
 use actix_web::dev::RequestHead;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{Method, Version};
-use interlingua_core::exchange::{Endpoint, MediaTypes};
+use interlingua_core::exchange::{self, Endpoint, MediaTypes};
 use interlingua_core::{Fault, FaultKind};
 
 use super::{Gateway, Served, base_url, hosts};
@@ -157,6 +157,12 @@ pub(super) fn body_type(reads: MediaTypes, head: &HeaderMap, has_body: bool) -> 
         }
     }
     Ok(())
+}
+
+/// Whether a body says that it is JSON.
+pub(super) fn is_json(head: &HeaderMap) -> bool {
+    let told = head.get("content-type").and_then(|told| told.to_str().ok()).unwrap_or("");
+    exchange::is_json(&told.split(';').next().unwrap_or("").trim().to_ascii_lowercase())
 }
 
 /// Whether a request announces a body. `None`: it may have one of any length, or of none.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::dev::RequestHead;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use actix_web::http::{ConnectionType, Method, StatusCode, Version};
 use actix_web::web::{Bytes, BytesMut, Payload};
@@ -12,9 +13,11 @@ use futures_util::StreamExt;
 use interlingua_core::call::{Page, Reply};
 use interlingua_core::exchange::{Caller, MediaTypes};
 use interlingua_core::out::Head;
+use interlingua_core::tree::{Bounds, check};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Owner, Request};
 use percent_encoding::percent_decode_str;
 
+use super::bodies::{Bodies, LONG, Taken};
 use super::guard::{self, Place};
 use super::stream::Steps;
 use super::{Gateway, Served};
@@ -43,25 +46,34 @@ pub(super) async fn endpoint(
         return super::websocket::serve(&gateway, &route, index, &request, payload).await;
     }
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
-    let body = match read_body(&request, payload, endpoint.reads, limit).await {
+    let (body, taken) = match read_body(&request, payload, endpoint.reads, limit, &gateway.bodies).await {
         Ok(body) => body,
         Err(fault) => return refuse(&gateway, &route, &mut *exchange, &request, &fault),
     };
-    let (call, scope) = match decode(&gateway, &route, &mut *exchange, &request, request.method().as_str(), &body) {
-        Ok(decoded) => decoded,
-        Err(fault) => return fail(&route, &request, &mut *exchange, &fault),
+    let decoded = if body.len() > LONG {
+        let long = decode_elsewhere(&gateway, &route, index, exchange, &request, (body, taken)).await;
+        exchange = long.0;
+        long.1
+    } else {
+        let asked = Asked::new(&gateway, &route, &request, request.method().as_str());
+        let decoded = asked.decode_within(bounds(&gateway, &request), &route, &mut *exchange, &body);
+        drop((body, taken));
+        decoded
     };
-    drop(body);
+    let (call, scope) = match decoded {
+        Ok(decoded) => decoded,
+        Err(fault) => return fail(&route, request.head(), &mut *exchange, &fault),
+    };
     // A client that leaves meanwhile has all of this dropped, which takes back what was not meant to outlive it.
     match converse(&gateway, &mut *exchange, call, &scope).await {
-        Ok(Conversed::Whole(out)) => whole(&route, &request, out),
+        Ok(Conversed::Whole(out)) => whole(&route, request.head(), out),
         Ok(Conversed::Steps { mut follower, attach }) => {
             let mut head = Head::default();
             exchange.head(&mut head);
             let mut out = Out::new();
             follower.begin(attach, |view| exchange.begin(view, &mut out));
             let mut response =
-                builder(&route, &request, &head).body(Steps::new(follower, exchange, out, route.heartbeat));
+                builder(&route, request.head(), &head).body(Steps::new(follower, exchange, out, route.heartbeat));
             if request.version() < Version::HTTP_11 {
                 // Nothing tells such a client where a stream ends but the end of its connection.
                 response.head_mut().no_chunking(true);
@@ -69,7 +81,7 @@ pub(super) async fn endpoint(
             }
             response
         }
-        Err(fault) => fail(&route, &request, &mut *exchange, &fault),
+        Err(fault) => fail(&route, request.head(), &mut *exchange, &fault),
     }
 }
 
@@ -81,6 +93,38 @@ pub(super) enum Conversed {
     Steps { follower: Follower, attach: bool },
 }
 
+/// The bounds of a body: how much there may be in it before anything is made of it. None: it is no JSON.
+fn bounds(gateway: &Gateway, request: &HttpRequest) -> Option<Bounds> {
+    let limits = &gateway.settings.limits;
+    guard::is_json(request.headers()).then_some(Bounds { depth: limits.json_depth, values: limits.json_values })
+}
+
+/// Decodes a long body on a thread of its own, so that those who share this one do not wait.
+async fn decode_elsewhere(
+    gateway: &Gateway,
+    route: &Arc<Served>,
+    index: usize,
+    mut exchange: Box<dyn Exchange>,
+    request: &HttpRequest,
+    (body, taken): (Bytes, Taken),
+) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
+    let asked = Asked::new(gateway, route, request, request.method().as_str()).into_owned();
+    let bounds = bounds(gateway, request);
+    let permit = gateway.bodies.decoder().await;
+
+    let its_route = Arc::clone(route);
+    let decoding = tokio::task::spawn_blocking(move || {
+        let decoded = asked.decode_within(bounds, &its_route, &mut *exchange, &body);
+        // Only now: a client that has left meanwhile does not take its body along.
+        drop((body, taken, permit));
+        (exchange, decoded)
+    });
+    decoding.await.unwrap_or_else(|error| {
+        let fault = Fault::new(FaultKind::Internal, "the body could not be decoded").because(error);
+        ((route.mounted.endpoints[index].open)(), Err(fault))
+    })
+}
+
 /// Reads a request with an exchange.
 pub(super) fn decode(
     gateway: &Gateway,
@@ -90,36 +134,102 @@ pub(super) fn decode(
     method: &str,
     body: &[u8],
 ) -> Result<(Call, Scope), Fault> {
-    let headers = request.headers().iter();
-    let headers: Vec<(&str, Cow<'_, str>)> =
-        headers.map(|(name, value)| (name.as_str(), String::from_utf8_lossy(value.as_bytes()))).collect();
-    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_ref())).collect();
-    let params: Vec<(String, String)> =
-        request.match_info().iter().map(|(name, value)| (name.to_owned(), whole_segment(value))).collect();
-    let base_url = super::base_url::of(gateway, route, request.head());
-    let caller = Caller { owner: Owner::anonymous(), authenticated: false };
-    let decoded = exchange.decode(&Request {
-        method,
-        path: request.path(),
-        params: &params,
-        query: request.query_string(),
-        headers: &headers,
-        body,
-        base_url: &base_url,
-        caller: &caller,
-        now: clock::now(),
-        fresh: clock::fresh(),
-    });
-    let mut scope = route.scope.clone();
-    scope.owner = caller.owner;
-    scope.trace = Trace::read(headers.iter().copied()).map(Arc::new);
-    if let Some(path) = &route.partition {
-        scope.owner = scope.owner.on_route(path);
+    Asked::new(gateway, route, request, method).decode(route, exchange, body)
+}
+
+/// A request but for its body, as exchanges see it.
+struct Asked<'a> {
+    method: Cow<'a, str>,
+    path: Cow<'a, str>,
+    params: Vec<(String, String)>,
+    query: Cow<'a, str>,
+    headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    base_url: String,
+}
+
+impl<'a> Asked<'a> {
+    fn new(gateway: &Gateway, route: &Served, request: &'a HttpRequest, method: &'a str) -> Self {
+        let params = request.match_info().iter();
+        Self {
+            path: request.path().into(),
+            params: params.map(|(name, value)| (name.to_owned(), whole_segment(value))).collect(),
+            ..Self::head(gateway, route, request.head(), method)
+        }
     }
-    if let Some(tenant) = exchange.partition() {
-        scope.owner = scope.owner.of_tenant(tenant);
+
+    /// What a head alone says, without what stood in the path's `{name}`s.
+    fn head(gateway: &Gateway, route: &Served, head: &'a RequestHead, method: &'a str) -> Self {
+        let headers = head.headers.iter();
+        Self {
+            method: method.into(),
+            path: head.uri.path().into(),
+            params: Vec::new(),
+            query: head.uri.query().unwrap_or("").into(),
+            headers: headers
+                .map(|(name, value)| (name.as_str().into(), String::from_utf8_lossy(value.as_bytes())))
+                .collect(),
+            base_url: super::base_url::of(gateway, route, head),
+        }
     }
-    decoded.map(|call| (call, scope))
+
+    /// The same, to be taken to another thread.
+    fn into_owned(self) -> Asked<'static> {
+        fn own(text: Cow<'_, str>) -> Cow<'static, str> {
+            Cow::Owned(text.into_owned())
+        }
+        Asked {
+            method: own(self.method),
+            path: own(self.path),
+            params: self.params,
+            query: own(self.query),
+            headers: self.headers.into_iter().map(|(name, value)| (own(name), own(value))).collect(),
+            base_url: self.base_url,
+        }
+    }
+
+    /// Reads it, unless there is more in its body than there may be.
+    fn decode_within(
+        &self,
+        bounds: Option<Bounds>,
+        route: &Served,
+        exchange: &mut dyn Exchange,
+        body: &[u8],
+    ) -> Result<(Call, Scope), Fault> {
+        if let Some(fault) = bounds.and_then(|bounds| check(body, bounds).err()) {
+            // How to complain may be a matter of what its head says.
+            let _ = self.decode(route, exchange, b"");
+            return Err(fault);
+        }
+        self.decode(route, exchange, body)
+    }
+
+    fn decode(&self, route: &Served, exchange: &mut dyn Exchange, body: &[u8]) -> Result<(Call, Scope), Fault> {
+        let headers: Vec<(&str, &str)> =
+            self.headers.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
+        let caller = Caller { owner: Owner::anonymous(), authenticated: false };
+        let decoded = exchange.decode(&Request {
+            method: &self.method,
+            path: &self.path,
+            params: &self.params,
+            query: &self.query,
+            headers: &headers,
+            body,
+            base_url: &self.base_url,
+            caller: &caller,
+            now: clock::now(),
+            fresh: clock::fresh(),
+        });
+        let mut scope = route.scope.clone();
+        scope.owner = caller.owner;
+        scope.trace = Trace::read(headers.iter().copied()).map(Arc::new);
+        if let Some(path) = &route.partition {
+            scope.owner = scope.owner.on_route(path);
+        }
+        if let Some(tenant) = exchange.partition() {
+            scope.owner = scope.owner.of_tenant(tenant);
+        }
+        decoded.map(|call| (call, scope))
+    }
 }
 
 /// A segment of the path, decoded to its end: what could be taken for a part of the path is still encoded, so that the
@@ -175,18 +285,16 @@ async fn read_body(
     mut payload: Payload,
     reads: MediaTypes,
     limit: usize,
-) -> Result<Bytes, Fault> {
+    bodies: &Bodies,
+) -> Result<(Bytes, Taken), Fault> {
     // A body whose length is not told may be none: then it needs no type. One that is told has to be right.
     let announces = guard::announces_body(request.headers());
     let judges = announces.unwrap_or_else(|| request.headers().contains_key("content-type"));
     guard::body_type(reads, request.headers(), judges)?;
 
-    let too_large = || Fault::new(FaultKind::TooLarge, format!("the body is larger than {limit} bytes"));
-    let announced = request.headers().get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|announced: usize| announced > limit) {
-        // Before it is sent, and before a client that asks whether it may is told to.
-        return Err(too_large());
-    }
+    // Before it is sent.
+    let announced = announced(request.headers(), limit)?;
+    let mut taken = bodies.begin(announced.unwrap_or(0))?;
     let mut body = BytesMut::new();
     loop {
         let chunk = tokio::time::timeout(BODY_PAUSE, payload.next()).await;
@@ -194,12 +302,13 @@ async fn read_body(
         let Some(chunk) = chunk else { break };
         let chunk = chunk.map_err(|error| Fault::new(FaultKind::Malformed, "the body broke off").because(error))?;
         if body.len() + chunk.len() > limit {
-            return Err(too_large());
+            return Err(too_large(limit));
         }
+        taken.grow(chunk.len())?;
         body.extend_from_slice(&chunk);
     }
     guard::body_type(reads, request.headers(), !body.is_empty())?;
-    Ok(body.freeze())
+    Ok((body.freeze(), taken))
 }
 
 /// Refuses a request whose body is not read.
@@ -212,17 +321,31 @@ fn refuse(
 ) -> HttpResponse {
     // How to complain may be a matter of what its head says.
     let _ = decode(gateway, route, exchange, request, request.method().as_str(), b"");
-    fail(route, request, exchange, fault)
+    fail(route, request.head(), exchange, fault)
 }
 
 /// Answers what no endpoint answers.
 pub(super) fn stray(gateway: &Gateway, route: &Served, request: &HttpRequest, fault: Fault) -> HttpResponse {
-    let fault = guard::judge(gateway, Place::Below(route), request.head()).err().unwrap_or(fault);
+    let fault = match guard::judge(gateway, Place::Below(route), request.head()) {
+        // Whoever knows the path can say which methods it has.
+        Err(judged) if judged.kind != fault.kind => judged,
+        _ => fault,
+    };
     refuse(gateway, route, &mut *(route.mounted.stray)(), request, &fault)
 }
 
+/// The length of a body, where the head says it.
+fn announced(headers: &HeaderMap, limit: usize) -> Result<Option<usize>, Fault> {
+    let length = headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length: usize| length > limit) { Err(too_large(limit)) } else { Ok(length) }
+}
+
+fn too_large(limit: usize) -> Fault {
+    Fault::new(FaultKind::TooLarge, format!("the body is larger than {limit} bytes"))
+}
+
 /// Writes a refusal.
-pub(super) fn fail(route: &Served, request: &HttpRequest, exchange: &mut dyn Exchange, fault: &Fault) -> HttpResponse {
+pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exchange, fault: &Fault) -> HttpResponse {
     let blame = fault.kind.blame();
     if fault.logged {
         // One line for one fault: the run's has it.
@@ -253,7 +376,7 @@ pub(super) fn fail(route: &Served, request: &HttpRequest, exchange: &mut dyn Exc
 pub(super) fn nowhere(gateway: &Gateway, request: &HttpRequest) -> HttpResponse {
     let message = format!("nothing is mounted at '{}'", request.path());
     let fault = Fault::new(FaultKind::NoSuchPath, message);
-    own_fault(request, &guard::judge(gateway, Place::Nowhere, request.head()).err().unwrap_or(fault))
+    own_fault(request.head(), &guard::judge(gateway, Place::Nowhere, request.head()).err().unwrap_or(fault))
 }
 
 /// Answers a probe.
@@ -265,7 +388,7 @@ pub(super) fn health(gateway: &Gateway, request: &HttpRequest, status: u16, body
     }
     match judged {
         Ok(()) => {
-            let mut response = own(request, status, body);
+            let mut response = own(request.head(), status, body);
             if status == 503 {
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
             }
@@ -275,13 +398,13 @@ pub(super) fn health(gateway: &Gateway, request: &HttpRequest, status: u16, body
             if fault.kind == FaultKind::MethodNotAllowed {
                 fault.allow = vec!["GET", "HEAD"];
             }
-            own_fault(request, &fault)
+            own_fault(request.head(), &fault)
         }
     }
 }
 
 /// A refusal of the gateway's own, where no protocol is spoken.
-fn own_fault(request: &HttpRequest, fault: &Fault) -> HttpResponse {
+fn own_fault(request: &RequestHead, fault: &Fault) -> HttpResponse {
     let body = serde_json::json!({ "detail": fault.message, "code": fault.kind.code() });
     let mut response = own(request, fault.kind.status(), &body);
     if let Ok(allow) = HeaderValue::from_str(&fault.allow.join(", "))
@@ -292,10 +415,10 @@ fn own_fault(request: &HttpRequest, fault: &Fault) -> HttpResponse {
     response
 }
 
-fn own(request: &HttpRequest, status: u16, body: &serde_json::Value) -> HttpResponse {
+fn own(request: &RequestHead, status: u16, body: &serde_json::Value) -> HttpResponse {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = HttpResponse::build(status).json(body);
-    guard::headers(None, request.head(), response.headers_mut());
+    guard::headers(None, request, response.headers_mut());
     response
 }
 
@@ -313,14 +436,14 @@ pub(super) fn preflight(
     head.set("access-control-allow-headers", route.mounted.cors.allow_headers.join(", "));
     head.set("access-control-allow-methods", format!("{}, OPTIONS", allow.join(", ")));
     head.set("access-control-max-age", "600");
-    builder(route, request, &head).finish()
+    builder(route, request.head(), &head).finish()
 }
 
-fn whole(route: &Served, request: &HttpRequest, out: Out) -> HttpResponse {
+fn whole(route: &Served, request: &RequestHead, out: Out) -> HttpResponse {
     builder(route, request, &out.head).body(out.body.freeze())
 }
 
-fn builder(route: &Served, request: &HttpRequest, head: &Head) -> HttpResponseBuilder {
+fn builder(route: &Served, request: &RequestHead, head: &Head) -> HttpResponseBuilder {
     let status = if head.status == 0 { 200 } else { head.status };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut headers = HeaderMap::with_capacity(head.headers.len() + 4);
@@ -330,7 +453,7 @@ fn builder(route: &Served, request: &HttpRequest, head: &Head) -> HttpResponseBu
             headers.insert(name, value);
         }
     }
-    guard::headers(Some(route), request.head(), &mut headers);
+    guard::headers(Some(route), request, &mut headers);
 
     let mut response = HttpResponse::build(status);
     for header in headers {

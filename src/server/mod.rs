@@ -3,6 +3,7 @@
 //! The only room that knows actix-web. What a call means is the engine's matter, how it is spelled the adapters'.
 
 mod base_url;
+mod bodies;
 mod forwarded;
 mod guard;
 mod handle;
@@ -77,6 +78,7 @@ struct Gateway {
     settings: Settings,
     /// How many WebSockets are open.
     sockets: AtomicUsize,
+    bodies: bodies::Bodies,
 }
 
 /// A server that listens.
@@ -142,6 +144,7 @@ pub fn listen(
     let gateway = Arc::new(Gateway {
         engine,
         routes: routes.into_iter().map(Arc::new).collect(),
+        bodies: bodies::Bodies::new(settings.limits.bodies),
         settings,
         sockets: AtomicUsize::new(0),
     });

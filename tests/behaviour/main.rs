@@ -16,6 +16,7 @@ mod abandoned;
 mod ag_kit;
 mod answers;
 mod approvals;
+mod bodies;
 mod browsers;
 mod ends;
 mod heads;

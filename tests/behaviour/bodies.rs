@@ -1,0 +1,180 @@
+//! What bodies of requests may cost: memory for all of them together, the values and levels in each, and no time of
+//! those who share a thread with them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::gateway::{DEMO, Gateway, JSON, ROUTE, says};
+use crate::support::http::{Answer, Exchange};
+use crate::support::until;
+
+async fn gateway(server: &str) -> Gateway {
+    let routes = "[[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\n[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n\
+                  [[routes]]\nprotocol = \"ag-kit\"\npath = \"/ag-kit/{agent}\"\n";
+    let server = format!("[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n{server}\n");
+    Gateway::with(&format!("{server}[store]\nkind = \"memory\"\n{DEMO}{ROUTE}{routes}")).await
+}
+
+fn head(path: &str, length: usize, further: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{further}content-length: {length}\r\n\r\n"
+    )
+}
+
+#[tokio::test]
+async fn a_body_that_finds_no_room_is_refused_and_told_when_to_ask_again() {
+    let gateway = gateway("max_body = \"1MiB\"\nlimits = { bodies = \"1MiB\" }").await;
+    let path = "/agents/demo/process";
+
+    // What is announced and does not come takes nothing.
+    let _silent = Exchange::send(gateway.address, head(path, 1 << 20, "").as_bytes()).await;
+    let body = says(&"x".repeat(700 << 10)).to_string();
+    let answer = gateway.open("POST", path, JSON, body.as_bytes()).await.answer().await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+
+    let mut half = Exchange::send(gateway.address, head(path, 900 << 10, "").as_bytes()).await;
+    half.more(&vec![b' '; 600 << 10]).await.expect("it is read");
+    let refused = until("the half body to count", async || {
+        let answer = gateway.open("POST", path, JSON, body.as_bytes()).await.answer().await;
+        (answer.status != 200).then_some(answer)
+    })
+    .await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{}", refused.text());
+    assert_eq!(refused.json()["code"], "GATEWAY_OVERLOADED");
+    // Nobody else is kept out.
+    assert_eq!(gateway.post(path, &says("hi")).await.status, 200);
+
+    drop(half);
+    until("the room to be given back", async || {
+        let answer = gateway.open("POST", path, JSON, body.as_bytes()).await.answer().await;
+        (answer.status == 200).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_body_of_too_many_values_or_levels_is_refused_on_every_protocol() {
+    let gateway = gateway("limits = { json_values = 1000, json_depth = 20 }").await;
+    let many = format!("[{}0]", "0,".repeat(2000));
+    let deep = format!("{}{}", "[".repeat(40), "]".repeat(40));
+    for path in [
+        "/agents/demo/process",
+        "/v1/responses",
+        "/v1/conversations",
+        "/a2a/demo/message:send",
+        "/ag-kit/demo/send-message",
+    ] {
+        for (what, status) in [(&many, 413), (&deep, 422)] {
+            let body = format!("{{\"input\":{what}}}");
+            let answer = gateway.open("POST", path, JSON, body.as_bytes()).await.answer().await;
+            assert!(
+                answer.status == status || (status == 422 && answer.status == 400),
+                "{path}: {} {}",
+                answer.status,
+                answer.text()
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_body_keeps_nobody_waiting() {
+    let gateway = gateway("workers = 1").await;
+    let filler = "x".repeat(7 << 20);
+    let values = "0,".repeat(90_000);
+    let bodies = [
+        ("/agents/demo/process", format!("{{\"filler\":\"{filler}\",\"input\":[{values}0]}}")),
+        ("/v1/responses", format!("{{\"model\":\"demo\",\"filler\":\"{filler}\",\"input\":[{values}0]}}")),
+        ("/ag-kit/demo/send-message", format!("{{\"filler\":\"{filler}\",\"messages\":[{values}0]}}")),
+    ];
+    for (path, body) in bodies {
+        let mut asked = Exchange::send(gateway.address, head(path, body.len(), "").as_bytes()).await;
+        asked.more(body.as_bytes()).await.expect("it is read");
+        let answered = async move { asked.answer().await };
+        tokio::pin!(answered);
+        let mut longest = Duration::ZERO;
+        let answer = loop {
+            let began = Instant::now();
+            tokio::select! {
+                answer = &mut answered => break answer,
+                health = gateway.get("/healthz") => assert_eq!(health.status, 200),
+            }
+            longest = longest.max(began.elapsed());
+        };
+        assert!(answer.status >= 400, "{path}: {}", answer.status);
+        // 50 ms in a build that is optimised; this one is not.
+        assert!(longest < Duration::from_millis(500), "{path}: {longest:?}");
+    }
+    assert_eq!(gateway.post("/agents/demo/process", &json!({ "input": [] })).await.status / 100, 2);
+}
+
+/// The most memory this process has had since it was last asked to forget, in bytes.
+#[cfg(target_os = "linux")]
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the peak is told");
+    let kibibytes: usize = line.split_whitespace().nth(1).and_then(|size| size.parse().ok()).expect("a number");
+    kibibytes << 10
+}
+
+/// Needs a process of its own, which the test runner gives every test.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_body_costs_at_most_eight_times_its_size() {
+    const SIZE: usize = 4 << 20;
+    let gateway = gateway("workers = 1").await;
+    let filled = |open: &str, piece: &str, close: &str, most: usize| {
+        let count = (SIZE / piece.len()).min(most);
+        let filler = "x".repeat(SIZE.saturating_sub(count * piece.len() + open.len() + close.len()));
+        // Behind the rest: whatever is read first is read in full.
+        format!("{open}{}{close},\"filler\":\"{filler}\"}}", vec![piece; count].join(","))
+    };
+    let text = says(&"x".repeat(SIZE)).to_string();
+    // As they were found, with many more values than are read, and with as many as are.
+    let shapes = |most: usize| {
+        let part = "{\"text\":\"\"}";
+        let a2a = "{\"message\":{\"messageId\":\"m\",\"role\":\"ROLE_USER\",\"parts\":[";
+        vec![
+            ("numbers", "/agents/demo/process", filled("{\"input\":[", "0", "]", most)),
+            (
+                "messages",
+                "/agents/demo/process",
+                filled("{\"input\":[", "{\"role\":\"user\",\"content\":[]}", "]", most / 3),
+            ),
+            (
+                "contents",
+                "/agents/demo/process",
+                filled("{\"input\":[{\"role\":\"user\",\"content\":[", "{}", "]}]", most),
+            ),
+            ("fields", "/agents/demo/process", filled("{\"input\":[", "{\"a\":0,\"b\":0}", "]", most / 3)),
+            (
+                "items",
+                "/v1/responses",
+                filled("{\"model\":\"demo\",\"input\":[", "{\"role\":\"user\",\"content\":\"\"}", "]", most / 3),
+            ),
+            ("parts", "/a2a/demo/message:send", filled(a2a, part, "]}", most / 2)),
+            ("ag-kit", "/ag-kit/demo/send-message", filled("{\"messages\":[", "0", "]", most)),
+        ]
+    };
+    let mut bodies = shapes(usize::MAX);
+    bodies.extend(shapes(90_000));
+    bodies.push(("text", "/agents/demo/process", text));
+
+    let mut told = String::new();
+    let mut worst = 0;
+    for (name, path, body) in bodies {
+        let further = "a2a-version: 1.0\r\n";
+        std::fs::write("/proc/self/clear_refs", "5").expect("Linux forgets the peak");
+        let before = peak();
+        let mut asked = Exchange::send(gateway.address, head(path, body.len(), further).as_bytes()).await;
+        let _ = asked.more(body.as_bytes()).await;
+        let status = asked.status().await;
+        drop(asked);
+        let times = (peak() - before) * 10 / body.len();
+        told.push_str(&format!("{name}: {status}, {}.{} times\n", times / 10, times % 10));
+        worst = worst.max(times);
+    }
+    println!("{told}");
+    assert!(worst <= 80, "{told}");
+}
