@@ -75,6 +75,16 @@ impl Troubled {
 
     /// What the store does begins at once, and is answered later.
     fn later<T: Send + 'static>(&self, call: impl FnOnce(&dyn Store) -> Later<T>) -> Later<T> {
+        self.later_or(call, |_| {})
+    }
+
+    /// As [`Troubled::later`]. `refused`: what is done all the same where the call is refused, since a store goes on
+    /// trying to write runs.
+    fn later_or<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&dyn Store) -> Later<T>,
+        refused: impl FnOnce(&dyn Store),
+    ) -> Later<T> {
         let left = self.until_failure.load(Ordering::SeqCst);
         if left >= 0 {
             self.until_failure.store(left - 1, Ordering::SeqCst);
@@ -83,7 +93,12 @@ impl Troubled {
         if fails {
             self.failed.store(true, Ordering::SeqCst);
         }
-        let answer = if fails { Self::refused() } else { call(&*self.inner) };
+        let answer = if fails {
+            refused(&*self.inner);
+            Self::refused()
+        } else {
+            call(&*self.inner)
+        };
         Box::pin(async move {
             for _ in 0..3 {
                 tokio::task::yield_now().await;
@@ -103,7 +118,7 @@ impl Store for Troubled {
         if self.no_open.load(Ordering::SeqCst) {
             return Self::refused();
         }
-        self.later(|inner| inner.open(run))
+        self.later_or(|inner| inner.open(run), |inner| drop(inner.open(run)))
     }
 
     fn touch(&self, run: &Arc<dyn Journal>) {
@@ -112,7 +127,7 @@ impl Store for Troubled {
 
     fn settle(&self, run: &Arc<dyn Journal>) -> Later<()> {
         assert!(!self.panics.swap(false, Ordering::SeqCst), "the test says so");
-        self.later(|inner| inner.settle(run))
+        self.later_or(|inner| inner.settle(run), |inner| drop(inner.settle(run)))
     }
 
     fn load(&self, id: RunId) -> Later<Option<Arc<Stored>>> {
