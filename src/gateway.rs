@@ -322,7 +322,10 @@ fn keeping(settings: &Settings, mounts: &[Served]) -> engine::Keeping {
     let mut retention = Retention {
         age: settings.store.retention.age,
         runs: settings.store.retention.runs,
+        documents: settings.store.retention.runs,
+        bytes: settings.store.retention.bytes,
         collections: vec!["sessions".to_owned(), "asked".to_owned()],
+        parts: vec![("entries".to_owned(), "sessions".to_owned())],
         routes: Vec::new(),
         attached: Vec::new(),
     };

@@ -337,14 +337,16 @@ impl Default for StoreTable {
 pub(super) struct RetentionTable {
     /// The age after which a finished run is forgotten.
     pub(super) age: Located<Period>,
-    /// How many runs are kept; beyond, the oldest finished ones are forgotten.
+    /// How many runs are kept; beyond, the oldest finished ones of whoever has most are forgotten.
     #[schemars(range(min = 1))]
     pub(super) runs: Located<u64>,
+    /// How many bytes are kept; beyond, the same.
+    pub(super) bytes: Located<Size>,
 }
 
 impl Default for RetentionTable {
     fn default() -> Self {
-        Self { age: Period::seconds(30 * 86_400).into(), runs: 100_000.into() }
+        Self { age: Period::seconds(30 * 86_400).into(), runs: 100_000.into(), bytes: Size::mebibytes(20 << 10).into() }
     }
 }
 

@@ -284,11 +284,15 @@ fn store(table: &StoreTable, checking: &mut Checking<'_, '_>) -> Store {
         let mistake = Diagnostic::error("the store's path is empty").at(&path.place);
         checking.mistake(mistake.label("name a file, like \"data/interlingua.db\""));
     }
-    let RetentionTable { age, runs } = &*table.retention;
+    let RetentionTable { age, runs, bytes } = &*table.retention;
     Store {
         kind,
         path: checking.folder.join(&path.value),
-        retention: Retention { age: checking.positive(age, "age"), runs: checking.between(runs, "runs", 1, u64::MAX) },
+        retention: Retention {
+            age: checking.positive(age, "age"),
+            runs: checking.between(runs, "runs", 1, u64::MAX),
+            bytes: checking.at_least(bytes, "bytes", Size::mebibytes(1)) as u64,
+        },
     }
 }
 

@@ -136,8 +136,10 @@ pub enum StoreKind {
 pub struct Retention {
     /// The age after which a finished run is forgotten.
     pub age: Duration,
-    /// How many runs are kept; beyond, the oldest finished ones are forgotten.
+    /// How many runs are kept; beyond, the oldest finished ones of whoever has most are forgotten.
     pub runs: u64,
+    /// How many bytes are kept; beyond, the same.
+    pub bytes: u64,
 }
 
 /// An agent behind the gateway.

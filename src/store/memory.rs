@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::local::{Leases, Signals, lock};
 use super::{
     Conflict, Document, Entry, Expect, Found, Journal, Later, Query, Retention, RunHead, Signal, Store, StoreError,
-    Stored, Swept, Version, Weight, attached_keys, before,
+    Stored, Swept, Version, Weight, attached_keys, before, fair, owner_in, part_keys,
 };
 
 /// How many runs or documents of one kind one round of retention takes.
@@ -45,13 +45,28 @@ struct Runs {
     live: HashSet<RunId>,
     /// Those of routes that have rules of their own.
     routes: HashMap<Arc<str>, OfRoute>,
+    /// How many each owner has.
+    owners: HashMap<Arc<str>, u64>,
+    /// How many bytes those have that have ended.
+    bytes: u64,
 }
 
 /// The runs of a route.
 #[derive(Default)]
 struct OfRoute {
-    count: usize,
+    /// How many each owner has.
+    owners: HashMap<Arc<str>, u64>,
     ended: BTreeSet<(Millis, RunId)>,
+}
+
+/// One less.
+fn count_down(owners: &mut HashMap<Arc<str>, u64>, owner: &Arc<str>) {
+    if let Some(count) = owners.get_mut(owner) {
+        *count -= 1;
+        if *count == 0 {
+            owners.remove(owner);
+        }
+    }
 }
 
 /// A run, and what never changes of it: so that most runs a query does not want are passed over without their lock.
@@ -118,8 +133,10 @@ impl Runs {
         let session = (run.owner.to_string(), run.session.to_string());
         self.sessions.entry(session).or_default().insert((run.created_at, id));
         if let Some((route, _)) = &run.keeper {
-            self.routes.entry(Arc::clone(route)).or_default().count += 1;
+            let of_route = self.routes.entry(Arc::clone(route)).or_default();
+            *of_route.owners.entry(Arc::clone(&run.owner)).or_default() += 1;
         }
+        *self.owners.entry(Arc::clone(&run.owner)).or_default() += 1;
         self.live.insert(id);
         self.by_id.insert(id, run);
     }
@@ -128,8 +145,12 @@ impl Runs {
     fn end(&mut self, id: RunId, stored: Arc<Stored>) {
         let Some(run) = self.by_id.get_mut(&id) else { return };
         let now = (stored.about.changed_at, id);
+        self.bytes += stored.record.size() as u64;
         let before = match std::mem::replace(&mut run.kept, Kept::Ended(stored)) {
-            Kept::Ended(before) => Some((before.about.changed_at, id)),
+            Kept::Ended(before) => {
+                self.bytes -= before.record.size() as u64;
+                Some((before.about.changed_at, id))
+            }
             Kept::Live(_) => None,
         };
         let of_route = run.keeper.as_ref().and_then(|(route, _)| self.routes.get_mut(route));
@@ -146,11 +167,11 @@ impl Runs {
     fn release(&mut self, id: RunId, run: &Run) {
         let Some((route, _)) = &run.keeper else { return };
         let Some(of_route) = self.routes.get_mut(route) else { return };
-        of_route.count = of_route.count.saturating_sub(1);
+        count_down(&mut of_route.owners, &run.owner);
         if let Kept::Ended(stored) = &run.kept {
             of_route.ended.remove(&(stored.about.changed_at, id));
         }
-        if of_route.count == 0 {
+        if of_route.owners.is_empty() {
             self.routes.remove(route);
         }
     }
@@ -167,26 +188,94 @@ impl Runs {
         self.by_id.insert(id, run);
     }
 
-    /// Those of a route whose time is over, and those that are too many, whichever ended first. No route: of all runs.
-    fn old(&self, route: Option<&str>, before: Millis, most: u64) -> Vec<RunId> {
-        let (count, ended) = match route {
+    /// Those of a route whose time is over, whichever ended first. No route: of all runs.
+    fn expired(&self, route: Option<&str>, before: Millis) -> Vec<RunId> {
+        let ended = match route {
             Some(route) => match self.routes.get(route) {
-                Some(of_route) => (of_route.count, &of_route.ended),
+                Some(of_route) => &of_route.ended,
                 None => return Vec::new(),
             },
-            None => (self.by_id.len(), &self.ended),
+            None => &self.ended,
         };
-        let over = count.saturating_sub(usize::try_from(most).unwrap_or(usize::MAX));
-        let old = ended.iter().enumerate();
-        let old = old.take_while(|(index, (changed_at, _))| *index < over || *changed_at < before);
-        old.map(|(_, (_, id))| *id).take(BATCH).collect()
+        let old = ended.iter().take_while(|(changed_at, _)| *changed_at < before);
+        old.map(|(_, id)| *id).take(BATCH).collect()
+    }
+
+    /// Those that are too many: of each owner for a route, of all together else; then whoever has most loses first.
+    fn crowded(&self, route: Option<&str>, most: u64, room: usize) -> Vec<RunId> {
+        let Some(route) = route else {
+            let over = (self.by_id.len() as u64).saturating_sub(most);
+            if over == 0 {
+                return Vec::new();
+            }
+            let mut shares: Vec<(String, u64)> =
+                self.owners.iter().map(|(owner, count)| (owner.to_string(), *count)).collect();
+            shares.sort_unstable();
+            let losses = fair::losses(&shares, over);
+            let losses = shares.into_iter().zip(losses).map(|((owner, _), loss)| (owner, loss)).collect();
+            return self.oldest(&self.ended, losses, over, room, |_| 1);
+        };
+        let Some(of_route) = self.routes.get(route) else { return Vec::new() };
+        let over = of_route.owners.iter().filter(|(_, count)| **count > most);
+        let losses: HashMap<String, u64> = over.map(|(owner, count)| (owner.to_string(), count - most)).collect();
+        if losses.is_empty() { Vec::new() } else { self.oldest(&of_route.ended, losses, 0, room, |_| 1) }
+    }
+
+    /// Of each owner those that ended first, until it has lost what it has to; then of anybody, until all are `over`.
+    fn oldest(
+        &self,
+        ended: &BTreeSet<(Millis, RunId)>,
+        mut losses: HashMap<String, u64>,
+        over: u64,
+        room: usize,
+        weight: impl Fn(&Stored) -> u64,
+    ) -> Vec<RunId> {
+        let (mut taken, mut spared, mut lost) = (Vec::new(), Vec::new(), 0);
+        for (_, id) in ended {
+            let Some(run) = self.by_id.get(id) else { continue };
+            let Kept::Ended(stored) = &run.kept else { continue };
+            let weight = weight(stored);
+            match losses.get_mut(&*run.owner).filter(|loss| **loss > 0) {
+                Some(loss) if taken.len() < room => {
+                    *loss = loss.saturating_sub(weight);
+                    lost += weight;
+                    taken.push(*id);
+                }
+                _ => spared.push((*id, weight)),
+            }
+        }
+        for (id, weight) in spared {
+            if lost >= over || taken.len() >= room {
+                break;
+            }
+            lost += weight;
+            taken.push(id);
+        }
+        taken
+    }
+
+    /// Forgets runs, or hides them, and says so.
+    fn take(&mut self, route: Option<&str>, old: &[RunId], swept: &mut Swept, owners: &mut Vec<(RunId, Arc<str>)>) {
+        for id in old {
+            let Some(run) = self.by_id.get(id) else { continue };
+            owners.push((*id, Arc::clone(&run.owner)));
+            if route.is_some() && run.keeper.as_ref().is_some_and(|(_, remembered)| *remembered) {
+                self.hide(*id);
+                swept.hidden.push(*id);
+            } else {
+                self.forget(*id);
+                swept.runs.push(*id);
+            }
+        }
     }
 
     fn forget(&mut self, id: RunId) -> bool {
         let Some(run) = self.by_id.remove(&id) else { return false };
         self.release(id, &run);
+        count_down(&mut self.owners, &run.owner);
         self.live.remove(&id);
         if let Kept::Ended(stored) = &run.kept {
+            self.bytes -= stored.record.size() as u64;
             self.ended.remove(&(stored.about.changed_at, id));
         }
         let session = (run.owner.to_string(), run.session.to_string());
@@ -213,6 +302,79 @@ impl Documents {
             Expect::Anything => true,
             Expect::Absent => there.is_none(),
             Expect::Version(version) => there == Some(version),
+        }
+    }
+
+    /// How many bytes each owner has.
+    fn shares(&self) -> BTreeMap<String, u64> {
+        let mut shares = BTreeMap::new();
+        for ((collection, key), (document, _)) in &self.by_key {
+            *shares.entry(owner_in(collection, key).to_owned()).or_default() += document.value.len() as u64;
+        }
+        shares
+    }
+
+    /// Documents of a collection by the time they were put, and whose they are.
+    fn by_age(&self, collection: &str) -> Vec<(Millis, &str, &(String, String))> {
+        let mut by_age: Vec<_> = self
+            .by_key
+            .iter()
+            .filter(|((of, _), _)| of == collection)
+            .map(|(place, (_, put_at))| (*put_at, owner_in(&place.0, &place.1), place))
+            .collect();
+        by_age.sort_unstable();
+        by_age
+    }
+
+    /// Those of a collection that are too many.
+    fn crowded(&self, collection: &str, most: u64) -> Vec<(String, String)> {
+        let by_age = self.by_age(collection);
+        let over = (by_age.len() as u64).saturating_sub(most);
+        if over == 0 {
+            return Vec::new();
+        }
+        let mut shares: BTreeMap<String, u64> = BTreeMap::new();
+        for (_, owner, _) in &by_age {
+            *shares.entry((*owner).to_owned()).or_default() += 1;
+        }
+        let shares: Vec<(String, u64)> = shares.into_iter().collect();
+        let losses = fair::losses(&shares, over);
+        let mut losses: HashMap<&str, u64> =
+            shares.iter().zip(losses).map(|((owner, _), loss)| (owner.as_str(), loss)).collect();
+        let mut loses = |owner: &str| losses.get_mut(owner).filter(|loss| **loss > 0).map(|loss| *loss -= 1).is_some();
+        let crowded = by_age.iter().filter(|(_, owner, _)| loses(owner));
+        crowded.map(|(_, _, place)| (*place).clone()).take(BATCH).collect()
+    }
+
+    /// Forgets documents of those who have most until so many bytes are gone; answers how many are.
+    fn forget_bytes(&mut self, over: u64, policy: &Retention, swept: &mut Swept) -> u64 {
+        let before: u64 = self.shares().values().sum();
+        let mut gone = 0;
+        while gone < over {
+            let shares = self.shares();
+            let oldest = policy.collections.iter().flat_map(|collection| self.by_age(collection));
+            let share = |owner: &str| shares.get(owner).copied().unwrap_or(0);
+            let most = oldest.max_by_key(|(put_at, owner, _)| (share(owner), std::cmp::Reverse(*put_at)));
+            let Some((_, _, place)) = most else { break };
+            let place = place.clone();
+            self.forget_all(vec![place], policy, swept);
+            gone = before - self.shares().values().sum::<u64>();
+        }
+        gone
+    }
+
+    /// Forgets documents and their parts.
+    fn forget_all(&mut self, places: Vec<(String, String)>, policy: &Retention, swept: &mut Swept) {
+        for place in places {
+            let (from, to) = part_keys(&place.1);
+            for (parts, _) in policy.parts.iter().filter(|(_, whole)| *whole == place.0) {
+                let between = (parts.clone(), from.clone())..(parts.clone(), to.clone());
+                let keys: Vec<_> = self.by_key.range(between).map(|(place, _)| place.clone()).collect();
+                for place in keys {
+                    self.by_key.remove(&place);
+                }
+            }
+            swept.documents += usize::from(self.by_key.remove(&place).is_some());
         }
     }
 
@@ -453,19 +615,12 @@ impl Store for Memory {
                 let routes = policy.routes.iter();
                 let kin = routes.map(|(route, keep)| (Some(route.as_str()), before(now, keep.ended), keep.most));
                 for (route, ended, most) in kin.chain([(None, age, policy.runs)]) {
-                    let old = runs.old(route, ended, most);
-                    swept.more |= old.len() >= BATCH;
-                    for id in old {
-                        let Some(run) = runs.by_id.get(&id) else { continue };
-                        owners.push((id, Arc::clone(&run.owner)));
-                        if route.is_some() && run.keeper.as_ref().is_some_and(|(_, remembered)| *remembered) {
-                            runs.hide(id);
-                            swept.hidden.push(id);
-                        } else {
-                            runs.forget(id);
-                            swept.runs.push(id);
-                        }
-                    }
+                    let expired = runs.expired(route, ended);
+                    let room = BATCH - expired.len();
+                    runs.take(route, &expired, &mut swept, &mut owners);
+                    let crowded = runs.crowded(route, most, room);
+                    swept.more |= crowded.len() >= room;
+                    runs.take(route, &crowded, &mut swept, &mut owners);
                 }
                 runs.live.iter().filter_map(|id| Some((*id, runs.by_id.get(id)?.kept.clone()))).collect()
             };
@@ -477,15 +632,46 @@ impl Store for Memory {
             for (id, owner) in owners {
                 documents.forget_attached(&owner, id, &policy.attached);
             }
+            for collection in &policy.collections {
+                let crowded = documents.crowded(collection, policy.documents);
+                swept.more |= crowded.len() >= BATCH;
+                documents.forget_all(crowded, &policy, &mut swept);
+            }
+            let mut owners = Vec::new();
+            let documents_bytes: u64 = documents.by_key.values().map(|(document, _)| document.value.len() as u64).sum();
+            let mut runs = lock(&store.runs);
+            let over = (runs.bytes + documents_bytes).saturating_sub(policy.bytes);
+            if over > 0 {
+                let mut shares = documents.shares();
+                for (_, id) in &runs.ended {
+                    if let Some(Run { owner, kept: Kept::Ended(stored), .. }) = runs.by_id.get(id) {
+                        *shares.entry(owner.to_string()).or_default() += stored.record.size() as u64;
+                    }
+                }
+                let shares: Vec<(String, u64)> = shares.into_iter().collect();
+                let losses = fair::losses(&shares, over);
+                let losses: HashMap<String, u64> =
+                    shares.into_iter().zip(losses).map(|((owner, _), loss)| (owner, loss)).collect();
+                let before = runs.bytes;
+                let heavy = runs.oldest(&runs.ended, losses, 0, BATCH, |stored| stored.record.size() as u64);
+                runs.take(None, &heavy, &mut swept, &mut owners);
+                let left = over.saturating_sub(before - runs.bytes);
+                let freed = documents.forget_bytes(left, &policy, &mut swept);
+                let left = left.saturating_sub(freed);
+                let rest = runs.oldest(&runs.ended, HashMap::new(), left, BATCH, |stored| stored.record.size() as u64);
+                runs.take(None, &rest, &mut swept, &mut owners);
+                swept.more |= heavy.len() + rest.len() >= BATCH;
+            }
+            drop(runs);
+            for (id, owner) in owners {
+                documents.forget_attached(&owner, id, &policy.attached);
+            }
             let idle = documents.by_key.iter().filter(|((collection, _), (_, put_at))| {
                 *put_at < age && policy.collections.iter().any(|of| of == collection)
             });
             let idle: Vec<_> = idle.map(|(place, _)| place.clone()).take(BATCH).collect();
             swept.more |= idle.len() == BATCH;
-            swept.documents = idle.len();
-            for place in idle {
-                documents.by_key.remove(&place);
-            }
+            documents.forget_all(idle, &policy, &mut swept);
             swept
         })
     }

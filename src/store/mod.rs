@@ -32,6 +32,7 @@
 //! ([`Store::follow`]), stop it by [`Store::signal`], and take it over only when the lease ran out: that is what
 //! [`Store::recover`] hands out, each run to one replica. Stores of one process need none of this.
 
+mod fair;
 mod local;
 mod memory;
 mod sqlite;
@@ -238,11 +239,18 @@ pub struct Conflict;
 pub struct Retention {
     /// How long a run is kept after its last change, and a document after it was last put.
     pub age: Duration,
-    /// How many runs are kept; beyond, ended ones that changed longest ago go first.
+    /// How many runs are kept. Beyond, owners who have most lose their own: ended ones that changed longest ago go
+    /// first.
     pub runs: u64,
+    /// How many documents each of the `collections` has, by the same rule.
+    pub documents: u64,
+    /// How many bytes are kept, roughly: of runs, then of documents in `collections`, by the same rule.
+    pub bytes: u64,
     /// The collections whose documents are forgotten by age. All other documents stay.
     pub collections: Vec<String>,
-    /// Routes that keep their runs ([`About::keeper`]) for less than that. Runs that others are built upon are hidden
+    /// Collections of documents that are parts of others, and the collection those are in: they go together.
+    pub parts: Vec<(String, String)>,
+    /// Routes that keep their runs ([`About::keeper`]) for less than that, and how many of each owner. Runs that others are built upon are hidden
     /// where all others are forgotten, and are nobody's but the store's from then on.
     pub routes: Vec<(String, Keep)>,
     /// The collections whose documents go with a run: those of [`owned_key`] for the run's owner and `<run>/…`.
@@ -295,6 +303,30 @@ fn attached_keys(owner: &str, run: RunId) -> (String, String) {
     // A zero is what follows a slash.
     (owned_key(owner, &format!("{run}/")), owned_key(owner, &format!("{run}0")))
 }
+
+/// The key of a part of a document: the place among its parts puts them in order.
+#[must_use]
+pub fn part_key(whole: &str, place: u64) -> String {
+    format!("{whole}{PART}{place:016x}")
+}
+
+/// Between which keys the parts of a document stand: from the first one on, before the last one.
+fn part_keys(whole: &str) -> (String, String) {
+    // What follows the sign that parts begin with.
+    (format!("{whole}{PART}"), format!("{whole}\u{1d}"))
+}
+
+/// Stands between a document's key and its part's. Parts of keys hold no such character.
+const PART: char = '\u{1c}';
+
+/// Whose a document is: keys begin with their owner's, or with an agent's name and then their owner's.
+fn owner_in<'a>(collection: &str, key: &'a str) -> &'a str {
+    let nth = usize::from(BY_AGENT.contains(&collection));
+    key.split('\u{1f}').nth(nth).unwrap_or("")
+}
+
+/// The collections whose keys begin with an agent's name.
+const BY_AGENT: [&str; 3] = ["sessions", "asked", "entries"];
 
 /// The key a document of an owner has: what is another owner's is never looked at. `owner` is
 /// [`interlingua_core::Owner::key`], which never holds what stands between the two.

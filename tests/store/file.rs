@@ -52,7 +52,11 @@ async fn a_file_of_the_first_schema_is_brought_up_to_date() {
     store.close().await.unwrap();
     // As it was before routes had rules of their own.
     let file = rusqlite::Connection::open(&path).unwrap();
-    let back = "DROP INDEX runs_by_route; ALTER TABLE runs DROP COLUMN route; ALTER TABLE runs DROP COLUMN remembered;
+    let back = "DROP TRIGGER run_comes; DROP TRIGGER run_changes; DROP TRIGGER run_goes; DROP TRIGGER lines_come;
+                DROP TRIGGER lines_go; DROP TRIGGER document_comes; DROP TRIGGER document_changes;
+                DROP TRIGGER document_goes; DROP TABLE shares; DROP INDEX runs_by_owner_of_route;
+                DROP INDEX documents_by_owner; ALTER TABLE documents DROP COLUMN owner;
+                DROP INDEX runs_by_route; ALTER TABLE runs DROP COLUMN route; ALTER TABLE runs DROP COLUMN remembered;
                 ALTER TABLE runs DROP COLUMN head;
                 PRAGMA user_version = 1;";
     file.execute_batch(back).unwrap();
@@ -69,7 +73,10 @@ async fn a_file_of_the_first_schema_is_brought_up_to_date() {
     let policy = Retention {
         age: Duration::MAX,
         runs: u64::MAX,
+        documents: u64::MAX,
+        bytes: u64::MAX,
         collections: Vec::new(),
+        parts: Vec::new(),
         routes: vec![("/a".into(), Keep { ended: second, waiting: second, most: 9 })],
         attached: Vec::new(),
     };
@@ -267,4 +274,122 @@ async fn a_run_that_could_not_be_opened_is_made_up_for() {
     store.close().await.unwrap();
     let store = open(&path);
     assert_eq!(store.find(Query::default()).await.unwrap().total, 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn nobody_else_may_read_what_is_stored() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a/b/store.db");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let files = ["store.db", "store.db-wal", "store.db-shm", "store.db.lock"].map(|name| path.with_file_name(name));
+    let store = open(&path);
+    assert_eq!((mode(path.parent().unwrap()), mode(&folder.path().join("a"))), (0o700, 0o700));
+    for file in &files {
+        assert_eq!(mode(file), 0o600, "{}", file.display());
+    }
+    drop(store);
+    // As an earlier version left it.
+    for file in files.iter().filter(|file| file.exists()) {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let _store = open(&path);
+    for file in &files {
+        assert_eq!(mode(file), 0o600, "{}", file.display());
+    }
+}
+
+/// Fills a store with runs of a hundred kilobytes.
+async fn fill(store: &Sqlite, owner: &str, numbers: std::ops::Range<u128>) {
+    for number in numbers {
+        let run = Live::new(&Made { id: id(number), owner, ..Made::default() });
+        store.open(&run.journal()).await.unwrap();
+        run.begin();
+        run.say(store, &"0123456789".repeat(10_000));
+        run.end(End::Completed);
+        run.change(|_, about| about.changed_at = 10_000 + u64::try_from(number).unwrap());
+        store.settle(&run.journal()).await.unwrap();
+    }
+}
+
+fn at_most(bytes: u64) -> Retention {
+    Retention {
+        age: Duration::MAX,
+        runs: u64::MAX,
+        documents: u64::MAX,
+        bytes,
+        collections: vec!["sessions".into()],
+        parts: vec![("entries".into(), "sessions".into())],
+        routes: Vec::new(),
+        attached: Vec::new(),
+    }
+}
+
+async fn swept(store: &Sqlite, bytes: u64) -> usize {
+    let mut runs = 0;
+    loop {
+        let swept = store.retain(at_most(bytes), 20_000).await.unwrap();
+        runs += swept.runs.len();
+        if !swept.more {
+            return runs;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_shrinks_when_runs_are_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = open(&path);
+    fill(&store, "olga", 0..300).await;
+    store.close().await.unwrap();
+    let size = || std::fs::metadata(&path).unwrap().len();
+    let before = size();
+    assert!(before > 30_000_000, "{before}");
+    // As an earlier version made it.
+    let file = rusqlite::Connection::open(&path).unwrap();
+    file.execute_batch("PRAGMA journal_mode = delete; PRAGMA auto_vacuum = 0; VACUUM; PRAGMA journal_mode = wal")
+        .unwrap();
+    drop(file);
+
+    let store = open(&path);
+    assert!(swept(&store, 8 << 20).await > 200);
+    assert_eq!(*store.load(id(299)).await.unwrap().unwrap().about.owner, *"olga", "the newest are there");
+    store.close().await.unwrap();
+    assert!(size() < 16 << 20, "{} of {before}", size());
+}
+
+#[tokio::test]
+async fn a_bound_in_bytes_takes_from_whoever_has_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("store.db"));
+    fill(&store, "victim", 0..10).await;
+    fill(&store, "stranger/a", 100..150).await;
+    fill(&store, "stranger/b", 200..250).await;
+    assert!(swept(&store, 6 << 20).await > 50);
+    for number in 0..10 {
+        assert!(store.load(id(number)).await.unwrap().is_some(), "{number}");
+    }
+    assert!(store.load(id(149)).await.unwrap().is_some() && store.load(id(249)).await.unwrap().is_some());
+    assert!(store.load(id(100)).await.unwrap().is_none() && store.load(id(200)).await.unwrap().is_none());
+    // Documents count too, and go when there is nothing else.
+    let large = Bytes::from(vec![b'x'; 1 << 20]);
+    for number in 0..10_u64 {
+        let key = format!("friday\u{1f}writer\u{1f}{number}");
+        store.put("sessions", &key, Bytes::new(), Expect::Absent, 10_000 + number).await.unwrap().unwrap();
+        let part = interlingua::store::part_key(&key, 0);
+        store.put("entries", &part, large.clone(), Expect::Absent, 10_000).await.unwrap().unwrap();
+    }
+    swept(&store, 6 << 20).await;
+    let there = async |number: u64| {
+        let key = format!("friday\u{1f}writer\u{1f}{number}");
+        let whole = store.get("sessions", &key).await.unwrap().is_some();
+        let part = store.get("entries", &interlingua::store::part_key(&key, 0)).await.unwrap().is_some();
+        assert_eq!(whole, part, "a document and its parts go together");
+        whole
+    };
+    assert!(!there(0).await && there(9).await);
+    assert!(store.load(id(9)).await.unwrap().is_some(), "and nobody else loses more than the writer");
 }

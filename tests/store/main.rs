@@ -80,5 +80,8 @@ hold_to_the_contract! {
         what_counts_as_forgotten_is_on_no_page,
         a_run_that_goes_on_is_kept_anew,
         many_runs_are_forgotten_in_small_batches,
+        whoever_has_most_loses_first,
+        a_route_counts_the_runs_of_each_owner,
+        documents_are_bounded_by_number_and_go_with_their_parts,
         nothing_that_has_not_ended_is_ever_forgotten;
 }

@@ -28,7 +28,10 @@ fn policy(age: u64, runs: u64, routes: &[(&str, u64, u64, u64)]) -> Retention {
     Retention {
         age: Duration::from_millis(age),
         runs,
+        documents: u64::MAX,
+        bytes: u64::MAX,
         collections: Vec::new(),
+        parts: Vec::new(),
         routes: routes.iter().map(keep).collect(),
         attached: vec!["push".into()],
     }
@@ -293,4 +296,81 @@ pub(crate) async fn nothing_that_has_not_ended_is_ever_forgotten(store: &Asked) 
         assert!(stale, "only what waits is ended");
     }
     assert_eq!(found(store).await.iter().filter(|id| active.iter().any(|(of, _)| of == *id)).count(), active.len());
+}
+
+pub(crate) async fn whoever_has_most_loses_first(store: &Asked) {
+    for number in 0..3 {
+        opened(store, &Made { id: id(number), owner: "victim", ..Made::default() }, COMPLETED, 1000).await;
+    }
+    for number in 100..160 {
+        opened(
+            store,
+            &Made { id: id(number), owner: "stranger/t", ..Made::default() },
+            COMPLETED,
+            number as u64 + 9000,
+        )
+        .await;
+    }
+    let swept = store.retain(policy(EVER, 20, &[]), 10_000).await.unwrap();
+    assert_eq!(swept.runs, (100..143).map(id).collect::<Vec<_>>());
+    // What has not ended counts, but is not taken; then it is somebody else's turn.
+    for number in 200..230 {
+        opened(store, &Made { id: id(number), owner: "busy", ..Made::default() }, RunState::Running, 1).await;
+    }
+    let swept = store.retain(policy(EVER, 49, &[]), 10_000).await.unwrap();
+    assert_eq!(swept.runs.len(), 1);
+    assert_eq!(found(store).await.len(), 49);
+}
+
+pub(crate) async fn a_route_counts_the_runs_of_each_owner(store: &Asked) {
+    for number in 0..3 {
+        let made = Made { owner: "anonymous/victim", ..of_route(number, "/a") };
+        opened(store, &made, COMPLETED, 1000 + number as u64).await;
+    }
+    for number in 100..160 {
+        let made = Made { owner: "anonymous/stranger", ..of_route(number, "/a") };
+        opened(store, &made, COMPLETED, 9000 + number as u64).await;
+    }
+    let swept = store.retain(policy(EVER, EVER, &[("/a", EVER, EVER, 50)]), 10_000).await.unwrap();
+    assert_eq!(swept.runs, (100..110).map(id).collect::<Vec<_>>());
+    let swept = store.retain(policy(EVER, EVER, &[("/a", EVER, EVER, 2)]), 10_000).await.unwrap();
+    assert_eq!((swept.runs.len(), swept.runs.contains(&id(0)), swept.runs.contains(&id(1))), (49, true, false));
+}
+
+pub(crate) async fn documents_are_bounded_by_number_and_go_with_their_parts(store: &Asked) {
+    let key = |owner: &str, number| format!("friday\u{1f}{owner}\u{1f}s{number}");
+    for (owner, count) in [("victim", 2), ("stranger", 20)] {
+        for number in 0..count {
+            let key = key(owner, number);
+            store.put("sessions", &key, Bytes::new(), Expect::Absent, 1000 + number).await.unwrap().unwrap();
+            for place in 0..3 {
+                let part = interlingua::store::part_key(&key, place);
+                store.put("entries", &part, Bytes::from_static(b"said"), Expect::Absent, 0).await.unwrap().unwrap();
+            }
+        }
+    }
+    // Another session whose key begins alike.
+    let other = format!("{}\u{1f}user", key("stranger", 0));
+    store.put("sessions", &other, Bytes::new(), Expect::Absent, 5000).await.unwrap().unwrap();
+    store
+        .put("entries", &interlingua::store::part_key(&other, 0), Bytes::new(), Expect::Absent, 0)
+        .await
+        .unwrap()
+        .unwrap();
+
+    let collections = vec!["sessions".into()];
+    let parts = vec![("entries".into(), "sessions".into())];
+    let swept =
+        store.retain(Retention { collections, parts, documents: 10, ..policy(EVER, EVER, &[]) }, 10_000).await.unwrap();
+    assert_eq!(swept.documents, 13);
+    for (owner, number, stays) in
+        [("victim", 0, true), ("victim", 1, true), ("stranger", 12, false), ("stranger", 13, true)]
+    {
+        let key = key(owner, number);
+        assert_eq!(store.get("sessions", &key).await.unwrap().is_some(), stays, "{owner} {number}");
+        let parts =
+            store.list("entries", &interlingua::store::part_key(&key, 0)[..key.len() + 1], None, 9).await.unwrap();
+        assert_eq!(parts.len(), if stays { 3 } else { 0 }, "{owner} {number}");
+    }
+    assert!(store.get("entries", &interlingua::store::part_key(&other, 0)).await.unwrap().is_some());
 }

@@ -3,20 +3,22 @@
 //! transaction, and all lines of all runs of that time are one row. What is committed may be shown.
 //!
 //! `schema` has the file and its tables, `queue` what waits, `writer` the thread and its transactions, `health` what
-//! everybody may know of it, `runs` and `documents` what is written, `retention` what is forgotten, `log` the form of
-//! that one row, `reader` everything that only reads, `heads` what of it is for lists, `readers` the threads for it.
-//! Not here: async workers never touch the file.
+//! everybody may know of it, `runs` and `documents` what is written, `retention` what is forgotten, `vacuum` how the file
+//! shrinks, `private` who may read it, `log` the form of that one row, `reader` everything that only reads, `heads` what
+//! of it is for lists, `readers` the threads for it. Not here: async workers never touch the file.
 
 mod documents;
 mod heads;
 mod health;
 mod log;
+mod private;
 mod queue;
 mod reader;
 mod readers;
 mod retention;
 mod runs;
 mod schema;
+mod vacuum;
 mod writer;
 
 use std::collections::HashMap;

@@ -96,7 +96,7 @@ pub(super) fn facts(id: RunId, about: &[u8], hidden: bool) -> Result<About, Fail
 }
 
 /// How many bytes the lines of a run have. Lengths stand in front of the bytes, which are not read for that.
-const SIZE: &str = "(SELECT ifnull(sum(length(bytes)), 0) FROM lines WHERE run = runs.number)";
+pub(super) const SIZE: &str = "(SELECT ifnull(sum(length(bytes)), 0) FROM lines WHERE run = runs.number)";
 
 pub(super) fn weigh(connection: &mut Connection, id: RunId) -> Result<Option<Weight>, Failed> {
     let weight =

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use super::SqliteOptions;
+use super::{SqliteOptions, private, vacuum};
 use crate::store::StoreError;
 
 /// Tells our files from those of other programs: "ILGW".
-const APPLICATION: i64 = 0x494c_4757;
+pub(super) const APPLICATION: i64 = 0x494c_4757;
 
 /// What makes the schema of version 1, 2, …: each step builds on the one before.
 const STEPS: &[&str] = &[
@@ -71,6 +71,57 @@ const STEPS: &[&str] = &[
     "
     ALTER TABLE runs ADD COLUMN head BLOB;
     ",
+    // How much each owner has: counted as it comes and goes, so that nobody has to look at everything to find out who
+    // has most. Keys of documents begin with their owner, those of three collections with an agent and then the owner.
+    "
+    ALTER TABLE documents ADD COLUMN owner TEXT GENERATED ALWAYS AS (
+        CASE WHEN collection IN ('sessions', 'asked', 'entries')
+        THEN substr(key, instr(key, char(31)) + 1,
+                    instr(substr(key, instr(key, char(31)) + 1) || char(31), char(31)) - 1)
+        ELSE substr(key, 1, instr(key || char(31), char(31)) - 1) END) VIRTUAL;
+    CREATE INDEX documents_by_owner ON documents (collection, owner, put_at);
+    CREATE INDEX runs_by_owner_of_route ON runs (route, owner, ended, changed_at, id) WHERE route IS NOT NULL;
+    CREATE TABLE shares (
+        owner TEXT PRIMARY KEY, runs INTEGER NOT NULL, bytes INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    INSERT INTO shares
+        SELECT owner, sum(runs), sum(bytes) FROM (
+            SELECT owner, 1 AS runs,
+                   length(about) + (SELECT ifnull(sum(length(bytes)), 0) FROM lines WHERE run = runs.number) AS bytes
+            FROM runs
+            UNION ALL SELECT owner, 0, length(value) FROM documents
+        ) GROUP BY owner;
+    CREATE TRIGGER run_comes AFTER INSERT ON runs BEGIN
+        INSERT INTO shares VALUES (NEW.owner, 1, length(NEW.about))
+        ON CONFLICT (owner) DO UPDATE SET runs = runs + 1, bytes = bytes + excluded.bytes;
+    END;
+    CREATE TRIGGER run_changes AFTER UPDATE OF about ON runs WHEN length(NEW.about) <> length(OLD.about) BEGIN
+        UPDATE shares SET bytes = bytes + length(NEW.about) - length(OLD.about) WHERE owner = NEW.owner;
+    END;
+    CREATE TRIGGER run_goes AFTER DELETE ON runs BEGIN
+        UPDATE shares SET runs = runs - 1, bytes = bytes - length(OLD.about) WHERE owner = OLD.owner;
+        DELETE FROM shares WHERE owner = OLD.owner AND runs <= 0 AND bytes <= 0;
+    END;
+    CREATE TRIGGER lines_come AFTER INSERT ON lines BEGIN
+        UPDATE shares SET bytes = bytes + length(NEW.bytes)
+        WHERE owner = (SELECT owner FROM runs WHERE number = NEW.run);
+    END;
+    CREATE TRIGGER lines_go AFTER DELETE ON lines BEGIN
+        UPDATE shares SET bytes = bytes - length(OLD.bytes)
+        WHERE owner = (SELECT owner FROM runs WHERE number = OLD.run);
+    END;
+    CREATE TRIGGER document_comes AFTER INSERT ON documents BEGIN
+        INSERT INTO shares VALUES (NEW.owner, 0, length(NEW.value))
+        ON CONFLICT (owner) DO UPDATE SET bytes = bytes + excluded.bytes;
+    END;
+    CREATE TRIGGER document_changes AFTER UPDATE OF value ON documents WHEN length(NEW.value) <> length(OLD.value) BEGIN
+        UPDATE shares SET bytes = bytes + length(NEW.value) - length(OLD.value) WHERE owner = NEW.owner;
+    END;
+    CREATE TRIGGER document_goes AFTER DELETE ON documents BEGIN
+        UPDATE shares SET bytes = bytes - length(OLD.value) WHERE owner = OLD.owner;
+        DELETE FROM shares WHERE owner = OLD.owner AND runs <= 0 AND bytes <= 0;
+    END;
+    ",
 ];
 
 /// How long a connection waits for another one of this process. Nobody holds a lock for longer than a commit takes.
@@ -108,9 +159,10 @@ impl Database {
     /// Makes the folder, takes the lock, brings the schema up to date. The connection is the one that writes.
     pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Self, Connection), StoreError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|why| failed("create the folder", folder, &why))?;
+            private::folder(folder).map_err(|why| failed("create the folder", folder, &why))?;
         }
         let lock = lock(path)?;
+        private::files(path).map_err(|why| failed("create the database", path, &why))?;
         let mut database = Self { path: path.to_owned(), identity: None, max_pages: options.max_pages, _lock: lock };
         let mut connection = database.writer()?;
         migrate(&mut connection, path)?;
@@ -122,6 +174,7 @@ impl Database {
     pub(super) fn writer(&self) -> Result<Connection, StoreError> {
         let connection = self.connect()?;
         let prepare = || {
+            vacuum::prepare(&connection, &self.path)?;
             // A commit survives the death of the process without a sync; power cuts may cost the last commits, but
             // never the file.
             connection.pragma_update(None, "journal_mode", "wal")?;
@@ -164,7 +217,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
-    let open = File::options().read(true).write(true).create(true).truncate(false).open(&name);
+    let open = private::open(&name);
     let file = open.map_err(|why| failed("create the lock file", &name, &why))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
