@@ -12,6 +12,7 @@ pub mod langgraph;
 mod native;
 mod schema;
 mod terms;
+mod text;
 mod waiting;
 
 pub use decide::{Decided, Undecided, decide};

@@ -353,6 +353,8 @@ pub struct SessionView {
     pub latest: Option<RunId>,
     /// Where that run stands.
     pub state: Option<RunState>,
+    /// Whose it is, where a client named somebody. None: nobody did, so whoever its owner serves may speak in it.
+    pub user: Option<String>,
     /// The adapters' own facts.
     pub labels: Extra,
 }

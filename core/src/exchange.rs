@@ -3,7 +3,7 @@
 //! How the server drives an [`Exchange`]:
 //!
 //! ```text
-//! decode ─► Call ─┬─► a stream:  begin  (encode | heartbeat)*  [interrupt]      until encode says Close
+//! decode ─► Call ─┬─► a stream:  begin  (encode | heartbeat)*  [interrupt]      until encode or pause says Close
 //!    │            ├─► a reply:   reply ─► Done
 //!    │            │                    └► Call, and round again                  (item lookups, then the run)
 //!    └─ Fault ────┴─► a fault:   fail
@@ -380,6 +380,13 @@ pub trait Exchange: Send + 'static {
 
     /// Writes one step of a streamed answer. `about` is what is known of the run at this moment.
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow;
+
+    /// Asked once all there is was told and the run stands between two turns: what it waits for may come in an hour, or
+    /// never. Protocols in which a run does not wait tell the end of the last turn, and close.
+    fn pause(&mut self, run: RunView<'_>, out: &mut Out) -> Flow {
+        let _ = (run, out);
+        Flow::More
+    }
 
     /// Ends a streamed answer in the middle, through no fault of the run: too slow a reader, a shutdown.
     fn interrupt(&mut self, fault: &Fault, out: &mut Out) {

@@ -48,6 +48,9 @@ pub struct Turn {
     /// True for a turn that ended before it reached the agent: the run is where it was before. What was said in it was
     /// not said to anybody, and whatever the run waited for, it waits for again.
     pub withdrawn: bool,
+    /// The run whose turn this one stands for: it answered what was asked here. Nothing is said in such a turn; it ends as
+    /// that run's did, and ends this run.
+    pub answered_by: Option<RunId>,
     /// How it ended.
     pub end: Option<End>,
     /// When it ended.
@@ -286,6 +289,23 @@ impl Run {
     #[must_use]
     pub fn last_taken(&self) -> Option<usize> {
         self.turns.iter().rposition(|turn| !turn.withdrawn)
+    }
+
+    /// How the run ended, and when. Between two turns: how the last one did that reached the agent. None while it works.
+    #[must_use]
+    pub fn outcome(&self) -> Option<(End, Millis)> {
+        if let (Some(end), Some(at)) = (self.end, self.finished_at) {
+            return Some((end, at));
+        }
+        self.turn()?.end?;
+        let last = &self.turns[self.last_taken()?];
+        Some((last.end?, last.ended_at?))
+    }
+
+    /// The run that is answering what this one asked, or has done so.
+    #[must_use]
+    pub fn answered_by(&self) -> Option<RunId> {
+        self.turn().filter(|turn| !turn.withdrawn)?.answered_by
     }
 
     /// Everything said in this run: the input of each turn, then its answer. What later turns build on.

@@ -36,6 +36,8 @@ pub(super) struct Prepared {
     pub(super) memory: Json,
     /// The items that are answered by it.
     pub(super) answered: Vec<Pending>,
+    /// The runs whose last open item it closes.
+    pub(super) freed: Vec<RunId>,
     /// True if an item was decided: the session has to be safe before the agent is asked.
     pub(super) decided: bool,
     /// What the client said, if it is another than was told at first.
@@ -103,8 +105,8 @@ impl Engine {
         // Last of all, so that a request that is given up while its history is read answers nothing. The session is told
         // of what was decided in one piece: refused requests leave no trace in it.
         let outcome = session.doc().waiting.take(request.input.clone(), answers.to_vec(), terms, now);
-        let (input, answered) = match outcome {
-            answer::Outcome::Goes { input, answered } => (input, answered),
+        let (input, answered, freed) = match outcome {
+            answer::Outcome::Goes { input, answered, freed } => (input, answered, freed),
             answer::Outcome::Waits => {
                 let run = session.doc().waiting.open().next().map(|open| open.run).or(doc.latest);
                 // Answers that were collected meanwhile survive a restart too.
@@ -128,7 +130,7 @@ impl Engine {
         let user = asked.user_id.take().or(doc.user_id).unwrap_or_else(|| session.own_user());
         asked.user_id = Some(session.upstream_user(&user, &upstream_id));
         session.doc().user_id.get_or_insert(user);
-        Ok(Outcome::Ready(Box::new(Prepared { request: asked, upstream_id, memory, answered, decided, said })))
+        Ok(Outcome::Ready(Box::new(Prepared { request: asked, upstream_id, memory, answered, freed, decided, said })))
     }
 
     /// What was said in a session, bounded as the agent's setting says.

@@ -158,6 +158,14 @@ impl Follower {
         }
     }
 
+    /// Shows the run, if it stands between two turns and all there is was shown.
+    pub fn paused<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> Option<T> {
+        match &self.source {
+            Source::Live(live, _) => live.paused(self.next, look),
+            Source::Stored(_) => None,
+        }
+    }
+
     /// Waits until `done` says so of an event that may be seen, or the run is over.
     pub(super) async fn until(&mut self, mut done: impl FnMut(Event) -> bool) {
         poll_fn(|context| {

@@ -135,6 +135,10 @@ impl Engine {
                 message: "the gateway was restarted while the run was under way".to_owned(),
             };
             live.grow_unseen(|state| state.cut(End::Failed, Some(error)));
+            // What an earlier turn asked is not open any more: nothing waits after a failure.
+            if let Err(fault) = self.withdraw(&RunHandle::Live(Arc::clone(&live))).await {
+                tracing::warn!(run = %id, "what a run asked could not be withdrawn: {fault}");
+            }
             self.store().settle(&journal).await?;
             live.show();
         }

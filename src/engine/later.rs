@@ -12,6 +12,7 @@ use interlingua_core::{Fault, FaultKind, RunCall, RunId};
 use tokio::sync::oneshot;
 
 use super::context::Outcome;
+use super::elsewhere;
 use super::pump::{self, Place, Turn};
 use super::undone::Undone;
 use super::{Agent, Answer, Engine, Follower, Live, RunHandle, Scope, Wanted, clock, complete, session, store_fault};
@@ -47,6 +48,9 @@ impl Engine {
             let run = view.run();
             (run.session_id.clone(), view.about.request.user_id.clone(), run.turns.len())
         });
+        if let Some(by) = live.view(|view| view.run().answered_by()) {
+            return Err(elsewhere::closed(id, Some(by)));
+        }
         if turns >= MOST_TURNS {
             return Err(Fault::new(FaultKind::Overloaded, "the run has too many turns: begin another one"));
         }
@@ -70,11 +74,18 @@ impl Engine {
             trace: scope.trace.clone(),
             route: Arc::clone(&scope.path),
             resumes: None,
+            moved: super::elsewhere::Moved::default(),
             vanishes: false,
             begun: Some(begun),
         };
         let waits = live.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth));
         if waits && let Some(guard) = session.try_turn() {
+            let asked = live.view(|view| !view.run().pending().is_empty());
+            if asked && session.doc().waiting.pending_of(id).is_empty() {
+                let (engine, live) = (self.clone(), Arc::clone(&live));
+                complete(async move { Ok(engine.end_unasked(&live).await) }).await?;
+                return Err(elsewhere::closed(id, None));
+            }
             match self.prepare(turn.preparing(agent)).await? {
                 Outcome::Ready(prepared) => turn.place = Some(Place::Ready(guard, prepared)),
                 Outcome::Waiting(_) => {
@@ -109,6 +120,9 @@ impl Engine {
                     Ok((state.record.run().turns.len() - 1, Some(turn)))
                 }
                 RunState::Queued | RunState::Running => {
+                    if let Some(by) = state.record.run().answered_by() {
+                        return Err(elsewhere::closed(id, Some(by)));
+                    }
                     if call.busy == Some(Busy::Refuse) {
                         return Err(session::busy(&session.id));
                     }

@@ -175,6 +175,15 @@ impl Live {
         look(RunView { record: &record, about: &about, pending: &pending })
     }
 
+    /// Shows the run as it stands, if that is between two turns and there is no event from `next` on.
+    pub(super) fn paused<T>(&self, next: u64, look: impl FnOnce(RunView<'_>) -> T) -> Option<T> {
+        let state = self.state();
+        let waits = matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth);
+        let all = state.shown.visible() == state.record.len() && next == state.record.len();
+        let view = RunView { record: &state.record, about: &state.about, pending: &state.pending };
+        (waits && all).then(|| look(view))
+    }
+
     /// Changes the run, and wakes whoever may see more of it now.
     pub(super) fn grow<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();

@@ -9,6 +9,7 @@ mod connection;
 mod context;
 pub mod deliver;
 mod early;
+mod elsewhere;
 pub mod follow;
 mod gate;
 mod keeping;
@@ -381,6 +382,7 @@ impl Engine {
             trace: scope.trace.clone(),
             route: Arc::clone(&scope.path),
             resumes: None,
+            moved: elsewhere::Moved::default(),
             vanishes: call.vanishes,
             begun: Some(begun),
         };

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use super::context::{self, Prepared, Preparing};
 use super::early::{end_early, fault_of, vanish};
+use super::elsewhere::Moved;
 use super::live::{Live, State};
 use super::report::{self, Report};
 use super::rhythm::Rhythm;
@@ -59,6 +60,8 @@ pub(super) struct Turn {
     pub(super) route: Arc<str>,
     /// Where the run is, or goes back to, if the turn never reaches the agent. None for the first turn: it fails then.
     pub(super) resumes: Option<RunState>,
+    /// The runs that wait no longer, since it answers what they asked.
+    pub(super) moved: Moved,
     /// Nobody finds the run if its client is told why the agent was never reached.
     pub(super) vanishes: bool,
     /// Told once the upstream has begun to answer, or why it never did.
@@ -240,12 +243,15 @@ async fn take(
             match opened {
                 Ok(opened) => {
                     conversation = opened;
+                    turn.moved.begin();
                     (Some(guard), Some(prepared))
                 }
                 Err(fault) => {
                     // What was decided did not arrive: it can be decided again (human-in-the-loop page, rule 3).
                     if fault.kind != FaultKind::Canceled {
                         turn.session.doc().waiting.reopen();
+                        let Turn { moved, session, .. } = &mut *turn;
+                        Box::pin(engine.wait_again(moved, &prepared.freed, session)).await;
                     }
                     cause = not_cancelled(&fault);
                     refused = end_early(live, &mut normalizer, &turn, fault);
@@ -255,6 +261,10 @@ async fn take(
         }
         Err(fault) => {
             cause = not_cancelled(&fault);
+            if turn.is_ready() {
+                // It was found out what to ask, and nobody was asked.
+                turn.session.doc().waiting.reopen();
+            }
             refused = end_early(live, &mut normalizer, &turn, fault);
             (None, None)
         }
@@ -306,7 +316,7 @@ async fn take(
         if live.cancel.is_told() { drop(conversation) } else { conversation.release() }
     }
     let error = live.view(|view| view.run().turn().and_then(|turn| turn.error.clone()));
-    let next = Box::pin(conclude(engine, live, journal, &turn, prepared.as_deref(), remembered)).await;
+    let next = Box::pin(conclude(engine, live, journal, &mut turn, prepared.as_deref(), remembered)).await;
     drop(guard);
     let report = Report {
         fault: cause.as_ref(),
@@ -351,6 +361,9 @@ async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn, known: Option<L
             state.amend_input(input);
         }
     });
+    if !prepared.freed.is_empty() {
+        turn.moved = engine.answer_elsewhere(&prepared.freed, live.id()).await;
+    }
     // What was decided is decided, before anything comes of it.
     let saved = if prepared.decided { engine.save_session(&turn.session).await } else { Ok(()) };
     let opened = match saved {
@@ -525,7 +538,7 @@ async fn conclude(
     engine: &Engine,
     live: &Arc<Live>,
     journal: &Arc<dyn Journal>,
-    turn: &Turn,
+    turn: &mut Turn,
     prepared: Option<&Prepared>,
     remembered: Option<interlingua_core::Json>,
 ) -> Option<Turn> {
@@ -554,7 +567,7 @@ async fn conclude(
         if good {
             let tools = turn.request.tools.as_deref().unwrap_or_default();
             let asking = context::Asking { now, terms: turn.terms, tools };
-            open = context::ask(&mut doc, &live.agent, live.id(), pending, &asking);
+            open = context::ask(&mut doc, &live.agent, live.id(), pending.clone(), &asking);
             let branches = doc.entries.is_empty() && before.as_ref().is_some_and(|before| !before.is_empty());
             if let Some(before) = before {
                 doc.entries = before;
@@ -588,6 +601,8 @@ async fn conclude(
     };
     let asks = if auth { RunState::WaitingForAuth } else { RunState::Waiting };
     let comes_to = match turn.resumes {
+        // What it asked was answered by a turn before this one.
+        Some(_) if withdrawn && open.is_empty() && !pending.is_empty() => RunState::Ended(End::Completed),
         Some(resumes) if withdrawn => resumes,
         _ if waits => asks,
         _ => RunState::Ended(end),
@@ -624,6 +639,10 @@ async fn conclude(
     if next.is_none() && !matches!(comes_to, RunState::Ended(_)) && live.view(|view| view.run().end.is_some()) {
         turn.session.doc().waiting.withdraw(live.id());
     }
+    // The runs it answered end with it: before it does, for whoever looks.
+    let mut moved = std::mem::take(&mut turn.moved);
+    let error = live.view(|view| view.run().turns.get(number).and_then(|turn| turn.error.clone()));
+    engine.end_elsewhere(&mut moved, end, error.as_ref()).await;
     let before = async {
         if prepared.is_some() || withdrawn {
             engine.index_pending(&live.agent.name, &turn.session, live).await;

@@ -1,6 +1,6 @@
 //! Sessions and documents as resources: what their owner may do with them besides asking agents.
 
-use interlingua_core::call::{DocumentCall, SessionCall};
+use interlingua_core::call::{DocumentCall, Filter, RunState, SessionCall, Target};
 use interlingua_core::owner::escaped;
 use interlingua_core::tree::Node;
 use interlingua_core::{Fault, FaultKind, Json, Owner, RunCall};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::deliver::Named;
 use super::session::{self, Session};
-use super::{Agent, Answer, Engine, Live, RunHandle, Scope, clock, store_fault};
+use super::{Agent, Answer, Engine, Live, Scope, clock, store_fault};
 use crate::store::Expect;
 
 /// The most documents one list answers.
@@ -91,16 +91,33 @@ impl Engine {
             }
             SessionCall::Delete { session } => {
                 let found = self.owned_session(&session, scope).await?;
-                let latest = found.doc().latest;
-                if let Some(id) = latest
-                    && let Some(RunHandle::Live(live)) = self.handle(id).await?
-                {
-                    live.end();
-                }
+                self.stop_session(&found, scope).await?;
                 self.remove_session(&found).await?;
                 Ok(Answer::Done)
             }
         }
+    }
+
+    /// Stops what works in a session, and what waits in it: it asks nothing any more.
+    async fn stop_session(&self, session: &Arc<Session>, scope: &Scope) -> Result<(), Fault> {
+        let states = vec![RunState::Queued, RunState::Running, RunState::Waiting, RunState::WaitingForAuth];
+        let filter = Filter { session: Some(session.id.clone()), states, limit: 100, heads: true, ..Filter::default() };
+        let Answer::Runs { runs, .. } = self.list(filter, scope).await? else { return Ok(()) };
+        let (mut queued, mut others) = (Vec::new(), Vec::new());
+        for run in &runs {
+            let (view, user) = (run.view(), run.view().about.request.user_id.clone());
+            // Another user's session may have the same name.
+            let of = self.session_of(&view.run().agent, &scope.owner, &session.id, user.as_deref()).await?;
+            if Arc::ptr_eq(&of, session) {
+                let order = if view.about.state == RunState::Queued { &mut queued } else { &mut others };
+                order.push(view.run().id);
+            }
+        }
+        // Those that wait for their turn first: none is to have it when the one under way ends.
+        for id in queued.into_iter().chain(others) {
+            self.cancel(&Target::Run(id), scope).await?;
+        }
+        Ok(())
     }
 
     async fn owned_session(&self, id: &str, scope: &Scope) -> Result<Arc<Session>, Fault> {

@@ -166,8 +166,18 @@ impl Engine {
         /// Cancelling is quick; a run that does not end in this time is told of as it stands.
         const PATIENCE: Duration = Duration::from_secs(10);
         let run = self.find(target, scope).await?;
+        // A run that another one answers is stopped with that one.
+        let answering = run.view(|view| view.run().answered_by().filter(|_| view.run().end.is_none()));
+        if let Some(by) = answering {
+            Box::pin(self.cancel(&Target::Run(by), scope)).await?;
+            return Ok(self.handle(run.id()).await?.unwrap_or(run).settled(self).await);
+        }
         match run.view(|view| view.about.state) {
-            RunState::Ended(_) => return Ok(run.settled(self).await),
+            RunState::Ended(_) => {
+                let run = run.settled(self).await;
+                self.withdraw(&run).await?;
+                return Ok(self.handle(run.id()).await?.unwrap_or(run));
+            }
             RunState::Queued | RunState::Running if matches!(run, RunHandle::Stored(..)) => {
                 // Another process drives it.
                 self.store().signal(run.id(), Signal::Cancel).await.map_err(|error| store_fault(&error))?;

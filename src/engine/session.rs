@@ -146,6 +146,12 @@ impl Doc {
         }
     }
 
+    /// The user that a client named. Where nobody was, a session has a name of its own, made of its id.
+    fn named_user(&self) -> Option<&str> {
+        let own = |user: &str| user == self.id || user.strip_suffix(&self.id).is_some_and(|rest| rest.ends_with(':'));
+        self.user_id.as_deref().filter(|user| !self.kept && !own(user))
+    }
+
     /// True if the last thing said is a turn of this run.
     pub(super) fn ends_with(&self, id: RunId) -> bool {
         matches!(self.entries.last(), Some(Entry::Turn { run, .. }) if *run == id)
@@ -417,6 +423,7 @@ impl Engine {
             pending: doc.waiting.open().map(|open| open.item.clone()).collect(),
             latest: doc.latest,
             state,
+            user: doc.named_user().map(str::to_owned),
             labels: doc.labels.clone(),
         })
     }

@@ -67,6 +67,9 @@ impl Steps {
                     if let Some(fault) = self.follower.broken_off() {
                         self.exchange.interrupt(&fault, &mut self.out);
                         self.over = true;
+                    } else {
+                        let (exchange, out) = (&mut self.exchange, &mut self.out);
+                        self.over = self.follower.paused(|run| exchange.pause(run, out)) == Some(Flow::Close);
                     }
                 }
                 Poll::Ready(false) => {

@@ -460,3 +460,28 @@ async fn a_task_that_is_cancelled_before_its_agent_answers_is_a_cancelled_task()
     let answered = waiting.answer().await;
     assert_eq!(state(&answered.json()["task"]), "CANCELED", "{}", answered.text());
 }
+
+#[tokio::test]
+async fn a_person_in_a_chat_answers_a_question_and_says_that_the_login_is_done() {
+    let gateway = Gateway::start(&format!("{}{ROUTES}", gateway::DEMO)).await;
+    for (asks, says, heard) in [
+        ("question", "blue", r#"You answered: {"colour":"blue"}"#),
+        ("question", r#"{"colour":"red"}"#, r#"You answered: {"colour":"red"}"#),
+        ("login", "done", "you are logged in"),
+        ("login", "ok", "you are logged in"),
+    ] {
+        let asked = send(&gateway, &message("m1", asks)).await.json()["task"].clone();
+        let mut answer = message("m2", says);
+        answer["taskId"] = asked["id"].clone();
+        let done = send(&gateway, &answer).await.json()["task"].clone();
+        assert_eq!(state(&done), "COMPLETED", "{asks}: {done}");
+        assert!(done["artifacts"][0]["parts"][0]["text"].as_str().expect("a text").contains(heard), "{asks}: {done}");
+    }
+    let asked = send(&gateway, &message("m1", "question")).await.json()["task"].clone();
+    let mut wrong = message("m2", "purple");
+    wrong["taskId"] = asked["id"].clone();
+    let refused = send(&gateway, &wrong).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(refused.text().contains("this would fit"), "{}", refused.text());
+    assert_eq!(state(&task(&gateway, &asked["id"]).await), "INPUT_REQUIRED", "the question stays");
+}

@@ -355,3 +355,32 @@ async fn the_gateway_itself_is_never_a_receiver_whatever_it_listens_on_and_whate
         assert_eq!(other["result"]["id"], "c", "other ports are not its own: {other}");
     }
 }
+
+#[tokio::test]
+async fn a_receiver_is_told_that_a_task_was_answered_over_another_protocol_also_after_a_restart() {
+    const NATIVE: &str = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{agent}\"\n";
+    for restarts in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let upstream = Upstream::answering([approval("ask_1"), saying(&["done"])]);
+        let config = format!("{}{NATIVE}", config(FILE, &upstream, ALLOWED));
+        let mut gateway = Gateway::within(&config, folder.path().to_owned()).await;
+        let receiver = receiver();
+        let task = waiting(&gateway, to(&receiver)).await;
+        until_told(&receiver, "INPUT_REQUIRED").await;
+        if restarts {
+            gateway.stop().await;
+            gateway = Gateway::within(&config, folder.path().to_owned()).await;
+        }
+        let found = ask(&gateway, "GetTask", json!({ "id": task })).await;
+        let data = json!({ "approval_request_id": "ask_1", "id": "ask_1", "approve": false });
+        let content = json!([{ "type": "data", "data": data }]);
+        let answer = json!({
+            "session_id": found["contextId"],
+            "input": [{ "type": "mcp_approval_response", "role": "user", "content": content }],
+        });
+        let answered = gateway.post("/agents/demo/process", &answer).await;
+        assert_eq!(answered.status, 200, "{}", answered.text());
+        let told = until_told(&receiver, "COMPLETED").await;
+        assert_eq!(told[told.len() - 3..], ["INPUT_REQUIRED", "WORKING", "COMPLETED"], "{restarts}: {told:?}");
+    }
+}

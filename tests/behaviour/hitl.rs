@@ -206,3 +206,27 @@ async fn an_agent_that_waits_is_answered_in_the_name_of_whoever_asked() {
         assert_eq!(names(0).0 == json!("ada"), session.is_none());
     }
 }
+
+#[tokio::test]
+async fn a_session_begun_elsewhere_is_resumed_looked_at_and_deleted_without_a_query_first() {
+    let gateway = demo().await;
+    let ask = json!({ "conversationId": "c", "messages": [{ "role": "user", "content": "question" }] });
+    assert_eq!(gateway.post("/kit/demo/send-message", &ask).await.status, 200);
+    let found = gateway.get("/hitl/demo/agent/status/ada/c").await.json();
+    assert_eq!((&found["status"], &found["session_id"]), (&json!("interrupted"), &json!("c")), "{found}");
+    let unfit = resume(&gateway, "ada", &json!("c"), "response", json!({ "args": "purple" })).await;
+    assert_eq!(unfit.status, 400);
+    assert!(unfit.text().contains("'colour' (required, one of"), "what would fit is told: {}", unfit.text());
+    let answered = resume(&gateway, "ada", &json!("c"), "response", json!({ "args": "blue" })).await.json();
+    assert_eq!(last(&answered), "Thank you. You answered: {\"colour\":\"blue\"}");
+    let delete = async |path: &str| gateway.open("DELETE", path, &[], b"").await.answer().await.status;
+    assert_eq!(delete("/hitl/demo/agent/session/ada/c").await, 200);
+    assert_eq!(delete("/hitl/demo/agent/session/ada/c").await, 404);
+    assert_eq!(resume(&gateway, "ada", &json!("c"), "accept", json!(null)).await.status, 404);
+    // What belongs to another user of this service stays theirs.
+    let body = json!({ "user_id": "bob", "session_id": "trip", "query": "approval" });
+    assert_eq!(gateway.post("/hitl/demo/agent/invoke", &body).await.json()["status"], "interrupted");
+    assert_eq!(resume(&gateway, "ada", &json!("trip"), "accept", json!(null)).await.status, 404);
+    assert_eq!(gateway.get("/hitl/demo/agent/status/ada/trip").await.json()["status"], "not_found");
+    assert_eq!(delete("/hitl/demo/agent/session/ada/trip").await, 404);
+}

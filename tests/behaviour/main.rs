@@ -27,6 +27,7 @@ mod leaving;
 mod lists;
 mod logs;
 mod owners;
+mod pairs;
 mod responses_socket;
 mod runs;
 mod secrets;

@@ -133,9 +133,16 @@ fn only_answer(plain: &[&Part<'_>]) -> Option<Given> {
 /// The answer in a data part that names its item.
 fn answer(part: &Part<'_>) -> Option<Answer> {
     let wire::Content::Data(data) = &part.content else { return None };
-    let id = text_of(data, &["interrupt_id", "interruptId", "approval_request_id", "approvalRequestId"])?;
-    Some(Answer::new(id, Given::Payload(Json::keep(data))))
+    let id = text_of(data, NAMES)?;
+    // What names the item is no part of the answer: the agent gets it as it would from any other protocol.
+    let fields: Extra = serde_json::from_str(data.get()).ok()?;
+    let mut answer = Extra::new();
+    fields.iter().filter(|(name, _)| !NAMES.contains(name)).for_each(|(name, value)| answer.push(name, value.clone()));
+    Some(Answer::new(id, Given::Payload(Json::of(&answer))))
 }
+
+/// The fields that name the item an answer is for.
+const NAMES: &[&str] = &["interrupt_id", "interruptId", "approval_request_id", "approvalRequestId"];
 
 /// The output of a tool in a data part, in either form.
 fn tool_output(part: &Part<'_>) -> Option<ToolOutput> {

@@ -27,13 +27,19 @@ pub(crate) struct AgentApi<'a> {
     pub(crate) error: Option<&'a RunError>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) response_id: Option<&'a str>,
+    /// The run that answered what the task asked, as the id of a task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) answered_by: Option<String>,
 }
 
 impl AgentApi<'_> {
     /// The metadata, if there is anything to say.
     pub(crate) fn written(&self) -> Option<Raw<'static>> {
-        let nothing =
-            self.usage.is_none() && self.incomplete.is_none() && self.error.is_none() && self.response_id.is_none();
+        let nothing = self.usage.is_none()
+            && self.incomplete.is_none()
+            && self.error.is_none()
+            && self.response_id.is_none()
+            && self.answered_by.is_none();
         #[derive(Serialize)]
         struct Outer<'a, 'b> {
             agent_api: &'b AgentApi<'a>,

@@ -90,7 +90,8 @@ fn metadata(route: &Route, run: &Run) -> Option<crate::wire::Raw<'static>> {
 /// The same, by the turn it is told of. `done`: its end was told.
 pub(crate) fn metadata_of(route: &Route, turn: &Turn, done: bool) -> Option<crate::wire::Raw<'static>> {
     let response_id = turn.upstream_id.as_deref().filter(|_| route.options.expose_ids);
-    AgentApi { usage: turn.usage.as_ref().filter(|_| done), response_id, ..AgentApi::default() }.written()
+    let answered_by = turn.answered_by.map(|run| run.to_string());
+    AgentApi { usage: turn.usage.as_ref().filter(|_| done), response_id, answered_by, ..AgentApi::default() }.written()
 }
 
 /// A run as it stands, as a task. `updates` is left where the view is, so that a stream can go on from there.
@@ -162,8 +163,10 @@ impl Route {
 }
 
 impl Route {
-    /// Whether a run is a task that clients of this route may know of: begun over this protocol, with this agent.
+    /// Whether a run is a task that clients of this route may know of: any run with this agent. One that was begun over
+    /// another protocol is a task of one turn, found by its id and not in lists.
+    #[expect(clippy::unused_self, reason = "what a route shows is the route's to say")]
     pub(crate) fn shows(&self, view: RunView<'_>, agent: &str) -> bool {
-        view.about.protocol == crate::NAME && view.run().agent == agent
+        view.run().agent == agent
     }
 }

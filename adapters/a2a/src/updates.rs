@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use interlingua_core::RunId;
 use interlingua_core::event::{End, Event, Span, Step};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::pending::PendingKind;
@@ -142,7 +143,10 @@ impl Updates {
                 self.turn = Turn { number: turn, ..Turn::default() };
                 tell(Update::Said(turn));
             }
-            Event::AnswerStarted { .. } => self.work(tell),
+            Event::AnswerStarted { turn } => match step.run.turns[turn as usize].answered_by {
+                Some(other) => self.answered_elsewhere(other, tell),
+                None => self.work(tell),
+            },
             Event::MessageStarted { message } => {
                 let told = &step.run.messages[message as usize];
                 if told.announced == MessageType::Heartbeat {
@@ -180,6 +184,13 @@ impl Updates {
             self.turn.works = true;
             tell(Update::Status(Change { state: State::Working, message: None, metadata: None }));
         }
+    }
+
+    /// What the task asked was answered by another run: the agent works there.
+    fn answered_elsewhere(&mut self, other: RunId, tell: Tell<'_, '_>) {
+        self.turn.works = true;
+        let metadata = AgentApi { answered_by: Some(other.to_string()), ..AgentApi::default() };
+        tell(Update::Status(Change { state: State::Working, message: None, metadata: metadata.written() }));
     }
 
     /// A status that says something while the agent works.
@@ -515,6 +526,7 @@ impl Updates {
             usage: turn.and_then(|turn| turn.usage.as_ref()).filter(|_| fresh),
             incomplete: (end == End::Incomplete && fresh).then_some(true),
             error,
+            answered_by: run.answered_by().map(|other| other.to_string()),
             ..AgentApi::default()
         };
         let message = match error {

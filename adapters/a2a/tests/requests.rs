@@ -379,15 +379,20 @@ fn a_stream_that_breaks_says_so_in_its_own_form() {
 }
 
 #[test]
-fn runs_of_other_protocols_and_agents_are_no_tasks() {
+fn a_run_of_another_protocol_is_a_task_and_one_of_another_agent_is_none() {
     let host = host();
     let record = support::told(host.ask(&Ask::rpc("SendMessage", &user("hi"))).run(), "greeting");
     let get = Ask::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
-    for (protocol, status) in [("a2a", 200), ("responses", 404)] {
+    for protocol in ["a2a", "responses"] {
         let about = interlingua_core::call::About { protocol: protocol.into(), ..support::about(&record) };
         let shown = interlingua_core::testkit::Shown::known(&record, about);
-        assert_eq!(host.ask(&get).answered(Reply::Run(shown.view())).status, status, "{protocol}");
+        assert_eq!(host.ask(&get).answered(Reply::Run(shown.view())).status, 200, "{protocol}");
     }
+    let mut run = interlingua_core::Run::new(record.run().id, "somebody else", "s", 0);
+    run.agent.push('!');
+    let stranger = interlingua_core::Record::new(run);
+    let shown = interlingua_core::testkit::Shown::new(&stranger);
+    assert_eq!(host.ask(&get).answered(Reply::Run(shown.view())).status, 404);
 }
 
 #[test]

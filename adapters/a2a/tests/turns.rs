@@ -62,12 +62,12 @@ fn an_answer_is_read_in_the_light_of_what_is_waited_for() {
         (
             "approval",
             json!([{ "data": { "interrupt_id": "appr_1", "decision": "accept" } }, { "text": "approved" }]),
-            Some(Given::Payload(support::json(r#"{"decision":"accept","interrupt_id":"appr_1"}"#))),
+            Some(Given::Payload(support::json(r#"{"decision":"accept"}"#))),
         ),
         (
             "approval",
             json!([{ "data": { "approval_request_id": "appr_1", "approved": false } }]),
-            Some(Given::Payload(support::json(r#"{"approval_request_id":"appr_1","approved":false}"#))),
+            Some(Given::Payload(support::json(r#"{"approved":false}"#))),
         ),
         (
             "approval",

@@ -43,11 +43,12 @@ impl Delete {
 
     /// Removes the next one; when none is left, keeps the names of the others.
     fn go_on(&mut self) -> Call {
+        let is_first = self.session.is_none();
         if let Some(session) = self.session.take() {
             self.names.forget(&session);
         }
         let next = match &self.named {
-            Some(named) => self.names.has(named).then(|| named.clone()),
+            Some(named) => is_first.then(|| named.clone()),
             None => self.names.active().map(str::to_owned),
         };
         if let Some(session) = next {
@@ -80,14 +81,20 @@ impl Exchange for Delete {
             Reply::Documents(documents) => {
                 self.names = Names::read(documents);
                 let is_there = match &self.named {
-                    Some(session) => self.names.has(session),
+                    Some(session) => self.names.may_have(session),
                     None => self.names.active().is_some(),
                 };
                 if !is_there {
                     return Err(self.not_found());
                 }
+                if let Some(session) = self.named.clone().filter(|session| !self.names.has(session)) {
+                    // Begun elsewhere: whose it is has to be known first.
+                    return Ok(Next::Call(Call::Session(SessionCall::Look { session })));
+                }
                 Ok(Next::Call(self.go_on()))
             }
+            Reply::Session([view]) if Names::is_open_to(&self.user, view) => Ok(Next::Call(self.go_on())),
+            Reply::Session(_) => Err(self.not_found()),
             Reply::Done if self.is_kept && self.removed == 0 => Err(self.not_found()),
             Reply::Done if self.is_kept => {
                 self.write(out);

@@ -1,7 +1,7 @@
 //! The names of a user's sessions. The service knows sessions by their user, the engine by their id; this small
 //! record joins the two, and holds nothing that the engine knows: no status, no messages, nothing pending.
 
-use interlingua_core::call::DocumentCall;
+use interlingua_core::call::{DocumentCall, SessionView};
 use interlingua_core::{Call, Json};
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,23 @@ impl Names {
         number.is_some_and(|number| number.parse::<u64>().is_ok())
     }
 
+    /// True if a session may be looked at for a user: it is one of theirs, or it was begun elsewhere and turns out to be
+    /// nobody else's. Those that this service made are known to their users alone.
+    pub(crate) fn may_have(&self, session: &str) -> bool {
+        self.has(session) || !Self::is_made_here(session)
+    }
+
+    /// True if a session that was looked at is this user's, or nobody's in particular.
+    pub(crate) fn is_open_to(user: &str, view: &SessionView) -> bool {
+        view.user.as_deref().is_none_or(|known| known == user)
+    }
+
+    /// True for the sessions that this service made, for whomever.
+    fn is_made_here(session: &str) -> bool {
+        let number = session.strip_prefix("hitl_").and_then(|rest| rest.rsplit_once('_'));
+        number.is_some_and(|(_, number)| number.parse::<u64>().is_ok())
+    }
+
     /// Makes a session the one used last. True if that is news.
     pub(crate) fn activate(&mut self, session: &str) -> bool {
         if self.active() == Some(session) {
@@ -105,6 +122,16 @@ mod tests {
         names.forget(&first);
         assert_ne!(names.fresh("ada"), first);
         assert_ne!(names.fresh("ada_1"), Names { next: 11, ..Names::default() }.fresh("ada"));
+    }
+
+    #[test]
+    fn a_session_begun_elsewhere_may_be_anybodys_and_one_made_here_is_its_users_alone() {
+        let mut names = Names::default();
+        let own = names.fresh("ada");
+        names.activate(&own);
+        for (session, may) in [(own.as_str(), true), ("c1", true), ("hitl_bob_0", false), ("hitl_bob_x", true)] {
+            assert_eq!(names.may_have(session), may, "{session}");
+        }
     }
 
     #[test]

@@ -24,27 +24,41 @@ pub(crate) struct Resume {
     user: String,
     word: String,
     args: Option<Json>,
+    /// Whether the user has any session: then another one is a mistake, and no unknown user.
+    is_known: bool,
+    /// Whether this session is one of them.
+    has: bool,
 }
 
 impl Resume {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
         let (user, word) = (String::new(), String::new());
-        Self { route: Arc::clone(route), turn: Turn::new(route), bad: None, user, word, args: None }
+        let turn = Turn::new(route);
+        Self { route: Arc::clone(route), turn, bad: None, user, word, args: None, is_known: false, has: false }
     }
 
-    fn find(&self, names: &Names) -> Result<Call, Fault> {
+    fn find(&mut self, names: &Names) -> Result<Call, Fault> {
+        self.is_known = !names.sessions().is_empty();
+        self.has = names.has(&self.turn.session);
+        if !names.may_have(&self.turn.session) {
+            return Err(self.not_found());
+        }
+        Ok(Call::Session(SessionCall::Look { session: self.turn.session.clone() }))
+    }
+
+    fn not_found(&self) -> Fault {
         let (user, session) = (&self.user, &self.turn.session);
-        if names.sessions().is_empty() {
-            return Err(Fault::not_found(format_args!("a session of user '{user}'")));
+        if self.is_known {
+            Fault::new(FaultKind::Conflict, format!("'{session}' is no session of user '{user}'"))
+        } else {
+            Fault::not_found(format_args!("a session of user '{user}'"))
         }
-        if !names.has(session) {
-            let message = format!("'{session}' is no session of user '{user}'");
-            return Err(Fault::new(FaultKind::Conflict, message));
-        }
-        Ok(Call::Session(SessionCall::Look { session: session.clone() }))
     }
 
     fn answer(&mut self, view: &SessionView) -> Result<Call, Fault> {
+        if !self.has && !Names::is_open_to(&self.user, view) {
+            return Err(self.not_found());
+        }
         let is_working = matches!(view.state, Some(RunState::Queued | RunState::Running));
         let item = view
             .pending
@@ -106,6 +120,10 @@ impl Exchange for Resume {
         if let Some(bad) = self.bad.as_ref().filter(|bad| bad.is(fault)) {
             return fault::write_bad_fields(&bad.0, out);
         }
+        let missing = self.not_found();
+        // One of the user's own that is gone is said to be gone.
+        let is_missing = fault.kind == FaultKind::NotFound && !self.turn.is_asked() && !self.has;
+        let fault = if is_missing { &missing } else { fault };
         let is_refused = matches!(fault.code.as_deref(), Some(UNDECIDED | NOT_TAKEN | NOT_WAITING));
         match fault.kind {
             // Whatever the reason why this cannot be answered now, the original has one status for it.

@@ -17,13 +17,15 @@ pub(crate) struct Status {
     route: Arc<Route>,
     user: String,
     named: Option<String>,
+    /// Whether it is one of the user's own.
+    has: bool,
     /// The session, while its latest run is looked at.
     session: Option<SessionView>,
 }
 
 impl Status {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), user: String::new(), named: None, session: None }
+        Self { route: Arc::clone(route), user: String::new(), named: None, has: false, session: None }
     }
 
     fn not_found(&self, out: &mut Out) {
@@ -94,13 +96,15 @@ impl Exchange for Status {
         match reply {
             Reply::Documents(documents) => {
                 let names = Names::read(documents);
-                let session = self.named.as_deref().filter(|session| names.has(session));
+                self.has = self.named.as_deref().is_none_or(|named| names.has(named));
+                let session = self.named.as_deref().filter(|session| names.may_have(session));
                 let session = if self.named.is_some() { session } else { names.active() };
                 if let Some(session) = session {
                     return Ok(Next::Call(Call::Session(SessionCall::Look { session: session.to_owned() })));
                 }
                 self.not_found(out);
             }
+            Reply::Session([view]) if !self.has && !Names::is_open_to(&self.user, view) => self.not_found(out),
             Reply::Session([view]) => {
                 if let Some(latest) = view.latest {
                     self.session = Some(view.clone());

@@ -89,6 +89,18 @@ impl Frames {
         if self.writer.ended { Flow::Close } else { Flow::More }
     }
 
+    /// Tells the end of the last turn of a run that waits for its next one: a run begun over another protocol. Without an
+    /// `id:` line, since its number belongs to the first frame of that turn, if it comes.
+    pub(crate) fn pause(&mut self, run: RunView<'_>, out: &mut Out) -> Flow {
+        let Some((end, _)) = run.run().outcome() else { return Flow::More };
+        if let Shown::After(after) = self.writer.shown {
+            let is_new = after.is_none_or(|after| self.writer.next > after);
+            self.writer.shown = if is_new { Shown::All } else { Shown::None };
+        }
+        self.writer.finish(run.run(), end, out);
+        Flow::Close
+    }
+
     /// Ends the row before the run has ended, with what the row knows. Nothing if it has ended, or never began.
     pub(crate) fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
         self.writer.interrupt(fault, out);
@@ -111,7 +123,7 @@ pub(crate) fn with_response<T>(terminal: Terminal, view: RunView<'_>, write: imp
     let last = writer.next.checked_sub(1);
     let output = Output { run, numbers: &writer.numbers };
     let mut error = RunError { code: String::new(), message: String::new() };
-    let response = match run.end {
+    let response = match stop(view) {
         Some(end) => terminal_response(terminal, run, end, last, output, &mut error),
         None => Response {
             status: if view.about.state == RunState::Queued { "queued" } else { "in_progress" },
@@ -127,7 +139,7 @@ pub(crate) fn with_response<T>(terminal: Terminal, view: RunView<'_>, write: imp
 pub(crate) fn listed_response<'a>(terminal: Terminal, view: RunView<'a>, error: &'a mut RunError) -> Response<'a> {
     let run = view.run();
     let output = Output { run, numbers: &[] };
-    let response = match run.end {
+    let response = match stop(view) {
         Some(end) => terminal_response(terminal, run, end, None, output, error),
         None => Response {
             status: if view.about.state == RunState::Queued { "queued" } else { "in_progress" },
@@ -135,6 +147,12 @@ pub(crate) fn listed_response<'a>(terminal: Terminal, view: RunView<'a>, error: 
         },
     };
     Response { output: None, ..response }
+}
+
+/// How a run ended. One that waits, as runs of other protocols do, is shown as its last turn left it.
+fn stop(view: RunView<'_>) -> Option<End> {
+    let works = matches!(view.about.state, RunState::Queued | RunState::Running);
+    view.run().outcome().filter(|_| !works || view.run().end.is_some()).map(|(end, _)| end)
 }
 
 const fn seconds(millis: u64) -> u64 {
@@ -185,7 +203,7 @@ fn terminal_response<'a>(
         sequence_number: number,
         status: if told_as_failed { End::Failed.as_str() } else { end.as_str() },
         error,
-        completed_at: run.finished_at.filter(|_| end == End::Completed).map(seconds),
+        completed_at: run.outcome().filter(|_| end == End::Completed).map(|(_, at)| seconds(at)),
         output: Some(output),
         usage: run.usage(),
         extra: run.turn().map(|turn| &turn.extra),

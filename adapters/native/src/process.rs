@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use interlingua_core::call::{Call, Delivery, Reply, RunCall, Target, Thread};
+use interlingua_core::call::{Call, Delivery, Reply, RunCall, RunView, Target, Thread};
 use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
 use interlingua_core::model::AgentRequest;
@@ -109,6 +109,10 @@ impl Exchange for Events {
 
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
         self.frames.step(step, out)
+    }
+
+    fn pause(&mut self, run: RunView<'_>, out: &mut Out) -> Flow {
+        self.frames.pause(run, out)
     }
 
     // No frame at an interruption: the reader comes back for the rest, and the number would belong to another frame.

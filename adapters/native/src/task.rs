@@ -88,11 +88,14 @@ impl Exchange for Poll {
         let terminal = self.route.options.terminal;
         match view.about.state {
             RunState::Queued => out.json(&Unfinished { status: "pending", started_at: None }),
-            RunState::Running | RunState::Waiting | RunState::WaitingForAuth => {
+            RunState::Running => {
                 let started_at = view.run().turns.first().map(|turn| turn.started_at / 1000);
                 out.json(&Unfinished { status: "running", started_at });
             }
-            RunState::Ended(_) => out.json(&Finished { status: "finished", result: Whole { terminal, view } }),
+            // A run of another protocol that waits is shown as its last turn left it.
+            RunState::Waiting | RunState::WaitingForAuth | RunState::Ended(_) => {
+                out.json(&Finished { status: "finished", result: Whole { terminal, view } })
+            }
         }
         Ok(Next::Done)
     }
@@ -142,18 +145,25 @@ struct Unknown {
     error: String,
 }
 
-/// `POST /stop`: ends what runs in a session, and what waits for its turn there. A session with nothing to stop, or
-/// none at all, is a success too.
+/// `POST /stop`: ends what runs in a session and what waits for its turn there, and withdraws what it asks. A session
+/// with nothing to stop, or none at all, is a success too.
 #[derive(Default)]
 pub(crate) struct Stop {
     /// What is still to be stopped, the next one last.
     left: Vec<RunId>,
+    /// The session, until its latest run was let go of: one that has ended may still ask something.
+    session: Option<String>,
 }
 
 impl Stop {
+    fn latest(&mut self) -> Target {
+        Target::Latest(self.session.take().unwrap_or_default())
+    }
+
     fn next(&mut self, out: &mut Out) -> Next {
         match self.left.pop() {
             Some(run) => Next::Call(Call::Cancel(Target::Run(run))),
+            None if self.session.is_some() => Next::Call(Call::Cancel(self.latest())),
             None => {
                 out.status(200);
                 out.json(&Stopped { status: "success", message: "nothing runs in the session any more" });
@@ -171,7 +181,8 @@ impl Exchange for Stop {
         // The owner is who asks; whoever else a request names has no say.
         object.string("user_id")?;
         let session = object.required("session_id")?.string()?.into_owned();
-        let states = vec![RunState::Queued, RunState::Running];
+        self.session = Some(session.clone());
+        let states = vec![RunState::Queued, RunState::Running, RunState::Waiting, RunState::WaitingForAuth];
         Ok(Call::List(Filter { session: Some(session), states, limit: MOST, heads: true, ..Filter::default() }))
     }
 
@@ -191,13 +202,18 @@ impl Exchange for Stop {
 
     fn missed(&mut self, _: &Fault) -> Option<Call> {
         // Gone since it was listed.
-        self.left.pop().map(|run| Call::Cancel(Target::Run(run)))
+        if let Some(run) = self.left.pop() {
+            return Some(Call::Cancel(Target::Run(run)));
+        }
+        self.session.is_some().then(|| Call::Cancel(self.latest()))
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         if fault.kind != FaultKind::NotFound {
             return fault::write(fault, out);
         }
+        // What was looked for last is not there: nothing is left.
+        *self = Self::default();
         self.next(out);
     }
 

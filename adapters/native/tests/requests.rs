@@ -190,8 +190,12 @@ fn stopping_what_does_not_run_is_a_success() {
     let (exchange, call) = stop();
     let Ok(Call::List(filter)) = call else { panic!("{call:?}") };
     assert_eq!(filter.session.as_deref(), Some("s"));
+    let (mut exchange, mut out) = (exchange, Out::new());
     let page = Page { runs: Vec::new(), total: 0, next: None };
-    let (status, body) = replied(exchange, Reply::Runs(page));
+    // What has ended may still ask something.
+    let next = exchange.reply(Reply::Runs(page), &mut out);
+    assert!(matches!(&next, Ok(Next::Call(Call::Cancel(Target::Latest(session)))) if session == "s"), "{next:?}");
+    let (status, body) = failed(exchange, &Fault::not_found("a run in session 's'"));
     assert_eq!((status, &body["status"]), (200, &json!("success")));
     let (status, body) = failed(stop().0, &Fault::not_found("run '7'"));
     assert_eq!((status, &body["status"]), (200, &json!("success")));

@@ -18,9 +18,9 @@ fn digits(text: &str) -> Option<RunId> {
     if ours { RunId::read(text) } else { None }
 }
 
-/// The run of a response's id.
+/// The run of a response's id, or of a run's in any other spelling: runs of other protocols are responses too.
 pub(crate) fn response(id: &str) -> Option<RunId> {
-    digits(id.strip_prefix(RESPONSE)?)
+    RunId::read(id)
 }
 
 /// Whether an id could be a conversation's.
@@ -140,12 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn a_response_has_one_spelling() {
+    fn a_response_is_found_by_every_spelling_of_its_run() {
         let run = RunId::read(RUN).expect("digits");
-        assert_eq!(response(&run.spelled(RESPONSE)), Some(run));
-        let upper = RUN.to_ascii_uppercase();
-        for strange in [RUN.to_owned(), format!("resp_{upper}"), format!("msg_{RUN}"), "resp_".to_owned()] {
-            assert_eq!(response(&strange), None, "{strange}");
+        for spelling in [run.spelled(RESPONSE), RUN.to_owned(), run.to_string(), format!("response_{run}")] {
+            assert_eq!(response(&spelling), Some(run), "{spelling}");
+        }
+        for strange in ["resp_", "resp_1", "", "conv_x"] {
+            assert_eq!(response(strange), None, "{strange}");
         }
         assert!(is_conversation(&run.spelled(CONVERSATION)) && !is_conversation("s-7"));
     }

@@ -168,6 +168,7 @@ fn session(id: &str, items: Vec<SessionItem>, ours: bool) -> SessionView {
         labels.set("responses", Json::parse(r#"{"metadata":{"topic":"x"}}"#).expect("JSON"));
     }
     SessionView {
+        user: None,
         id: id.to_owned(),
         agent: "demo".to_owned(),
         created_at: support::NOW,

@@ -146,6 +146,7 @@ fn session(items: Vec<(&str, Option<RunId>, Message)>) -> SessionView {
     let mut labels = Extra::new();
     labels.set("responses", Json::parse(r#"{"metadata":{"topic":"x"}}"#).expect("JSON"));
     SessionView {
+        user: None,
         id: conversation_id(),
         agent: "demo".to_owned(),
         created_at: support::NOW,

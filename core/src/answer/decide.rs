@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::answer::schema::{Misfit, fits};
+use crate::answer::text;
 use crate::answer::{Given, NOT_TAKEN, UNDECIDED, decision_word};
 use crate::fault::{Fault, FaultKind};
 use crate::json::{Extra, Json};
@@ -21,7 +22,7 @@ pub struct Decided {
     /// For a response: its text. For a rejection: why. For a tool: its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The client's answer, verbatim.
+    /// The answer to a question: the value that was checked, whatever form it came in. Else the client's answer, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Json>,
 }
@@ -49,6 +50,8 @@ pub enum Undecided {
     OtherTool(String),
     /// What it brings does not fit the schema.
     Misfit(Misfit),
+    /// What it says does not fit the question's schema; and what would.
+    Unfit(Misfit, Option<String>),
 }
 
 impl fmt::Display for Undecided {
@@ -62,7 +65,10 @@ impl fmt::Display for Undecided {
             Self::WithoutArguments => f.write_str("an edit needs the new arguments as an object"),
             Self::WithoutText => f.write_str("a response needs a text"),
             Self::OtherTool(name) => write!(f, "the edit names another tool, '{name}'"),
-            Self::Misfit(misfit) => write!(f, "the answer does not fit its schema: {misfit}"),
+            Self::Misfit(misfit) | Self::Unfit(misfit, None) => {
+                write!(f, "the answer does not fit its schema: {misfit}")
+            }
+            Self::Unfit(misfit, Some(help)) => write!(f, "the answer does not fit its schema: {misfit}; {help}"),
         }
     }
 }
@@ -81,12 +87,12 @@ impl From<Undecided> for Fault {
 pub fn decide(item: &Pending, given: &Given, offered: &[Decision]) -> Result<Decided, Undecided> {
     let spoken = match given {
         Given::Decided { decision, arguments, text, payload } => Spoken {
-            decision: *decision,
+            decision: meant(item, *decision, text.as_deref(), offered),
             arguments: arguments.as_deref().map(|text| Json::parse(text).unwrap_or_else(Json::null)),
-            tool: None,
-            value: text.as_ref().map(Json::of).or_else(|| payload.clone()),
+            value: payload.clone(),
             text: text.clone(),
             payload: payload.clone(),
+            ..Spoken::new(*decision)
         },
         Given::Text(text) => spoken_text(item, text, offered)?,
         Given::Payload(payload) => match payload.read::<String>() {
@@ -97,6 +103,16 @@ pub fn decide(item: &Pending, given: &Given, offered: &[Decision]) -> Result<Dec
     spoken.checked(item, offered)
 }
 
+/// The plain native form has no word for an answer: it goes along with a yes (section 2).
+fn meant(item: &Pending, decision: Decision, text: Option<&str>, offered: &[Decision]) -> Decision {
+    let answers = item.kind == PendingKind::Input && text.is_some_and(|text| !text.is_empty());
+    let is_offered = |decision| offered.contains(&decision);
+    match decision {
+        Decision::Accept if answers && !is_offered(decision) && is_offered(Decision::Respond) => Decision::Respond,
+        decision => decision,
+    }
+}
+
 /// A decision as it was said, not yet checked.
 struct Spoken {
     decision: Decision,
@@ -104,7 +120,7 @@ struct Spoken {
     /// The tool an edit names.
     tool: Option<String>,
     text: Option<String>,
-    /// What a schema looks at.
+    /// What answers a question, where that is no text, or besides it.
     value: Option<Json>,
     payload: Option<Json>,
 }
@@ -114,12 +130,41 @@ impl Spoken {
         Self { decision, arguments: None, tool: None, text: None, value: None, payload: None }
     }
 
+    /// The value a question is answered with, and has been found to fit.
+    fn answer(&self, item: &Pending) -> Result<Json, Undecided> {
+        let text = self.text.as_deref().filter(|text| !text.is_empty());
+        let value = self.value.as_ref();
+        let Some(schema) = &item.response_schema else {
+            return value.cloned().or_else(|| text.map(Json::of)).ok_or(Undecided::WithoutText);
+        };
+        let value = value.map(|value| match value.read::<String>() {
+            Some(text) => text::fitted(schema, &text),
+            None => fits(schema, value).map(|()| value.clone()),
+        });
+        let fitting = match (value, text) {
+            (Some(Ok(value)), _) => Ok(value),
+            (_, Some(text)) => text::fitted(schema, text),
+            (Some(misfit), None) => misfit,
+            (None, None) => return Err(Undecided::WithoutText),
+        };
+        fitting.map_err(|misfit| Undecided::Unfit(misfit, text::help(schema)))
+    }
+
     fn checked(self, item: &Pending, offered: &[Decision]) -> Result<Decided, Undecided> {
         let decision = self.decision;
         if decision != Decision::Cancel && !offered.contains(&decision) {
             return Err(Undecided::NotOffered(decision, offered.to_vec()));
         }
-        let mut decided = Decided { decision, arguments: None, text: self.text, payload: self.payload };
+        let mut decided = Decided::new(decision);
+        if decision == Decision::Respond && matches!(item.kind, PendingKind::Input | PendingKind::Auth) {
+            let answer = self.answer(item)?;
+            let besides = self.text.filter(|text| item.response_schema.is_none() && text != answer.text());
+            decided.text = answer.read::<String>().or(besides);
+            decided.payload = Some(answer);
+            return Ok(decided);
+        }
+        decided.text = self.text;
+        decided.payload = self.payload;
         match decision {
             Decision::Edit => {
                 let arguments = self.arguments.and_then(as_object).ok_or(Undecided::WithoutArguments)?;
@@ -133,13 +178,6 @@ impl Spoken {
                 match item.kind {
                     // What a tool returned may be empty.
                     PendingKind::Tool if decided.text.is_some() => decided.payload = None,
-                    PendingKind::Input | PendingKind::Auth => {
-                        let value = self.value.filter(|_| has_text || decided.payload.is_some());
-                        let value = value.ok_or(Undecided::WithoutText)?;
-                        if let Some(schema) = &item.response_schema {
-                            fits_somehow(schema, &value).map_err(Undecided::Misfit)?;
-                        }
-                    }
                     _ if !has_text => return Err(Undecided::WithoutText),
                     _ => {}
                 }
@@ -148,14 +186,6 @@ impl Spoken {
         }
         Ok(decided)
     }
-}
-
-/// Some clients can send texts only: theirs may be the JSON that is asked for.
-fn fits_somehow(schema: &Json, value: &Json) -> Result<(), Misfit> {
-    fits(schema, value).or_else(|misfit| {
-        let inner = value.read::<String>().and_then(|text| Json::parse(text.trim()));
-        inner.map_or(Err(misfit), |inner| fits(schema, &inner))
-    })
 }
 
 /// JSON text inside of JSON text is looked through once: `arguments` travels so in the canonical form.
@@ -170,10 +200,16 @@ fn spoken_text(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spoke
         return Ok(Spoken { text: Some(text.to_owned()), ..Spoken::new(Decision::Respond) });
     }
     if let Some(json) = Json::parse(text.trim()) {
-        return match json.read::<String>() {
-            Some(inner) => spoken_words(item, &inner, offered),
-            None => spoken_json(item, &json, offered),
+        let mut spoken = match json.read::<String>() {
+            Some(inner) => spoken_words(item, &inner, offered)?,
+            None => spoken_json(item, &json, offered)?,
         };
+        // As a whole it is the answer: a text that is JSON may be meant as the text it is.
+        let is_whole = spoken.decision == Decision::Respond && spoken.value.as_ref() == Some(&json);
+        if is_whole && item.response_schema.is_some() && !json.is_object() {
+            spoken.text = Some(text.to_owned());
+        }
+        return Ok(spoken);
     }
     spoken_words(item, text, offered)
 }
@@ -181,7 +217,8 @@ fn spoken_text(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spoke
 /// A text that is no JSON: a word that decides, or the answer to a question.
 fn spoken_words(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spoken, Undecided> {
     let payload = Some(Json::of(text));
-    if let Some(decision) = decision_word(text)
+    let word = decision_word(text).or_else(|| done(text).filter(|_| item.kind == PendingKind::Auth));
+    if let Some(decision) = word
         && may_mean(item, decision, offered)
     {
         return Ok(Spoken { payload, ..Spoken::new(decision) });
@@ -191,6 +228,23 @@ fn spoken_words(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spok
     }
     let value = payload.clone();
     Ok(Spoken { text: Some(text.to_owned()), value, payload, ..Spoken::new(Decision::Respond) })
+}
+
+/// What people say when they have logged in. Going on lets nothing run that was not approved.
+fn done(text: &str) -> Option<Decision> {
+    const WORDS: [&str; 9] = [
+        "done",
+        "i am done",
+        "i'm done",
+        "finished",
+        "ready",
+        "logged in",
+        "i am logged in",
+        "i'm logged in",
+        "signed in",
+    ];
+    let text = text.trim().trim_end_matches(['.', '!']);
+    WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)).then_some(Decision::Accept)
 }
 
 fn spoken_json(item: &Pending, json: &Json, offered: &[Decision]) -> Result<Spoken, Undecided> {
@@ -207,9 +261,6 @@ fn spoken_json(item: &Pending, json: &Json, offered: &[Decision]) -> Result<Spok
         && may_mean(item, said.decision, offered)
     {
         said.payload = Some(json.clone());
-        if said.decision == Decision::Respond && said.value.is_none() {
-            said.value = said.text.as_ref().map(Json::of);
-        }
         return Ok(said);
     }
     let empty = json.is_null() || (item.response_schema.is_none() && matches!(json.text(), "{}" | "[]"));
@@ -288,7 +339,7 @@ fn said(json: &Json) -> Option<Spoken> {
             spoken.text = text(&fields);
             if spoken.text.is_none() {
                 spoken.text = whole.as_ref().map(|whole| whole.text().to_owned());
-                spoken.value = whole;
+                spoken.value = whole.or_else(|| field(&fields, "payload").cloned());
             }
         }
         Decision::Reject | Decision::Cancel | Decision::Accept => spoken.text = text(&fields),

@@ -52,8 +52,11 @@ impl Decided {
             // Never offered, never decided; all the same nothing runs that was not decided (section 3, rule 2).
             Decision::Edit if !extension => (false, Some("the edit could not be handed on")),
             Decision::Accept | Decision::Edit => (true, self.text.as_deref()),
-            // An answer to a question lets the agent go on; a text in a tool's place does not let the tool run.
-            Decision::Respond => (item.kind != PendingKind::Approval, self.text.as_deref()),
+            // An answer to a question lets the agent go on; a text in a tool's place does not let the tool run. An answer
+            // that is no text is told as the JSON it is.
+            Decision::Respond => {
+                (item.kind != PendingKind::Approval, self.text.as_deref().or(self.payload.as_ref().map(Json::text)))
+            }
             Decision::Reject => (false, self.text.as_deref()),
             Decision::Cancel => (false, Some("cancelled")),
         };

@@ -3,6 +3,8 @@
 //! A small part of JSON Schema: `type`, `enum`, `const`, `required`, `properties`, `additionalProperties: false`,
 //! `items`. Keywords beyond these are not looked at: they refuse nothing, since the agent checks what it is given
 //! anyway. Deliberately no references and no patterns: a schema comes from outside and must not keep us busy.
+//!
+//! Not here: what a text means for a question with a schema, and how its author is helped ([`super::text`]).
 
 use std::fmt;
 

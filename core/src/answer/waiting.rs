@@ -106,6 +106,8 @@ pub enum Outcome {
         input: Input,
         /// What it answers.
         answered: Vec<Pending>,
+        /// The runs that wait for nothing any more: their last open item was closed by this.
+        freed: Vec<RunId>,
     },
     /// Nothing goes upstream: the first of [`Waiting::open`] is to be shown. Either nothing was answered, or the
     /// answers are kept until the last one is there.
@@ -132,6 +134,18 @@ impl Waiting {
     #[must_use]
     pub fn pending_of(&self, run: RunId) -> Vec<Pending> {
         self.open().filter(|open| open.run == run).map(|open| open.item.clone()).collect()
+    }
+
+    /// The runs that wait for something, in the order they asked.
+    #[must_use]
+    pub fn runs(&self) -> Vec<RunId> {
+        let mut runs: Vec<RunId> = Vec::new();
+        for open in self.open() {
+            if !runs.contains(&open.run) {
+                runs.push(open.run);
+            }
+        }
+        runs
     }
 
     /// True if new input would not reach the upstream (rule 5): tools do not block.
@@ -179,7 +193,11 @@ impl Waiting {
     pub fn take(&mut self, input: impl Into<Input>, answers: Vec<Answer>, terms: Terms, now: Millis) -> Outcome {
         let mut next = self.clone();
         match next.answered(input.into(), answers, terms, now) {
-            Ok(outcome) => {
+            Ok(mut outcome) => {
+                if let Outcome::Goes { freed, .. } = &mut outcome {
+                    let waiting = next.runs();
+                    *freed = self.runs().into_iter().filter(|run| !waiting.contains(run)).collect();
+                }
                 *self = next;
                 outcome
             }
@@ -187,14 +205,16 @@ impl Waiting {
         }
     }
 
-    /// Withdraws what a run asked: nobody decides it any more.
-    pub fn withdraw(&mut self, run: RunId) {
+    /// Withdraws what a run asked: nobody decides it any more. True if it asked something.
+    pub fn withdraw(&mut self, run: RunId) -> bool {
         let (gone, open) = std::mem::take(&mut self.open).into_iter().partition::<Vec<_>, _>(|open| open.run == run);
         self.open = open;
+        let asked = !gone.is_empty();
         self.closed.extend(gone.into_iter().map(|open| open.item.id));
         while self.closed.len() > MOST_CLOSED {
             self.closed.pop_front();
         }
+        asked
     }
 
     /// The upstream has accepted the answers: they cannot be given again.
@@ -281,18 +301,18 @@ impl Waiting {
             }
             written.into()
         };
-        let (open, sent) = std::mem::take(&mut self.open).into_iter().partition::<Vec<_>, _>(Open::waits);
-        self.open = open;
-        if goes_on {
-            self.open.retain(|open| open.item.kind != PendingKind::Tool);
-        }
+        let (open, mut sent) = std::mem::take(&mut self.open).into_iter().partition::<Vec<_>, _>(Open::waits);
         self.closed.extend(sent.iter().map(|open| open.item.id.clone()));
         while self.closed.len() > MOST_CLOSED {
             self.closed.pop_front();
         }
         let answered = sent.iter().map(|open| open.item.clone()).collect();
+        // Tools that are gone on without are waited for again if this does not reach the upstream.
+        let (left_out, open) = open.into_iter().partition(|open| goes_on && open.item.kind == PendingKind::Tool);
+        self.open = open;
+        sent.extend::<Vec<_>>(left_out);
         self.sent = sent;
-        Outcome::Goes { input, answered }
+        Outcome::Goes { input, answered, freed: Vec::new() }
     }
 
     /// The item an answer is for. Some front ends render approvals as tools, and answer them with the call's output.
@@ -409,7 +429,7 @@ fn is_history(input: &[Message], id: &str) -> bool {
 }
 
 fn answered_already(id: &str) -> Fault {
-    Fault::new(FaultKind::Conflict, format!("'{id}' was answered already")).coded(NOT_WAITING)
+    Fault::new(FaultKind::Conflict, format!("'{id}' was answered or withdrawn already")).coded(NOT_WAITING)
 }
 
 /// An answer to an item nobody knows (section 9). Native answers stay where they are.

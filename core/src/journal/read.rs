@@ -81,9 +81,12 @@ fn tell(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
     match line {
         // Looked at by the caller.
         Line::Begin { .. } => {}
-        Line::Turn { input, .. } => {
+        Line::Turn { input, answered_by, .. } => {
             allow(!record.in_turn(), "the turn before has not ended")?;
-            record.start_turn(input.into_iter().map(|Written(message)| message).collect::<model::Input>());
+            match answered_by {
+                Some(other) => record.start_turn_of(other),
+                None => record.start_turn(input.into_iter().map(|Written(message)| message).collect::<model::Input>()),
+            }
         }
         Line::Answer { .. } => {
             let waits = record.run().turn().is_some_and(|turn| turn.end.is_none() && !turn.begun);
@@ -172,6 +175,7 @@ enum Line<'a> {
     Turn {
         after: u64,
         input: Vec<Written<model::Message>>,
+        answered_by: Option<RunId>,
     },
     Answer {
         after: u64,
@@ -291,6 +295,12 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
         Ok(self.item::<Option<(String, String)>>()?.map(|(code, message)| RunError { code, message }))
     }
 
+    /// The id of another run, if one stands here: later versions may say something else.
+    fn other(&mut self) -> Result<Option<RunId>, A::Error> {
+        let said: Option<serde_json::Value> = self.0.next_element()?;
+        Ok(said.and_then(|said| serde_json::from_value(said).ok()))
+    }
+
     fn facts(&mut self) -> Result<Facts, A::Error> {
         Ok((self.item()?, self.maybe()?, self.item()?))
     }
@@ -305,7 +315,7 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
                 let version = self.item()?;
                 Line::Begin { version, run: if version == VERSION { Some(self.run()?) } else { None } }
             }
-            "turn" => Line::Turn { after: self.item()?, input: self.item()? },
+            "turn" => Line::Turn { after: self.item()?, input: self.item()?, answered_by: self.other()? },
             "answer" => Line::Answer { after: self.item()? },
             "message" => Line::Message {
                 after: self.item()?,

@@ -61,6 +61,9 @@ fn line(step: Step<'_>, created_at: u64, out: &mut Vec<u8>) {
             let mut line = Line::begin(out, "turn");
             line.add(&turn.started_at.saturating_sub(created_at));
             line.add(&input);
+            if let Some(other) = &turn.answered_by {
+                line.add(other);
+            }
             line.end();
         }
         Event::AnswerStarted { .. } => {

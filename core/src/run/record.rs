@@ -7,6 +7,7 @@ mod rewind;
 
 use super::{CallHead, Message, Run, RunError, Slot, Turn, Version};
 use crate::event::{End, Event, Millis, Span, Step};
+use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, Body, ContentType, MessageType, Role};
 
@@ -103,7 +104,10 @@ impl Record {
         let mut head = Self::new(Run::new(run.id, run.agent.clone(), run.session_id.clone(), run.created_at));
         for turn in &run.turns {
             head.at(turn.started_at);
-            head.start_turn(Vec::new());
+            match turn.answered_by {
+                Some(other) => head.start_turn_of(other),
+                None => head.start_turn(model::Input::default()),
+            }
             if turn.begun {
                 head.start_answer();
             }
@@ -196,6 +200,14 @@ impl Record {
         room_for_one(&mut self.run.turns);
         self.run.turns.push(Turn { input: input.into(), started_at: self.now, first_message, ..Turn::default() });
         self.tell(Event::TurnStarted { turn });
+    }
+
+    /// Begins a turn that stands for one of another run, which answers what this one asked.
+    pub fn start_turn_of(&mut self, other: RunId) {
+        self.start_turn(model::Input::default());
+        if let Some(last) = self.run.turns.last_mut() {
+            last.answered_by = Some(other);
+        }
     }
 
     /// Sets the input of the turn under way, once it is known: before anything was answered.

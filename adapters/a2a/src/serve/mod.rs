@@ -263,7 +263,8 @@ impl Exchange for Serve {
             }
             (Doing::Cancel(id, false), Reply::Run(view)) => {
                 self.visible(view)?;
-                if matches!(view.about.state, RunState::Ended(_)) {
+                // A run of another protocol that has ended may still ask something: that is withdrawn.
+                if matches!(view.about.state, RunState::Ended(_)) && view.pending.is_empty() {
                     return Err(errors::fault(Problem::TaskNotCancelable, "the task has ended"));
                 }
                 self.doing = Doing::Cancel(id, true);
@@ -271,7 +272,8 @@ impl Exchange for Serve {
             }
             (Doing::Cancel(_, true), Reply::Run(view)) => {
                 // It may have ended another way just before.
-                if view.about.state != RunState::Ended(interlingua_core::End::Canceled) {
+                let is_own = view.about.protocol == crate::NAME;
+                if is_own && view.about.state != RunState::Ended(interlingua_core::End::Canceled) {
                     return Err(errors::fault(Problem::TaskNotCancelable, "the task has ended"));
                 }
                 self.write_task(view, Shown::all(None), out);

@@ -102,8 +102,7 @@ pub(super) fn history_length(number: Option<i64>, field: &str) -> Result<Option<
     number.map(|number| usize::try_from(number).map_err(|_| Fault::invalid(field, "must not be negative"))).transpose()
 }
 
-/// A task's id as a run's. What is no id of ours names no task.
+/// A task's id as a run's, in any spelling that a protocol gives it. What is no id of ours names no task.
 pub(super) fn task_id(text: &str) -> Result<RunId, Fault> {
-    let id = RunId::read(text).filter(|id| id.to_string() == text);
-    id.ok_or_else(|| errors::fault(Problem::TaskNotFound, "no such task"))
+    RunId::read(text).ok_or_else(|| errors::fault(Problem::TaskNotFound, "no such task"))
 }

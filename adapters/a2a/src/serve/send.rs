@@ -344,12 +344,14 @@ impl Serve {
                 return Ok(Next::Done);
             }
             (Step::Asked | Step::Looking(_), Reply::Waiting(view)) => {
-                // What waits may have been asked over another protocol: then there is no task to show.
-                if !self.route.shows(view, &self.agent) {
-                    return Err(Fault::new(
-                        FaultKind::Waiting,
-                        "the context waits for an answer to what the agent asked",
-                    ));
+                // A message without a task makes one, which is not possible now; it is none for the task that waits, which
+                // it does not name.
+                if sending.message.task.is_none() {
+                    let asking = view.run().id.to_string();
+                    let message =
+                        format!("the context waits for an answer to what task '{asking}' asks: name that task");
+                    self.write.task = Some(asking);
+                    return Err(Fault::new(FaultKind::Waiting, message));
                 }
                 self.write_sent(&sending, view, out);
                 return Ok(Next::Done);
@@ -377,9 +379,18 @@ impl Serve {
             return Err(Fault::invalid("message.contextId", "is not the context of the task"));
         }
         let waits = matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth);
+        if let Some(other) = run.answered_by() {
+            let message = format!("what the task asked was answered already, by task '{other}'");
+            return Err(errors::fault(Problem::UnsupportedOperation, message));
+        }
         match view.about.state {
             RunState::Ended(_) => {
                 let message = "the task has ended: send a message without taskId in the same context";
+                return Err(errors::fault(Problem::UnsupportedOperation, message));
+            }
+            _ if view.about.protocol != crate::NAME => {
+                let message = "the task was begun over another protocol and has one turn: \
+                               send a message without taskId in the same context";
                 return Err(errors::fault(Problem::UnsupportedOperation, message));
             }
             RunState::Queued | RunState::Running if self.route.options.while_working == WhileWorking::Reject => {

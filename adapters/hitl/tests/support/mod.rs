@@ -27,6 +27,7 @@ pub(crate) struct Session {
     pub(crate) waiting: Waiting,
     pub(crate) runs: Vec<(Record, About)>,
     pub(crate) is_working: bool,
+    pub(crate) user: Option<String>,
 }
 
 /// What the agent does when it is asked.
@@ -205,6 +206,7 @@ impl Gateway {
         assert_eq!((run.delivery, run.busy, run.durable), (Delivery::Collect, Some(Busy::Refuse), true));
         assert_eq!(run.request.session_id.as_ref(), Some(id));
         let session = self.sessions.entry(id.clone()).or_default();
+        session.user = session.user.take().or(run.request.user_id.clone());
         if session.is_working {
             return Err(Fault::new(FaultKind::Busy, format!("session '{id}' is busy")));
         }
@@ -260,6 +262,7 @@ fn view(id: &str, session: &Session, whole: bool) -> SessionView {
         })
     });
     SessionView {
+        user: session.user.clone(),
         id: id.to_owned(),
         agent: "demo".into(),
         created_at: NOW,

@@ -16,7 +16,7 @@ mod said;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use interlingua_core::call::RunView;
+use interlingua_core::call::{RunState, RunView};
 use interlingua_core::event::{End, Event, Step};
 use interlingua_core::exchange::Flow as Next;
 use interlingua_core::model::{MessageType, Role};
@@ -116,7 +116,7 @@ impl Encoder {
         for step in view.record.steps(0) {
             encoder.encode(step, out);
         }
-        if run.end.is_none() {
+        if encoder.pause(view, out) == Next::More && run.end.is_none() {
             encoder.snapshot(run, out);
         }
         let output: Vec<Json> = std::mem::take(&mut encoder.items).into_iter().flatten().collect();
@@ -141,6 +141,14 @@ impl Encoder {
             return Next::More;
         }
         self.other(step, out)
+    }
+
+    /// Tells the end of the last turn of a run that waits for its next one: a run begun over another protocol.
+    pub(crate) fn pause(&mut self, view: RunView<'_>, out: &mut Out) -> Next {
+        let waits = matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth);
+        let Some((end, _)) = view.run().outcome().filter(|_| waits) else { return Next::More };
+        self.finished(view.run(), end, out);
+        Next::Close
     }
 
     /// All that is no delta, and so is rare.
@@ -320,12 +328,13 @@ impl Encoder {
     /// The response object at this point of the telling. Only the end is read off the run, and only at the end.
     fn response<'a>(&'a self, run: &'a Run, output: &'a [Json]) -> Response<'a> {
         let ended = !matches!(self.status, Status::Queued | Status::InProgress);
-        let end = run.end.filter(|_| ended);
+        let outcome = run.outcome().filter(|_| ended);
+        let end = outcome.map(|(end, _)| end);
         let incomplete = (self.status == Status::Incomplete).then(|| incomplete_reason(run));
         Response {
             id: &self.id,
             created_at: run.created_at / 1000,
-            completed_at: run.finished_at.filter(|_| self.status == Status::Completed).map(|at| at / 1000),
+            completed_at: outcome.filter(|_| self.status == Status::Completed).map(|(_, at)| at / 1000),
             status: self.status,
             error: end.and_then(|end| fault::of_run(end, run.error())),
             incomplete,

@@ -121,6 +121,10 @@ impl Exchange for Retrieve {
         self.encoder.as_mut().map_or(Flow::Close, |encoder| encoder.encode(step, out))
     }
 
+    fn pause(&mut self, run: RunView<'_>, out: &mut Out) -> Flow {
+        self.encoder.as_mut().map_or(Flow::Close, |encoder| encoder.pause(run, out))
+    }
+
     fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
         if let Some(encoder) = &self.encoder {
             interrupted(encoder, fault, out);
@@ -185,10 +189,18 @@ impl Exchange for Cancel {
         let view = self.named.found(reply)?;
         let conflict = |message: &str| Err(Fault::new(FaultKind::Conflict, message));
         if !self.stopping {
-            if !Echo::of(&view.about.labels, &view.run().agent).background {
+            // Only responses are synchronous or not: a run begun over another protocol is told to stop like any other.
+            let is_response = view.about.protocol == crate::NAME;
+            // What has ended and still asks something is let go of, whatever it was.
+            let asks = !view.pending.is_empty();
+            if is_response && !asks && !Echo::of(&view.about.labels, &view.run().agent).background {
                 return conflict("Cannot cancel a synchronous response.");
             }
             match view.about.state {
+                _ if asks => {
+                    self.stopping = true;
+                    return Ok(Next::Call(Call::Cancel(target(self.named.run()?))));
+                }
                 RunState::Ended(End::Canceled) => {}
                 RunState::Ended(End::Completed) => return conflict("Cannot cancel a completed response."),
                 RunState::Ended(_) => return conflict("Cannot cancel a response that has ended."),

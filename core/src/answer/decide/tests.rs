@@ -185,12 +185,89 @@ fn an_answer_is_checked_against_the_schema_of_its_question() {
     ] {
         assert!(answer(Given::Payload(json(form))).is_ok(), "{form}");
     }
-    for wrong in [r#"{"city":7}"#, "{}", "7", "\"Paris\"", r#"{"type":"response","args":{"args":"Paris"}}"#] {
+    for wrong in [r#"{"city":7}"#, "{}", "7", r#"{"type":"response","args":{"args":{"town":"Paris"}}}"#] {
         let misfit = answer(Given::Payload(json(wrong))).expect_err("does not fit");
-        assert!(matches!(misfit, Undecided::Misfit(_)), "{wrong}: {misfit:?}");
+        assert!(matches!(misfit, Undecided::Unfit(_, Some(_))), "{wrong}: {misfit:?}");
     }
     let explicit = Given::Decided { decision: Decision::Accept, arguments: None, text: None, payload: None };
     assert!(matches!(answer(explicit), Err(Undecided::NotOffered(..))), "to go on is no answer");
+}
+
+#[test]
+fn whatever_form_an_answer_comes_in_the_agent_gets_the_value_that_was_checked() {
+    let mut item = item(PendingKind::Input);
+    item.response_schema =
+        Some(json(r#"{"type":"object","required":["city"],"properties":{"city":{"type":"string"}}}"#));
+    let offered = offer(&item, EVERY_DECISION);
+    let text = |text: &str| Given::Text(text.to_owned());
+    let decided = |text: Option<&str>, payload: Option<&str>| Given::Decided {
+        decision: Decision::Respond,
+        arguments: None,
+        text: text.map(str::to_owned),
+        payload: payload.map(json),
+    };
+    for given in [
+        text("Paris"),
+        text(r#"{"city":"Paris"}"#),
+        Given::Payload(json(r#"{"city":"Paris"}"#)),
+        Given::Payload(json(r#""Paris""#)),
+        Given::Payload(json(r#"{"type":"response","args":{"args":{"city":"Paris"}}}"#)),
+        Given::Payload(json(r#"{"type":"response","args":{"args":"Paris"}}"#)),
+        Given::Payload(json(r#"{"decision":"respond","text":"Paris"}"#)),
+        Given::Payload(json(r#"{"decision":"respond","payload":{"city":"Paris"}}"#)),
+        decided(Some("Paris"), None),
+        decided(None, Some(r#"{"city":"Paris"}"#)),
+        decided(Some("Paris"), Some(r#"{"type":"response","args":"Paris"}"#)),
+    ] {
+        let decided = decide(&item, &given, &offered).unwrap_or_else(|why| panic!("{given:?}: {why}"));
+        assert_eq!((decided.text, decided.payload), (None, Some(json(r#"{"city":"Paris"}"#))), "{given:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_told_what_would() {
+    let mut item = item(PendingKind::Input);
+    item.response_schema = Some(json(
+        r#"{"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string"}}}"#,
+    ));
+    let offered = offer(&item, EVERY_DECISION);
+    let refused = decide(&item, &Given::Text("Paris".into()), &offered).expect_err("which field is meant is not said");
+    let told = refused.to_string();
+    assert!(told.contains("'a' (required, string), 'b' (required, string)"), "{told}");
+    assert!(told.contains(r#"this would fit: {"a":"…","b":"…"}"#), "{told}");
+}
+
+#[test]
+fn a_plain_native_yes_with_a_text_answers_a_question() {
+    let mut item = item(PendingKind::Input);
+    item.decisions = vec![Decision::Respond, Decision::Reject];
+    let offered = offer(&item, EVERY_DECISION);
+    let yes = |text: Option<&str>| Given::Decided {
+        decision: Decision::Accept,
+        arguments: None,
+        text: text.map(str::to_owned),
+        payload: None,
+    };
+    let decided = decide(&item, &yes(Some("Paris")), &offered).expect("an answer");
+    assert_eq!((decided.decision, decided.text.as_deref()), (Decision::Respond, Some("Paris")));
+    assert!(matches!(decide(&item, &yes(None), &offered), Err(Undecided::NotOffered(..))));
+}
+
+#[test]
+fn who_says_that_the_login_is_done_goes_on_and_approves_nothing() {
+    let mut login = item(PendingKind::Auth);
+    login.decisions = vec![Decision::Accept, Decision::Reject];
+    let offered = offer(&login, EVERY_DECISION);
+    for text in ["done", "Done.", "I'm done!", "logged in", "ok", "yes"] {
+        let decided = decide(&login, &Given::Text(text.into()), &offered).expect(text);
+        assert_eq!(decided.decision, Decision::Accept, "{text}");
+        let approval = item(PendingKind::Approval);
+        let approved = decide(&approval, &Given::Text(text.into()), EVERY_DECISION);
+        assert_eq!(approved.is_ok(), matches!(text, "ok" | "yes"), "{text}: {approved:?}");
+    }
+    for text in ["not done", "what for?", ""] {
+        assert_eq!(decide(&login, &Given::Text(text.into()), &offered), Err(Undecided::Unclear), "{text}");
+    }
 }
 
 #[test]

@@ -357,3 +357,45 @@ fn what_a_cancelled_run_asked_is_withdrawn() {
     let fault = refused(waiting.take(Vec::new(), vec![say("a", "yes")], TOGETHER, 1_000));
     assert_eq!(fault.code(), NOT_WAITING);
 }
+
+fn freed(outcome: Outcome) -> Vec<RunId> {
+    match outcome {
+        Outcome::Goes { freed, .. } => freed,
+        other => panic!("does not go upstream: {other:?}"),
+    }
+}
+
+#[test]
+fn the_answer_to_the_last_item_of_a_run_says_that_it_waits_no_longer() {
+    let one_by_one = Terms { taken_one_by_one: true, ..TOGETHER };
+    let mut waiting = waiting(vec![approval("a"), approval("b")]);
+    assert_eq!(waiting.runs(), [RUN]);
+    let first = waiting.take(Vec::new(), vec![say("a", "yes")], one_by_one, 2_000);
+    assert_eq!(freed(first), [], "it still waits for the other one");
+    waiting.settled();
+    assert_eq!(freed(waiting.take(Vec::new(), vec![say("b", "no")], one_by_one, 2_000)), [RUN]);
+    assert_eq!(waiting.runs(), []);
+    waiting.reopen();
+    assert_eq!(waiting.runs(), [RUN], "the answer did not arrive");
+}
+
+#[test]
+fn a_run_whose_tools_are_gone_on_without_waits_no_longer_unless_that_did_not_arrive() {
+    let mut waiting = waiting(vec![tool("t")]);
+    assert_eq!(freed(waiting.take(vec![Message::user("never mind")], Vec::new(), TOGETHER, 2_000)), [RUN]);
+    assert_eq!(waiting.runs(), []);
+    waiting.reopen();
+    assert_eq!(waiting.pending_of(RUN).len(), 1);
+    assert_eq!(goes(waiting.take(vec![output("t", "Paris")], Vec::new(), TOGETHER, 2_000)).len(), 1);
+}
+
+#[test]
+fn an_answer_to_what_was_withdrawn_is_an_error_that_names_it() {
+    let mut waiting = waiting(vec![approval("a")]);
+    assert!(waiting.withdraw(RUN));
+    assert!(!waiting.withdraw(RUN));
+    let fault = refused(waiting.take(Vec::new(), vec![say("a", "yes")], TOGETHER, 2_000));
+    assert_eq!((fault.kind, fault.code.as_deref()), (FaultKind::Conflict, Some(NOT_WAITING)));
+    assert!(fault.message.contains("'a'"), "{}", fault.message);
+    assert_eq!(goes(waiting.take(vec![Message::user("hi")], Vec::new(), TOGETHER, 2_000)).len(), 1);
+}

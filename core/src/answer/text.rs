@@ -1,0 +1,210 @@
+//! What a text is to a question that has a schema: people in a chat write words, not JSON (human-in-the-loop page,
+//! section 4). And what they are told if that does not help.
+
+use serde_json::{Map, Value};
+
+use crate::answer::schema::{Misfit, fits};
+use crate::json::Json;
+
+/// Fields named in a refusal at most.
+const MAX_FIELDS: usize = 16;
+/// Values of an enumeration named in a refusal at most.
+const MAX_VALUES: usize = 8;
+/// How deep the example in a refusal is nested at most.
+const MAX_DEPTH: usize = 4;
+/// The longest example that is shown, in bytes.
+const MAX_EXAMPLE: usize = 512;
+
+/// The value that a text stands for. JSON that fits is taken as it is. Other text is the value itself where the schema
+/// takes a string, else it fills the one property that does: the only one, or the only required one.
+///
+/// # Errors
+/// What does not fit.
+pub(super) fn fitted(schema: &Json, text: &str) -> Result<Json, Misfit> {
+    let json = Json::parse(text.trim());
+    if let Some(json) = json.as_ref().filter(|json| fits(schema, json).is_ok()) {
+        return Ok(json.clone());
+    }
+    let value = Json::of(text);
+    let Err(misfit) = fits(schema, &value) else { return Ok(value) };
+    // Who writes an object means its fields.
+    if let Some(object) = json.filter(Json::is_object) {
+        fits(schema, &object)?;
+    }
+    let Some(name) = text_property(schema) else { return Err(misfit) };
+    let filled = Json::of(&Map::from_iter([(name, Value::String(text.to_owned()))]));
+    fits(schema, &filled).map(|()| filled)
+}
+
+/// The property that a plain text fills.
+fn text_property(schema: &Json) -> Option<String> {
+    let schema: Map<String, Value> = schema.read()?;
+    let properties = schema.get("properties")?.as_object()?;
+    let takes_text = |name: &&String| properties.get(*name).is_some_and(is_text);
+    let mut texts = properties.keys().filter(takes_text);
+    if let (Some(only), None) = (texts.next(), texts.next()) {
+        return Some(only.clone());
+    }
+    let mut required = schema.get("required")?.as_array()?.iter().filter_map(Value::as_str);
+    let (Some(only), None) = (required.next(), required.next()) else { return None };
+    properties.get(only).is_some_and(is_text).then(|| only.to_owned())
+}
+
+/// Whether a schema takes strings.
+fn is_text(schema: &Value) -> bool {
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return values.iter().any(Value::is_string);
+    }
+    match schema.get("type") {
+        Some(Value::String(name)) => name == "string",
+        Some(Value::Array(names)) => names.iter().any(|name| name == "string"),
+        _ => false,
+    }
+}
+
+/// The fields an answer has, and one that would fit.
+pub(super) fn help(schema: &Json) -> Option<String> {
+    let schema: Value = schema.read()?;
+    let mut help = String::new();
+    if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+        let required: Vec<&str> =
+            schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut fields: Vec<String> = properties
+            .iter()
+            .take(MAX_FIELDS)
+            .map(|(name, schema)| {
+                let required = if required.contains(&name.as_str()) { "required, " } else { "" };
+                format!("'{name}' ({required}{})", kind(schema))
+            })
+            .collect();
+        if properties.len() > MAX_FIELDS {
+            fields.push("…".to_owned());
+        }
+        help = format!("its fields are {}; ", fields.join(", "));
+    }
+    let example = Json::of(&example(&schema, MAX_DEPTH));
+    if example.text().len() <= MAX_EXAMPLE {
+        help.push_str(&format!("this would fit: {}", example.text()));
+    }
+    let help = help.trim_end_matches("; ");
+    (!help.is_empty()).then(|| help.to_owned())
+}
+
+/// What a property takes, in a few words.
+fn kind(schema: &Value) -> String {
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        let mut named: Vec<String> = values.iter().take(MAX_VALUES).map(Value::to_string).collect();
+        if values.len() > MAX_VALUES {
+            named.push("…".to_owned());
+        }
+        return format!("one of {}", named.join(", "));
+    }
+    match schema.get("type") {
+        Some(Value::String(name)) => name.clone(),
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        _ => "any value".to_owned(),
+    }
+}
+
+/// A value that fits a schema, as far as this small part of JSON Schema can tell.
+fn example(schema: &Value, depth: usize) -> Value {
+    if let Some(only) = schema.get("const") {
+        return only.clone();
+    }
+    if let Some(first) = schema.get("enum").and_then(Value::as_array).and_then(|values| values.first()) {
+        return first.clone();
+    }
+    let kind = match schema.get("type") {
+        Some(Value::String(name)) => name.as_str(),
+        Some(Value::Array(names)) => names.first().and_then(Value::as_str).unwrap_or("string"),
+        _ if schema.get("properties").is_some() => "object",
+        _ => "string",
+    };
+    match kind {
+        "null" => Value::Null,
+        "boolean" => Value::Bool(true),
+        "integer" | "number" => Value::from(1),
+        "array" => Value::Array(Vec::new()),
+        "object" if depth > 0 => {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            let required = schema.get("required").and_then(Value::as_array).filter(|names| !names.is_empty());
+            let names: Vec<&str> = match required {
+                Some(names) => names.iter().filter_map(Value::as_str).collect(),
+                None => properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect(),
+            };
+            let field = |name: &str| {
+                let schema = properties.and_then(|properties| properties.get(name)).unwrap_or(&Value::Null);
+                (name.to_owned(), example(schema, depth - 1))
+            };
+            Value::Object(names.into_iter().take(MAX_FIELDS).map(field).collect())
+        }
+        "object" => Value::Object(Map::new()),
+        _ => Value::from("…"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        Json::parse(text).expect("JSON")
+    }
+
+    fn taken(schema: &str, text: &str) -> Option<String> {
+        fitted(&json(schema), text).ok().map(|value| value.text().to_owned())
+    }
+
+    const COLOUR: &str =
+        r#"{"type":"object","properties":{"colour":{"enum":["red","blue"]},"count":{"type":"integer"}}}"#;
+
+    #[test]
+    fn a_text_fills_the_one_property_that_takes_one() {
+        assert_eq!(taken(COLOUR, "blue").as_deref(), Some(r#"{"colour":"blue"}"#));
+        assert_eq!(taken(COLOUR, r#" {"colour": "blue"} "#).as_deref(), Some(r#"{"colour": "blue"}"#));
+        assert_eq!(taken(COLOUR, "purple"), None);
+        let two = |required: &str| {
+            format!(
+                r#"{{"type":"object","required":{required},
+                    "properties":{{"name":{{"type":"string"}},"why":{{"type":["string","null"]}}}}}}"#
+            )
+        };
+        assert_eq!(taken(&two(r#"["name"]"#), "Ada").as_deref(), Some(r#"{"name":"Ada"}"#));
+        assert_eq!(taken(&two("[]"), "Ada"), None, "which of the two, nobody can know");
+        assert_eq!(taken(&two(r#"["name","why"]"#), "Ada"), None);
+    }
+
+    #[test]
+    fn a_text_that_is_json_is_a_text_where_a_string_is_asked_for() {
+        assert_eq!(taken(r#"{"type":"string"}"#, "5").as_deref(), Some(r#""5""#));
+        assert_eq!(taken(r#"{"type":"integer"}"#, "5").as_deref(), Some("5"));
+        let zip = r#"{"type":"object","properties":{"zip":{"type":"string"}},"required":["zip"]}"#;
+        assert_eq!(taken(zip, "10115").as_deref(), Some(r#"{"zip":"10115"}"#));
+        assert_eq!(taken(zip, r#"{"city":"Berlin"}"#), None, "an object is not put into a field");
+    }
+
+    #[test]
+    fn the_help_names_the_fields_and_shows_what_would_fit() {
+        let help = help(&json(COLOUR)).expect("some help");
+        assert_eq!(
+            help,
+            "its fields are 'colour' (one of \"red\", \"blue\"), 'count' (integer); \
+             this would fit: {\"colour\":\"red\",\"count\":1}"
+        );
+    }
+
+    #[test]
+    fn what_is_shown_as_fitting_fits() {
+        for schema in [
+            COLOUR,
+            r#"{"type":"string"}"#,
+            r#"{"const":{"a":1}}"#,
+            r#"{"type":"object","required":["a","b"],"properties":{"a":{"type":"array"},"b":{"type":"object",
+                "required":["c"],"properties":{"c":{"type":["null","string"]}}}},"additionalProperties":false}"#,
+        ] {
+            let schema = json(schema);
+            let shown = Json::of(&example(&schema.read().expect("a schema"), MAX_DEPTH));
+            assert_eq!(fits(&schema, &shown), Ok(()), "{schema:?} {shown:?}");
+        }
+    }
+}
