@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::support::gateway::{DEMO, Gateway, JSON, ROUTE, says};
-use crate::support::http::{Answer, Exchange};
+use crate::support::http::Exchange;
 use crate::support::until;
 
 async fn gateway(server: &str) -> Gateway {
