@@ -284,6 +284,7 @@ impl Running {
         let keeping = tokio::task::spawn_local(engine.clone().housekeeping());
         let stopper = server.stopper();
         let draining = engine.clone();
+        let (cut_off, gave_up) = tokio::sync::oneshot::channel();
         tokio::task::spawn_local(async move {
             stop.await;
             tracing::info!(
@@ -293,10 +294,13 @@ impl Running {
             draining.drain(drain).await;
             if tokio::time::timeout(CLOSING, stopper.stop()).await.is_err() {
                 tracing::warn!("clients that do not take their answers are cut off");
-                stopper.abort().await;
+                let _ = cut_off.send(());
             }
         });
-        let served = server.run().await;
+        let served = tokio::select! {
+            served = server.run() => served,
+            Ok(()) = gave_up => Ok(()),
+        };
         keeping.abort();
         match tokio::time::timeout(CLOSING, store.close()).await {
             Ok(closed) => closed?,

@@ -127,7 +127,6 @@ impl Engine {
 
     /// A run out of the store in memory, if it is not there yet, and the store's word that it looks at it. None: it has
     /// been in memory since it was loaded, and has to be loaded anew.
-    #[expect(clippy::type_complexity, reason = "two answers that belong together")]
     fn raise_stored(
         &self,
         bringing: &Bringing,

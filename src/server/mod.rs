@@ -113,11 +113,6 @@ impl Stopper {
     pub async fn stop(&self) {
         self.0.stop(true).await;
     }
-
-    /// Stops at once, whatever is under way.
-    pub async fn abort(&self) {
-        self.0.stop(false).await;
-    }
 }
 
 /// Runs a future on this thread, with all that the server and the engine need around it.
