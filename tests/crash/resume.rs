@@ -91,7 +91,8 @@ async fn all(process: &Process, path: &str) -> Vec<Value> {
     assert_eq!(events.status().await, 200, "{path}");
     let mut frames = Vec::new();
     while let Some(event) = events.event().await {
-        frames.extend(http::data(&event).map(value));
+        // The mark behind the last event of a Responses stream is none.
+        frames.extend(http::data(&event).filter(|data| *data != "[DONE]").map(value));
     }
     frames
 }

@@ -128,7 +128,7 @@ const STEPS: &[&str] = &[
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long the writer waits for a lock that another process holds, against all rules: it tries again later.
-const BUSY: Duration = Duration::from_secs(1);
+pub(super) const BUSY: Duration = Duration::from_secs(1);
 
 /// The file, ours alone as long as this lives.
 pub(super) struct Database {

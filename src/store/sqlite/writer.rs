@@ -11,7 +11,7 @@ use super::health::{Owed, Pulse};
 use super::queue::{Order, Pace, Queue, Work};
 use super::reader::Failed;
 use super::runs::{self, Tracks};
-use super::schema::{Database, failed};
+use super::schema::{BUSY, Database, failed};
 use crate::store::{Journal, StoreError};
 
 /// How long lines stay in the log before they are put where they belong: so long, a run costs no row of its own.
@@ -22,6 +22,9 @@ const LOG_SIZE: usize = 8 << 20;
 
 /// How long the writer waits before it tries again what failed.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// How long it waits then for a lock that another process holds.
+const BUSY_AGAIN: Duration = Duration::from_millis(100);
 
 /// How often an idle writer looks whether its file is still there.
 const LOOK: Duration = Duration::from_secs(2);
@@ -149,9 +152,12 @@ impl Writer {
     }
 
     fn write(&mut self, batch: Vec<Work>, last: bool) {
-        let due = self.failing.as_mut().filter(|failing| last || failing.tried.elapsed() >= RETRY);
-        if due.map(|failing| failing.tried = Instant::now()).is_some() {
+        if self.failing.as_ref().is_some_and(|failing| last || failing.tried.elapsed() >= RETRY) {
             self.try_again();
+            if let Some(failing) = &mut self.failing {
+                // Counted from its end: it may have waited for a lock.
+                failing.tried = Instant::now();
+            }
         }
         let idle = batch.is_empty() && !last;
         if let Some(failing) = &self.failing
@@ -188,9 +194,12 @@ impl Writer {
             // The file may be another one than it was, on a disk that was away.
             self.connection = connection;
         }
+        // Others wait behind this, to be told at once that it fails.
+        let _ = self.connection.busy_timeout(BUSY_AGAIN);
         let owed = self.owed.all().into_iter();
         let again = owed.map(|debt| Work::Task(Box::new(runs::Again(debt)) as Box<dyn super::queue::Task>));
         self.write_all(again.collect(), false, true);
+        let _ = self.connection.busy_timeout(BUSY);
     }
 
     fn write_together(&mut self, batch: Vec<Work>, rotate: bool) {
