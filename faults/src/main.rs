@@ -13,6 +13,7 @@ mod check;
 mod gateway;
 mod http;
 mod kills;
+mod slow_clients;
 mod store;
 mod stream;
 
@@ -43,6 +44,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "abandoned", limit: Duration::from_secs(300), run: abandoned::run },
     Scenario { name: "kills", limit: Duration::from_secs(900), run: kills::run },
     Scenario { name: "store", limit: Duration::from_secs(600), run: store::run },
+    Scenario { name: "slow-clients", limit: Duration::from_secs(120), run: slow_clients::run },
 ];
 
 fn main() -> ExitCode {

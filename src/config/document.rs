@@ -257,7 +257,8 @@ impl Default for ServerTable {
 pub(super) struct ServerTimeoutsTable {
     /// For the whole head of a request, from its first byte.
     pub(super) head: Located<Period>,
-    /// For the body of a request. A longer one has to come at 1 KiB a second on average.
+    /// For the body of a request, and one second more for every 16 KiB of it. After 5 s it has to
+    /// have come at 1 KiB a second.
     pub(super) body: Located<Period>,
     /// For a client that has room for none of its answer.
     pub(super) write: Located<Period>,

@@ -86,7 +86,7 @@ pub enum Forwarded {
 pub struct ServerTimeouts {
     /// For the whole head of a request, from its first byte.
     pub head: Duration,
-    /// For the body of a request. A longer one has to come at 1 KiB a second on average.
+    /// For the body of a request, and one second more for every 16 KiB of it.
     pub body: Duration,
     /// For a client that has room for none of its answer.
     pub write: Duration,

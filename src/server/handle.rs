@@ -1,6 +1,7 @@
 //! One handler for every endpoint of every protocol: read, decode, ask the engine, write.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,16 +17,19 @@ use interlingua_core::out::Head;
 use interlingua_core::tree::{Bounds, check};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Owner, Request};
 use percent_encoding::percent_decode_str;
+use tokio::time::Instant;
 
 use super::bodies::{Bodies, LONG, Taken};
+use super::clock::{BodyClock, Clock};
 use super::guard::{self, Place};
 use super::stream::Steps;
+use super::unsent::{Streamed, Whole};
 use super::{Gateway, Served};
 use crate::engine::{Answer, Follower, Scope, Shown, clock};
 use crate::upstream::Trace;
 
-/// A client that pauses for longer while it sends its body is turned away.
-const BODY_PAUSE: Duration = Duration::from_secs(30);
+/// When a client may come again that found no room.
+const ROOM_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// An exchange asks at most so many things before its answer.
 const MOST_CALLS: usize = 256;
 
@@ -46,7 +50,8 @@ pub(super) async fn endpoint(
         return super::websocket::serve(&gateway, &route, index, &request, payload).await;
     }
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
-    let (body, taken) = match read_body(&request, payload, endpoint.reads, limit, &gateway.bodies).await {
+    let time = gateway.settings.timeouts.body;
+    let (body, taken) = match read_body(&request, payload, endpoint.reads, limit, time, &gateway.bodies).await {
         Ok(body) => body,
         Err(fault) => return refuse(&gateway, &route, &mut *exchange, &request, &fault),
     };
@@ -66,14 +71,22 @@ pub(super) async fn endpoint(
     };
     // A client that leaves meanwhile has all of this dropped, which takes back what was not meant to outlive it.
     match converse(&gateway, &mut *exchange, call, &scope).await {
-        Ok(Conversed::Whole(out)) => whole(&route, request.head(), out),
+        Ok(Conversed::Whole(out)) if out.body.is_empty() => whole(&route, request.head(), out),
+        Ok(Conversed::Whole(out)) => match Whole::new(out.body.freeze(), &gateway.unsent) {
+            Some(body) => builder(&route, request.head(), &out.head).body(body),
+            None => {
+                let mut fault = Fault::new(FaultKind::Overloaded, "too many answers wait for clients to read them");
+                fault.retry_after = Some(ROOM_AGAIN_AFTER);
+                fail(&route, request.head(), &mut *exchange, &fault)
+            }
+        },
         Ok(Conversed::Steps { mut follower, attach }) => {
             let mut head = Head::default();
             exchange.head(&mut head);
             let mut out = Out::new();
             follower.begin(attach, |view| exchange.begin(view, &mut out));
-            let mut response =
-                builder(&route, request.head(), &head).body(Steps::new(follower, exchange, out, route.heartbeat));
+            let steps = Steps::new(follower, exchange, out, route.heartbeat);
+            let mut response = builder(&route, request.head(), &head).body(Streamed::new(steps, &gateway.unsent));
             if request.version() < Version::HTTP_11 {
                 // Nothing tells such a client where a stream ends but the end of its connection.
                 response.head_mut().no_chunking(true);
@@ -285,6 +298,7 @@ async fn read_body(
     mut payload: Payload,
     reads: MediaTypes,
     limit: usize,
+    time: Duration,
     bodies: &Bodies,
 ) -> Result<(Bytes, Taken), Fault> {
     // A body whose length is not told may be none: then it needs no type. One that is told has to be right.
@@ -296,8 +310,9 @@ async fn read_body(
     let announced = announced(request.headers(), limit)?;
     let mut taken = bodies.begin(announced.unwrap_or(0))?;
     let mut body = BytesMut::new();
+    let mut clock = BodyClock::new(time, Instant::now());
     loop {
-        let chunk = tokio::time::timeout(BODY_PAUSE, payload.next()).await;
+        let chunk = tokio::time::timeout_at(clock.due(), payload.next()).await;
         let chunk = chunk.map_err(|_| Fault::new(FaultKind::Malformed, "the body did not come in time"))?;
         let Some(chunk) = chunk else { break };
         let chunk = chunk.map_err(|error| Fault::new(FaultKind::Malformed, "the body broke off").because(error))?;
@@ -305,7 +320,11 @@ async fn read_body(
             return Err(too_large(limit));
         }
         taken.grow(chunk.len())?;
+        clock.received(chunk.len(), Instant::now());
         body.extend_from_slice(&chunk);
+    }
+    if let Some(connection) = request.conn_data::<Rc<Clock>>() {
+        connection.body_read();
     }
     guard::body_type(reads, request.headers(), !body.is_empty())?;
     Ok((body.freeze(), taken))
@@ -362,6 +381,9 @@ pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exc
     exchange.fail(fault, &mut out);
     if !fault.allow.is_empty() && out.head.get("allow").is_none() {
         out.header("allow", fault.allow.join(", "));
+    }
+    if let (Some(pause), None) = (fault.retry_after, out.head.get("retry-after")) {
+        out.header("retry-after", pause.as_secs().max(1).to_string());
     }
     if out.head.get("x-request-id").is_none() {
         // What one person reads to another who looks into the log.

@@ -2,14 +2,19 @@
 //!
 //! The only room that knows actix-web. What a call means is the engine's matter, how it is spelled the adapters'.
 
+mod admission;
 mod base_url;
 mod bodies;
+mod clock;
+mod connection;
 mod forwarded;
 mod guard;
 mod handle;
 mod hosts;
+mod listener;
 mod messages;
 mod stream;
+mod unsent;
 mod websocket;
 
 use std::net::{SocketAddr, TcpListener};
@@ -18,8 +23,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
-use actix_web::http::KeepAlive;
-use actix_web::{App, HttpServer, web};
+use actix_web::web;
 use interlingua_core::exchange::{Endpoint, Mounted};
 use interlingua_core::{Fault, FaultKind};
 
@@ -79,6 +83,8 @@ struct Gateway {
     /// How many WebSockets are open.
     sockets: AtomicUsize,
     bodies: bodies::Bodies,
+    /// What clients have not taken yet.
+    unsent: Arc<unsent::Unsent>,
 }
 
 /// A server that listens.
@@ -130,36 +136,16 @@ pub fn listen(
     routes: Vec<Served>,
     settings: Settings,
 ) -> std::io::Result<Listening> {
-    /// A client that takes longer to send its head is turned away.
-    const HEAD: Duration = Duration::from_secs(30);
-    const IDLE: Duration = Duration::from_secs(75);
-    const MOST_CONNECTIONS: usize = 100_000;
     let address = listener.local_addr()?;
-    let workers = settings.workers;
     let gateway = Arc::new(Gateway {
         engine,
         routes: routes.into_iter().map(Arc::new).collect(),
         bodies: bodies::Bodies::new(settings.limits.bodies),
+        unsent: unsent::Unsent::new(settings.limits.bodies),
         settings,
         sockets: AtomicUsize::new(0),
     });
-    let server = HttpServer::new(move || {
-        let gateway = Arc::clone(&gateway);
-        App::new().configure(move |app| mount(app, &gateway))
-    })
-    .workers(workers)
-    .max_connections(MOST_CONNECTIONS)
-    .backlog(4096)
-    .keep_alive(KeepAlive::Timeout(IDLE))
-    .client_request_timeout(HEAD)
-    .client_disconnect_timeout(Duration::from_secs(2))
-    .shutdown_timeout(3)
-    .tcp_nodelay(true)
-    // A client that closes its side has left: what is under way for it is dropped at once, answer or wait.
-    .h1_allow_half_closed(false)
-    .disable_signals()
-    .listen(listener)?
-    .run();
+    let server = listener::listen(listener, &gateway)?;
     Ok(Listening { address, handle: server.handle(), server })
 }
 

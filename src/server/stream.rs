@@ -1,13 +1,13 @@
 //! A streamed answer on its way out: steps are encoded when the connection has room for them, and not before. Where
 //! none come, signs of life are written: those of the agent, and our own after a time of silence.
 //!
-//! Not here: noticing that the client has left. actix-web does, and drops the answer (see [`super::listen`]).
+//! Not here: noticing that the client has left. actix-web does, and drops the answer (see [`super::listener`]). Nor
+//! what becomes of a chunk that the client does not take ([`super::unsent`]).
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use actix_web::body::{BodySize, MessageBody};
 use actix_web::web::Bytes;
 use interlingua_core::{Exchange, Flow, Out};
 use tokio::time::{Instant, Sleep};
@@ -21,7 +21,7 @@ const CHUNK: usize = 32 * 1024;
 /// section 9). It is sent whole all the same.
 const LARGE: usize = 4 << 20;
 
-/// The body of a streamed answer.
+/// The chunks of a streamed answer.
 pub(super) struct Steps {
     follower: Follower,
     exchange: Box<dyn Exchange>,
@@ -111,25 +111,14 @@ impl Steps {
             let run = self.follower.run().id();
             tracing::warn!(%run, bytes = self.out.body.len(), "an event is larger than some client libraries take");
         }
-        if self.opening > 0 {
-            self.opening -= 1;
+        // Nor does the buffer stay as large as one large event was.
+        if self.opening > 0 || self.out.body.len() > 2 * CHUNK {
+            self.opening = self.opening.saturating_sub(1);
             return std::mem::take(&mut self.out.body).freeze();
         }
         let written = Bytes::copy_from_slice(&self.out.body);
         self.out.body.clear();
         written
-    }
-}
-
-impl MessageBody for Steps {
-    type Error = std::convert::Infallible;
-
-    fn size(&self) -> BodySize {
-        BodySize::Stream
-    }
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        self.get_mut().poll_chunk(context).map(|chunk| chunk.map(Ok))
     }
 }
 

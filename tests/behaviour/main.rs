@@ -32,6 +32,7 @@ mod responses_socket;
 mod runs;
 mod secrets;
 mod sessions;
+mod slow_clients;
 mod stopping;
 mod store_fails;
 mod tracing;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::support::agent::{frames, response, saying, saying_until};
-use crate::support::gateway::{DEMO, Gateway, agent, last_said, says, says_in};
+use crate::support::gateway::{DEMO, Gateway, ROUTE, agent, last_said, says, says_in};
 use crate::support::story::Story;
 use crate::support::until;
 use crate::support::upstream::{Answer, Upstream};
@@ -355,7 +355,10 @@ async fn a_queue_has_an_end() {
 #[tokio::test]
 async fn hundreds_of_sessions_are_served_at_once() {
     let upstream = Upstream::deciding(|asked| saying_until(&["for ", &last_said(&asked.json())], "on"));
-    let gateway = Gateway::start(&agent("friday", &upstream.url("/process"), "", "")).await;
+    // More connections than one address has by default.
+    let server = "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\nlimits = { connections_per_address = 1000 }\n";
+    let agents = agent("friday", &upstream.url("/process"), "", "");
+    let gateway = Gateway::with(&format!("{server}{agents}{ROUTE}")).await;
     let mut streams = Vec::new();
     for number in 0..300 {
         streams.push(gateway.ask("friday", &says(&number.to_string())).await);
