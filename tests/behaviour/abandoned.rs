@@ -113,7 +113,10 @@ impl House {
             retention: Retention {
                 age: Duration::from_secs(3600),
                 runs: 100_000,
+                documents: 100_000,
+                bytes: u64::MAX,
                 collections: Vec::new(),
+                parts: Vec::new(),
                 routes: Vec::new(),
                 attached: Vec::new(),
             },
