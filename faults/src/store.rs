@@ -122,8 +122,9 @@ fn ask(address: SocketAddr, next: &AtomicUsize, told: &Mutex<Told>) {
         if number >= RUNS {
             return;
         }
-        let body =
-            format!(r#"{{"stream":false,"input":[{{"role":"user","content":"long 5 4 and {number} {padding}"}}]}}"#);
+        let said = [format!("{number} {padding}"), "long 5 4".to_owned()];
+        let said = said.map(|text| format!(r#"{{"role":"user","content":"{text}"}}"#)).join(",");
+        let body = format!(r#"{{"stream":false,"input":[{said}]}}"#);
         let request = http::request("POST", "/agents/demo/process", &[], &body);
         let began = Instant::now();
         loop {
