@@ -284,7 +284,7 @@ impl Running {
         let keeping = tokio::task::spawn_local(engine.clone().housekeeping());
         let stopper = server.stopper();
         let draining = engine.clone();
-        let (cut_off, gave_up) = tokio::sync::oneshot::channel();
+        let (over, is_over) = tokio::sync::oneshot::channel();
         tokio::task::spawn_local(async move {
             stop.await;
             tracing::info!(
@@ -294,12 +294,12 @@ impl Running {
             draining.drain(drain).await;
             if tokio::time::timeout(CLOSING, stopper.stop()).await.is_err() {
                 tracing::warn!("clients that do not take their answers are cut off");
-                let _ = cut_off.send(());
             }
+            let _ = over.send(());
         });
         let served = tokio::select! {
             served = server.run() => served,
-            Ok(()) = gave_up => Ok(()),
+            Ok(()) = is_over => Ok(()),
         };
         keeping.abort();
         match tokio::time::timeout(CLOSING, store.close()).await {

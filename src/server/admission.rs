@@ -48,6 +48,11 @@ impl Connections {
         })
     }
 
+    /// Whether none is open.
+    pub(super) fn are_none(&self) -> bool {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).total == 0
+    }
+
     /// Admits one more connection of this peer, or refuses it.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Permit> {
         let is_proxy = self.proxies.iter().any(|proxy| proxy.contains(peer));

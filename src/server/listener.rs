@@ -29,8 +29,8 @@ const MAX_WORKERS: usize = 512;
 /// A client whose request was refused before its body was read, and one that closes: both get so long to see it.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Serves a gateway on a listener.
-pub(super) fn listen(listener: TcpListener, gateway: &Arc<Gateway>) -> io::Result<Server> {
+/// Serves a gateway on a listener. Answers what is open of it, too.
+pub(super) fn listen(listener: TcpListener, gateway: &Arc<Gateway>) -> io::Result<(Server, Arc<Connections>)> {
     let settings = &gateway.settings;
     socket2::SockRef::from(&listener).listen(BACKLOG)?;
     let connections = Connections::new(settings.limits, settings.trusted_proxies.clone());
@@ -42,9 +42,9 @@ pub(super) fn listen(listener: TcpListener, gateway: &Arc<Gateway>) -> io::Resul
         .shutdown_timeout(3)
         .disable_signals();
     let shutdown = builder.graceful_shutdown_signal();
-    let gateway = Arc::clone(gateway);
-    let factory = move || service(&gateway, &connections, &shutdown);
-    Ok(builder.listen("interlingua", listener, factory)?.run())
+    let (gateway, admitted) = (Arc::clone(gateway), Arc::clone(&connections));
+    let factory = move || service(&gateway, &admitted, &shutdown);
+    Ok((builder.listen("interlingua", listener, factory)?.run(), connections))
 }
 
 /// What a worker does with a connection.

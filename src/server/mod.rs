@@ -93,6 +93,7 @@ pub struct Listening {
     pub address: SocketAddr,
     handle: ServerHandle,
     server: actix_web::dev::Server,
+    connections: Arc<admission::Connections>,
 }
 
 impl Listening {
@@ -107,17 +108,33 @@ impl Listening {
     /// Stops the server from elsewhere.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
-        Stopper(self.handle.clone())
+        Stopper { handle: self.handle.clone(), connections: Arc::clone(&self.connections) }
     }
 }
 
 /// Stops a server.
-pub struct Stopper(ServerHandle);
+pub struct Stopper {
+    handle: ServerHandle,
+    connections: Arc<admission::Connections>,
+}
 
 impl Stopper {
-    /// Lets answers under way end, for a moment, and stops.
+    /// Takes no more connections, closes those without a request, and lets answers under way end. Resolves once nothing
+    /// is open any more: the server itself looks only once in a second.
     pub async fn stop(&self) {
-        self.0.stop(true).await;
+        const GLANCE: Duration = Duration::from_millis(10);
+        let stopped = self.handle.stop(true);
+        tokio::pin!(stopped);
+        loop {
+            tokio::select! {
+                () = &mut stopped => return,
+                () = tokio::time::sleep(GLANCE) => {
+                    if self.connections.are_none() {
+                        return;
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -145,8 +162,8 @@ pub fn listen(
         settings,
         sockets: AtomicUsize::new(0),
     });
-    let server = listener::listen(listener, &gateway)?;
-    Ok(Listening { address, handle: server.handle(), server })
+    let (server, connections) = listener::listen(listener, &gateway)?;
+    Ok(Listening { address, handle: server.handle(), server, connections })
 }
 
 fn mount(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {

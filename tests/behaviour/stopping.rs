@@ -57,6 +57,22 @@ async fn a_process_that_is_told_to_stop_lets_streams_finish_and_takes_no_new_one
 }
 
 #[tokio::test]
+async fn clients_that_wait_for_nothing_do_not_hold_up_the_end() {
+    let upstream = Upstream::always(saying_and_hanging(&[]));
+    let (_folder, process) = process(&upstream, "30s");
+    let mut idle = Vec::new();
+    for _ in 0..5 {
+        let mut connection = process.open("GET", "/healthz", &[], b"").await;
+        assert_eq!(connection.answer_here().await.status, 200);
+        idle.push(connection);
+    }
+    process.terminate();
+    let began = std::time::Instant::now();
+    assert_eq!(process.ended().await.code(), Some(0));
+    assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn a_process_that_stops_makes_nothing_new_and_shows_what_is_there() {
     let upstream = Upstream::always(saying_until(&["so far"], "on"));
     let (_folder, process) = process(&upstream, "30s");
