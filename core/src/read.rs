@@ -104,10 +104,9 @@ impl Message {
                 let word = node.string()?;
                 match Role::from(word.as_ref()) {
                     Role::Other(_) if word == "developer" => Ok(Role::System),
-                    Role::Other(_) => {
-                        Err(node
-                            .invalid(format!("unknown role '{word}': must be 'assistant', 'system', 'user' or 'tool'")))
-                    }
+                    Role::Other(_) => Err(node.invalid(format!(
+                        "unknown role '{word}': must be 'assistant', 'system', 'developer', 'user' or 'tool'"
+                    ))),
                     role => Ok(role),
                 }
             })

@@ -178,9 +178,11 @@ fn explain(message: &str, place: &Range<usize>, subject: &Subject<'_>) -> Diagno
     }
     if let Some(rest) = message.strip_prefix("unknown variant `") {
         let known = expected_names(message);
-        let value = rest.rsplit_once("`, ").map_or("", |(value, _)| value);
+        let value = rest.rsplit_once("`, expected ").or_else(|| rest.rsplit_once("`, ")).map_or("", |(value, _)| value);
         let label = suggest::label(value, known.iter().copied(), "not known here");
-        return Diagnostic::error(format!("{subject} cannot be {value:?}"))
+        let cannot =
+            if subject.each { format!("{:?} cannot hold", subject.name) } else { format!("{subject} cannot be") };
+        return Diagnostic::error(format!("{cannot} {value:?}"))
             .at(place)
             .label(label)
             .help(format!("known here: {}", suggest::list(known.iter().copied())));

@@ -217,18 +217,36 @@ fn every_fault_of_a_configuration_is_named_by_its_path() {
 }
 
 #[test]
-fn an_authentication_without_a_scheme_is_refused_by_both_generations() {
+fn an_authentication_without_a_scheme_is_refused_but_where_0_3_says_nothing_by_it() {
     let url = "https://hooks.example/";
-    for authentication in
-        [json!({}), json!({ "credentials": "c" }), json!({ "schemes": [] }), json!({ "schemes": [""] })]
-    {
+    let path = format!("/v1/tasks/{TASK}/pushNotificationConfigs");
+    for (authentication, says_nothing) in [
+        (json!({}), true),
+        (json!({ "schemes": [] }), true),
+        (json!({ "schemes": [""] }), true),
+        (json!({ "schemes": [], "credentials": "" }), true),
+        (json!({ "credentials": "c" }), false),
+        (json!({ "schemes": [], "credentials": "c" }), false),
+    ] {
         let config = json!({ "url": url, "authentication": authentication });
-        let old = Ask::old_rpc(
-            "tasks/pushNotificationConfig/set",
-            &json!({ "taskId": TASK, "pushNotificationConfig": config }),
-        );
-        let path = "pushNotificationConfig.authentication.schemes".to_owned();
-        assert_eq!(told(&old, json!({})), (-32602, vec![path]), "{authentication}");
+        let set = json!({ "taskId": TASK, "pushNotificationConfig": config });
+        let old = Ask::old_rpc("tasks/pushNotificationConfig/set", &set);
+        let message = json!({ "kind": "message", "messageId": "m", "role": "user",
+            "parts": [{ "kind": "text", "text": "hi" }] });
+        let inline = json!({ "message": message, "configuration": { "pushNotificationConfig": config } });
+        let inline = Ask::old_rpc("message/send", &inline);
+        let rest = Ask { path: &path, ..Ask::new("POST", "") }.body(&json!({ "pushNotificationConfig": config }));
+        if says_nothing {
+            for ask in [&old, &inline, &rest] {
+                assert!(host().ask(ask).call.is_ok(), "{authentication}: {:?}", host().ask(ask).call);
+            }
+        } else {
+            let place = "pushNotificationConfig.authentication.schemes".to_owned();
+            assert_eq!(told(&old, json!({})), (-32602, vec![place]), "{authentication}");
+            for ask in [&inline, &rest] {
+                assert!(host().ask(ask).call.is_err(), "{authentication}");
+            }
+        }
         let new = json!({ "taskId": TASK, "url": url, "authentication": authentication });
         let new = Ask::rpc("CreateTaskPushNotificationConfig", &new);
         assert_eq!(told(&new, json!({})), (-32602, vec!["authentication.scheme".to_owned()]), "{authentication}");

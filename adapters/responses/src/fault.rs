@@ -205,9 +205,7 @@ pub(crate) fn of_run(end: End, error: Option<&RunError>) -> Option<ErrorObject<'
         End::Completed | End::Incomplete | End::Canceled => return None,
     };
     let fallback = if end == End::Rejected { "the agent turned the request away" } else { "the agent failed" };
-    let message = error
-        .filter(|error| error.code != "AGENT_UNKNOWN_ERROR" && !error.message.is_empty())
-        .map_or(fallback, |error| error.message.as_str());
+    let message = error.filter(|error| !error.message.is_empty()).map_or(fallback, |error| error.message.as_str());
     let kind = match code {
         "rate_limit_exceeded" | "insufficient_quota" => "rate_limit_error",
         "invalid_prompt" | "context_length_exceeded" => "invalid_request_error",
@@ -229,5 +227,20 @@ fn response_code(native: &str) -> &'static str {
         "rate_limit_exceeded" => "rate_limit_exceeded",
         "invalid_prompt" => "invalid_prompt",
         _ => "server_error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_gives_no_code_is_told_in_its_own_words() {
+        let error = |message: &str| RunError { code: "AGENT_UNKNOWN_ERROR".to_owned(), message: message.to_owned() };
+        for (message, told) in [("upstream model exploded", "upstream model exploded"), ("", "the agent failed")] {
+            let error = error(message);
+            let object = of_run(End::Failed, Some(&error)).expect("an error");
+            assert_eq!((object.code, object.message), ("server_error", told));
+        }
     }
 }

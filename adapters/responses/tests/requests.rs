@@ -414,3 +414,28 @@ fn an_unstored_response_is_followed_over_a_socket_alone() {
         assert_eq!(next.exchange.builds_on(), Some(run_id(1)), "{method}");
     }
 }
+
+#[test]
+fn a_field_of_chat_completions_is_answered_by_its_name_here() {
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    for (theirs, value, ours) in [
+        ("messages", messages, "input"),
+        ("max_tokens", json!(5), "max_output_tokens"),
+        ("max_completion_tokens", json!(5), "max_output_tokens"),
+        ("response_format", json!({ "type": "json_object" }), "text.format"),
+        ("reasoning_effort", json!("low"), "reasoning.effort"),
+        ("functions", json!([]), "tools"),
+        ("prompt", json!("hi"), "input"),
+    ] {
+        let refusal =
+            route("{}").ask("POST", "/responses", &json!({ "model": "demo", theirs: value }).to_string()).refusal();
+        let error = refusal.json()["error"].clone();
+        assert_eq!(
+            (refusal.status, &error["code"], &error["param"]),
+            (400, &json!("unsupported_parameter"), &json!(theirs))
+        );
+        assert!(error["message"].as_str().expect("a sentence").contains(&format!("'{ours}'")), "{error}");
+    }
+    let empty = json!({ "model": "demo", "input": "hi", "messages": null }).to_string();
+    assert_eq!(route("{}").ask("POST", "/responses", &empty).run_call().request.input.len(), 1, "null says nothing");
+}

@@ -92,7 +92,7 @@ impl Config {
         let url = faults.take(read::required(object, "url"));
         // One that is there and faulty is among the faults already.
         let authentication = match authentication {
-            Some(read) => Some(read?),
+            Some(read) => read?,
             None => None,
         };
         let (scheme, credentials) = authentication.map_or((None, None), |it| (Some(it.scheme), it.credentials));
@@ -160,13 +160,19 @@ struct Authentication {
 }
 
 impl Authentication {
-    fn read(object: &Object<'_>, dialect: Dialect, faults: &mut Faults) -> Option<Self> {
+    /// None inside: the object says nothing, which in 0.3 is no authentication.
+    fn read(object: &Object<'_>, dialect: Dialect, faults: &mut Faults) -> Option<Option<Self>> {
         let told = read::filled(object, "scheme").and_then(|scheme| match scheme {
             Some(scheme) => Ok(Some(scheme)),
             // The first of 0.3's list that says something.
             None => Ok(read::strings(object, "schemes")?.into_iter().find(|scheme| !scheme.is_empty())),
         });
         let name = if dialect.is_old() && !object.has("scheme") { "schemes" } else { "scheme" };
+        let credentials = read::filled(object, "credentials");
+        let credentials = faults.take(credentials.and_then(|text| header_safe(object, "credentials", text)));
+        if dialect.is_old() && matches!((&told, &credentials), (Ok(None), Some(None))) {
+            return Some(None);
+        }
         let scheme = told.and_then(|scheme| {
             // 1.0 has no config without one: there would be nothing to show, and nothing to send.
             let scheme = scheme.ok_or_else(|| read::missing(object, name))?;
@@ -174,9 +180,7 @@ impl Authentication {
             if safe { Ok(scheme) } else { Err(unsafe_in_headers(object, name)) }
         });
         let scheme = faults.take(scheme);
-        let credentials = read::filled(object, "credentials");
-        let credentials = faults.take(credentials.and_then(|text| header_safe(object, "credentials", text)));
-        Some(Self { scheme: scheme?, credentials: credentials? })
+        Some(Some(Self { scheme: scheme?, credentials: credentials? }))
     }
 }
 

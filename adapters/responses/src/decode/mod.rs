@@ -84,6 +84,17 @@ const KNOWN: &[&str] = &[
     "generate",
 ];
 
+/// Fields of Chat Completions, and what they are called here: a program that sends them takes this for the other API.
+const FOREIGN: &[(&str, &str)] = &[
+    ("messages", "input"),
+    ("max_tokens", "max_output_tokens"),
+    ("max_completion_tokens", "max_output_tokens"),
+    ("response_format", "text.format"),
+    ("reasoning_effort", "reasoning.effort"),
+    ("functions", "tools"),
+    ("function_call", "tool_choice"),
+];
+
 /// What else a reader wants of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -154,6 +165,9 @@ impl Create {
 fn refuse_unserved(object: &Object<'_>, options: &Options) -> Result<(), Fault> {
     if object.get("prompt").is_some() {
         return Err(unsupported("prompt", "stored prompts are not supported: send 'instructions' and 'input'"));
+    }
+    if let Some((theirs, ours)) = FOREIGN.iter().find(|(theirs, _)| object.get(theirs).is_some()) {
+        return Err(unsupported(*theirs, format!("use '{ours}' instead of '{theirs}'")));
     }
     if options.unknown_fields == Refusable::Refuse
         && let Some((name, _)) = object.iter().find(|(name, _)| !KNOWN.contains(name))

@@ -117,8 +117,7 @@ impl Encoder {
     pub(super) fn error_told(&mut self, run: RunId, at: usize, message: &Message, out: &mut Out) {
         let told = message.message.clone().filter(|text| !text.is_empty());
         let told = told.or_else(|| Some(message.text()).filter(|text| !text.is_empty()));
-        let hidden = message.code.as_deref() == Some("AGENT_UNKNOWN_ERROR");
-        let text = told.filter(|_| !hidden).unwrap_or_else(|| "the agent reported an error".to_owned());
+        let text = told.unwrap_or_else(|| "the agent reported an error".to_owned());
         said::whole(self, &ids::output("msg_", run, at, 0), &text, "incomplete", out);
     }
 
