@@ -288,7 +288,7 @@ impl<'a> RunView<'a> {
 /// Something about a session. Sessions belong to an agent and an owner, not to a route.
 #[derive(Clone, Debug)]
 pub enum SessionCall {
-    /// A new one with these items and labels. Answered by [`Reply::Session`].
+    /// A new one with these items and labels. Answered by [`Reply::Session`] without items.
     Create {
         /// The agent.
         agent: String,
@@ -304,16 +304,26 @@ pub enum SessionCall {
         /// Its id.
         session: String,
     },
+    /// What is known of it, and of what was said one end.
+    Part {
+        /// Its id.
+        session: String,
+        /// Which end: what was said last, or first.
+        newest: bool,
+        /// At least so many items, oldest first; fewer if there are no more. What was said in one turn is not parted.
+        least: usize,
+    },
     /// All sessions of the caller.
     List,
-    /// Adds to what was said. Answered by [`Reply::Session`] that holds all of it.
+    /// Adds to what was said. Answered by [`Reply::Session`] that ends with what was added. Refused as
+    /// [`crate::FaultKind::TooLarge`] once a session holds some ten megabytes of such items.
     Append {
         /// Its id.
         session: String,
         /// What is added.
         items: Vec<model::Message>,
     },
-    /// Takes one item out. Answered by [`Reply::Session`] that holds the rest.
+    /// Takes one item out. Answered by [`Reply::Session`] without items.
     Remove {
         /// Its id.
         session: String,

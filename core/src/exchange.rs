@@ -89,7 +89,8 @@ pub struct Keep {
     pub ended: Duration,
     /// For so long a run may wait; then it is cancelled.
     pub waiting: Duration,
-    /// So many runs the route has at most: beyond, those that ended first are forgotten. What has not ended is not.
+    /// So many runs each owner has on the route at most: beyond, those of theirs that ended first are forgotten. What has
+    /// not ended is not.
     pub most: u64,
 }
 

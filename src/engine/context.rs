@@ -8,8 +8,9 @@ use interlingua_core::model::{AgentRequest, Input, Message, MessageType};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, FaultKind, Json, RunId};
 
+use super::entries::{Entry, said};
 use super::pump::Turn;
-use super::session::{self, Doc, Entry, Session};
+use super::session::{Doc, Session};
 use super::{Agent, Engine, History, clock, names};
 
 /// A branch is told of so many turns before it, at least.
@@ -86,7 +87,7 @@ impl Engine {
         let mut memory = doc.memory.clone();
         if agent.history == History::Upstream && whole {
             // The upstream remembers something else: it is told all anew, as a session it has not seen.
-            if !doc.entries.is_empty() {
+            if !doc.is_empty() {
                 upstream_id = names::session(&session.owner, &clock::fresh().to_string(), None);
             }
             memory = Json::null();
@@ -94,11 +95,11 @@ impl Engine {
         let before = if whole {
             match branch {
                 Some(run) => self.chain(run, agent).await?,
-                None => self.said_before(&doc, agent).await?,
+                None => self.said_before(session, &doc, agent).await?,
             }
         } else if strict {
             // What was put into the session since the upstream was asked last.
-            self.unseen(&doc).await?
+            self.unseen(session, &doc).await?
         } else {
             Vec::new()
         };
@@ -134,16 +135,18 @@ impl Engine {
     }
 
     /// What was said in a session, bounded as the agent's setting says.
-    async fn said_before(&self, doc: &Doc, agent: &Agent) -> Result<Vec<Message>, Fault> {
+    async fn said_before(&self, session: &Session, doc: &Doc, agent: &Agent) -> Result<Vec<Message>, Fault> {
         let mut turns = Vec::new();
         let mut bytes = 0;
-        for entry in doc.entries.iter().rev() {
-            let Some(messages) = self.messages_of(entry).await? else { continue };
-            bytes += messages.iter().map(weight).sum::<usize>();
-            if turns.len() >= agent.history_limit.turns || bytes > agent.history_limit.bytes {
-                break;
+        'windows: for places in Self::windows(doc, true) {
+            for (_, entry) in self.entries(session, doc, places).await?.into_iter().rev() {
+                let Some(messages) = self.messages_of(&entry).await? else { continue };
+                bytes += messages.iter().map(weight).sum::<usize>();
+                if turns.len() >= agent.history_limit.turns || bytes > agent.history_limit.bytes {
+                    break 'windows;
+                }
+                turns.push(messages);
             }
-            turns.push(messages);
         }
         Ok(whole_pairs(turns.into_iter().rev().flatten().collect()))
     }
@@ -177,10 +180,10 @@ impl Engine {
     }
 
     /// What the upstream was not told yet: messages that were put there, and turns it was not asked in.
-    async fn unseen(&self, doc: &Doc) -> Result<Vec<Message>, Fault> {
+    async fn unseen(&self, session: &Session, doc: &Doc) -> Result<Vec<Message>, Fault> {
         let mut unseen = Vec::new();
-        for entry in doc.entries.iter().skip(doc.seen) {
-            unseen.extend(self.messages_of(entry).await?.unwrap_or_default());
+        for (_, entry) in self.entries(session, doc, doc.seen.clamp(doc.first, doc.next)..doc.next).await? {
+            unseen.extend(self.messages_of(&entry).await?.unwrap_or_default());
         }
         Ok(unseen)
     }
@@ -192,10 +195,7 @@ impl Engine {
                 let handle = self.handle(*run).await?;
                 Ok(handle.map(|handle| handle.view(|view| turn_messages(view.run(), *turn as usize))))
             }
-            Entry::Said { message, .. } => {
-                let message = Message::read(&interlingua_core::tree::Node::at("", message.raw()));
-                Ok(Some(message.into_iter().collect()))
-            }
+            Entry::Said { .. } => Ok(Some(entry.message().into_iter().collect())),
         }
     }
 
@@ -222,17 +222,18 @@ impl Engine {
     /// What was said in the session before this turn, if that is another than stands in it: a session that has just
     /// branched off has all that went before, and one that is stored does not name what goes with a connection.
     pub(super) async fn entries_before(&self, turn: &Turn) -> Option<Vec<Entry>> {
-        let (begins, outlives) = {
-            let doc = turn.session.doc();
-            let stays = turn.stored && turn.connection.is_some();
-            (doc.entries.is_empty(), stays && doc.entries.iter().any(|entry| self.is_unstored(entry)))
-        };
+        let begins = turn.session.doc().is_empty();
+        let stays = turn.stored && turn.connection.is_some();
+        let known = if stays { self.all_entries(&turn.session).await } else { Ok(Vec::new()) };
+        let known = known.inspect_err(|fault| tracing::error!("what went before is not known: {fault}"));
+        let known = known.unwrap_or_default();
+        let outlives = known.iter().any(|entry| self.is_unstored(entry));
         if turn.stored {
             turn.session.write_down();
         }
         let entries = match turn.thread {
             Thread::After(run) if begins => self.turns_of_chain(run).await,
-            _ if outlives => Ok(turn.session.doc().entries.clone()),
+            _ if outlives => Ok(known),
             _ => return None,
         };
         let entries = match entries {
@@ -253,7 +254,7 @@ impl Engine {
         let mut spelled = Vec::with_capacity(entries.len());
         for entry in entries {
             if self.is_unstored(&entry) {
-                spelled.extend(self.messages_of(&entry).await?.unwrap_or_default().iter().map(session::said));
+                spelled.extend(self.messages_of(&entry).await?.unwrap_or_default().iter().map(said));
             } else {
                 spelled.push(entry);
             }

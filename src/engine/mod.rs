@@ -10,6 +10,7 @@ mod context;
 pub mod deliver;
 mod early;
 mod elsewhere;
+mod entries;
 pub mod follow;
 mod gate;
 mod keeping;
@@ -243,7 +244,7 @@ impl Engine {
             }
             Call::List(filter) => self.list(filter, scope).await,
             Call::Describe => Ok(Answer::Agents),
-            Call::Session(call @ (SessionCall::Look { .. } | SessionCall::List)) => {
+            Call::Session(call @ (SessionCall::Look { .. } | SessionCall::Part { .. } | SessionCall::List)) => {
                 self.session_call(call, scope).await
             }
             Call::Session(call) => {

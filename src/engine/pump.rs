@@ -20,10 +20,11 @@ use tokio::sync::oneshot;
 use super::context::{self, Prepared, Preparing};
 use super::early::{end_early, fault_of, vanish};
 use super::elsewhere::Moved;
+use super::entries::Entry;
 use super::live::{Live, State};
 use super::report::{self, Report};
 use super::rhythm::Rhythm;
-use super::session::{Entry, Queued, Session, TurnGuard};
+use super::session::{Queued, Session, TurnGuard};
 use super::undone::Undone;
 use super::{ConnectionCache, Engine, Journal, RunHandle, Scope, clock, written};
 use crate::store::Later;
@@ -568,19 +569,19 @@ async fn conclude(
             let tools = turn.request.tools.as_deref().unwrap_or_default();
             let asking = context::Asking { now, terms: turn.terms, tools };
             open = context::ask(&mut doc, &live.agent, live.id(), pending.clone(), &asking);
-            let branches = doc.entries.is_empty() && before.as_ref().is_some_and(|before| !before.is_empty());
+            let branches = doc.is_empty() && before.as_ref().is_some_and(|before| !before.is_empty());
             if let Some(before) = before {
-                doc.entries = before;
+                doc.replace(before);
             }
             if turn.stored || kept {
                 let turn = u32::try_from(number).unwrap_or(u32::MAX);
-                doc.entries.push(Entry::Turn { run: live.id(), turn });
+                doc.push(Entry::Turn { run: live.id(), turn });
             }
             if turn.record_only {
                 // The upstream was told nothing.
                 doc.stale |= branches;
             } else {
-                doc.seen = doc.entries.len();
+                doc.seen = doc.next;
                 doc.stale = !(turn.stored || kept);
             }
             if let Some(memory) = remembered {
@@ -663,9 +664,7 @@ async fn conclude(
     // The turn did not come to what its session says about it.
     {
         let mut doc = turn.session.doc();
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        doc.entries.retain(|entry| !matches!(entry, Entry::Turn { run, turn } if *run == live.id() && *turn == number));
-        doc.seen = doc.seen.min(doc.entries.len());
+        doc.take_back(live.id(), u32::try_from(number).unwrap_or(u32::MAX));
         doc.waiting.withdraw(live.id());
         doc.stale = true;
     }

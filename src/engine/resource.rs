@@ -7,7 +7,7 @@ use interlingua_core::{Fault, FaultKind, Json, Owner, RunCall};
 use std::sync::Arc;
 
 use super::deliver::Named;
-use super::session::{self, Session};
+use super::session::Session;
 use super::{Agent, Answer, Engine, Live, Scope, clock, store_fault};
 use crate::store::Expect;
 
@@ -24,62 +24,45 @@ impl Engine {
                 let made = self.session(&agent, &scope.owner, &session, false).await?;
                 {
                     let mut doc = made.doc();
+                    doc.append(&items)?;
                     doc.kept = true;
-                    doc.entries.extend(items.iter().map(session::said));
                     for (name, value) in labels.iter() {
                         doc.labels.set(name, value.clone());
                     }
                 }
                 self.save_session(&made).await?;
-                self.show(&made).await
+                self.show(&made, true, 0).await
             }
             SessionCall::Look { session } => {
                 let found = self.owned_session(&session, scope).await?;
-                self.show(&found).await
+                self.show(&found, false, usize::MAX).await
+            }
+            SessionCall::Part { session, newest, least } => {
+                let found = self.owned_session(&session, scope).await?;
+                self.show(&found, newest, least).await
             }
             SessionCall::List => {
                 let mut views = Vec::new();
                 for card in scope.agents.iter() {
                     for doc in self.sessions_of(&card.name, &scope.owner).await? {
-                        views.push(self.session_view(&doc, false).await?);
+                        views.push(self.session_view(&doc, Vec::new()).await?);
                     }
                 }
                 Ok(Answer::Sessions(views))
             }
             SessionCall::Append { session, items } => {
                 let found = self.owned_session(&session, scope).await?;
-                found.doc().entries.extend(items.iter().map(session::said));
+                found.doc().append(&items)?;
                 self.save_session(&found).await?;
-                self.show(&found).await
+                self.show(&found, true, items.len()).await
             }
             SessionCall::Remove { session, item } => {
                 let found = self.owned_session(&session, scope).await?;
-                let doc = found.doc().clone();
-                if !self.items(&doc).await?.iter().any(|known| known.id == item) {
+                if !self.take_out(&found, &item).await? {
                     return Err(Fault::not_found(format_args!("item '{item}'")));
                 }
-                {
-                    let mut doc = found.doc();
-                    let place = doc
-                        .entries
-                        .iter()
-                        .position(|entry| matches!(entry, session::Entry::Said { id, .. } if *id == item));
-                    match place {
-                        Some(place) => {
-                            doc.entries.remove(place);
-                            if place < doc.seen {
-                                doc.seen -= 1;
-                                doc.stale = true;
-                            }
-                        }
-                        None => {
-                            doc.removed.insert(item);
-                            doc.stale = true;
-                        }
-                    }
-                }
                 self.save_session(&found).await?;
-                self.show(&found).await
+                self.show(&found, true, 0).await
             }
             SessionCall::Label { session, labels } => {
                 let found = self.owned_session(&session, scope).await?;
@@ -87,7 +70,7 @@ impl Engine {
                     found.doc().labels.set(name, value.clone());
                 }
                 self.save_session(&found).await?;
-                self.show(&found).await
+                self.show(&found, true, 0).await
             }
             SessionCall::Delete { session } => {
                 let found = self.owned_session(&session, scope).await?;
@@ -129,9 +112,11 @@ impl Engine {
         Err(Fault::not_found(format_args!("session '{id}'")))
     }
 
-    async fn show(&self, session: &Session) -> Result<Answer, Fault> {
+    /// Shows a session, and of what was said in it so many items from one end.
+    async fn show(&self, session: &Session, newest: bool, least: usize) -> Result<Answer, Fault> {
+        let items = self.items(session, newest, least).await?;
         let doc = session.doc().clone();
-        Ok(Answer::Sessions(vec![self.session_view(&doc, true).await?]))
+        Ok(Answer::Sessions(vec![self.session_view(&doc, items).await?]))
     }
 
     pub(super) async fn document_call(&self, call: DocumentCall, scope: &Scope) -> Result<Answer, Fault> {

@@ -9,7 +9,7 @@ use interlingua_core::{End, Event, Fault, Owner, RunId};
 
 use super::lives::Bringing;
 use super::undone::Held;
-use super::{Answer, Engine, Follower, Live, RunHandle, Scope, clock, context, session, store_fault, written};
+use super::{Answer, Engine, Follower, Live, RunHandle, Scope, clock, context, store_fault, written};
 use crate::store::{Journal, Later, Signal, Stored};
 
 impl Engine {
@@ -257,10 +257,7 @@ impl Engine {
             (run.id, run.agent.clone(), run.session_id.clone(), view.about.request.user_id.clone())
         });
         let session = self.session_of(&agent, &scope.owner, &session_id, user.as_deref()).await?;
-        let built_upon = {
-            let doc = session.doc();
-            doc.entries.iter().any(|entry| matches!(entry, session::Entry::Turn { run, .. } if *run == id))
-        };
+        let built_upon = self.holds(&session, id).await?;
         if built_upon {
             // What came after it keeps the context it had; by itself it is gone.
             let live = self.raise(run).await?;

@@ -1,21 +1,21 @@
 //! Sessions: whose turn it is, what was said, and what the upstream knows of it.
 //!
 //! A session belongs to an agent and an owner. It is a small document in the store, kept in memory while a turn is
-//! under way. What was said in its runs stands in the runs; the document names them.
+//! under way. What was said stands in entries beside it ([`super::entries`]), and in the runs those name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use interlingua_core::call::{SessionItem, SessionView};
 use interlingua_core::event::Millis;
-use interlingua_core::model::{Message, MessageType};
+use interlingua_core::model::MessageType;
 use interlingua_core::owner::escaped;
 use interlingua_core::pending::PendingKind;
-use interlingua_core::tree::Node;
 use interlingua_core::{Extra, Fault, FaultKind, Json, Owner, RunId};
 use serde::{Deserialize, Serialize};
 
+use super::entries::Entry;
 use super::{Engine, clock, names, store_fault};
 use crate::store::Expect;
 
@@ -70,9 +70,24 @@ pub(super) struct Doc {
     /// Made as a resource of its own: a conversation. Its owner may change what was said.
     #[serde(default)]
     pub(super) kept: bool,
-    /// What was said, oldest first.
+    /// The place of the first entry ([`super::entries`]).
     #[serde(default)]
-    pub(super) entries: Vec<Entry>,
+    pub(super) first: u64,
+    /// The place after the last one. Some between them may have been taken out.
+    #[serde(default)]
+    pub(super) next: u64,
+    /// Whose turn the last one is, if it is one.
+    #[serde(default)]
+    pub(super) last: Option<RunId>,
+    /// How many bytes the messages have that clients put there.
+    #[serde(default)]
+    pub(super) bytes: u64,
+    /// Entries that are not written yet.
+    #[serde(skip)]
+    pub(super) fresh: BTreeMap<u64, Entry>,
+    /// All of them, as documents of an earlier version hold them.
+    #[serde(default, rename = "entries", skip_serializing_if = "Vec::is_empty")]
+    pub(super) old: Vec<Entry>,
     /// Items of runs that were taken out.
     #[serde(default)]
     pub(super) removed: BTreeSet<String>,
@@ -83,9 +98,9 @@ pub(super) struct Doc {
     /// Whose it is, as the upstream knows it: whoever was named first. Clients of other protocols may name nobody.
     #[serde(default)]
     pub(super) user_id: Option<String>,
-    /// How many entries the upstream has seen.
+    /// Before which entry the upstream has seen all.
     #[serde(default)]
-    pub(super) seen: usize,
+    pub(super) seen: u64,
     /// What the upstream remembers is not what was said: it is told everything anew, under a new id.
     #[serde(default)]
     pub(super) stale: bool,
@@ -103,26 +118,6 @@ pub(super) struct Doc {
     pub(super) labels: Extra,
 }
 
-/// One thing that was said.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Entry {
-    /// A turn of a run: what the client said and what the agent answered.
-    Turn {
-        /// The run.
-        run: RunId,
-        /// Which of its turns.
-        turn: u32,
-    },
-    /// A message that was put there.
-    Said {
-        /// Its id.
-        id: String,
-        /// What it says.
-        message: Json,
-    },
-}
-
 impl Doc {
     fn new(id: &str, agent: &str, owner: &Owner, apart: Option<&str>) -> Self {
         let now = clock::now();
@@ -133,7 +128,12 @@ impl Doc {
             created_at: now,
             updated_at: now,
             kept: false,
-            entries: Vec::new(),
+            first: 0,
+            next: 0,
+            last: None,
+            bytes: 0,
+            fresh: BTreeMap::new(),
+            old: Vec::new(),
             removed: BTreeSet::new(),
             upstream_id: (upstream_id != id).then_some(upstream_id),
             user_id: None,
@@ -154,11 +154,16 @@ impl Doc {
 
     /// True if the last thing said is a turn of this run.
     pub(super) fn ends_with(&self, id: RunId) -> bool {
-        matches!(self.entries.last(), Some(Entry::Turn { run, .. }) if *run == id)
+        self.last == Some(id)
     }
 }
 
 impl Session {
+    /// The key of its document.
+    pub(super) fn key(&self) -> &str {
+        &self.key.0
+    }
+
     /// The document. A panic under the lock left it whole.
     pub(super) fn doc(&self) -> MutexGuard<'_, Doc> {
         self.doc.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -167,7 +172,7 @@ impl Session {
     /// True if nothing was ever said in it.
     pub(super) fn is_blank(&self) -> bool {
         let doc = self.doc();
-        !doc.kept && doc.latest.is_none() && doc.entries.is_empty()
+        !doc.kept && doc.latest.is_none() && doc.is_empty()
     }
 
     /// Lets it live as long as the connection it belongs to.
@@ -350,19 +355,28 @@ impl Engine {
         if session.is_in_memory() {
             return Ok(());
         }
-        let written = {
+        let (entries, places, written) = {
             let mut doc = session.doc();
             doc.updated_at = clock::now();
-            serde_json::to_vec(&*doc).unwrap_or_default()
+            let places: Vec<u64> = doc.fresh.keys().copied().collect();
+            (self.write_entries(session, &doc), places, serde_json::to_vec(&*doc).unwrap_or_default())
         };
+        // All at once, and in this order: who reads the session finds its entries.
         let put = self.store().put(COLLECTION, &session.key.0, written.into(), Expect::Anything, clock::now());
-        put.await.map_err(|error| store_fault(&error))?.map_err(|_| Fault::new(FaultKind::Internal, "conflict"))?;
+        for put in entries.into_iter().chain([put]) {
+            put.await.map_err(|error| store_fault(&error))?.map_err(|_| Fault::new(FaultKind::Internal, "conflict"))?;
+        }
+        let mut doc = session.doc();
+        for place in places {
+            doc.fresh.remove(&place);
+        }
         Ok(())
     }
 
     /// Forgets a session.
     pub(super) async fn remove_session(&self, session: &Session) -> Result<(), Fault> {
         self.lock_sessions().remove(&session.key);
+        self.remove_entries(session).await?;
         let gone = self.store().delete(COLLECTION, &session.key.0, Expect::Anything);
         gone.await.map_err(|error| store_fault(&error))?.map_err(|_| Fault::new(FaultKind::Internal, "conflict"))?;
         Ok(())
@@ -387,29 +401,8 @@ impl Engine {
         }
     }
 
-    /// Everything that was said in a session, oldest first.
-    pub(super) async fn items(&self, doc: &Doc) -> Result<Vec<SessionItem>, Fault> {
-        let mut items = Vec::new();
-        for entry in &doc.entries {
-            match entry {
-                Entry::Said { id, message } => {
-                    if let Ok(message) = Message::read(&Node::at("", message.raw())) {
-                        items.push(SessionItem { id: id.clone(), run: None, message });
-                    }
-                }
-                Entry::Turn { run, turn } => {
-                    let Some(handle) = self.handle(*run).await? else { continue };
-                    handle.view_safe(|view| items.extend(turn_items(*run, *turn, view.run())));
-                }
-            }
-        }
-        items.retain(|item| !doc.removed.contains(&item.id));
-        Ok(items)
-    }
-
     /// A session as its owner may see it.
-    pub(super) async fn session_view(&self, doc: &Doc, whole: bool) -> Result<SessionView, Fault> {
-        let items = if whole { self.items(doc).await? } else { Vec::new() };
+    pub(super) async fn session_view(&self, doc: &Doc, items: Vec<SessionItem>) -> Result<SessionView, Fault> {
         let state = match doc.latest {
             Some(id) => self.handle(id).await?.map(|run| run.view(|view| view.about.state)),
             None => None,
@@ -431,11 +424,12 @@ impl Engine {
 
 fn read_doc(bytes: &[u8]) -> Result<Doc, Fault> {
     serde_json::from_slice(bytes)
+        .map(Doc::adopt)
         .map_err(|error| Fault::new(FaultKind::Internal, "the stored session cannot be read").because(error))
 }
 
 /// What was said in one turn, every item with an id of its own.
-fn turn_items(run: RunId, turn: u32, told: &interlingua_core::Run) -> Vec<SessionItem> {
+pub(super) fn turn_items(run: RunId, turn: u32, told: &interlingua_core::Run) -> Vec<SessionItem> {
     let index = turn as usize;
     let Some(asked) = told.turns.get(index) else { return Vec::new() };
     let input = asked.input.iter().enumerate().map(|(place, message)| SessionItem {
@@ -450,11 +444,4 @@ fn turn_items(run: RunId, turn: u32, told: &interlingua_core::Run) -> Vec<Sessio
         message: message.to_model(),
     });
     input.chain(answer).collect()
-}
-
-/// A message that is put into a session, as it is kept.
-pub(super) fn said(message: &Message) -> Entry {
-    let id = message.id.clone().filter(|id| !id.is_empty());
-    let id = id.unwrap_or_else(|| clock::fresh().spelled("msg_"));
-    Entry::Said { id, message: Json::of(message) }
 }

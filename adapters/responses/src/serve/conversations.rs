@@ -66,6 +66,8 @@ pub(crate) struct Conversations {
     items: Vec<Message>,
     /// How many items this request adds.
     added: usize,
+    /// How many stored messages are looked at.
+    least: usize,
     /// Items that are still to be taken out: an `mcp_call` is two.
     removing: Vec<String>,
     /// Whether the conversation was found, and what was asked is under way.
@@ -84,6 +86,7 @@ impl Conversations {
             label: None,
             items: Vec::new(),
             added: 0,
+            least: 0,
             removing: Vec::new(),
             acting: false,
         }
@@ -141,6 +144,12 @@ impl Conversations {
         Ok(())
     }
 
+    /// The end of the conversation that the page begins at.
+    fn part(&self) -> Call {
+        let newest = !self.page.is_ascending();
+        Call::Session(SessionCall::Part { session: self.id.clone(), newest, least: self.least })
+    }
+
     fn labels(&self) -> Extra {
         let mut labels = Extra::new();
         labels.push(crate::NAME, Json::of(&self.label.clone().unwrap_or_default()));
@@ -177,8 +186,14 @@ impl Conversations {
                 return Ok(Next::Done);
             }
             Asked::List => {
+                let shown = self.shown(view);
+                if view.items.len() >= self.least && !self.page.is_served_by(&shown) {
+                    self.acting = false;
+                    self.least = self.least.saturating_mul(4);
+                    return Ok(Next::Call(self.part()));
+                }
                 self.address.on(&mut out.head);
-                self.page.write(self.shown(view), out)?;
+                self.page.write(shown, out)?;
                 return Ok(Next::Done);
             }
             Asked::Item => {
@@ -250,8 +265,13 @@ impl Exchange for Conversations {
         }
         if self.asked == Asked::List {
             self.page = Page::read(request)?;
+            self.least = self.page.messages();
         }
-        Ok(Call::Session(SessionCall::Look { session: self.id.clone() }))
+        Ok(match self.asked {
+            // Any of them may be the one.
+            Asked::Item | Asked::Remove => Call::Session(SessionCall::Look { session: self.id.clone() }),
+            _ => self.part(),
+        })
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {

@@ -47,6 +47,29 @@ impl Page {
         Ok(page)
     }
 
+    /// True if what comes first is what was said first.
+    pub(crate) const fn is_ascending(&self) -> bool {
+        self.ascending
+    }
+
+    /// How many stored messages are looked at for it, to begin with: an item may be two.
+    pub(crate) const fn messages(&self) -> usize {
+        self.limit.saturating_mul(2).saturating_add(2)
+    }
+
+    /// True if these items from its end are all it takes to write it.
+    pub(crate) fn is_served_by(&self, items: &[Shown]) -> bool {
+        let from = match &self.after {
+            None => 0,
+            Some(after) => {
+                let at = items.iter().position(|item| item.id == *after);
+                let Some(at) = at else { return false };
+                1 + if self.ascending { at } else { items.len() - 1 - at }
+            }
+        };
+        items.len() - from > self.limit
+    }
+
     /// Writes the page. `items` are in the order they were said.
     ///
     /// # Errors
