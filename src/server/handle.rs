@@ -353,6 +353,26 @@ pub(super) fn stray(gateway: &Gateway, route: &Served, request: &HttpRequest, fa
     refuse(gateway, route, &mut *(route.mounted.stray)(), request, &fault)
 }
 
+/// Refuses by its head alone a request whose client asks whether it may send the body (`Expect: 100-continue`). `None`:
+/// it may.
+pub(super) fn refuse_early(gateway: &Gateway, head: &RequestHead) -> Option<HttpResponse> {
+    let path = head.uri.path();
+    let below = |route: &&Arc<Served>| {
+        path.strip_prefix(route.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let Some(route) = gateway.routes.iter().filter(below).max_by_key(|route| route.path.len()) else {
+        return guard::judge(gateway, Place::Nowhere, head).err().map(|fault| own_fault(head, &fault));
+    };
+
+    let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
+    let judged =
+        guard::judge(gateway, Place::Below(route), head).and_then(|()| announced(&head.headers, limit).map(|_| ()));
+    let fault = judged.err()?;
+    let mut exchange = (route.mounted.stray)();
+    let _ = Asked::head(gateway, route, head, head.method.as_str()).decode(route, &mut *exchange, b"");
+    Some(fail(route, head, &mut *exchange, &fault))
+}
+
 /// The length of a body, where the head says it.
 fn announced(headers: &HeaderMap, limit: usize) -> Result<Option<usize>, Fault> {
     let length = headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());

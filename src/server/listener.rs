@@ -2,6 +2,7 @@
 //!
 //! The same as actix-web's own server does, but on sockets that have clocks, and within the bounds of the settings.
 
+use std::future::ready;
 use std::io;
 use std::net::TcpListener;
 use std::rc::Rc;
@@ -10,7 +11,9 @@ use std::time::Duration;
 
 use actix_http::{HttpService, KeepAlive, Protocol, Request, Response};
 use actix_server::{GracefulShutdownSignal, Server};
-use actix_service::{IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt, apply_fn_factory, map_config};
+use actix_service::{
+    IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt, apply_fn_factory, fn_service, map_config,
+};
 use actix_web::body::BoxBody;
 use actix_web::dev::AppConfig;
 use actix_web::rt::net::TcpStream;
@@ -55,6 +58,7 @@ fn service(
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = actix_http::error::DispatchError, InitError = ()>
 + use<> {
     let gateway = Arc::clone(gateway);
+    let expecting = Arc::clone(&gateway);
     let timeouts = gateway.settings.timeouts;
     let connections = Arc::clone(connections);
     let shutdown = shutdown.clone();
@@ -70,6 +74,8 @@ fn service(
         .client_disconnect_timeout(LINGER)
         // A client that closes its side has left: what is under way for it is dropped at once, answer or wait.
         .h1_allow_half_closed(false)
+        // A client that asks whether it may send its body is told so only where it may. actix-http would tell any.
+        .expect(fn_service(move |request: Request| ready(expect(&expecting, request))))
         .on_connect_ext(|socket: &Socket, data| {
             data.insert(socket.clock());
         })
@@ -96,6 +102,16 @@ fn service(
             }
         }
     })
+}
+
+/// Judges the head of a request whose client waits for `100 Continue`.
+fn expect(gateway: &Gateway, request: Request) -> Result<Request, Response<BoxBody>> {
+    let Some(refusal) = super::handle::refuse_early(gateway, request.head()) else { return Ok(request) };
+    if let Some(clock) = request.conn_data::<Rc<Clock>>() {
+        clock.asked();
+        clock.answered(Instant::now());
+    }
+    Err(refusal.into())
 }
 
 /// What becomes of a request, and what the clock of its connection is told of it.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::support::gateway::{DEMO, Gateway, JSON, ROUTE, says};
-use crate::support::http::Exchange;
+use crate::support::http::{Answer, Exchange};
 use crate::support::until;
 
 async fn gateway(server: &str) -> Gateway {
@@ -76,6 +76,26 @@ async fn a_body_of_too_many_values_or_levels_is_refused_on_every_protocol() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn a_client_that_asks_whether_it_may_send_is_refused_before_it_does() {
+    let gateway = gateway("max_body = \"64KiB\"").await;
+    let expect = "expect: 100-continue\r\n";
+    let raw =
+        async |bytes: String| -> Answer { Exchange::send(gateway.address, bytes.as_bytes()).await.answer().await };
+    for path in ["/agents/demo/process", "/v1/responses"] {
+        let length = 100 << 20;
+        let answer = raw(head(path, length, expect)).await;
+        assert_eq!(answer.status, 413, "{path}: {}", answer.text());
+        let answer = raw(head(path, 10, &format!("origin: https://evil.example\r\n{expect}"))).await;
+        assert_eq!(answer.status, 403, "{path}: {}", answer.text());
+        assert!(answer.json().is_object(), "in the protocol's own words");
+        let answer = raw(head(path, 10, expect).replace("host: localhost", "host: evil.example")).await;
+        assert_eq!(answer.status, 421, "{path}: {}", answer.text());
+    }
+    let mut fine = Exchange::send(gateway.address, head("/agents/demo/process", 10, expect).as_bytes()).await;
+    assert_eq!(fine.status().await, 100);
 }
 
 #[tokio::test]
