@@ -78,6 +78,15 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
+    // 400 MB of packages: by name alone.
+    Suite {
+        name: "codex",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: Some("agent.mjs"),
+        in_ci: false,
+        limit: Duration::from_secs(180),
+    },
     Suite {
         name: "a2a",
         kind: Kind::Python,

@@ -3,8 +3,9 @@
 import os
 from contextlib import asynccontextmanager
 
-from agents import Agent, HostedMCPTool, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
-from openai import AsyncOpenAI
+from agents import Agent, HostedMCPTool, ModelSettings, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
+from agents.models.openai_responses import OpenAIResponsesWSModel
+from openai import AsyncOpenAI, NotFoundError
 
 from checks import GATEWAY_URL, check, close
 
@@ -76,6 +77,30 @@ async def _():
         assert not result.interruptions and result.final_output, result.final_output
         after = await Runner.run(agent, result.to_input_list() + [{"role": "user", "content": "thanks"}])
     assert "thanks" in after.final_output, after.final_output
+
+
+
+@check("over a WebSocket nothing is stored, and the tool turn sends its output alone")
+async def _():
+    async with AsyncOpenAI(base_url=URL, api_key="none", max_retries=0) as client:
+        model = OpenAIResponsesWSModel("demo", client)
+        settings = ModelSettings(store=False)
+        agent = Agent(name="a", model=model, model_settings=settings, tools=[get_location])
+        for word in ("client tool", "reasoning tool client tool"):
+            result = await Runner.run(agent, word, auto_previous_response_id=True)
+            assert "Berlin" in result.final_output, result.final_output
+        streamed = Runner.run_streamed(agent, "client tool", auto_previous_response_id=True)
+        async for _event in streamed.stream_events():
+            pass
+        assert "Berlin" in streamed.final_output, streamed.final_output
+        last = result.last_response_id
+        try:
+            await client.responses.retrieve(last)
+        except NotFoundError:
+            pass
+        else:
+            raise AssertionError("it was stored")
+        await model.close()
 
 
 close()

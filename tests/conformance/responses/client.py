@@ -377,4 +377,30 @@ if hasattr(client.responses, "connect"):
             assert "message 2" in second[-1].response.output[0].content[0].text, second[-1]
 
 
+    @check("over a WebSocket a chain goes on that is not stored, tools included, and on no other connection")
+    def _():
+        with client.responses.connect() as connection, client.responses.connect() as other:
+
+            def turn(connection, **asked):
+                connection.response.create(model="demo", store=False, **asked)
+                for event in connection:
+                    if event.type in ("response.completed", "response.failed", "error"):
+                        return event
+                raise AssertionError("the connection was closed")
+
+            function = {"type": "function", "name": "get_location", "parameters": {"type": "object"}, "strict": False}
+            first = turn(connection, input="client tool", tools=[function]).response
+            [call] = [item for item in first.output if item.type == "function_call"]
+            output = {"type": "function_call_output", "call_id": call.call_id, "output": "Berlin"}
+            asked = {"input": [output], "previous_response_id": first.id, "tools": [function]}
+            missing = turn(other, **asked)
+            assert missing.type == "error" and "previous_response_not_found" in str(missing), missing
+            second = turn(connection, **asked)
+            assert second.type == "response.completed" and "Berlin" in str(second.response.output), second
+            wrong = [{"type": "function_call_output", "call_id": "nothing", "output": "x"}]
+            assert turn(connection, input=wrong, previous_response_id=second.response.id).type == "error"
+            evicted = turn(connection, input="history", previous_response_id=second.response.id)
+            assert "previous_response_not_found" in str(evicted), evicted
+
+
 close()
