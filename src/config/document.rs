@@ -332,7 +332,7 @@ impl Default for StoreTable {
     }
 }
 
-/// How long finished runs are kept: as long as both bounds allow.
+/// How long finished runs are kept: as long as all bounds allow.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RetentionTable {

@@ -131,7 +131,7 @@ pub enum StoreKind {
     Sqlite,
 }
 
-/// How long finished runs are kept: as long as both bounds allow.
+/// How long finished runs are kept: as long as all bounds allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// The age after which a finished run is forgotten.

@@ -184,7 +184,7 @@ impl Engine {
     /// The places of a session's entries, some at a time: the newest ones first, or the oldest.
     pub(super) fn windows(doc: &Doc, newest_first: bool) -> impl Iterator<Item = Range<u64>> + use<> {
         let (first, next) = (doc.first, doc.next);
-        (0..(next - first).div_ceil(WINDOW)).map(move |index| {
+        (0..next.saturating_sub(first).div_ceil(WINDOW)).map(move |index| {
             if newest_first {
                 let end = next - index * WINDOW;
                 end.saturating_sub(WINDOW).max(first)..end
