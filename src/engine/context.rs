@@ -182,7 +182,9 @@ impl Engine {
     /// What the upstream was not told yet: messages that were put there, and turns it was not asked in.
     async fn unseen(&self, session: &Session, doc: &Doc) -> Result<Vec<Message>, Fault> {
         let mut unseen = Vec::new();
-        for (_, entry) in self.entries(session, doc, doc.seen.clamp(doc.first.min(doc.next), doc.next)..doc.next).await? {
+        for (_, entry) in
+            self.entries(session, doc, doc.seen.clamp(doc.first.min(doc.next), doc.next)..doc.next).await?
+        {
             unseen.extend(self.messages_of(&entry).await?.unwrap_or_default());
         }
         Ok(unseen)

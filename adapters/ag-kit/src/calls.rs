@@ -104,7 +104,7 @@ impl Calls {
         }
         let Some(data) = slot.data() else { return };
         let call: ToolCall = data.read().unwrap_or_default();
-        let id = if call.call_id.is_empty() { made_id(message, slot_at) } else { call.call_id };
+        let id = if call.call_id.is_empty() { self.fresh(made_id(message, slot_at)) } else { call.call_id };
         let Some(started) = self.start(&id, &call.name, message, out) else { return };
         let says = data.read::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
         let delta = if says { call.arguments.as_str() } else { data.text() };
@@ -127,12 +127,21 @@ impl Calls {
         let name = output.name.as_deref().unwrap_or_default();
         let call = self.answered(&output.call_id, name).unwrap_or_else(|| {
             // A result nobody was told the call of (section 5, rule 1).
-            let id = if output.call_id.is_empty() { made_id(message, slot_at) } else { output.call_id.clone() };
+            let made = output.call_id.is_empty();
+            let id = if made { self.fresh(made_id(message, slot_at)) } else { output.call_id.clone() };
             let call = self.announce(id, name, true, out);
             self.end(call, false, out);
             call
         });
         self.result(call, output.output, out);
+    }
+
+    /// An id that no call has yet: another message may be called as a content of this one is.
+    fn fresh(&self, mut id: String) -> String {
+        while self.by_id.contains_key(&id) {
+            id.push('_');
+        }
+        id
     }
 
     /// Tells what is missing at the end: without a result, a call of the agent's would read as a call for the client
@@ -200,7 +209,7 @@ impl Calls {
     }
 }
 
-/// Unique in the conversation: the message's id is, or is made from the run's.
+/// Nearly always unique in the conversation: the message's id is, or is made from the run's.
 fn made_id(message: &Message, slot: usize) -> String {
     if slot == 0 { message.id.clone() } else { format!("{}_{slot}", message.id) }
 }
