@@ -28,6 +28,7 @@ mod runs;
 mod session;
 mod shown;
 mod undone;
+mod waits;
 mod written;
 
 use std::collections::HashMap;

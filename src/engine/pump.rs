@@ -5,7 +5,7 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use interlingua_core::answer::{Answer, Terms};
 use interlingua_core::call::{Busy, RunState, Thread};
@@ -26,17 +26,13 @@ use super::report::{self, Report};
 use super::rhythm::Rhythm;
 use super::session::{Queued, Session, TurnGuard};
 use super::undone::Undone;
+use super::waits::{BACKLOG, cancellable, poll_once, room};
 use super::{ConnectionCache, Engine, Journal, RunHandle, Scope, clock, written};
 use crate::store::Later;
 use crate::upstream::{Conversation, Trace};
 
-/// What nobody has read may grow to this, in bytes of the record, before reading from the upstream is held back.
-const BACKLOG: usize = 1 << 20;
 /// What comes in one go is told in pieces of this, in bytes.
 const TOGETHER: usize = 16 * 1024;
-/// A reader that has read nothing for so long has left.
-const STALLED: std::time::Duration = std::time::Duration::from_secs(600);
-
 /// A turn to be taken.
 pub(super) struct Turn {
     pub(super) session: Arc<Session>,
@@ -499,38 +495,6 @@ async fn listen(
         if !roomy {
             Box::pin(room(live)).await?;
         }
-    }
-}
-
-/// Polls once, and answers what came of it.
-async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
-    poll_fn(|context| Poll::Ready(poll(context))).await
-}
-
-/// Waits while the one who reads is too far behind, or the store.
-async fn room(live: &Arc<Live>) -> Result<(), Fault> {
-    live.announce();
-    if live.state().is_behind(BACKLOG) {
-        let caught_up = poll_fn(|context| live.poll_written(context, BACKLOG));
-        let waited = cancellable(live, async { Ok(tokio::time::timeout(written::PATIENCE, caught_up).await) }).await?;
-        waited.map_err(|_| written::fault())?;
-    }
-    let ready = poll_fn(|context| live.poll_room(context, BACKLOG));
-    let waited = cancellable(live, async { Ok(tokio::time::timeout(STALLED, ready).await) }).await?;
-    waited.map_err(|_| {
-        live.stop(None);
-        Fault::new(FaultKind::Canceled, "canceled")
-    })
-}
-
-/// Does something, unless the run is cancelled first.
-async fn cancellable<T>(live: &Live, doing: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-    tokio::select! {
-        biased;
-        () = live.cancel.told() => {
-            Err(live.state().cancelled_for.clone().unwrap_or_else(|| Fault::new(FaultKind::Canceled, "canceled")))
-        }
-        done = doing => done,
     }
 }
 

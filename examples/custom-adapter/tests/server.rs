@@ -48,7 +48,7 @@ impl Server {
         let length = body.len();
         write!(
             connection,
-            "{method} {path} HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
              content-type: text/plain\r\ncontent-length: {length}\r\n\r\n{body}"
         )
         .expect("the server reads");
