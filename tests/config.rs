@@ -417,6 +417,25 @@ fn read_shipped(source: &str) -> Result<(Settings, Diagnostics), Diagnostics> {
 }
 
 #[test]
+fn a_word_that_is_none_of_several_is_repeated_as_it_was_written() {
+    let agent = "[agents.demo]\nupstream = { protocol = \"demo\" }\n[[routes]]\nagents = [\"demo\"]\n";
+    for (route, said) in [
+        (
+            "protocol = \"responses\"\npath = \"/v1\"\noptions = { tool_items = \"all\" }",
+            "\"tool_items\" cannot be \"all\"",
+        ),
+        ("protocol = \"responses\"\npath = \"/v1\"\noptions = { data = \"all\" }", "\"data\" cannot be \"all\""),
+        (
+            "protocol = \"a2a\"\npath = \"/a2a\"\noptions = { bindings = [\"GRPC\"] }",
+            "\"bindings\" cannot hold \"GRPC\"",
+        ),
+    ] {
+        let mistakes = read_shipped(&format!("{agent}{route}\n")).expect_err("a bad file").render(false);
+        assert!(mistakes.contains(&format!("error: {said}\n")), "{mistakes}");
+    }
+}
+
+#[test]
 fn the_shipped_file_is_good_and_fits_the_schema() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml");
     let source = fs::read_to_string(&path).expect("the shipped file");

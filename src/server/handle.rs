@@ -56,7 +56,7 @@ pub(super) async fn endpoint(
         Err(fault) => return refuse(&gateway, &route, &mut *exchange, &request, &fault),
     };
     let decoded = if body.len() > LONG {
-        let long = decode_elsewhere(&gateway, &route, index, exchange, &request, (body, taken)).await;
+        let long = decode_elsewhere(&gateway, (&route, index), exchange, &request, None, (body, taken)).await;
         exchange = long.0;
         long.1
     } else {
@@ -108,21 +108,38 @@ pub(super) enum Conversed {
 
 /// The bounds of a body: how much there may be in it before anything is made of it. None: it is no JSON.
 fn bounds(gateway: &Gateway, request: &HttpRequest) -> Option<Bounds> {
-    let limits = &gateway.settings.limits;
-    guard::is_json(request.headers()).then_some(Bounds { depth: limits.json_depth, values: limits.json_values })
+    guard::is_json(request.headers()).then(|| json_bounds(gateway))
 }
 
-/// Decodes a long body on a thread of its own, so that those who share this one do not wait.
-async fn decode_elsewhere(
+fn json_bounds(gateway: &Gateway) -> Bounds {
+    let limits = &gateway.settings.limits;
+    Bounds { depth: limits.json_depth, values: limits.json_values }
+}
+
+/// Reads a message of a WebSocket with an exchange: JSON, within the bounds of bodies.
+pub(super) fn decode_message(
     gateway: &Gateway,
-    route: &Arc<Served>,
-    index: usize,
+    route: &Served,
+    exchange: &mut dyn Exchange,
+    request: &HttpRequest,
+    (method, body): (&str, &[u8]),
+) -> Result<(Call, Scope), Fault> {
+    Asked::new(gateway, route, request, method).decode_within(Some(json_bounds(gateway)), route, exchange, body)
+}
+
+/// Decodes a long body on a thread of its own, so that those who share this one do not wait. A message of a WebSocket is
+/// a request of a method of its own, and JSON.
+pub(super) async fn decode_elsewhere(
+    gateway: &Gateway,
+    (route, index): (&Arc<Served>, usize),
     mut exchange: Box<dyn Exchange>,
     request: &HttpRequest,
+    message: Option<&str>,
     (body, taken): (Bytes, Taken),
 ) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
-    let asked = Asked::new(gateway, route, request, request.method().as_str()).into_owned();
-    let bounds = bounds(gateway, request);
+    let method = message.unwrap_or_else(|| request.method().as_str());
+    let asked = Asked::new(gateway, route, request, method).into_owned();
+    let bounds = if message.is_some() { Some(json_bounds(gateway)) } else { bounds(gateway, request) };
     let permit = gateway.bodies.decoder().await;
 
     let its_route = Arc::clone(route);

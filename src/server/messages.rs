@@ -9,7 +9,10 @@ use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_ws::CloseCode;
 use bytes::Buf as _;
 use futures_util::StreamExt as _;
+use interlingua_core::Fault;
 use tokio::time::Instant;
+
+use super::bodies::Taken;
 
 /// From its first byte on, a message has to be whole within this time.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,6 +32,10 @@ pub(super) struct Messages<S = Payload> {
     /// The message under way.
     message: Option<Vec<u8>>,
     control: Vec<u8>,
+    /// Begins to take room for a message. None: its room is not counted.
+    room: Option<Box<dyn Fn() -> Result<Taken, Fault>>>,
+    /// The room that what is here takes.
+    taken: Option<Taken>,
     /// Since when half a message is here.
     began: Option<Instant>,
 }
@@ -97,8 +104,28 @@ where
             frame: None,
             message: None,
             control: Vec::new(),
+            room: None,
+            taken: None,
             began: None,
         }
+    }
+
+    /// Counts the room that messages take.
+    pub(super) fn within(self, room: impl Fn() -> Result<Taken, Fault> + 'static) -> Self {
+        Self { room: Some(Box::new(room)), ..self }
+    }
+
+    /// The room of the message that was received last: it is free when this is dropped.
+    pub(super) fn taken(&mut self) -> Option<Taken> {
+        self.taken.take()
+    }
+
+    fn take_room(&mut self, bytes: usize) -> Result<(), Fault> {
+        let Some(room) = &self.room else { return Ok(()) };
+        if self.taken.is_none() {
+            self.taken = Some(room()?);
+        }
+        self.taken.as_mut().map_or(Ok(()), |taken| taken.grow(bytes))
     }
 
     /// The next thing that is whole. May be dropped while it waits: nothing is lost.
@@ -109,6 +136,9 @@ where
             }
             let half = !self.unread.is_empty() || self.frame.is_some() || self.message.is_some();
             self.began = if half { self.began.or_else(|| Some(Instant::now())) } else { None };
+            if !half {
+                self.taken = None;
+            }
             let chunk = match self.began {
                 Some(began) => tokio::time::timeout_at(began + self.timeout, self.payload.next())
                     .await
@@ -116,7 +146,11 @@ where
                 None => self.payload.next().await,
             };
             match chunk {
-                Some(Ok(chunk)) => self.unread.extend_from_slice(&chunk),
+                Some(Ok(chunk)) => {
+                    let room = self.take_room(chunk.len());
+                    room.map_err(|_| Closed::because(CloseCode::Again, "too many bodies are being read"))?;
+                    self.unread.extend_from_slice(&chunk);
+                }
                 Some(Err(_)) | None => return Err(Closed::Gone),
             }
         }

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actix_web::web::Payload;
+use actix_web::web::{Bytes, Payload};
 use actix_web::{FromRequest as _, HttpRequest, HttpResponse};
 use actix_ws::{CloseCode, CloseReason, MessageStream, Session};
-use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, tree};
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Out};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use super::bodies::{LONG, Taken};
 use super::handle::{self, Conversed};
 use super::messages::{Closed, Messages, Received};
 use super::stream::Steps;
@@ -54,7 +55,10 @@ pub(super) async fn serve(
                 request: request.clone(),
                 cache: ConnectionCache::new(&gateway.engine),
                 session: session.clone(),
-                messages: Messages::new(payload, limit),
+                messages: Messages::new(payload, limit).within({
+                    let gateway = Arc::clone(gateway);
+                    move || gateway.bodies.begin(0)
+                }),
                 gone,
                 ping,
                 is_silent: false,
@@ -123,6 +127,12 @@ enum Sent {
     Pong(Vec<u8>),
 }
 
+/// A request, and the room it takes until it is read.
+struct Asked {
+    text: String,
+    taken: Option<Taken>,
+}
+
 struct Connection {
     gateway: Arc<Gateway>,
     route: Arc<Served>,
@@ -138,7 +148,7 @@ struct Connection {
     /// Whether the client has said nothing since it was asked whether it is there.
     is_silent: bool,
     /// The request that comes next.
-    waiting: Option<String>,
+    waiting: Option<Asked>,
 }
 
 impl Connection {
@@ -160,7 +170,7 @@ impl Connection {
     }
 
     /// The next request. May be dropped while it waits.
-    async fn next(&mut self) -> Result<String, Closed> {
+    async fn next(&mut self) -> Result<Asked, Closed> {
         loop {
             let received = tokio::select! {
                 biased;
@@ -176,7 +186,7 @@ impl Connection {
             };
             self.is_silent = false;
             match received {
-                Received::Text(text) => return Ok(text),
+                Received::Text(text) => return Ok(Asked { text, taken: self.messages.taken() }),
                 Received::Ping(bytes) => self.written(Sent::Pong(bytes)).await?,
                 Received::Pong => {}
             }
@@ -184,10 +194,8 @@ impl Connection {
     }
 
     /// Answers one request, listening meanwhile.
-    async fn answer(&mut self, asked: String) -> Result<(), Closed> {
-        let mut exchange = (self.route.mounted.endpoints[self.index].open)();
-        let decoded = self.decode(&mut *exchange, &asked);
-        drop(asked);
+    async fn answer(&mut self, asked: Asked) -> Result<(), Closed> {
+        let (mut exchange, decoded) = self.decode(asked).await;
         let (call, mut scope) = match decoded {
             Ok(decoded) => decoded,
             Err(fault) => return self.refuse(&mut *exchange, &fault).await,
@@ -234,26 +242,32 @@ impl Connection {
 
     /// Keeps a request that comes while another one is answered. One may wait; clients that ask more at once are told so,
     /// and what is under way for them goes on.
-    async fn keep_waiting(&mut self, asked: String) -> Result<(), Closed> {
+    async fn keep_waiting(&mut self, asked: Asked) -> Result<(), Closed> {
         if self.waiting.is_none() {
             self.waiting = Some(asked);
             return Ok(());
         }
-        let mut exchange = (self.route.mounted.endpoints[self.index].open)();
         // Read for the sake of the name that its client gave it.
-        let _ = self.decode(&mut *exchange, &asked);
+        let (mut exchange, _) = self.decode(asked).await;
         let message = "a request is under way and another one waits: send more when they are answered";
         self.refuse(&mut *exchange, &Fault::new(FaultKind::RateLimited, message)).await
     }
 
-    fn decode(&self, exchange: &mut dyn Exchange, asked: &str) -> Result<(Call, Scope), Fault> {
-        let limits = self.gateway.settings.limits;
-        let bounds = tree::Bounds { depth: limits.json_depth, values: limits.json_values };
-        let checked = tree::check(asked.as_bytes(), bounds);
-        // How to complain is a matter of the exchange, which has to know that it speaks over a WebSocket.
-        let asked = if checked.is_ok() { asked.as_bytes() } else { b"" };
-        let decoded = handle::decode(&self.gateway, &self.route, exchange, &self.request, METHOD, asked);
-        checked.and(decoded)
+    /// Reads a request, and lets go of its text.
+    async fn decode(&self, asked: Asked) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
+        let (gateway, route) = (&self.gateway, &self.route);
+        let mut exchange = (route.mounted.endpoints[self.index].open)();
+        let Asked { text, taken } = asked;
+        if let Some(taken) = taken
+            && text.len() > LONG
+        {
+            let place = (route, self.index);
+            let body = (Bytes::from(text), taken);
+            return handle::decode_elsewhere(gateway, place, exchange, &self.request, Some(METHOD), body).await;
+        }
+        let message = (METHOD, text.as_bytes());
+        let decoded = handle::decode_message(gateway, route, &mut *exchange, &self.request, message);
+        (exchange, decoded)
     }
 
     async fn refuse(&mut self, exchange: &mut dyn Exchange, fault: &Fault) -> Result<(), Closed> {

@@ -285,3 +285,14 @@ async fn nothing_is_left_of_a_socket_that_is_closed() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_long_message_is_answered_like_a_short_one() {
+    let upstream = counting();
+    let gateway = before(&upstream, "").await;
+    let mut socket = Socket::open(gateway.address, "/v1/responses").await;
+    let long = "long ".repeat(100_000);
+    let first = completed(socket.ask(&json!({ "input": long })).await);
+    assert_eq!(last_told(&upstream), [long]);
+    completed(socket.ask(&json!({ "input": "short", "previous_response_id": id(&first) })).await);
+}
