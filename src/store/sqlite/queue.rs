@@ -15,9 +15,18 @@ use crate::store::{Journal, Later, StoreError};
 /// How long somebody who waits may have to wait for others: no two commits are closer.
 const GAP: Duration = Duration::from_millis(2);
 
-/// How far commits are apart while runs grow all the time. Nobody sees an event before its commit, so this is what a
-/// stream pays under load.
-const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_millis(4)..=Duration::from_millis(20);
+/// How far commits are apart while many runs grow all the time. Nobody sees an event before its commit, so this is what
+/// a stream pays under load.
+const WINDOW: Duration = Duration::from_millis(5);
+
+/// The same while there is next to nothing to be written: a stream alone is not held up.
+const QUIET: Duration = Duration::from_millis(1);
+
+/// So much in one commit is next to nothing.
+const FEW: usize = 3;
+
+/// Nobody waits longer than this for others, however long commits take.
+const LONGEST: Duration = Duration::from_millis(20);
 
 /// Commits that take long are made more rarely: writing takes no more than this share of the time, one part in ten.
 const SHARE: u32 = 10;
@@ -36,12 +45,12 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(now: Instant) -> Self {
-        Self { committed: now, even: now, window: *WINDOW.start() }
+        Self { committed: now, even: now, window: QUIET }
     }
 
-    /// A commit is over, and took so long.
-    pub(super) fn committed(&mut self, now: Instant, took: Duration) {
-        self.window = (took * SHARE).clamp(*WINDOW.start(), *WINDOW.end());
+    /// A commit of so much is over, and took so long.
+    pub(super) fn committed(&mut self, now: Instant, work: usize, took: Duration) {
+        self.window = (took * SHARE).clamp(if work <= FEW { QUIET } else { WINDOW }, LONGEST);
         // Commits that somebody could not wait for are not held against those to come for longer than a window.
         self.even = (self.even.max(now) + self.window).min(now + self.window * (AT_ONCE + 1));
         self.committed = now;
@@ -244,15 +253,18 @@ mod tests {
             now = now.max(pace.due(false));
             times.push(now - begun);
             now += Duration::from_micros(100);
-            pace.committed(now, Duration::from_micros(100));
+            pace.committed(now, 50, Duration::from_micros(100));
         }
         assert!(times[3] < Duration::from_millis(1), "the first ones come at once: {:?}", &times[..6]);
-        assert!((240..=260).contains(&times.len()), "{} in a second", times.len());
+        assert!((195..=210).contains(&times.len()), "{} in a second", times.len());
         // Slow ones come more rarely.
-        pace.committed(now, Duration::from_millis(50));
-        pace.committed(now, Duration::from_millis(50));
-        assert_eq!(pace.window, Duration::from_millis(20));
+        pace.committed(now, 50, Duration::from_millis(50));
+        pace.committed(now, 50, Duration::from_millis(50));
+        assert_eq!(pace.window, LONGEST);
         // Whoever waits is not held up by that for long.
         assert!(pace.due(true) <= now + GAP);
+        // Small ones are not held up by what was before them.
+        pace.committed(now, 1, Duration::from_micros(50));
+        assert!(pace.due(false) <= now + QUIET);
     }
 }

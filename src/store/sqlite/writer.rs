@@ -132,13 +132,13 @@ impl Writer {
                 Some(Work::Close(readers, reply)) => Some((readers, reply)),
                 _ => None,
             };
-            let (begun, idle) = (Instant::now(), batch.is_empty());
+            let (begun, work) = (Instant::now(), batch.len());
             self.pulse.writes(true);
             self.write(batch, close.is_some());
             self.pulse.writes(false);
-            if !idle {
+            if work > 0 {
                 let now = Instant::now();
-                self.pace.committed(now, now - begun);
+                self.pace.committed(now, work, now - begun);
             }
             if let Some((readers, reply)) = close {
                 let result = self.failing.take().filter(|_| !self.owed.is_empty()).map_or(Ok(()), |it| Err(it.error));
