@@ -165,7 +165,6 @@ impl Route {
 impl Route {
     /// Whether a run is a task that clients of this route may know of: any run with this agent. One that was begun over
     /// another protocol is a task of one turn, found by its id and not in lists.
-    #[expect(clippy::unused_self, reason = "what a route shows is the route's to say")]
     pub(crate) fn shows(&self, view: RunView<'_>, agent: &str) -> bool {
         view.run().agent == agent
     }
