@@ -66,6 +66,23 @@ fn a_call_of_the_agent_s_never_looks_like_one_for_the_client() {
 }
 
 #[test]
+fn a_call_that_is_made_up_for_its_result_has_an_id_of_its_own() {
+    let output = |text: &str| format!(r#"{{"output":{text:?}}}"#);
+    let kind = "plugin_call_output";
+    let two = vec![
+        message("a", kind, "in_progress"),
+        data("a", 0, &output("one")),
+        data("a", 1, &output("two")),
+        message("a", kind, "completed"),
+    ];
+    // The second content's would be the other message's.
+    let record = record(vec![whole("a_1", kind, &output("zero")), two]);
+    let told = replay(&record, "{}", Json::null());
+    keeps_the_order_rules(&told, &record);
+    assert_eq!(told.matches("tool-result").count(), 3, "{told}");
+}
+
+#[test]
 fn reasoning_is_told_as_the_route_wants() {
     let messages = || vec![said("r", "reasoning", &["Let me", " think."]), said("m", "message", &["42"])];
     for (name, options) in [("drop", "{}"), ("text", r#"{"reasoning":"text"}"#), ("event", r#"{"reasoning":"event"}"#)]
