@@ -18,6 +18,8 @@ pub(super) struct Clock {
     tail: Cell<[u8; 3]>,
     /// Bytes were read that belong to no request yet.
     ahead: Cell<bool>,
+    /// The body of the request has not come to its end.
+    unread: Cell<bool>,
     expired: Cell<bool>,
 }
 
@@ -29,6 +31,8 @@ enum Phase {
     Head(Instant),
     /// A request is read and answered. Its body has a clock of its own ([`BodyClock`]).
     Busy,
+    /// It is answered, and nobody reads the rest of its body, which has to come before the next head.
+    Rest(Instant),
 }
 
 impl Clock {
@@ -39,6 +43,7 @@ impl Clock {
             blocked: Cell::new(None),
             tail: Cell::new([0; 3]),
             ahead: Cell::new(false),
+            unread: Cell::new(false),
             expired: Cell::new(false),
         }
     }
@@ -55,6 +60,7 @@ impl Clock {
             }
             Phase::Head(_) => self.keep_tail(bytes),
             Phase::Busy => self.ahead.set(true),
+            Phase::Rest(_) => {}
         }
     }
 
@@ -68,7 +74,8 @@ impl Clock {
     }
 
     /// A head is complete: its request is being answered from now on.
-    pub(super) fn asked(&self) {
+    pub(super) fn asked(&self, has_body: bool) {
+        self.unread.set(has_body);
         // Bytes behind the end of the head: the body of this request, or the beginning of the next one.
         let tail = self.tail.replace([0; 3]);
         let ends_here = tail == *b"\n\r\n" || tail[1..] == *b"\n\n";
@@ -79,6 +86,7 @@ impl Clock {
 
     /// The body of the request has come: whatever is read from now on belongs to the next one.
     pub(super) fn body_read(&self) {
+        self.unread.set(false);
         self.ahead.set(false);
     }
 
@@ -86,7 +94,11 @@ impl Clock {
     pub(super) fn answered(&self, now: Instant) {
         // The first bytes of the next head, and its time runs: no further byte may ever come.
         let ahead = self.ahead.replace(false);
-        self.phase.set(if ahead { Phase::Head(now) } else { Phase::Idle(now) });
+        self.phase.set(match (self.unread.replace(false), ahead) {
+            (true, _) => Phase::Rest(now),
+            (false, true) => Phase::Head(now),
+            (false, false) => Phase::Idle(now),
+        });
     }
 
     /// The client has no room.
@@ -112,7 +124,7 @@ impl Clock {
         let read = match self.phase.get() {
             Phase::Idle(_) if write.is_some() => None,
             Phase::Idle(since) => Some(since + self.timeouts.idle),
-            Phase::Head(since) => Some(since + self.timeouts.head),
+            Phase::Head(since) | Phase::Rest(since) => Some(since + self.timeouts.head),
             Phase::Busy => None,
         };
         match (read, write) {
@@ -141,6 +153,7 @@ impl Clock {
         match (self.blocked.get(), self.phase.get()) {
             (Some(_), _) => "the client takes nothing of its answer",
             (None, Phase::Head(_)) => "the head of a request did not come in time",
+            (None, Phase::Rest(_)) => "the rest of a body that nobody reads",
             (None, _) => "no further request",
         }
     }
@@ -211,7 +224,7 @@ mod tests {
             assert_eq!(left(&clock, now), Some(6));
             clock.read(b"\n\r", now);
             clock.read(b"\n", now);
-            clock.asked();
+            clock.asked(false);
             assert_eq!(left(&clock, now), None);
             now += Duration::from_secs(1000);
             clock.answered(now);
@@ -223,12 +236,12 @@ mod tests {
         let now = Instant::now();
         let clock = Clock::new(TIMEOUTS, now);
         clock.read(b"GET / HTTP/1.1\r\n\r\nGET / H", now);
-        clock.asked();
+        clock.asked(false);
         clock.answered(now);
         assert_eq!(left(&clock, now), Some(10));
 
         clock.read(b"TTP/1.1\r\n\r\n", now);
-        clock.asked();
+        clock.asked(false);
         clock.read(b"GET", now);
         clock.answered(now);
         assert_eq!(left(&clock, now), Some(10));
@@ -239,9 +252,27 @@ mod tests {
         let now = Instant::now();
         let clock = Clock::new(TIMEOUTS, now);
         clock.read(b"POST / HTTP/1.1\r\ncontent-length: 4\r\n\r\nab", now);
-        clock.asked();
+        clock.asked(true);
         clock.read(b"cd", now);
         clock.body_read();
+        clock.answered(now);
+        assert_eq!(left(&clock, now), Some(75));
+    }
+
+    #[test]
+    fn the_rest_of_a_body_that_nobody_reads_has_the_time_of_a_head_and_drips_in_vain() {
+        let mut now = Instant::now();
+        let clock = Clock::new(TIMEOUTS, now);
+        clock.read(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", now);
+        clock.asked(true);
+        clock.answered(now);
+        assert_eq!(left(&clock, now), Some(10));
+        now += Duration::from_secs(4);
+        clock.read(b"1\r\n", now);
+        assert!(left(&clock, now) == Some(6) && !clock.is_in_head());
+
+        // It came to its end, and so did another head.
+        clock.asked(false);
         clock.answered(now);
         assert_eq!(left(&clock, now), Some(75));
     }
@@ -251,7 +282,7 @@ mod tests {
         let mut now = Instant::now();
         let clock = Clock::new(TIMEOUTS, now);
         clock.read(b"GET / HTTP/1.1\r\n\r\n", now);
-        clock.asked();
+        clock.asked(false);
         clock.blocked(now);
         now += Duration::from_secs(20);
         clock.blocked(now);

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_http::{HttpService, KeepAlive, Protocol, Request, Response};
+use actix_http::{HttpService, KeepAlive, Payload, Protocol, Request, Response};
 use actix_server::{GracefulShutdownSignal, Server};
 use actix_service::{
     IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt, apply_fn_factory, fn_service, map_config,
@@ -108,7 +108,8 @@ fn service(
 fn expect(gateway: &Gateway, request: Request) -> Result<Request, Response<BoxBody>> {
     let Some(refusal) = super::handle::refuse_early(gateway, request.head()) else { return Ok(request) };
     if let Some(clock) = request.conn_data::<Rc<Clock>>() {
-        clock.asked();
+        // The body that it was about to send may come all the same.
+        clock.asked(true);
         clock.answered(Instant::now());
     }
     Err(refusal.into())
@@ -128,10 +129,10 @@ fn requests(
     let app = App::new().configure(move |app| super::mount(app, &gateway));
     let app = app.into_factory().map_err(|error: actix_web::Error| error.error_response());
     let app = map_config(app, |()| AppConfig::default());
-    apply_fn_factory(app, |request: Request, app| {
+    apply_fn_factory(app, |mut request: Request, app| {
         // Every connection has one: it is put there when the connection is made.
         let clock = request.conn_data::<Rc<Clock>>().cloned().expect("a connection has a clock");
-        clock.asked();
+        clock.asked(!matches!(request.payload(), Payload::None));
         let answer = app.call(request);
         async move {
             match answer.await {

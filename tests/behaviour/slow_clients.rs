@@ -121,12 +121,12 @@ const HEAD_OF_A_BODY: &str =
 
 #[tokio::test]
 async fn a_body_has_its_time_chunked_or_not_however_it_drips() {
-    let gateway = impatient("body = \"500ms\"", "").await;
+    let gateway = impatient("head = \"2s\", body = \"500ms\"", "").await;
     for (framing, piece) in [("content-length: 5000", " "), ("transfer-encoding: chunked", "1\r\n \r\n")] {
         let head = format!("{HEAD_OF_A_BODY}{framing}\r\n\r\n");
         let (said, lasted) = wait(Exchange::send(gateway.address, head.as_bytes()).await).await;
         assert!(said.contains("did not come in time") && said.contains("MALFORMED_REQUEST"), "{said:?}");
-        // The client is given a moment to read why.
+        // The client is given a moment to read why, and to send what nobody reads.
         around(lasted, 500 + 2000);
 
         let (_, lasted) = drip(Exchange::send(gateway.address, head.as_bytes()).await, piece.as_bytes()).await;
