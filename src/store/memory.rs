@@ -1,7 +1,9 @@
 //! A store in memory: fast, bounded by retention, gone with the process. Runs are kept as they are, nothing is written
 //! out. Not here: anything that outlives the process ([`super::Sqlite`]).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod documents;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::ready;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +17,11 @@ use interlingua_core::id::RunId;
 use interlingua_core::run::Record;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use self::documents::Documents;
 use super::local::{Leases, Signals, lock};
 use super::{
     Conflict, Document, Entry, Expect, Found, Journal, Later, Query, Retention, RunHead, Signal, Store, StoreError,
-    Stored, Swept, Version, Weight, attached_keys, before, fair, owner_in, part_keys,
+    Stored, Swept, Version, Weight, before, fair,
 };
 
 /// How many runs or documents of one kind one round of retention takes.
@@ -286,108 +289,6 @@ impl Runs {
             }
         }
         true
-    }
-}
-
-#[derive(Default)]
-struct Documents {
-    by_key: BTreeMap<(String, String), (Document, Millis)>,
-    version: u64,
-}
-
-impl Documents {
-    fn matches(&self, place: &(String, String), expect: Expect) -> bool {
-        let there = self.by_key.get(place).map(|(document, _)| document.version);
-        match expect {
-            Expect::Anything => true,
-            Expect::Absent => there.is_none(),
-            Expect::Version(version) => there == Some(version),
-        }
-    }
-
-    /// How many bytes each owner has.
-    fn shares(&self) -> BTreeMap<String, u64> {
-        let mut shares = BTreeMap::new();
-        for ((collection, key), (document, _)) in &self.by_key {
-            *shares.entry(owner_in(collection, key).to_owned()).or_default() += document.value.len() as u64;
-        }
-        shares
-    }
-
-    /// Documents of a collection by the time they were put, and whose they are.
-    fn by_age(&self, collection: &str) -> Vec<(Millis, &str, &(String, String))> {
-        let mut by_age: Vec<_> = self
-            .by_key
-            .iter()
-            .filter(|((of, _), _)| of == collection)
-            .map(|(place, (_, put_at))| (*put_at, owner_in(&place.0, &place.1), place))
-            .collect();
-        by_age.sort_unstable();
-        by_age
-    }
-
-    /// Those of a collection that are too many.
-    fn crowded(&self, collection: &str, most: u64) -> Vec<(String, String)> {
-        let by_age = self.by_age(collection);
-        let over = (by_age.len() as u64).saturating_sub(most);
-        if over == 0 {
-            return Vec::new();
-        }
-        let mut shares: BTreeMap<String, u64> = BTreeMap::new();
-        for (_, owner, _) in &by_age {
-            *shares.entry((*owner).to_owned()).or_default() += 1;
-        }
-        let shares: Vec<(String, u64)> = shares.into_iter().collect();
-        let losses = fair::losses(&shares, over);
-        let mut losses: HashMap<&str, u64> =
-            shares.iter().zip(losses).map(|((owner, _), loss)| (owner.as_str(), loss)).collect();
-        let mut loses = |owner: &str| losses.get_mut(owner).filter(|loss| **loss > 0).map(|loss| *loss -= 1).is_some();
-        let crowded = by_age.iter().filter(|(_, owner, _)| loses(owner));
-        crowded.map(|(_, _, place)| (*place).clone()).take(BATCH).collect()
-    }
-
-    /// Forgets documents of those who have most until so many bytes are gone; answers how many are.
-    fn forget_bytes(&mut self, over: u64, policy: &Retention, swept: &mut Swept) -> u64 {
-        let before: u64 = self.shares().values().sum();
-        let mut gone = 0;
-        while gone < over {
-            let shares = self.shares();
-            let oldest = policy.collections.iter().flat_map(|collection| self.by_age(collection));
-            let share = |owner: &str| shares.get(owner).copied().unwrap_or(0);
-            let most = oldest.max_by_key(|(put_at, owner, _)| (share(owner), std::cmp::Reverse(*put_at)));
-            let Some((_, _, place)) = most else { break };
-            let place = place.clone();
-            self.forget_all(vec![place], policy, swept);
-            gone = before - self.shares().values().sum::<u64>();
-        }
-        gone
-    }
-
-    /// Forgets documents and their parts.
-    fn forget_all(&mut self, places: Vec<(String, String)>, policy: &Retention, swept: &mut Swept) {
-        for place in places {
-            let (from, to) = part_keys(&place.1);
-            for (parts, _) in policy.parts.iter().filter(|(_, whole)| *whole == place.0) {
-                let between = (parts.clone(), from.clone())..(parts.clone(), to.clone());
-                let keys: Vec<_> = self.by_key.range(between).map(|(place, _)| place.clone()).collect();
-                for place in keys {
-                    self.by_key.remove(&place);
-                }
-            }
-            swept.documents += usize::from(self.by_key.remove(&place).is_some());
-        }
-    }
-
-    /// Forgets what goes with a run.
-    fn forget_attached(&mut self, owner: &str, run: RunId, collections: &[String]) {
-        let (from, to) = attached_keys(owner, run);
-        for collection in collections {
-            let between = (collection.clone(), from.clone())..(collection.clone(), to.clone());
-            let keys: Vec<_> = self.by_key.range(between).map(|(place, _)| place.clone()).collect();
-            for place in keys {
-                self.by_key.remove(&place);
-            }
-        }
     }
 }
 

@@ -83,5 +83,6 @@ hold_to_the_contract! {
         whoever_has_most_loses_first,
         a_route_counts_the_runs_of_each_owner,
         documents_are_bounded_by_number_and_go_with_their_parts,
+        what_has_too_many_bytes_is_taken_from_whoever_has_most,
         nothing_that_has_not_ended_is_ever_forgotten;
 }

@@ -374,3 +374,40 @@ pub(crate) async fn documents_are_bounded_by_number_and_go_with_their_parts(stor
     }
     assert!(store.get("entries", &interlingua::store::part_key(&other, 0)).await.unwrap().is_some());
 }
+
+pub(crate) async fn what_has_too_many_bytes_is_taken_from_whoever_has_most(store: &Asked) {
+    for (owner, numbers) in [("victim", 0..5), ("stranger", 100..140)] {
+        for number in numbers {
+            let run = Live::new(&Made { id: id(number), owner, ..Made::default() });
+            store.open(&run.journal()).await.unwrap();
+            run.begin();
+            run.say(&**store, &"0123456789".repeat(10_000));
+            run.end(End::Completed);
+            run.change(|_, about| about.changed_at = 10_000 + number as u64);
+            store.settle(&run.journal()).await.unwrap();
+        }
+    }
+    for number in 0..20_u64 {
+        let key = format!("friday\u{1f}writer\u{1f}{number:02}");
+        store.put("sessions", &key, Bytes::new(), Expect::Absent, 10_000 + number).await.unwrap().unwrap();
+        let part = interlingua::store::part_key(&key, 0);
+        store.put("entries", &part, vec![b'x'; 100_000].into(), Expect::Absent, 10_000).await.unwrap().unwrap();
+    }
+    let policy = Retention {
+        bytes: 3 << 20,
+        collections: vec!["sessions".into()],
+        parts: vec![("entries".into(), "sessions".into())],
+        ..policy(EVER, EVER, &[])
+    };
+    while store.retain(policy.clone(), 20_000).await.unwrap().more {}
+
+    let left = found(store).await;
+    let strangers = (100..140).filter(|number| left.contains(&id(*number))).count();
+    assert!((0..5).all(|number| left.contains(&id(number))), "the victim has least: {left:?}");
+    assert!((5..20).contains(&strangers) && left.contains(&id(139)), "{strangers}");
+    let sessions = store.list("sessions", "", None, 100).await.unwrap();
+    let entries = store.list("entries", "", None, 100).await.unwrap();
+    assert!((5..20).contains(&sessions.len()), "{}", sessions.len());
+    assert_eq!(sessions.len(), entries.len(), "a document and its parts go together");
+    assert!(sessions.last().unwrap().key.ends_with("19"), "the newest is there");
+}
