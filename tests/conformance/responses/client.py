@@ -243,7 +243,11 @@ def _():
     assert rest[-1].type == "response.completed"
     again = list(client.responses.retrieve(response_id, stream=True))
     assert [event.model_dump_json() for event in again] == [event.model_dump_json() for event in seen + rest]
-    assert list(client.responses.retrieve(response_id, stream=True, starting_after=10_000)) == []
+    last = numbers[-1]
+    assert list(client.responses.retrieve(response_id, stream=True, starting_after=last)) == []
+    # Who has counted further than the run came is told its end.
+    [end] = client.responses.retrieve(response_id, stream=True, starting_after=10_000)
+    assert end.sequence_number == last and end.type == "response.completed", end
 
 
 @check("a run in the foreground is cancelled when its client leaves")
