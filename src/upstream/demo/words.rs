@@ -178,6 +178,10 @@ fn split(text: &str) -> (&str, &str) {
 
 /// What stands behind a word, if the text begins with it. Case and a comma behind it make no difference.
 fn taken<'t>(text: &'t str, word: &str) -> Option<&'t str> {
+    // A text of megabytes without a space is asked about every word there is: its end is looked for only once.
+    if !text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)) {
+        return None;
+    }
     let (first, rest) = split(text);
     first.trim_end_matches([',', '.', '!', ':', ';']).eq_ignore_ascii_case(word).then_some(rest)
 }
