@@ -130,6 +130,7 @@ fn answers_come_in_the_media_type_the_client_takes() {
         (get().header("accept", JSON), JSON),
         (post().header("content-type", JSON), JSON),
         (post().header("content-type", A2A), A2A),
+        (post().header("content-type", A2A).header("accept", JSON), JSON),
         (post().header("content-type", JSON).header("accept", "application/a2a+json, application/json"), A2A),
         (Ask::rpc("SendMessage", &user("hi")).header("accept", A2A), JSON),
         (Ask::new("POST", "/v1/message:send").body(&user("hi")), JSON),
