@@ -26,6 +26,7 @@ use actix_web::dev::ServerHandle;
 use actix_web::web;
 use interlingua_core::exchange::{Endpoint, Mounted};
 use interlingua_core::{Fault, FaultKind};
+use tokio::sync::watch;
 
 use crate::config::{Forwarded, Network, Origins, ServerLimits, ServerTimeouts};
 use crate::engine::{Engine, Scope};
@@ -82,6 +83,8 @@ struct Gateway {
     settings: Settings,
     /// How many WebSockets are open.
     sockets: AtomicUsize,
+    /// True once the server stops.
+    stops: watch::Receiver<bool>,
     bodies: bodies::Bodies,
     /// What clients have not taken yet.
     unsent: Arc<unsent::Unsent>,
@@ -94,6 +97,7 @@ pub struct Listening {
     handle: ServerHandle,
     server: actix_web::dev::Server,
     connections: Arc<admission::Connections>,
+    stopping: watch::Sender<bool>,
 }
 
 impl Listening {
@@ -108,7 +112,8 @@ impl Listening {
     /// Stops the server from elsewhere.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
-        Stopper { handle: self.handle.clone(), connections: Arc::clone(&self.connections) }
+        let connections = Arc::clone(&self.connections);
+        Stopper { handle: self.handle.clone(), connections, stopping: self.stopping.clone() }
     }
 }
 
@@ -116,6 +121,8 @@ impl Listening {
 pub struct Stopper {
     handle: ServerHandle,
     connections: Arc<admission::Connections>,
+    /// Tells WebSockets.
+    stopping: watch::Sender<bool>,
 }
 
 impl Stopper {
@@ -123,6 +130,7 @@ impl Stopper {
     /// is open any more: the server itself looks only once in a second.
     pub async fn stop(&self) {
         const GLANCE: Duration = Duration::from_millis(10);
+        self.stopping.send_replace(true);
         let stopped = self.handle.stop(true);
         tokio::pin!(stopped);
         loop {
@@ -154,6 +162,7 @@ pub fn listen(
     settings: Settings,
 ) -> std::io::Result<Listening> {
     let address = listener.local_addr()?;
+    let (stopping, stops) = watch::channel(false);
     let gateway = Arc::new(Gateway {
         engine,
         routes: routes.into_iter().map(Arc::new).collect(),
@@ -161,9 +170,10 @@ pub fn listen(
         unsent: unsent::Unsent::new(settings.limits.bodies),
         settings,
         sockets: AtomicUsize::new(0),
+        stops,
     });
     let (server, connections) = listener::listen(listener, &gateway)?;
-    Ok(Listening { address, handle: server.handle(), server, connections })
+    Ok(Listening { address, handle: server.handle(), server, connections, stopping })
 }
 
 fn mount(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {

@@ -13,6 +13,7 @@ use actix_web::web::{Bytes, Payload};
 use actix_web::{FromRequest as _, HttpRequest, HttpResponse};
 use actix_ws::{CloseCode, CloseReason, MessageStream, Session};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Out};
+use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::bodies::{LONG, Taken};
@@ -60,6 +61,7 @@ pub(super) async fn serve(
                     move || gateway.bodies.begin(0)
                 }),
                 gone,
+                stops: gateway.stops.clone(),
                 ping,
                 is_silent: false,
                 waiting: None,
@@ -144,6 +146,8 @@ struct Connection {
     messages: Messages,
     /// Ends when the connection is gone.
     gone: MessageStream,
+    /// True once the server stops.
+    stops: watch::Receiver<bool>,
     ping: Interval,
     /// Whether the client has said nothing since it was asked whether it is there.
     is_silent: bool,
@@ -174,15 +178,19 @@ impl Connection {
         loop {
             let received = tokio::select! {
                 biased;
-                received = self.messages.next() => received?,
+                received = self.messages.next() => Some(received?),
                 _ = self.gone.recv() => return Err(Closed::Gone),
-                _ = self.ping.tick() => {
-                    if std::mem::replace(&mut self.is_silent, true) {
-                        return Err(Closed::For(CloseCode::Policy.into(), "pings are not answered"));
-                    }
-                    self.written(Sent::Ping).await?;
-                    continue;
+                Ok(_) = self.stops.wait_for(|stops| *stops) => {
+                    return Err(Closed::For(CloseCode::Away.into(), "the gateway is shutting down"));
                 }
+                _ = self.ping.tick() => None,
+            };
+            let Some(received) = received else {
+                if std::mem::replace(&mut self.is_silent, true) {
+                    return Err(Closed::For(CloseCode::Policy.into(), "pings are not answered"));
+                }
+                self.written(Sent::Ping).await?;
+                continue;
             };
             self.is_silent = false;
             match received {

@@ -108,3 +108,15 @@ async fn a_request_of_too_many_values_or_levels_is_refused_as_over_http() {
     }
     assert_eq!(socket.ask(&json!({ "input": "hi" })).await["type"], "response.completed");
 }
+
+#[tokio::test]
+async fn a_gateway_that_stops_says_so_and_waits_for_no_idle_socket() {
+    let upstream = Upstream::always(saying(&["hello"]));
+    let gateway = before(&upstream, "").await;
+    let mut socket = Socket::open(gateway.address, "/v1/responses").await;
+    assert_eq!(socket.ask(&json!({ "input": "hi" })).await["type"], "response.completed");
+    let begun = std::time::Instant::now();
+    gateway.stop().await;
+    assert!(begun.elapsed() < std::time::Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(socket.next().await, Said::Close(Some(1001), "the gateway is shutting down".to_owned()));
+}
