@@ -28,7 +28,7 @@ const FEW: usize = 3;
 /// Nobody waits longer than this for others, however long commits take.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// Commits that take long are made more rarely: writing takes no more than this share of the time, one part in ten.
+/// Under load, commits that take long are made more rarely: writing takes one part in ten of the time.
 const SHARE: u32 = 10;
 
 /// So many commits may come at once after a pause: a run's first events are not held up.
@@ -50,7 +50,8 @@ impl Pace {
 
     /// A commit of so much is over, and took so long.
     pub(super) fn committed(&mut self, now: Instant, work: usize, took: Duration) {
-        self.window = (took * SHARE).clamp(if work <= FEW { QUIET } else { WINDOW }, LONGEST);
+        let window = if work <= FEW { QUIET.max(took) } else { WINDOW.max(took * SHARE) };
+        self.window = window.min(LONGEST);
         // Commits that somebody could not wait for are not held against those to come for longer than a window.
         self.even = (self.even.max(now) + self.window).min(now + self.window * (AT_ONCE + 1));
         self.committed = now;
