@@ -148,7 +148,8 @@ fn attack(gateway: &Gateway, run: &str, files: usize) -> Result<Slow> {
             stream.set_nonblocking(true)?;
             dripping.push(Dripping { stream, kind, began: Instant::now(), gone: false });
         }
-        stalled.push(stall(address, &requests[number % 2])?);
+        // Most follow, some fetch the whole: more of those than there is room for.
+        stalled.push(stall(address, &requests[usize::from(number % 25 != 0)])?);
         if number % 100 == 0 {
             drip(&mut dripping, &mut lasted);
         }
