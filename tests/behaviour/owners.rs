@@ -101,7 +101,7 @@ async fn what_an_agent_asked_by_plain_names_can_still_be_answered_by_them() {
     let mut doc: Value = serde_json::from_slice(&found.value).expect("JSON");
     doc["upstream_id"] = Value::Null;
     let written = serde_json::to_vec(&doc).expect("JSON").into();
-    let put = store.put("sessions", key, written, Expect::Version(found.version), 1_795_167_918_000).await;
+    let put = store.put("sessions", key, written, Expect::Version(found.version), 4_102_444_800_000).await;
     put.expect("the store writes").expect("nobody else does");
     store.close().await.expect("the store closes");
 
