@@ -7,8 +7,6 @@
 #[path = "support/mod.rs"]
 mod support;
 
-use std::sync::{Mutex, PoisonError};
-
 use interlingua_a2a::A2a;
 use interlingua_ag_kit::AgKit;
 use interlingua_core::call::{AgentCard, Call};
@@ -22,6 +20,7 @@ use interlingua_responses::Responses;
 use peak_alloc::PeakAlloc;
 use support::gateway::{DEMO, Gateway, JSON, says};
 use support::http::{Exchange, request};
+use tokio::sync::Mutex;
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -34,7 +33,7 @@ const SMALL: usize = 24 << 20;
 const LARGE: usize = 4 << 20;
 
 /// Only one test counts at a time.
-static COUNTING: Mutex<()> = Mutex::new(());
+static COUNTING: Mutex<()> = Mutex::const_new(());
 
 /// The most memory that was in use while something was done, over what was in use before.
 fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
@@ -172,7 +171,7 @@ fn decode(protocol: &str, body: &str) -> Result<Call, Fault> {
 
 #[test]
 fn reading_a_body_costs_at_most_eight_times_its_size_in_every_protocol() {
-    let _one = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = COUNTING.blocking_lock();
     let mut wrong = Vec::new();
     // Small ones as full of values as may be, and large ones with as many.
     for size in [0, LARGE] {
@@ -196,7 +195,7 @@ fn reading_a_body_costs_at_most_eight_times_its_size_in_every_protocol() {
 
 #[tokio::test]
 async fn a_body_costs_the_whole_gateway_at_most_eight_times_its_size() {
-    let _one = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = COUNTING.lock().await;
     let gateway = Gateway::start(DEMO).await;
     // The last word is the one that is answered; all that came before it is read, kept and handed on.
     let hello = r#"{"role":"user","content":"hi"}"#;
@@ -229,7 +228,7 @@ async fn a_body_costs_the_whole_gateway_at_most_eight_times_its_size() {
 
 #[test]
 fn a_body_with_too_many_values_costs_nothing() {
-    let _one = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = COUNTING.blocking_lock();
     let body = format!("{{\"input\":[{}0]}}", "0,".repeat(LARGE / 2));
     let (peak, checked) = peak(|| tree::check(body.as_bytes(), Bounds::DEFAULT));
     assert_eq!(checked.expect_err("too many").kind, FaultKind::TooLarge);

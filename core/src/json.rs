@@ -105,7 +105,10 @@ impl<'de> Deserialize<'de> for Json {
 /// Fields this version has no name for, in the order they came, kept to be passed on. Nearly always there are none, which
 /// takes a word; a clone is the same fields until one of the two is changed.
 #[derive(Clone, Default)]
-pub struct Extra(Option<Arc<Vec<(Box<str>, Json)>>>);
+pub struct Extra(Option<Arc<Fields>>);
+
+/// Names and values, in order.
+type Fields = Vec<(Box<str>, Json)>;
 
 impl Extra {
     /// No fields.

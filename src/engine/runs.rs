@@ -12,6 +12,9 @@ use super::undone::Held;
 use super::{Answer, Engine, Follower, Live, RunHandle, Scope, clock, context, store_fault, written};
 use crate::store::{Journal, Later, Signal, Stored};
 
+/// A run that was brought into memory, and the store's word that it looks at it, unless it does already.
+type Raised = (Held, Option<Later<()>>);
+
 impl Engine {
     pub(super) async fn waiting(&self, run: Option<RunId>) -> Result<Answer, Fault> {
         let handle = match run {
@@ -127,12 +130,7 @@ impl Engine {
 
     /// A run out of the store in memory, if it is not there yet, and the store's word that it looks at it. None: it has
     /// been in memory since it was loaded, and has to be loaded anew.
-    fn raise_stored(
-        &self,
-        bringing: &Bringing,
-        stored: &Stored,
-        pending: &[Pending],
-    ) -> Result<Option<(Held, Option<Later<()>>)>, Fault> {
+    fn raise_stored(&self, bringing: &Bringing, stored: &Stored, pending: &[Pending]) -> Result<Option<Raised>, Fault> {
         // An agent that is not there any more is asked nothing; its runs can still be ended.
         let agents = &self.0.agents;
         let agent = agents.get(&stored.record.run().agent).or_else(|| agents.values().next());

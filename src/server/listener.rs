@@ -83,11 +83,11 @@ fn service(
 
     apply_fn_factory(http, move |stream: TcpStream, http| {
         // None: the client has gone already.
-        let connection = stream.peer_addr().ok().and_then(|peer| {
-            let Some(permit) = connections.admit(peer.ip()) else { return Some(Err(stream)) };
+        let connection = stream.peer_addr().ok().map(|peer| {
+            let Some(permit) = connections.admit(peer.ip()) else { return Err(stream) };
             let clock = Rc::new(Clock::new(timeouts, Instant::now()));
             let socket = Socket::new(stream, Rc::clone(&clock));
-            Some(Ok(Connection::new(http.call((socket, Protocol::Http1, Some(peer))), clock, peer, permit)))
+            Ok(Connection::new(http.call((socket, Protocol::Http1, Some(peer))), clock, peer, permit))
         });
         async move {
             match connection {

@@ -9,8 +9,6 @@ use interlingua_core::size::Size;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::json;
 
-/// The largest body read by default: long histories and inline images are tens of MB (section 2).
-
 /// The options of a route.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]

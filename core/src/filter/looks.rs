@@ -149,7 +149,7 @@ fn is_random(piece: &str) -> bool {
     if piece.len() < 32 || piece.contains('.') || piece.starts_with('/') {
         return false;
     }
-    let count = |of: fn(&u8) -> bool| piece.bytes().filter(|letter| of(letter)).count();
+    let count = |of: fn(&u8) -> bool| piece.bytes().filter(of).count();
     let (upper, lower, digits) =
         (count(u8::is_ascii_uppercase), count(u8::is_ascii_lowercase), count(u8::is_ascii_digit));
     let class = |letter: u8| (letter.is_ascii_uppercase(), letter.is_ascii_lowercase(), letter.is_ascii_digit());
