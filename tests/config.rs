@@ -249,6 +249,7 @@ fn defaults_are_filled_in() {
     let limits = ServerLimits {
         connections: 20_000,
         connections_per_address: 256,
+        connections_per_loopback_address: 20_000,
         bodies: 256 << 20,
         json_depth: 128,
         json_values: 100_000,
@@ -283,6 +284,7 @@ fn what_is_written_is_what_is_used() {
     assert_eq!((timeouts.head, timeouts.write), (Duration::from_millis(1500), Duration::from_secs(60)));
     let limits = settings.server.limits;
     assert_eq!((limits.connections, limits.connections_per_address), (500, 32));
+    assert_eq!(limits.connections_per_loopback_address, 32, "what is written holds for the machine itself, too");
     assert_eq!((limits.bodies, limits.json_depth, limits.json_values), (2 << 20, 64, 5000));
     assert_eq!(settings.server.trusted_proxies.len(), 2);
     assert_eq!(settings.server.forwarded, Forwarded::Forwarded);

@@ -284,9 +284,10 @@ pub(super) struct ServerLimitsTable {
     /// Connections in total.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) connections: Located<u64>,
-    /// Connections of one address; trusted proxies are exempt.
+    /// Connections of one address; trusted proxies are exempt. By default 256, and as many as in
+    /// total from the machine itself, where a proxy may stand.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub(super) connections_per_address: Located<u64>,
+    pub(super) connections_per_address: Option<Located<u64>>,
     /// Bytes of request bodies that are held at the same time; also bytes of whole answers that
     /// clients have not taken yet.
     pub(super) bodies: Located<Size>,
@@ -302,7 +303,7 @@ impl Default for ServerLimitsTable {
     fn default() -> Self {
         Self {
             connections: 20_000.into(),
-            connections_per_address: 256.into(),
+            connections_per_address: None,
             bodies: Size::mebibytes(256).into(),
             json_depth: 128.into(),
             json_values: 100_000.into(),

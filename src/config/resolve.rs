@@ -237,7 +237,8 @@ fn server_limits(table: &ServerLimitsTable, max_body: &Located<Size>, checking: 
     let mut number =
         |number, key, least, most| usize::try_from(checking.between(number, key, least, most)).unwrap_or(usize::MAX);
     let connections = number(&table.connections, "connections", 1, MAX_CONNECTIONS);
-    let connections_per_address = number(&table.connections_per_address, "connections_per_address", 1, MAX_CONNECTIONS);
+    let per_address = table.connections_per_address.as_ref();
+    let per_address = per_address.map(|written| number(written, "connections_per_address", 1, MAX_CONNECTIONS));
     let json_depth = number(&table.json_depth, "json_depth", 8, 128);
     let json_values = number(&table.json_values, "json_values", 1_000, 10_000_000);
 
@@ -251,7 +252,14 @@ fn server_limits(table: &ServerLimitsTable, max_body: &Located<Size>, checking: 
                 .label(format!("a body of \"{}\" would never be accepted", max_body.value)),
         );
     }
-    ServerLimits { connections, connections_per_address, bodies: bodies.bytes(), json_depth, json_values }
+    ServerLimits {
+        connections,
+        connections_per_address: per_address.unwrap_or(256),
+        connections_per_loopback_address: per_address.unwrap_or(connections),
+        bodies: bodies.bytes(),
+        json_depth,
+        json_values,
+    }
 }
 
 fn allowed_hosts(written: &[Located<String>], checking: &mut Checking<'_, '_>) -> Vec<Host> {

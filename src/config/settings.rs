@@ -101,6 +101,8 @@ pub struct ServerLimits {
     pub connections: usize,
     /// Connections of one address; trusted proxies are exempt.
     pub connections_per_address: usize,
+    /// Connections of one loopback address: a proxy on the same machine is many clients.
+    pub connections_per_loopback_address: usize,
     /// Bytes of request bodies that are held at the same time, and bytes of whole answers that clients have not taken
     /// yet. Never less than `max_body`.
     pub bodies: usize,

@@ -18,6 +18,7 @@ pub(super) const REFUSED: &[u8] =
 pub(super) struct Connections {
     most: usize,
     most_per_address: usize,
+    most_per_loopback_address: usize,
     /// Many clients stand behind each of them.
     proxies: Vec<Network>,
     open: Mutex<Open>,
@@ -43,6 +44,7 @@ impl Connections {
         Arc::new(Self {
             most: limits.connections,
             most_per_address: limits.connections_per_address,
+            most_per_loopback_address: limits.connections_per_loopback_address,
             proxies,
             open: Mutex::default(),
         })
@@ -64,8 +66,10 @@ impl Connections {
             return None;
         }
         if let Some(address) = address {
+            let most =
+                if peer.to_canonical().is_loopback() { self.most_per_loopback_address } else { self.most_per_address };
             let of_address = open.by_address.entry(address).or_default();
-            if *of_address >= self.most_per_address {
+            if *of_address >= most {
                 open.refuse(peer, "limits.connections_per_address; a proxy belongs into trusted_proxies");
                 return None;
             }
@@ -116,8 +120,14 @@ mod tests {
     use super::*;
 
     fn connections(connections: usize, connections_per_address: usize, proxy: &str) -> Arc<Connections> {
-        let limits =
-            ServerLimits { connections, connections_per_address, bodies: 1 << 20, json_depth: 8, json_values: 1000 };
+        let limits = ServerLimits {
+            connections,
+            connections_per_address,
+            connections_per_loopback_address: connections,
+            bodies: 1 << 20,
+            json_depth: 8,
+            json_values: 1000,
+        };
         Connections::new(limits, vec![proxy.parse().expect("a network")])
     }
 
@@ -134,6 +144,14 @@ mod tests {
         assert!(connections.admit(address("192.0.2.2")).is_some());
         drop(first);
         assert!(connections.admit(address("192.0.2.1")).is_some());
+    }
+
+    #[test]
+    fn the_machine_itself_has_a_bound_of_its_own() {
+        let connections = connections(3, 1, "10.0.0.1");
+        let permits: Vec<_> = (0..3).filter_map(|_| connections.admit(address("127.0.0.1"))).collect();
+        assert_eq!(permits.len(), 3);
+        assert!(connections.admit(address("127.0.0.1")).is_none());
     }
 
     #[test]
