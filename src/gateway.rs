@@ -23,9 +23,12 @@ use crate::upstream::push::HttpPost;
 
 /// How the demo agent's protocol is called in the configuration.
 const DEMO: &str = "demo";
-/// How long the server, and then the store, may take to close. With the engine's own time after the drain this is within
-/// the five seconds that are promised.
-const CLOSING: Duration = Duration::from_millis(1200);
+/// How long clients may take for the end of their answers once nothing is under way any more. A gateway with nothing to do
+/// has to be gone within a second, whatever clients leave open.
+const SERVER_CLOSING: Duration = Duration::from_millis(700);
+/// How long the store may take to close. With the engine's own time after the drain this is within the five seconds that
+/// are promised.
+const STORE_CLOSING: Duration = Duration::from_millis(1200);
 /// How much of a stream may pass before a client has to be sure of its agent's first word.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -292,7 +295,7 @@ impl Running {
                 "stopping: no new runs are accepted, those under way may finish; a second signal exits immediately"
             );
             draining.drain(drain).await;
-            if tokio::time::timeout(CLOSING, stopper.stop()).await.is_err() {
+            if tokio::time::timeout(SERVER_CLOSING, stopper.stop()).await.is_err() {
                 tracing::warn!("clients that do not take their answers are cut off");
             }
             let _ = over.send(());
@@ -302,7 +305,7 @@ impl Running {
             Ok(()) = is_over => Ok(()),
         };
         keeping.abort();
-        match tokio::time::timeout(CLOSING, store.close()).await {
+        match tokio::time::timeout(STORE_CLOSING, store.close()).await {
             Ok(closed) => closed?,
             Err(_) => {
                 tracing::error!("the store does not close in time: what it was not able to write is lost");
