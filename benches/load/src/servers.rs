@@ -120,7 +120,6 @@ fn gateway(setting: &Setting, port: u16, store: &str, folder: &Path) -> Result<C
         r#"[server]
 listen = "127.0.0.1:{port}"
 workers = {workers}
-limits = {{ connections = 100000, connections_per_address = 100000 }}
 
 [store]
 kind = "{store}"
