@@ -69,6 +69,23 @@ pub fn mask(text: &str) -> Cow<'_, str> {
     text
 }
 
+/// The beginning of a text that was cut somewhere, with a cover over every secret in it: half a secret at the cut is one
+/// too.
+#[must_use]
+pub fn mask_beginning(text: &str) -> Cow<'_, str> {
+    let text = mask(text);
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    let begun = |form: &String| {
+        let mut lengths = (SHORTEST..form.len()).rev().filter(|length| form.is_char_boundary(*length));
+        lengths.find(|length| text.ends_with(&form[..*length]))
+    };
+
+    match known.iter().filter_map(begun).max() {
+        Some(length) => Cow::Owned(format!("{}{COVER}", &text[..text.len() - length])),
+        None => text,
+    }
+}
+
 /// A fault with a cover over every secret in it. What is only for the log is cut too, and goes without whatever looks
 /// like a secret.
 #[must_use]
@@ -162,6 +179,14 @@ impl<W: Write> Write for Masked<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_a_secret_where_a_text_was_cut_is_masked() {
+        remember("half-a-secret-at-a-cut");
+        assert_eq!(mask_beginning("the key half-a-secret-"), "the key ***");
+        assert_eq!(mask_beginning("half-a-secret-at-a-cut and half-a-s"), "*** and ***");
+        assert_eq!(mask_beginning("half a word, and half-a-secret no more"), "half a word, and half-a-secret no more");
+    }
 
     #[test]
     fn a_secret_is_masked_in_every_form_it_may_take() {

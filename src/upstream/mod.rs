@@ -146,6 +146,7 @@ impl Conversation {
         lines.find(|line| !line.is_empty() && !line.starts_with(b":"))?;
         let message = "the agent's answer is not in the protocol that it is asked in";
         let beginning = String::from_utf8_lossy(&self.beginning);
+        let beginning = secrets::mask_beginning(&beginning);
         let detail = format!("content-type: {}; the answer begins {beginning:?}", self.media);
         Some(secrets::masked(Fault::new(FaultKind::UpstreamGarbage, message).because(detail)))
     }
