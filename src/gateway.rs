@@ -11,7 +11,7 @@ use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::{Owner, ProtocolAdapter};
 
 use crate::config::{
-    self, ClientProtocol, EndpointName, Origins, Protocols, Settings, StoreKind, Surroundings, UpstreamProtocol,
+    self, ClientProtocol, EndpointName, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope, clock};
 use crate::server::{self, Served};
@@ -19,7 +19,7 @@ use crate::store::{Memory, Retention, Sqlite, SqliteOptions, Store};
 use crate::upstream::Upstream;
 use crate::upstream::demo::{DemoOptions, DemoUpstream};
 use crate::upstream::http::{HttpSettings, HttpUpstream};
-use crate::upstream::push::HttpPost;
+use crate::upstream::push::HttpWebhookClient;
 
 /// How the demo agent's protocol is called in the configuration.
 const DEMO: &str = "demo";
@@ -108,7 +108,7 @@ impl Gateway {
             U::connect(url, options.copy::<U::Options>().ok_or("the options cannot be read")?)
         }
         let declared = UpstreamProtocol::new::<U::Options>(U::NAME).connecting(|url, options| {
-            connect::<U>(url.map_or("", |url| url.as_str()), options).map(|made| made.advice())
+            connect::<U>(url.map_or("", |url| url.as_str()), options).map(|made| made.warnings())
         });
         self.upstreams.retain(|asked| asked.name != U::NAME);
         self.upstreams.push(Asked { name: U::NAME, declared, connect: connect::<U> });
@@ -134,7 +134,7 @@ impl Gateway {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn load(&self, path: &Path) -> Result<(Settings, config::Diagnostics), config::Diagnostics> {
-        config::load(path, &self.protocols(), &Surroundings::process())
+        config::load(path, &self.protocols(), &Env::process())
     }
 
     /// Runs the command line; answers the exit code.
@@ -158,10 +158,10 @@ impl Gateway {
         let store = open_store(settings)?;
         let agents = settings.agents.iter().map(|agent| self.agent(agent)).collect::<anyhow::Result<Vec<_>>>()?;
         let listener = listen(settings.server.listen)?;
-        let post = Arc::new(HttpPost::new(vec![listener.local_addr()?]));
+        let post = Arc::new(HttpWebhookClient::new(vec![listener.local_addr()?]));
         let routes = self.routes(settings)?;
         let keeping = keeping(settings, &routes);
-        let post = Arc::clone(&post) as Arc<dyn engine::deliver::Post>;
+        let post = Arc::clone(&post) as Arc<dyn engine::deliver::WebhookClient>;
         let engine = Engine::new(agents, Arc::clone(&store), post, keeping);
         let recovered = engine.recover().await?;
         if recovered > 0 {
@@ -171,7 +171,7 @@ impl Gateway {
             );
         }
         crate::announced::tell(
-            routes.iter().filter_map(|route| Some((route.path.as_str(), route.mounted.announces.as_ref()?))),
+            routes.iter().filter_map(|route| Some((route.path.as_str(), route.mounted.announced_url.as_ref()?))),
             listener.local_addr()?,
             !settings.server.trusted_proxies.is_empty(),
         );
@@ -256,10 +256,10 @@ impl Gateway {
                     connection: None,
                     agents: mount.agents.clone().into(),
                     protocol: client.name,
-                    couriers: mounted.couriers.take().map(Arc::new),
-                    route: mounted.keep.map(|_| place.route.path.as_str().into()),
+                    push: mounted.push.take().map(Arc::new),
+                    route: mounted.retention.map(|_| place.route.path.as_str().into()),
                     detach: place.route.on_disconnect == config::OnDisconnect::Detach,
-                    patience: if place.route.heartbeat.is_zero() {
+                    first_event_timeout: if place.route.heartbeat.is_zero() {
                         PATIENCE
                     } else {
                         place.route.heartbeat.min(PATIENCE)
@@ -325,7 +325,7 @@ impl Running {
 }
 
 /// What is kept for how long, as the settings say for all runs and the routes for theirs.
-fn keeping(settings: &Settings, mounts: &[Served]) -> engine::Keeping {
+fn keeping(settings: &Settings, mounts: &[Served]) -> engine::Housekeeping {
     let mut retention = Retention {
         age: settings.store.retention.age,
         runs: settings.store.retention.runs,
@@ -338,17 +338,17 @@ fn keeping(settings: &Settings, mounts: &[Served]) -> engine::Keeping {
     };
     let mut scopes = Vec::new();
     for Served { scope, mounted, .. } in mounts {
-        if let (Some(route), Some(keep)) = (&scope.route, mounted.keep) {
+        if let (Some(route), Some(keep)) = (&scope.route, mounted.retention) {
             // A route with an agent in its path is mounted for each.
             if !retention.routes.iter().any(|(known, _)| **known == **route) {
                 retention.routes.push((route.to_string(), keep));
             }
             scopes.push(scope.clone());
         }
-        let collection = scope.couriers.as_ref().map(|couriers| couriers.collection.to_owned());
+        let collection = scope.push.as_ref().map(|notifiers| notifiers.collection.to_owned());
         retention.attached.extend(collection.filter(|collection| !retention.attached.contains(collection)));
     }
-    engine::Keeping { retention, scopes }
+    engine::Housekeeping { retention, scopes }
 }
 
 fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn Store>> {

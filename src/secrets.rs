@@ -20,7 +20,7 @@ use tracing_subscriber::fmt::MakeWriter;
 const COVER: &str = "***";
 
 /// Shorter ones are words like others: masking them would tear holes into every text, and tell where they stood.
-const SHORTEST: usize = 6;
+const MIN_LEN: usize = 6;
 
 /// Every form a secret may take, the longest first. There is one list for the process, as there is one log.
 static KNOWN: RwLock<Vec<String>> = RwLock::new(Vec::new());
@@ -32,7 +32,7 @@ pub fn remember(secret: &str) {
     collect(secret.trim(), &mut forms);
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     for form in forms {
-        if form.len() >= SHORTEST && !known.contains(&form) {
+        if form.len() >= MIN_LEN && !known.contains(&form) {
             known.push(form);
         }
     }
@@ -76,7 +76,7 @@ pub fn mask_beginning(text: &str) -> Cow<'_, str> {
     let text = mask(text);
     let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
     let begun = |form: &String| {
-        let mut lengths = (SHORTEST..form.len()).rev().filter(|length| form.is_char_boundary(*length));
+        let mut lengths = (MIN_LEN..form.len()).rev().filter(|length| form.is_char_boundary(*length));
         lengths.find(|length| text.ends_with(&form[..*length]))
     };
 
@@ -110,7 +110,7 @@ pub fn masked(mut fault: Fault) -> Fault {
 
 /// The forms of a secret.
 fn collect(secret: &str, forms: &mut BTreeSet<String>) {
-    if secret.len() < SHORTEST || !forms.insert(secret.to_owned()) {
+    if secret.len() < MIN_LEN || !forms.insert(secret.to_owned()) {
         return;
     }
     // Keys in several lines are logged line by line, and their first and last lines are no secret.
@@ -221,8 +221,8 @@ mod tests {
     fn a_fault_holds_no_secret_anywhere() {
         remember("canary-in-a-fault");
         let mut fault = Fault::invalid("canary-in-a-fault.x", "no canary-in-a-fault")
-            .coded("canary-in-a-fault")
-            .because(format!("password=hunter2 canary-in-a-fault {}", "x ".repeat(2000)));
+            .with_code("canary-in-a-fault")
+            .with_detail(format!("password=hunter2 canary-in-a-fault {}", "x ".repeat(2000)));
         fault.violations.push(("canary-in-a-fault".into(), "canary-in-a-fault".into()));
         let masked = masked(fault);
         assert!(!format!("{masked:?}").contains("canary-in"), "{masked:?}");

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use interlingua::Gateway;
 use interlingua::config::{
-    self, ClientProtocol, Diagnostics, EndpointName, Forwarded, History, OnDisconnect, ParallelTurns, Protocols,
-    ServerLimits, ServerTimeouts, Settings, StoreKind, Surroundings, UpstreamProtocol,
+    self, ClientProtocol, Diagnostics, EndpointName, Env, Forwarded, History, OnDisconnect, ParallelTurns, Protocols,
+    ServerLimits, ServerTimeouts, Settings, StoreKind, UpstreamProtocol,
 };
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
@@ -126,7 +126,7 @@ fn file(path: &Path, _: usize) -> io::Result<Vec<u8>> {
 }
 
 fn read(source: &str, name: &str) -> Result<(Settings, Diagnostics), Diagnostics> {
-    config::read(source, Path::new(name), &protocols(), &Surroundings { env: &env, file: &file })
+    config::read(source, Path::new(name), &protocols(), &Env { env: &env, file: &file })
 }
 
 /// The files of one folder: name without ending, and text.
@@ -325,11 +325,11 @@ fn mounts_spell_out_every_agent() {
 fn a_file_that_cannot_be_read_is_one_mistake() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("gateway.toml");
-    let missing = config::load(&path, &protocols(), &Surroundings::process());
+    let missing = config::load(&path, &protocols(), &Env::process());
     let missing = missing.expect_err("no file").to_string();
     assert!(missing.contains("cannot read") && missing.contains("--config"), "{missing}");
     fs::write(&path, b"# fine\nname = \"\xff\"\n").expect("a written file");
-    let broken = config::load(&path, &protocols(), &Surroundings::process());
+    let broken = config::load(&path, &protocols(), &Env::process());
     let broken = broken.expect_err("no text").to_string();
     assert!(broken.contains("not UTF-8 in line 2"), "{broken}");
 }
@@ -343,7 +343,7 @@ fn files_and_secret_files_are_read_from_disk() {
         headers = { authorization = { file = \"token\", prefix = \"Bearer \" } }\n\
         [[routes]]\nprotocol = \"agent-api\"\npath = \"/\"\n";
     fs::write(&path, source).expect("a written file");
-    let (settings, warnings) = config::load(&path, &protocols(), &Surroundings::process()).expect("a good file");
+    let (settings, warnings) = config::load(&path, &protocols(), &Env::process()).expect("a good file");
     assert!(warnings.is_empty());
     let header = &settings.agents[0].upstream.headers[0];
     assert_eq!(header.value.expose_secret(), "Bearer hunter4");
@@ -410,12 +410,7 @@ fn the_schema_tells_defaults_and_protocols() {
 
 /// Reads with the protocols that ship.
 fn read_shipped(source: &str) -> Result<(Settings, Diagnostics), Diagnostics> {
-    config::read(
-        source,
-        Path::new("gateway.toml"),
-        &Gateway::builtin().protocols(),
-        &Surroundings { env: &env, file: &file },
-    )
+    config::read(source, Path::new("gateway.toml"), &Gateway::builtin().protocols(), &Env { env: &env, file: &file })
 }
 
 #[test]

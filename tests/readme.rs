@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use interlingua::Gateway;
-use interlingua::config::{self, Protocols, StoreKind, Surroundings};
+use interlingua::config::{self, Env, Protocols, StoreKind};
 use interlingua_core::{Blame, FaultKind};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -79,8 +79,7 @@ fn prose(page: &str) -> String {
 
 #[test]
 fn every_configuration_in_the_readme_is_right() {
-    let surroundings =
-        Surroundings { env: &|name| Some(format!("value of {name}")), file: &|_, _| Ok(b"a secret".to_vec()) };
+    let surroundings = Env { env: &|name| Some(format!("value of {name}")), file: &|_, _| Ok(b"a secret".to_vec()) };
     let readme = read("README.md");
     let shown: Vec<Block> = blocks(&readme).into_iter().filter(|block| block.info == "toml").collect();
     assert!(shown.len() >= 2, "the README shows a small configuration and a whole one");
@@ -137,7 +136,7 @@ fn every_key_of_the_configuration_is_explained() {
 
 #[test]
 fn every_protocol_of_the_shipped_configuration_has_a_section() {
-    let surroundings = Surroundings { env: &|_| None, file: &|_, _| Err(std::io::ErrorKind::NotFound.into()) };
+    let surroundings = Env { env: &|_| None, file: &|_, _| Err(std::io::ErrorKind::NotFound.into()) };
     let shipped = config::read(&read("gateway.toml"), Path::new("gateway.toml"), &builtin(), &surroundings);
     let (settings, _) = shipped.unwrap_or_else(|wrong| panic!("{}", wrong.render(false)));
     let readme = read("README.md");

@@ -32,7 +32,7 @@ impl Connector for Plain {
         Ok((ask, Box::new(Remembering(Arc::clone(&self.heard)))))
     }
 
-    fn stop(&self, question: &Question<'_>) -> Option<Ask> {
+    fn cancel(&self, question: &Question<'_>) -> Option<Ask> {
         let body = serde_json::to_vec(&question.request.session_id).expect("an id is JSON");
         Some(Ask { method: "POST", url: self.url.replace("/process", "/stop"), headers: Vec::new(), body })
     }
@@ -52,7 +52,7 @@ impl Reader for Remembering {
         Heard::read(frame.data).map_or(Ok(()), |heard| ear.hear(&heard))
     }
 
-    fn read_whole(&mut self, body: &[u8], _: &mut dyn Ear) -> Result<(), Fault> {
+    fn read_body(&mut self, body: &[u8], _: &mut dyn Ear) -> Result<(), Fault> {
         self.remember(b"whole");
         self.remember(body);
         Ok(())

@@ -73,7 +73,7 @@ fn end(record: &Record) -> Option<End> {
 
 fn data(record: &Record, kind: &MessageType) -> Vec<Value> {
     let messages = record.run().messages.iter().filter(|message| message.kind == *kind);
-    messages.flat_map(|message| &message.slots).filter_map(|slot| slot.content().as_data()?.read()).collect()
+    messages.flat_map(|message| &message.slots).filter_map(|slot| slot.content().as_data()?.decode()).collect()
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn words_are_taken_from_the_beginning_and_no_further() {
     assert_eq!(end(&record), Some(End::Completed));
     assert_eq!(kinds(&record), ["reasoning", "message", "message"]);
     assert!(text(&record).contains("You said: and then an error"), "{}", text(&record));
-    let usage: Value = record.run().usage().and_then(Json::read).expect("it says what it cost");
+    let usage: Value = record.run().usage().and_then(Json::decode).expect("it says what it cost");
     assert_eq!(usage["input_tokens"], 7);
     assert_eq!(usage["total_tokens"], 7 + usage["output_tokens"].as_u64().expect("a number"));
     assert_eq!(text(&say("echo  long 5 5").await), "long 5 5");
@@ -192,7 +192,7 @@ async fn a_call_of_the_clients_tool_goes_on_with_its_output() {
     let agent = DemoUpstream::new(Duration::ZERO);
     let mut asked = request(vec![Message::user("client tool")]);
     let parameters = json!({ "properties": { "city": { "type": "string" }, "unit": { "enum": ["C", "F"] } } });
-    asked.tools = Some(vec![Json::of(
+    asked.tools = Some(vec![Json::from_serialize(
         &json!({ "type": "function", "function": { "name": "my_tool", "parameters": parameters } }),
     )]);
     let record = hear(&agent, &asked, &[]).await;

@@ -18,7 +18,7 @@ mod waiting;
 pub use decide::{Decided, Undecided, decide};
 pub use native::{native, with_requests};
 pub use schema::{Misfit, fits};
-pub use terms::{Asking, EVERY_DECISION, NATIVE_DECISIONS, Orphans, Terms, Ttl, offer, taken};
+pub use terms::{ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, Ttl, offer, taken};
 pub use waiting::{Asked, Open, Outcome, Waiting};
 
 use crate::json::Json;

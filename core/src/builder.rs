@@ -150,7 +150,7 @@ impl ResponseBuilder {
 
     /// Says what the response cost: an object.
     pub fn set_usage<T: Serialize + ?Sized>(&mut self, usage: &T) {
-        self.usage = Some(Json::of(usage));
+        self.usage = Some(Json::from_serialize(usage));
     }
 
     /// Frame: the response is complete, at this time in Unix seconds.
@@ -229,13 +229,13 @@ impl MessageBuilder<'_> {
     /// Adds what is free for applications: an object.
     #[must_use]
     pub fn metadata<T: Serialize + ?Sized>(mut self, metadata: &T) -> Self {
-        self.built().metadata = Some(Json::of(metadata));
+        self.built().metadata = Some(Json::from_serialize(metadata));
         self
     }
 
     /// Says what the message cost: an object. The response then says the same, as with the runtime.
     pub fn set_usage<T: Serialize + ?Sized>(&mut self, usage: &T) {
-        let usage = Json::of(usage);
+        let usage = Json::from_serialize(usage);
         self.built().usage = Some(usage.clone());
         self.response.usage = Some(usage);
     }
@@ -329,7 +329,7 @@ impl ContentBuilder<'_> {
     /// Frame: a fragment of data, merged into what is there: texts and lists grow, numbers are added, objects merged,
     /// all else is replaced (Agent API, section 6).
     pub fn add_data_delta<T: Serialize + ?Sized>(&mut self, fragment: &T) -> Frame {
-        let fragment = Json::of(fragment);
+        let fragment = Json::from_serialize(fragment);
         let making = self.making();
         making.data = Some(match &making.data {
             Some(data) => merge::merged(data, &fragment),
@@ -345,7 +345,7 @@ impl ContentBuilder<'_> {
 
     /// Frame: the data so far. Fragments are merged into it.
     pub fn set_data<T: Serialize + ?Sized>(&mut self, data: &T) -> Frame {
-        self.set(Body::Data(Json::of(data)))
+        self.set(Body::Data(Json::from_serialize(data)))
     }
 
     /// Frame: a picture, as a link or data URL.
@@ -405,7 +405,7 @@ impl Making {
             (Some(set), _) => set.clone(),
             (None, Some(added)) => Body::Data(added.clone()),
             (None, None) => match self.kind {
-                ContentType::Data => Body::Data(Json::of(&serde_json::Map::new())),
+                ContentType::Data => Body::Data(Json::from_serialize(&serde_json::Map::new())),
                 ContentType::Refusal => Body::Refusal(String::new()),
                 ContentType::Image => Body::Image(None),
                 ContentType::Video => Body::Video(None),

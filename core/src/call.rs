@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use crate::answer::{Answer, Terms};
+use crate::answer::{Answer, AnswerPolicy};
 use crate::event::{End, Millis};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, AgentRequest};
 use crate::pending::Pending;
-use crate::publication::{Publication, Published};
 use crate::run::{Record, Run};
+use crate::well_known::{FetchedDocument, WellKnownDocument};
 
 /// What a client wants.
 #[derive(Clone, Debug)]
@@ -38,8 +38,8 @@ pub enum Call {
     /// A small record of the adapter's own. Answered by [`Reply::Documents`] or [`Reply::Done`].
     Document(DocumentCall),
     /// What an agent's own server publishes about it, as far as it is known or soon will be: never waited for long.
-    /// Answered by [`Reply::Published`].
-    Published(Publication),
+    /// Answered by [`Reply::FetchedDocument`].
+    FetchedDocument(WellKnownDocument),
     /// Nothing has to be asked: the exchange answers by itself. Answered by [`Reply::Done`].
     Nothing,
 }
@@ -62,16 +62,16 @@ pub struct RunCall {
     /// Answers to pending items that the protocol does not tell as native messages in the request's input.
     pub answers: Vec<Answer>,
     /// How this protocol asks for what a run waits for.
-    pub terms: Terms,
+    pub answer_policy: AnswerPolicy,
     /// True: the run goes on when the client leaves. False: it is cancelled, unless the route says otherwise.
-    pub durable: bool,
+    pub detached: bool,
     /// True: answer at once, before the upstream has begun. False: wait, so that a refusal becomes a real status.
-    pub early: bool,
+    pub respond_immediately: bool,
     /// With [`Delivery::Stream`] and without `early`: how long the stream is held back for the agent's first word. Where
     /// others are before it in the session it is not held back at all. None: as the route says.
-    pub first_word: Option<Duration>,
+    pub first_event_timeout: Option<Duration>,
     /// True: a run whose client got the agent's refusal in its place was never there; nobody was told of it.
-    pub vanishes: bool,
+    pub discard_if_unreached: bool,
     /// False: not to be found by anybody once its stream has ended, but by requests of the same connection, where it came
     /// over one that takes several (a WebSocket).
     pub stored: bool,
@@ -80,11 +80,11 @@ pub struct RunCall {
     pub record_only: bool,
     /// True: a turn that leaves pending items, or ends with [`End::Incomplete`], does not end the run: it waits for
     /// a [`Thread::Continue`].
-    pub turns: bool,
+    pub multi_turn: bool,
     /// After which ends of a turn a run with `turns` waits although nothing is pending.
-    pub waits_after: Vec<End>,
+    pub pause_on: Vec<End>,
     /// With [`Delivery::Collect`]: the run is answered as it stands after so long, and goes on.
-    pub patience: Option<Duration>,
+    pub collect_timeout: Option<Duration>,
     /// What to do if the session is busy. None: as the agent's setting says.
     pub busy: Option<Busy>,
     /// Facts the adapter wants back with the run, such as the request's echo. Nobody else reads them.
@@ -103,16 +103,16 @@ impl RunCall {
             delivery: Delivery::Stream,
             thread: Thread::New,
             answers: Vec::new(),
-            terms: Terms::default(),
-            durable: false,
-            early: false,
-            first_word: None,
-            vanishes: false,
+            answer_policy: AnswerPolicy::default(),
+            detached: false,
+            respond_immediately: false,
+            first_event_timeout: None,
+            discard_if_unreached: false,
             stored: true,
             record_only: false,
-            turns: false,
-            waits_after: vec![End::Incomplete],
-            patience: None,
+            multi_turn: false,
+            pause_on: vec![End::Incomplete],
+            collect_timeout: None,
             busy: None,
             labels: Json::null(),
         }
@@ -220,20 +220,20 @@ impl RunState {
 
     /// Reads the word back.
     #[must_use]
-    pub fn read(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "queued" => Self::Queued,
             "running" => Self::Running,
             "waiting" => Self::Waiting,
             "waiting_for_auth" => Self::WaitingForAuth,
-            word => Self::Ended(End::read(word)?),
+            word => Self::Ended(End::parse(word)?),
         })
     }
 }
 
 /// What is known of a run besides what was told in it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct About {
+pub struct RunInfo {
     /// The protocol it was begun over.
     pub protocol: String,
     /// Who it belongs to: [`crate::Owner::key`].
@@ -253,12 +253,12 @@ pub struct About {
     /// What the adapter wanted back.
     pub labels: Json,
     /// Whose rules say how long it is kept, besides those that hold for all runs. None: nobody else's.
-    pub keeper: Option<Keeper>,
+    pub retention: Option<RetentionOwner>,
 }
 
 /// A route with rules of its own about how long its runs are kept ([`crate::exchange::Keep`]), as its runs name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keeper {
+pub struct RetentionOwner {
     /// The route.
     pub route: String,
     /// True: the gateway remembers the run's conversation, so other runs are built upon this one. By the route's rules
@@ -272,7 +272,7 @@ pub struct RunView<'a> {
     /// What was told.
     pub record: &'a Record,
     /// What is known besides.
-    pub about: &'a About,
+    pub about: &'a RunInfo,
     /// What it waits for, as far as that is still open.
     pub pending: &'a [Pending],
 }
@@ -446,7 +446,7 @@ pub enum Reply<'a> {
     /// Records: key and value.
     Documents(&'a [(String, Json)]),
     /// What an agent's own server publishes about it. None: nothing, or nothing that is known.
-    Published(Option<&'a Published>),
+    FetchedDocument(Option<&'a FetchedDocument>),
     /// Nothing reached the agent: the session waits for answers to these items first (human-in-the-loop page,
     /// section 3, rule 5). The run is the one that asked.
     Waiting(RunView<'a>),

@@ -60,19 +60,19 @@ pub trait Connector: Send + Sync + 'static {
     fn ask(&self, question: &Question<'_>) -> Result<(Ask, Box<dyn Reader>), Fault>;
 
     /// What has to be sent so that the agent stops, besides closing the connection. Most need nothing.
-    fn stop(&self, question: &Question<'_>) -> Option<Ask> {
+    fn cancel(&self, question: &Question<'_>) -> Option<Ask> {
         let _ = question;
         None
     }
 
     /// What an operator should know of how this agent is set: sentences, each naming the setting. Shown by `check`, and
     /// at the start.
-    fn advice(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
     /// The fault in a refusal: status, media type, the beginning of the body, what `retry-after` said.
-    fn refused(&self, refusal: &Refusal<'_>) -> Fault {
+    fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {
         refusal.fault()
     }
 }
@@ -101,7 +101,7 @@ impl Refusal<'_> {
             503 => (FaultKind::UpstreamUnreachable, "the agent is not available"),
             _ => (FaultKind::UpstreamRefused, "the agent refused the request"),
         };
-        let mut fault = Fault::new(kind, message).because(String::from_utf8_lossy(self.body));
+        let mut fault = Fault::new(kind, message).with_detail(String::from_utf8_lossy(self.body));
         fault.upstream_status = Some(self.status);
         fault.retry_after = self.retry_after;
         fault
@@ -141,7 +141,7 @@ pub trait Reader: Send + 'static {
     ///
     /// # Errors
     /// If it cannot be understood.
-    fn read_whole(&mut self, body: &[u8], ear: &mut dyn Ear) -> Result<(), Fault>;
+    fn read_body(&mut self, body: &[u8], ear: &mut dyn Ear) -> Result<(), Fault>;
 
     /// The body ended. Whether the answer was complete, the normalizer knows; this is for readers that hold something
     /// back.

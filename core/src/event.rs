@@ -50,7 +50,7 @@ impl End {
 
     /// Reads a native status word; None for those that end nothing.
     #[must_use]
-    pub fn read(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "completed" => Self::Completed,
             "incomplete" => Self::Incomplete,

@@ -19,12 +19,12 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::call::{AgentCard, Call, Reply, RunView};
-use crate::courier::Couriers;
 use crate::event::{Millis, Step};
 use crate::fault::Fault;
 use crate::id::RunId;
 use crate::out::{Head, Out};
 use crate::owner::Owner;
+use crate::push::PushNotifiers;
 
 /// One client-facing protocol.
 pub trait ProtocolAdapter: 'static {
@@ -63,11 +63,11 @@ pub struct Mounted {
     pub endpoints: Vec<Endpoint>,
     /// Answers whatever no endpoint answers below the mount: unknown paths, wrong methods. What it reads in the request
     /// only serves to refuse it in the right dialect.
-    pub stray: Open,
+    pub fallback: Open,
     /// Lines to paste into a shell, `{url}` standing for the mount's URL.
     pub curl: Vec<String>,
     /// The URL it tells clients to come to, if it tells one at all: cards.
-    pub announces: Option<Announced>,
+    pub announced_url: Option<Announced>,
     /// The largest body it reads, in bytes. None: the server's setting.
     pub max_body: Option<usize>,
     /// Headers that web pages may use, where the route lets their origin in.
@@ -75,23 +75,23 @@ pub struct Mounted {
     /// Lets pages of any origin in: how the options of some protocols spell the route's `cors = ["*"]`.
     pub any_origin: bool,
     /// What it delivers without being asked.
-    pub couriers: Option<Couriers>,
+    pub push: Option<PushNotifiers>,
     /// How long runs begun here are kept. None: as long as all others.
-    pub keep: Option<Keep>,
+    pub retention: Option<RunRetention>,
     /// What the operator should be warned of at the start: sentences about settings that cannot have their effect.
     pub warnings: Vec<String>,
 }
 
 /// How long the runs of one route are kept. What holds for all runs stays an upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct RunRetention {
     /// For so long after its last change a run that has ended is found.
-    pub ended: Duration,
+    pub ended_ttl: Duration,
     /// For so long a run may wait; then it is cancelled.
-    pub waiting: Duration,
+    pub waiting_ttl: Duration,
     /// So many runs each owner has on the route at most: beyond, those of theirs that ended first are forgotten. What has
     /// not ended is not.
-    pub most: u64,
+    pub max_runs: u64,
 }
 
 impl Mounted {
@@ -100,14 +100,14 @@ impl Mounted {
     pub fn new(endpoints: Vec<Endpoint>, stray: Open) -> Self {
         Self {
             endpoints,
-            stray,
+            fallback: stray,
             curl: Vec::new(),
-            announces: None,
+            announced_url: None,
             max_body: None,
             cors: Cors::default(),
             any_origin: false,
-            couriers: None,
-            keep: None,
+            push: None,
+            retention: None,
             warnings: Vec::new(),
         }
     }

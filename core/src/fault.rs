@@ -342,7 +342,7 @@ impl Fault {
     /// A field with a value it must not have.
     #[must_use]
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(FaultKind::Invalid, message).at(field)
+        Self::new(FaultKind::Invalid, message).with_field(field)
     }
 
     /// Nothing of this name for this caller.
@@ -353,7 +353,7 @@ impl Fault {
 
     /// Names the field.
     #[must_use]
-    pub fn at(mut self, field: impl Into<String>) -> Self {
+    pub fn with_field(mut self, field: impl Into<String>) -> Self {
         let mut field = field.into();
         shorten(&mut field);
         self.field = Some(field);
@@ -362,14 +362,14 @@ impl Fault {
 
     /// Adds what only the log may know.
     #[must_use]
-    pub fn because(mut self, detail: impl fmt::Display) -> Self {
+    pub fn with_detail(mut self, detail: impl fmt::Display) -> Self {
         self.detail = Some(detail.to_string());
         self
     }
 
     /// Adds the code the agent gave.
     #[must_use]
-    pub fn coded(mut self, code: impl Into<String>) -> Self {
+    pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self
     }

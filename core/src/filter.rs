@@ -57,15 +57,15 @@ pub fn client_code(code: &str) -> &str {
 }
 
 /// The longest text of an upstream's in a log line, in bytes.
-const LONGEST_LOGGED: usize = 512;
+const MAX_LOGGED: usize = 512;
 
 /// A text of an upstream's as a log line may hold it: nothing that looks like a secret, at most 512 bytes and an ellipsis.
 /// Hosts, paths and class names stay: they are what an operator looks for.
 #[must_use]
 pub fn log_text(text: &str) -> String {
     let mut logged = hide(truncated(text, LOOKED_AT), Hide::Secrets);
-    if logged.len() > LONGEST_LOGGED {
-        logged.truncate(truncated(&logged, LONGEST_LOGGED).len());
+    if logged.len() > MAX_LOGGED {
+        logged.truncate(truncated(&logged, MAX_LOGGED).len());
         logged.push('…');
     }
     logged
@@ -427,7 +427,7 @@ mod tests {
         let text = format!("File \"/srv/agent.py\" on 10.0.0.5: password=hunter2 {}", "é".repeat(1000));
         let logged = log_text(&text);
         assert!(logged.starts_with("File \"/srv/agent.py\" on 10.0.0.5: password=… é") && logged.ends_with('…'));
-        assert!(logged.len() <= LONGEST_LOGGED + '…'.len_utf8());
+        assert!(logged.len() <= MAX_LOGGED + '…'.len_utf8());
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl<'a> Heard<'a> {
     /// The unknown fields, kept.
     #[must_use]
     pub fn extra(&self) -> Extra {
-        self.extra.iter().map(|(name, value)| (name.clone().into_owned(), Json::keep(value))).collect()
+        self.extra.iter().map(|(name, value)| (name.clone().into_owned(), Json::from_raw(value))).collect()
     }
 
     /// The type of a content: as told, else by the field that is there.
@@ -117,7 +117,7 @@ impl<'a> Heard<'a> {
             ContentType::Refusal => Body::Refusal(own(self.refusal.as_ref()).unwrap_or_default()),
             ContentType::Image => Body::Image(own(self.image_url.as_ref())),
             ContentType::Video => Body::Video(own(self.video_url.as_ref())),
-            ContentType::Data => Body::Data(self.data.map_or_else(Json::null, Json::keep)),
+            ContentType::Data => Body::Data(self.data.map_or_else(Json::null, Json::from_raw)),
             ContentType::Audio => Body::Audio {
                 data: self.data.and_then(|raw| serde_json::from_str(raw.get()).ok()),
                 format: own(self.format.as_ref()),

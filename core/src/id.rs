@@ -15,13 +15,13 @@ pub struct RunId(pub Uuid);
 impl RunId {
     /// The id in a protocol's spelling: the prefix and 32 hexadecimal digits.
     #[must_use]
-    pub fn spelled(self, prefix: &str) -> String {
+    pub fn to_prefixed(self, prefix: &str) -> String {
         format!("{prefix}{}", self.0.simple())
     }
 
     /// Reads any spelling: whatever stands in front of the last `_` is a prefix. None if the rest is no UUID.
     #[must_use]
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let digits = text.rsplit_once('_').map_or(text, |(_, digits)| digits);
         // Braces and URN forms are refused: an id has many prefixes, but only two ways to write its digits.
         if digits.len() != 32 && digits.len() != 36 {
@@ -32,7 +32,7 @@ impl RunId {
 
     /// The id of a message of this run that came without one: derived, so that a replay makes the same.
     #[must_use]
-    pub fn message(self, index: usize) -> String {
+    pub fn message_id(self, index: usize) -> String {
         format!("msg_{}_{index}", self.0.simple())
     }
 }
@@ -50,11 +50,11 @@ mod tests {
     #[test]
     fn one_value_has_many_spellings() {
         let id = RunId(Uuid::from_u128(7));
-        for text in [id.spelled("resp_"), id.spelled("response_"), id.to_string(), id.spelled("")] {
-            assert_eq!(RunId::read(&text), Some(id), "{text}");
+        for text in [id.to_prefixed("resp_"), id.to_prefixed("response_"), id.to_string(), id.to_prefixed("")] {
+            assert_eq!(RunId::parse(&text), Some(id), "{text}");
         }
         for text in ["", "resp_", "resp_12", "{00000000-0000-0000-0000-000000000007}"] {
-            assert_eq!(RunId::read(text), None, "{text}");
+            assert_eq!(RunId::parse(text), None, "{text}");
         }
     }
 }

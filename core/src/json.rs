@@ -19,13 +19,13 @@ pub struct Json(Box<RawValue>);
 impl Json {
     /// Keeps a copy of a value that was read.
     #[must_use]
-    pub fn keep(raw: &RawValue) -> Self {
+    pub fn from_raw(raw: &RawValue) -> Self {
         Self(raw.to_owned())
     }
 
     /// Writes a value down. Values that cannot be JSON (a map with keys that are no text) become `null`.
     #[must_use]
-    pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
+    pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Self {
         serde_json::value::to_raw_value(value).map_or_else(|_| Self::null(), Self)
     }
 
@@ -72,7 +72,7 @@ impl Json {
 
     /// Reads it as a type. None where it does not fit, or is nested deeper than a parser should follow.
     #[must_use]
-    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
+    pub fn decode<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
         serde_json::from_str(self.text()).ok()
     }
 }

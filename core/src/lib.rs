@@ -11,7 +11,6 @@ pub mod answer;
 pub mod builder;
 pub mod call;
 pub mod connector;
-pub mod courier;
 pub mod event;
 pub mod exchange;
 pub mod fault;
@@ -22,16 +21,17 @@ pub mod journal;
 pub mod json;
 pub mod model;
 pub mod normalize;
-pub mod order;
 pub mod out;
 pub mod owner;
 pub mod pending;
 pub mod public_address;
-pub mod publication;
+pub mod push;
 pub mod read;
 pub mod run;
+pub mod sequencer;
 pub mod size;
 pub mod sse;
+pub mod well_known;
 
 #[cfg(feature = "testkit")]
 pub mod testkit;

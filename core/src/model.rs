@@ -284,7 +284,7 @@ impl Content {
     /// A data object.
     #[must_use]
     pub fn data<T: Serialize + ?Sized>(value: &T) -> Self {
-        Self::new(Body::Data(Json::of(value)))
+        Self::new(Body::Data(Json::from_serialize(value)))
     }
 
     /// The text, if this is a text.
@@ -415,13 +415,13 @@ impl Message {
     /// The calls in it; several in one message occur in history.
     pub fn calls(&self) -> impl Iterator<Item = ToolCall> {
         let is_call = self.kind.is_call();
-        self.content.iter().filter_map(Content::as_data).filter(move |_| is_call).filter_map(Json::read)
+        self.content.iter().filter_map(Content::as_data).filter(move |_| is_call).filter_map(Json::decode)
     }
 
     /// The outputs in it.
     pub fn outputs(&self) -> impl Iterator<Item = ToolOutput> {
         let is_output = self.kind.is_output();
-        self.content.iter().filter_map(Content::as_data).filter(move |_| is_output).filter_map(Json::read)
+        self.content.iter().filter_map(Content::as_data).filter(move |_| is_output).filter_map(Json::decode)
     }
 }
 
@@ -502,7 +502,7 @@ fn lenient_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
     if json.is_null() {
         return Ok(None);
     }
-    Ok(Some(json.read::<String>().unwrap_or_else(|| json.text().to_owned())))
+    Ok(Some(json.decode::<String>().unwrap_or_else(|| json.text().to_owned())))
 }
 
 /// A whole request (Agent API, section 3), checked.

@@ -88,7 +88,7 @@ impl Out {
     }
 
     /// Writes bytes as they are.
-    pub fn raw(&mut self, bytes: &[u8]) {
+    pub fn write_raw(&mut self, bytes: &[u8]) {
         self.body.put_slice(bytes);
     }
 

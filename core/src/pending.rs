@@ -127,12 +127,12 @@ impl Pending {
     /// Reads the question out of the data of an `mcp_approval_request`. None if it has no id.
     #[must_use]
     pub fn read(data: &Json) -> Option<Self> {
-        let asked: Asked = data.read()?;
+        let asked: Asked = data.decode()?;
         let text = |json: Option<Json>| {
             json.filter(|json| !json.is_null())
-                .map(|json| json.read::<String>().unwrap_or_else(|| json.text().to_owned()))
+                .map(|json| json.decode::<String>().unwrap_or_else(|| json.text().to_owned()))
         };
-        let extension: Extension = asked.interrupt.as_ref().and_then(Json::read).unwrap_or_default();
+        let extension: Extension = asked.interrupt.as_ref().and_then(Json::decode).unwrap_or_default();
         let payload = extension.payload.filter(|payload| !payload.is_null());
         let kind = match extension.kind.as_deref() {
             Some("input") => PendingKind::Input,
@@ -193,12 +193,12 @@ impl Run {
             let contents = message.slots.iter();
             match &message.kind {
                 MessageType::FunctionCall => open.extend(contents.filter_map(|slot| {
-                    let call: model::ToolCall = slot.content().as_data()?.read()?;
+                    let call: model::ToolCall = slot.content().as_data()?.decode()?;
                     Some(Pending::tool(call))
                 })),
                 MessageType::McpApprovalRequest => open.extend(contents.filter_map(|slot| {
                     let mut item = Pending::read(slot.data()?)?;
-                    item.request = Some(Json::of(&message.to_model()));
+                    item.request = Some(Json::from_serialize(&message.to_model()));
                     Some(item)
                 })),
                 kind if kind.is_output() => {
@@ -221,8 +221,8 @@ impl Run {
 /// The id an answer names. `approval_request_id`, or `id` where clients write only that.
 #[must_use]
 pub fn approval_id(data: &Json) -> Option<String> {
-    let fields: Extra = data.read()?;
-    let named = |name: &str| fields.get(name).and_then(Json::read::<String>).filter(|id| !id.is_empty());
+    let fields: Extra = data.decode()?;
+    let named = |name: &str| fields.get(name).and_then(Json::decode::<String>).filter(|id| !id.is_empty());
     named("approval_request_id").or_else(|| named("id"))
 }
 
@@ -286,16 +286,16 @@ impl Pending {
     pub fn to_data(&self) -> Json {
         if let Some(extension) = &self.extension {
             let mut data = Extra::new();
-            data.push("id", Json::of(&self.id));
-            data.push("name", Json::of(&self.name));
-            data.push("arguments", Json::of(&self.arguments));
+            data.push("id", Json::from_serialize(&self.id));
+            data.push("name", Json::from_serialize(&self.name));
+            data.push("arguments", Json::from_serialize(&self.arguments));
             if let Some(label) = &self.server_label {
-                data.push("server_label", Json::of(label));
+                data.push("server_label", Json::from_serialize(label));
             }
             data.push("interrupt", extension.clone());
-            return Json::of(&data);
+            return Json::from_serialize(&data);
         }
-        Json::of(&Request {
+        Json::from_serialize(&Request {
             id: &self.id,
             name: &self.name,
             arguments: &self.arguments,
@@ -320,7 +320,7 @@ impl Pending {
             return None;
         }
         let kept = self.request.as_ref().and_then(|request| {
-            let node = crate::tree::Node::at("", request.raw());
+            let node = crate::tree::Node::with_path("", request.raw());
             model::Message::read(&node).ok()
         });
         Some(kept.unwrap_or_else(|| {

@@ -152,7 +152,7 @@ impl Content {
             None if object.has("text") => "text".into(),
             None => {
                 let message = "missing required field 'type'";
-                return Err(Fault::new(FaultKind::Missing, message).at(object.path_of("type")));
+                return Err(Fault::new(FaultKind::Missing, message).with_field(object.path_of("type")));
             }
         };
         let mut named: Vec<&str> =

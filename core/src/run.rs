@@ -166,7 +166,7 @@ impl Slot {
             return value.clone();
         }
         let body = match (&self.kind, &self.call) {
-            (_, Some(head)) => Body::Data(Json::of(&Arguments { head, arguments: self.text() })),
+            (_, Some(head)) => Body::Data(Json::from_serialize(&Arguments { head, arguments: self.text() })),
             (ContentType::Refusal, None) => Body::Refusal(self.text().to_owned()),
             (ContentType::Text, None) => Body::Text(self.text().to_owned()),
             (ContentType::Image, None) => Body::Image(None),
@@ -182,7 +182,7 @@ impl Slot {
     /// The output this content is, if its message is one. Only of finished contents.
     #[must_use]
     pub fn output(&self) -> Option<model::ToolOutput> {
-        self.value.as_ref()?.as_data()?.read()
+        self.value.as_ref()?.as_data()?.decode()
     }
 
     /// The data this content holds, if it is data. Only of finished contents.

@@ -89,7 +89,7 @@ impl<'a> Node<'a> {
 
     /// A value that was found elsewhere, under a path of its own.
     #[must_use]
-    pub fn at(path: impl Into<String>, raw: &'a RawValue) -> Self {
+    pub fn with_path(path: impl Into<String>, raw: &'a RawValue) -> Self {
         Self { raw, place: Place::at(path.into()) }
     }
 
@@ -107,8 +107,8 @@ impl<'a> Node<'a> {
 
     /// The value, kept.
     #[must_use]
-    pub fn keep(&self) -> Json {
-        Json::keep(self.raw)
+    pub fn to_json(&self) -> Json {
+        Json::from_raw(self.raw)
     }
 
     /// The raw value.
@@ -139,7 +139,8 @@ impl<'a> Node<'a> {
     /// A complaint about this value's type.
     #[must_use]
     pub fn wrong(&self, expected: &str) -> Fault {
-        Fault::new(FaultKind::WrongType, format!("must be {expected}, not {}", self.kind().named())).at(self.path())
+        Fault::new(FaultKind::WrongType, format!("must be {expected}, not {}", self.kind().named()))
+            .with_field(self.path())
     }
 
     /// A complaint about this value.
@@ -221,7 +222,7 @@ impl<'a> Node<'a> {
     /// # Errors
     /// [`FaultKind::WrongType`]
     pub fn json_object(&self) -> Result<Json, Fault> {
-        if self.kind() == Kind::Object { Ok(self.keep()) } else { Err(self.wrong("an object")) }
+        if self.kind() == Kind::Object { Ok(self.to_json()) } else { Err(self.wrong("an object")) }
     }
 }
 
@@ -321,7 +322,7 @@ impl<'a> Object<'a> {
     /// [`FaultKind::Missing`]
     pub fn required(&self, name: &str) -> Result<Node<'a>, Fault> {
         self.get(name).ok_or_else(|| {
-            Fault::new(FaultKind::Missing, format!("missing required field '{name}'")).at(self.path_of(name))
+            Fault::new(FaultKind::Missing, format!("missing required field '{name}'")).with_field(self.path_of(name))
         })
     }
 
@@ -376,7 +377,7 @@ impl<'a> Object<'a> {
         self.fields
             .iter()
             .filter(|(name, _)| !named.contains(&name.as_ref()))
-            .map(|(name, raw)| (Box::<str>::from(name.as_ref()), Json::keep(raw)))
+            .map(|(name, raw)| (Box::<str>::from(name.as_ref()), Json::from_raw(raw)))
             .collect()
     }
 }
@@ -438,7 +439,7 @@ mod tests {
         assert!(Node::parse(b"[ ]").expect("JSON").array().expect("a list").next().is_none());
         assert!(Node::parse(b"{}").expect("JSON").array().is_err());
         let place = |node: Node<'_>| node.path();
-        let deep = Node::at("x", node.raw()).array().expect("a list").nth(2).expect("an object");
+        let deep = Node::with_path("x", node.raw()).array().expect("a list").nth(2).expect("an object");
         let deep = deep.object().expect("an object").array("a").expect("a list").next().map(place);
         assert_eq!(deep.as_deref(), Some("x[2].a[0]"));
     }

@@ -2,7 +2,7 @@
 //! dropped; nothing that was never written so is believed. Not here: where lines are kept.
 
 use interlingua_core::RunId;
-use interlingua_core::call::{About, Delivery, Keeper, RunState};
+use interlingua_core::call::{Delivery, RetentionOwner, RunInfo, RunState};
 use interlingua_core::event::{End, Event};
 use interlingua_core::journal::{JournalError, VERSION, Written, extend, read, write};
 use interlingua_core::json::{Extra, Json};
@@ -334,7 +334,7 @@ proptest! {
         state in prop_oneof![end().prop_map(RunState::Ended), Just(RunState::Waiting), Just(RunState::Queued)],
     ) {
         let (temperature, n) = numbers;
-        let about = About {
+        let about = RunInfo {
             protocol: "a2a".into(),
             owner: "olga".into(),
             state,
@@ -348,10 +348,10 @@ proptest! {
                 tools, extra,
             },
             labels,
-            keeper: keeper.map(|(route, remembered)| Keeper { route, remembered }),
+            retention: keeper.map(|(route, remembered)| RetentionOwner { route, remembered }),
         };
         let text = serde_json::to_vec(&Written(&about)).unwrap();
-        let Written(read): Written<About> = serde_json::from_slice(&text).unwrap();
+        let Written(read): Written<RunInfo> = serde_json::from_slice(&text).unwrap();
         prop_assert_eq!(read, about);
     }
 }
@@ -362,11 +362,11 @@ fn facts_that_were_written_before_routes_had_rules_are_read() {
         "delivery":"stream","stored":true,"request":{"input":[],"id":null,"session_id":null,"user_id":null,
         "model":null,"temperature":null,"top_p":null,"frequency_penalty":null,"presence_penalty":null,
         "max_tokens":null,"stop":null,"n":null,"seed":null,"tools":null,"extra":{}},"labels":null}"#;
-    let Written(read): Written<About> = serde_json::from_str(written).unwrap();
-    assert_eq!((read.state, read.keeper), (RunState::Waiting, None));
+    let Written(read): Written<RunInfo> = serde_json::from_str(written).unwrap();
+    assert_eq!((read.state, read.retention), (RunState::Waiting, None));
     let kept = written.replace("null}", r#"null,"keeper":{"route":"/a2a/{agent}","later":1}}"#);
-    let Written(read): Written<About> = serde_json::from_str(&kept).unwrap();
-    assert_eq!(read.keeper, Some(Keeper { route: "/a2a/{agent}".into(), remembered: false }));
+    let Written(read): Written<RunInfo> = serde_json::from_str(&kept).unwrap();
+    assert_eq!(read.retention, Some(RetentionOwner { route: "/a2a/{agent}".into(), remembered: false }));
 }
 
 #[test]

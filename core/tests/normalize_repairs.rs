@@ -15,7 +15,7 @@ fn record(lines: &[&str]) -> Record {
 
 fn contents(record: &Record) -> Vec<String> {
     let slots = record.run().messages.iter().flat_map(|message| &message.slots);
-    slots.map(|slot| interlingua_core::Json::of(&slot.content()).text().to_owned()).collect()
+    slots.map(|slot| interlingua_core::Json::from_serialize(&slot.content()).text().to_owned()).collect()
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn what_was_heard_as_data_is_a_call_once_its_message_says_so() {
         r#"{"object":"message","id":"m","type":"function_call","status":"completed","content":null}"#,
     ]);
     let slot = &told.run().messages[0].slots[0];
-    assert_eq!(slot.content().as_data().and_then(|data| data.read::<interlingua_core::model::ToolCall>()), {
+    assert_eq!(slot.content().as_data().and_then(|data| data.decode::<interlingua_core::model::ToolCall>()), {
         Some(interlingua_core::model::ToolCall {
             call_id: "m".into(),
             name: "f".into(),

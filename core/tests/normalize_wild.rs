@@ -176,7 +176,7 @@ proptest! {
             let told = record.run().messages.iter().filter(|told| told.id.split('_').next() == Some(&message.id));
             let slots = told.flat_map(|told| &told.slots);
             // What nobody completes is told when its message ends, behind what was told meanwhile.
-            (message.id.clone(), sorted(slots.map(|slot| read(&Json::of(&slot.content())))))
+            (message.id.clone(), sorted(slots.map(|slot| read(&Json::from_serialize(&slot.content())))))
         }).collect();
         let said: Vec<(String, Vec<Value>)> = meant.messages.iter().map(|message| {
             (message.id.clone(), sorted(message.contents.iter().map(Meant::whole)))
@@ -198,7 +198,7 @@ fn sorted(contents: impl Iterator<Item = Value>) -> Vec<Value> {
 }
 
 fn read(json: &Json) -> Value {
-    json.read().expect("JSON")
+    json.decode().expect("JSON")
 }
 
 /// What an upstream means to say, and how it deviates from saying so.

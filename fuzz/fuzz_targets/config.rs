@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use config::{ClientProtocol, Protocols, Surroundings, UpstreamProtocol};
+use config::{ClientProtocol, Protocols, Env, UpstreamProtocol};
 use interlingua_fuzz::edited;
 use libfuzzer_sys::fuzz_target;
 
@@ -68,7 +68,7 @@ fuzz_target!(|input: &[u8]| {
     if source.contains("hunter2") {
         return;
     }
-    let surroundings = Surroundings { env: &env, file: &file };
+    let surroundings = Env { env: &env, file: &file };
     let said = match config::read(&source, Path::new("gateway.toml"), &PROTOCOLS, &surroundings) {
         Ok((settings, warnings)) => format!("{settings:?}\n{warnings}"),
         Err(mistakes) => {

@@ -1,4 +1,4 @@
-//! Asking a running gateway whether it is ready: what a container's health check runs.
+//! AskPolicy a running gateway whether it is ready: what a container's health check runs.
 //!
 //! Plain sockets on purpose: it has to work in an image that holds nothing but this binary, and start in no time.
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::diagnostics::Diagnostic;
 use super::document::{AgentTable, Entries, Located, Table, TimeoutsTable, UpstreamTable};
 use super::headers;
-use super::resolve::Checking;
+use super::resolve::Validator;
 use super::settings::{Agent, HistoryLimit, Timeouts, Upstream};
 use super::size::Size;
 use super::suggest;
@@ -20,9 +20,9 @@ pub(super) struct Known {
 }
 
 /// Names longer than this make unreadable paths.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 
-pub(super) fn resolve(agents: &Entries<Table<AgentTable>>, checking: &mut Checking<'_, '_>) -> Vec<Known> {
+pub(super) fn resolve(agents: &Entries<Table<AgentTable>>, checking: &mut Validator<'_, '_>) -> Vec<Known> {
     let mut known = Vec::new();
     for (name, table) in agents.iter() {
         check_name(name, checking);
@@ -33,11 +33,11 @@ pub(super) fn resolve(agents: &Entries<Table<AgentTable>>, checking: &mut Checki
 }
 
 /// Names stand in paths: what would have to be escaped there is refused.
-fn check_name(name: &Located<String>, checking: &mut Checking<'_, '_>) {
+fn check_name(name: &Located<String>, checking: &mut Validator<'_, '_>) {
     let text = name.value.as_str();
     let fine = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
         && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric());
-    if !fine || text.len() > LONGEST_NAME {
+    if !fine || text.len() > MAX_NAME_LEN {
         checking.mistake(
             Diagnostic::error(format!("an agent cannot be called {text:?}"))
                 .at(&name.place)
@@ -49,7 +49,7 @@ fn check_name(name: &Located<String>, checking: &mut Checking<'_, '_>) {
 fn agent(
     name: &Located<String>,
     written: &Located<Table<AgentTable>>,
-    checking: &mut Checking<'_, '_>,
+    checking: &mut Validator<'_, '_>,
 ) -> Option<Agent> {
     let table = &written.value;
     let turns =
@@ -84,7 +84,7 @@ fn agent(
 fn upstream(
     agent: &Located<String>,
     written: &Located<Table<UpstreamTable>>,
-    checking: &mut Checking<'_, '_>,
+    checking: &mut Validator<'_, '_>,
 ) -> Option<Upstream> {
     let table = &written.value;
     let headers =
@@ -166,7 +166,7 @@ fn upstream(
     })
 }
 
-fn timeouts(table: &TimeoutsTable, checking: &mut Checking<'_, '_>) -> Timeouts {
+fn timeouts(table: &TimeoutsTable, checking: &mut Validator<'_, '_>) -> Timeouts {
     Timeouts {
         connect: checking.positive(&table.connect, "connect"),
         first_byte: checking.positive(&table.first_byte, "first_byte"),
@@ -175,6 +175,6 @@ fn timeouts(table: &TimeoutsTable, checking: &mut Checking<'_, '_>) -> Timeouts 
     }
 }
 
-fn known_upstreams(checking: &Checking<'_, '_>) -> String {
+fn known_upstreams(checking: &Validator<'_, '_>) -> String {
     format!("upstreams may speak: {}", suggest::list(checking.protocols.upstream_names()))
 }

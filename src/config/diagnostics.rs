@@ -115,7 +115,7 @@ impl Diagnostic {
 }
 
 /// Nobody reads further, and each one is rendered with the whole source at hand.
-const MOST_SHOWN: usize = 100;
+const MAX_SHOWN: usize = 100;
 
 /// Keeps a place inside the source and on one line, so that rendering cannot fail and a table
 /// of twenty lines is not quoted whole.
@@ -187,11 +187,11 @@ impl Diagnostics {
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let mut text = String::new();
-        for one in self.found.iter().take(MOST_SHOWN) {
+        for one in self.found.iter().take(MAX_SHOWN) {
             text.push_str(&renderer.render(&[one.group(&self.name, &self.source)]));
             text.push_str("\n\n");
         }
-        if let more @ 1.. = self.found.len().saturating_sub(MOST_SHOWN) {
+        if let more @ 1.. = self.found.len().saturating_sub(MAX_SHOWN) {
             text.push_str(&format!("and {more} more\n\n"));
         }
         let counted = [(Severity::Error, "error"), (Severity::Warning, "warning")]

@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Longer than this is a mistake, and would overflow clocks somewhere down the line.
-const LONGEST_DAYS: u64 = 3650;
+const MAX_DAYS: u64 = 3650;
 
 /// A span of time in the file, in whole milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,8 +62,8 @@ impl Period {
             total = milliseconds
                 .and_then(|number| number.checked_mul(units[place].1))
                 .and_then(|part| total.checked_add(part))
-                .filter(|total| *total <= LONGEST_DAYS * UNITS[0].1)
-                .ok_or_else(|| format!("a duration is too long\nat most \"{LONGEST_DAYS}d\" is possible"))?;
+                .filter(|total| *total <= MAX_DAYS * UNITS[0].1)
+                .ok_or_else(|| format!("a duration is too long\nat most \"{MAX_DAYS}d\" is possible"))?;
             units = &units[place + 1..];
             rest = after.trim_start();
         }
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_duration_is_read_as_it_is_written(milliseconds in 0..LONGEST_DAYS * 86_400_000) {
+        fn a_duration_is_read_as_it_is_written(milliseconds in 0..MAX_DAYS * 86_400_000) {
             let period = Period(Duration::from_millis(milliseconds));
             prop_assert_eq!(Period::parse(&period.to_string()), Ok(period));
         }

@@ -12,7 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use super::diagnostics::Diagnostic;
 use super::document::Entries;
 use super::mask;
-use super::secret::{SecretTable, Surroundings};
+use super::secret::{Env, SecretTable};
 use super::settings::Header;
 use super::tree::Cuts;
 
@@ -76,7 +76,7 @@ impl JsonSchema for HeaderValue {
 pub(super) fn resolve(
     headers: &Entries<HeaderValue>,
     folder: &Path,
-    surroundings: &Surroundings<'_>,
+    surroundings: &Env<'_>,
     cuts: &Cuts,
     found: &mut Vec<Diagnostic>,
 ) -> Vec<Header> {

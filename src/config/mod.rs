@@ -8,7 +8,7 @@
 //!
 //! What deliberately does not live here: which protocols exist. The caller hands them in as
 //! [`Protocols`]. Nor is anything opened, bound or asked: the only things read are the file itself
-//! and the secrets it names, and both come through [`Surroundings`], so that tests are hermetic.
+//! and the secrets it names, and both come through [`Env`], so that tests are hermetic.
 
 mod agents;
 mod diagnostics;
@@ -37,7 +37,7 @@ pub use self::host::{Host, HostName, Origin, Origins, implied_port};
 pub use self::network::Network;
 pub use self::protocols::{ClientProtocol, Options, Protocols, UpstreamProtocol};
 pub use self::schema::schema;
-pub use self::secret::Surroundings;
+pub use self::secret::Env;
 pub use self::settings::{
     Agent, Forwarded, Header, History, HistoryLimit, Mount, OnDisconnect, ParallelTurns, Retention, Route, Server,
     ServerLimits, ServerTimeouts, Settings, Store, StoreKind, Timeouts, Upstream,
@@ -60,7 +60,7 @@ const MAX_FILE: usize = 4 << 20;
 pub fn load(
     path: &Path,
     protocols: &Protocols,
-    surroundings: &Surroundings<'_>,
+    surroundings: &Env<'_>,
 ) -> Result<(Settings, Diagnostics), Diagnostics> {
     let unreadable = |message: String, help: &str| {
         let mistake = Diagnostic::error(message).help(help);
@@ -98,7 +98,7 @@ pub fn read(
     source: &str,
     path: &Path,
     protocols: &Protocols,
-    surroundings: &Surroundings<'_>,
+    surroundings: &Env<'_>,
 ) -> Result<(Settings, Diagnostics), Diagnostics> {
     let (tree, shown) = match tree::parse(source) {
         Ok(tree) => {

@@ -16,16 +16,16 @@ use super::duration::Period;
 use super::host::Host;
 use super::network::Network;
 use super::protocols::Protocols;
-use super::secret::{self, Surroundings};
+use super::secret::{self, Env};
 use super::settings::{Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
 use super::size::Size;
 use super::tree::{self, Cuts, Written};
 use super::{agents, routes};
 
 /// What every check may look at, and where it leaves what it found.
-pub(super) struct Checking<'i, 'a> {
+pub(super) struct Validator<'i, 'a> {
     pub(super) protocols: &'a Protocols,
-    pub(super) surroundings: &'a Surroundings<'a>,
+    pub(super) surroundings: &'a Env<'a>,
     pub(super) folder: &'a Path,
     pub(super) cuts: Cuts,
     pub(super) found: Vec<Diagnostic>,
@@ -37,10 +37,10 @@ pub(super) fn resolve(
     mut tree: Spanned<DeTable<'_>>,
     folder: &Path,
     protocols: &Protocols,
-    surroundings: &Surroundings<'_>,
+    surroundings: &Env<'_>,
 ) -> (Option<Settings>, Vec<Diagnostic>) {
     let options = take_options(tree.get_mut());
-    let mut checking = Checking { protocols, surroundings, folder, cuts: Cuts::default(), found: Vec::new(), options };
+    let mut checking = Validator { protocols, surroundings, folder, cuts: Cuts::default(), found: Vec::new(), options };
     let whole = Spanned::new(tree.span(), DeValue::Table(tree.into_inner()));
     let document = tree::read::<Document>("the file", whole, &mut checking.cuts, &mut checking.found);
     let Some(document) = document else {
@@ -60,7 +60,7 @@ pub(super) fn resolve(
     (settings, checking.found)
 }
 
-impl<'i> Checking<'i, '_> {
+impl<'i> Validator<'i, '_> {
     pub(super) fn mistake(&mut self, mistake: Diagnostic) {
         self.found.push(mistake);
     }
@@ -173,7 +173,7 @@ fn take_options<'i>(tree: &mut DeTable<'i>) -> Vec<Written<'i>> {
     taken
 }
 
-fn server(table: &ServerTable, checking: &mut Checking<'_, '_>) -> Option<Server> {
+fn server(table: &ServerTable, checking: &mut Validator<'_, '_>) -> Option<Server> {
     let listen = listen_address(&table.listen.value);
     if let Err(label) = &listen {
         checking.mistake(
@@ -219,10 +219,10 @@ fn server(table: &ServerTable, checking: &mut Checking<'_, '_>) -> Option<Server
     })
 }
 
-fn server_timeouts(table: &ServerTimeoutsTable, checking: &mut Checking<'_, '_>) -> ServerTimeouts {
-    const SHORTEST: Period = Period::milliseconds(10);
+fn server_timeouts(table: &ServerTimeoutsTable, checking: &mut Validator<'_, '_>) -> ServerTimeouts {
+    const MIN_LEN: Period = Period::milliseconds(10);
     const LONGEST: Period = Period::seconds(3600);
-    let mut checked = |period, key| checking.within(period, key, SHORTEST, LONGEST);
+    let mut checked = |period, key| checking.within(period, key, MIN_LEN, LONGEST);
 
     ServerTimeouts {
         head: checked(&table.head, "head"),
@@ -232,7 +232,11 @@ fn server_timeouts(table: &ServerTimeoutsTable, checking: &mut Checking<'_, '_>)
     }
 }
 
-fn server_limits(table: &ServerLimitsTable, max_body: &Located<Size>, checking: &mut Checking<'_, '_>) -> ServerLimits {
+fn server_limits(
+    table: &ServerLimitsTable,
+    max_body: &Located<Size>,
+    checking: &mut Validator<'_, '_>,
+) -> ServerLimits {
     const MAX_CONNECTIONS: u64 = 1_000_000;
     let mut number =
         |number, key, least, most| usize::try_from(checking.between(number, key, least, most)).unwrap_or(usize::MAX);
@@ -262,7 +266,7 @@ fn server_limits(table: &ServerLimitsTable, max_body: &Located<Size>, checking: 
     }
 }
 
-fn allowed_hosts(written: &[Located<String>], checking: &mut Checking<'_, '_>) -> Vec<Host> {
+fn allowed_hosts(written: &[Located<String>], checking: &mut Validator<'_, '_>) -> Vec<Host> {
     let mut hosts = Vec::new();
     for host in written {
         match host.value.parse::<Host>() {
@@ -279,7 +283,7 @@ fn allowed_hosts(written: &[Located<String>], checking: &mut Checking<'_, '_>) -
     hosts
 }
 
-fn store(table: &StoreTable, checking: &mut Checking<'_, '_>) -> Store {
+fn store(table: &StoreTable, checking: &mut Validator<'_, '_>) -> Store {
     let (kind, path) = (table.kind.value, &table.path);
     if kind == StoreKind::Memory && !path.place.is_empty() {
         checking.mistake(

@@ -14,7 +14,7 @@ use super::document::{Located, RouteTable, Table};
 use super::endpoint::EndpointName;
 use super::host::{Origin, Origins};
 use super::protocols::ClientProtocol;
-use super::resolve::Checking;
+use super::resolve::Validator;
 use super::settings::{Agent, Mount, Route};
 use super::suggest;
 use super::tree::Written;
@@ -23,14 +23,14 @@ use super::tree::Written;
 const OWN_ENDPOINTS: [(&str, &str); 2] = [("GET", "/healthz"), ("GET", "/readyz")];
 
 /// Longer paths are no paths anybody would type.
-const LONGEST_PATH: usize = 1024;
+const MAX_PATH_LEN: usize = 1024;
 
 pub(super) fn resolve(
     tables: &[Located<Table<RouteTable>>],
     known: &[Known],
     heartbeat: Duration,
     public_url: Option<&str>,
-    checking: &mut Checking<'_, '_>,
+    checking: &mut Validator<'_, '_>,
 ) -> Vec<Arc<Route>> {
     let public_url: Option<Arc<str>> = public_url.map(Into::into);
     let mut routes = Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn resolve(
 }
 
 /// Beyond loopback, a route that anyone may use has to say so: nobody opens one by changing the address alone.
-pub(super) fn check_exposure(tables: &[Located<Table<RouteTable>>], listen: IpAddr, checking: &mut Checking<'_, '_>) {
+pub(super) fn check_exposure(tables: &[Located<Table<RouteTable>>], listen: IpAddr, checking: &mut Validator<'_, '_>) {
     if listen.to_canonical().is_loopback() {
         return;
     }
@@ -86,7 +86,7 @@ fn route<'k>(
     known: &'k [Known],
     heartbeat: Duration,
     named: &mut HashSet<&'k str>,
-    checking: &mut Checking<'_, '_>,
+    checking: &mut Validator<'_, '_>,
 ) -> Option<Route> {
     let table = &written.value;
     let path = path(written, checking);
@@ -123,7 +123,7 @@ fn route<'k>(
 fn cors(
     written: &Located<Table<RouteTable>>,
     options: &Written<'_>,
-    checking: &mut Checking<'_, '_>,
+    checking: &mut Validator<'_, '_>,
 ) -> Option<Origins> {
     let warning = |place: &Range<usize>| {
         Diagnostic::warning("pages of any origin may use this route, and nobody is asked for a key")
@@ -156,7 +156,7 @@ fn cors(
     Some(Origins::Listed(origins))
 }
 
-fn protocol<'a>(written: &Located<Table<RouteTable>>, checking: &mut Checking<'_, 'a>) -> Option<&'a ClientProtocol> {
+fn protocol<'a>(written: &Located<Table<RouteTable>>, checking: &mut Validator<'_, 'a>) -> Option<&'a ClientProtocol> {
     let protocols = checking.protocols;
     let known = format!("routes may speak: {}", suggest::list(protocols.client_names()));
     let Some(name) = &written.value.protocol else {
@@ -184,7 +184,7 @@ fn protocol<'a>(written: &Located<Table<RouteTable>>, checking: &mut Checking<'_
     declared
 }
 
-fn path<'t>(written: &'t Located<Table<RouteTable>>, checking: &mut Checking<'_, '_>) -> Option<&'t Located<String>> {
+fn path<'t>(written: &'t Located<Table<RouteTable>>, checking: &mut Validator<'_, '_>) -> Option<&'t Located<String>> {
     let Some(path) = &written.value.path else {
         if !checking.cuts.contain(&written.place, "path") {
             let mistake = Diagnostic::error("a route has no path").at(&written.place);
@@ -207,8 +207,8 @@ fn path_mistake(path: &str) -> Option<String> {
     if path == "/" {
         return None;
     }
-    if path.len() > LONGEST_PATH {
-        return Some(format!("at most {LONGEST_PATH} letters are possible"));
+    if path.len() > MAX_PATH_LEN {
+        return Some(format!("at most {MAX_PATH_LEN} letters are possible"));
     }
     let Some(inner) = path.strip_prefix('/') else {
         return Some(format!("did you mean {:?}?", format!("/{path}")));
@@ -240,7 +240,7 @@ fn agents<'k>(
     written: &Located<Table<RouteTable>>,
     known: &'k [Known],
     named: &mut HashSet<&'k str>,
-    checking: &mut Checking<'_, '_>,
+    checking: &mut Validator<'_, '_>,
 ) -> Vec<&'k Known> {
     let mut every = || {
         named.extend(known.iter().map(|known| known.name.as_str()));
@@ -296,7 +296,7 @@ fn agents<'k>(
 /// Tries every mount, and finds requests that two routes would answer, or one that is the gateway's own.
 ///
 /// One clash for each route at most: what is wrong is its path, not its endpoints.
-fn clashes(routes: &[(Arc<Route>, Range<usize>)], checking: &mut Checking<'_, '_>) {
+fn clashes(routes: &[(Arc<Route>, Range<usize>)], checking: &mut Validator<'_, '_>) {
     let own = OWN_ENDPOINTS.map(|(method, path)| EndpointName::new(method, path));
     // By path, since endpoints of two mounts can only meet where one lies below the other.
     let mut mounted: BTreeMap<String, Vec<(usize, Vec<EndpointName>)>> = BTreeMap::new();

@@ -22,25 +22,25 @@ const MAX_SECRET: usize = 64 << 10;
 
 /// What the configuration may look at outside of itself.
 ///
-/// Tests and the fuzzer hand in their own; the gateway takes [`Surroundings::process`].
+/// Tests and the fuzzer hand in their own; the gateway takes [`Env::process`].
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct Env<'a> {
     /// Looks up an environment variable; `None` where it is not set or not UTF-8.
     pub env: &'a dyn Fn(&str) -> Option<String>,
     /// Reads a file of at most so many bytes.
     pub file: &'a dyn Fn(&Path, usize) -> io::Result<Vec<u8>>,
 }
 
-impl Surroundings<'static> {
+impl Env<'static> {
     /// The environment and the files of this process.
     pub fn process() -> Self {
         Self { env: &|name| std::env::var(name).ok(), file: &read_file }
     }
 }
 
-impl fmt::Debug for Surroundings<'_> {
+impl fmt::Debug for Env<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Surroundings")
+        formatter.write_str("Env")
     }
 }
 
@@ -73,7 +73,7 @@ impl SecretTable {
         &self,
         place: &Range<usize>,
         folder: &Path,
-        surroundings: &Surroundings<'_>,
+        surroundings: &Env<'_>,
     ) -> Result<SecretString, Diagnostic> {
         let (text, place) = match (&self.env, &self.file) {
             (Some(env), None) => (from_env(env, surroundings)?, &env.place),
@@ -99,12 +99,7 @@ impl SecretTable {
 
 /// Puts the secrets that are named in a protocol's options in their places: under keys that say so, whatever stands
 /// around them. The types of options then hold plain text, and know nothing of where it came from.
-pub(super) fn reveal(
-    written: &mut Written<'_>,
-    folder: &Path,
-    surroundings: &Surroundings<'_>,
-    found: &mut Vec<Diagnostic>,
-) {
+pub(super) fn reveal(written: &mut Written<'_>, folder: &Path, surroundings: &Env<'_>, found: &mut Vec<Diagnostic>) {
     match written.get_mut() {
         DeValue::Table(table) => {
             for (key, value) in table.iter_mut() {
@@ -140,7 +135,7 @@ fn is_reference(value: &Written<'_>) -> bool {
     !table.is_empty() && table.keys().all(|key| known(key.get_ref()))
 }
 
-fn from_env(name: &Located<String>, around: &Surroundings<'_>) -> Result<String, Diagnostic> {
+fn from_env(name: &Located<String>, around: &Env<'_>) -> Result<String, Diagnostic> {
     if !mask::is_variable_name(&name.value) {
         // Perhaps the secret itself was written here: it is not repeated.
         return Err(Diagnostic::error("this is not the name of an environment variable")
@@ -154,7 +149,7 @@ fn from_env(name: &Located<String>, around: &Surroundings<'_>) -> Result<String,
     })
 }
 
-fn from_file(path: &Located<String>, folder: &Path, around: &Surroundings<'_>) -> Result<String, Diagnostic> {
+fn from_file(path: &Located<String>, folder: &Path, around: &Env<'_>) -> Result<String, Diagnostic> {
     let bytes = (around.file)(&folder.join(&path.value), MAX_SECRET).map_err(|error| {
         Diagnostic::error(format!("cannot read secret file {:?}", path.value))
             .at(&path.place)
@@ -179,7 +174,7 @@ max_tokens = 3
 "#;
         let table = toml::de::DeTable::parse(source).expect("TOML");
         let mut written = toml::Spanned::new(0..source.len(), DeValue::Table(table.into_inner()));
-        let around = Surroundings { env: &|name| (name == "K").then(|| "s3cr3t".into()), file: &|_, _| unreachable!() };
+        let around = Env { env: &|name| (name == "K").then(|| "s3cr3t".into()), file: &|_, _| unreachable!() };
         let mut found = Vec::new();
         reveal(&mut written, Path::new(""), &around, &mut found);
         let read = toml::Table::deserialize(ValueDeserializer::from(written)).expect("a table");

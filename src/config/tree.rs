@@ -20,7 +20,7 @@ use super::suggest;
 pub(super) type Written<'i> = Spanned<DeValue<'i>>;
 
 /// After so many mistakes in one table, the rest is left for the next reading.
-const MOST_MISTAKES: usize = 50;
+const MAX_ERRORS: usize = 50;
 
 /// An entry that was cut out because it could not be read.
 pub(super) struct Cut {
@@ -76,7 +76,7 @@ pub(super) fn read<T: DeserializeOwned>(
     cuts: &mut Cuts,
     found: &mut Vec<Diagnostic>,
 ) -> Option<T> {
-    for _ in 0..MOST_MISTAKES {
+    for _ in 0..MAX_ERRORS {
         let error = match T::deserialize(ValueDeserializer::from(tree.clone())) {
             Ok(value) => return Some(value),
             Err(error) => error,

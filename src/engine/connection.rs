@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use interlingua_core::RunId;
 use interlingua_core::call::Thread;
 
-use super::pump::Turn;
+use super::driver::Turn;
 use super::session::Session;
-use super::{Engine, Live, context};
+use super::{ActiveRun, Engine, context};
 
 /// One connection keeps at most so many responses: beyond, the oldest are forgotten.
 const MAX_RESPONSES: usize = 1000;
@@ -35,7 +35,7 @@ struct Kept {
 }
 
 struct Response {
-    live: Arc<Live>,
+    live: Arc<ActiveRun>,
     /// Sessions of such responses are stored nowhere either: this keeps them.
     session: Arc<Session>,
     bytes: usize,
@@ -44,7 +44,7 @@ struct Response {
 /// The responses that connections keep, found by their id.
 #[derive(Default)]
 pub(super) struct Unstored {
-    runs: HashMap<RunId, Weak<Live>>,
+    runs: HashMap<RunId, Weak<ActiveRun>>,
     bytes: usize,
 }
 
@@ -60,7 +60,7 @@ impl ConnectionCache {
     }
 
     /// Keeps what a turn has come to, if that is not stored.
-    pub(super) fn concluded(&self, live: &Arc<Live>, turn: &Turn, good: bool) {
+    pub(super) fn concluded(&self, live: &Arc<ActiveRun>, turn: &Turn, good: bool) {
         if good && !turn.stored {
             self.keep(live, &turn.session);
         }
@@ -71,7 +71,7 @@ impl ConnectionCache {
     }
 
     /// Keeps a response that ended well. The oldest make room for it; one that is too large is not kept.
-    fn keep(&self, live: &Arc<Live>, session: &Arc<Session>) {
+    fn keep(&self, live: &Arc<ActiveRun>, session: &Arc<Session>) {
         let bytes = live.view(|view| {
             let said = view.run().turns.iter().flat_map(|turn| &turn.input).map(context::weight).sum::<usize>();
             view.record.size() + said
@@ -133,7 +133,7 @@ impl Drop for ConnectionCache {
 
 impl Unstored {
     /// False if there is no room.
-    fn add(&mut self, live: &Arc<Live>, bytes: usize) -> bool {
+    fn add(&mut self, live: &Arc<ActiveRun>, bytes: usize) -> bool {
         if self.bytes + bytes > MAX_BYTES_TOGETHER {
             return false;
         }
@@ -148,7 +148,7 @@ impl Unstored {
     }
 
     /// A response by its id, whichever connection keeps it.
-    pub(super) fn get(&self, run: RunId) -> Option<Arc<Live>> {
+    pub(super) fn get(&self, run: RunId) -> Option<Arc<ActiveRun>> {
         self.runs.get(&run)?.upgrade()
     }
 }

@@ -1,15 +1,15 @@
 //! What an agent is asked: the new input, what was said before where it has to be told, and the answers to what it
 //! waits for (Responses page, section 15; human-in-the-loop page, section 3).
 
-use interlingua_core::answer::{self, Answer, Asked, Terms};
+use interlingua_core::answer::{self, Answer, AnswerPolicy, Asked};
 use interlingua_core::call::{RunState, Thread};
 use interlingua_core::event::Millis;
 use interlingua_core::model::{AgentRequest, Input, Message, MessageType};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, FaultKind, Json, RunId};
 
+use super::driver::Turn;
 use super::entries::{Entry, said};
-use super::pump::Turn;
 use super::session::{Doc, Session};
 use super::{Agent, Engine, History, clock, names};
 
@@ -23,7 +23,7 @@ pub(super) struct Preparing<'a> {
     pub(super) request: &'a AgentRequest,
     pub(super) preamble: &'a [Message],
     pub(super) answers: &'a [Answer],
-    pub(super) terms: Terms,
+    pub(super) terms: AnswerPolicy,
     pub(super) thread: &'a Thread,
 }
 
@@ -305,11 +305,17 @@ fn join(before: Vec<Message>, input: Input) -> Vec<Message> {
 
 /// How much a message weighs, in bytes.
 pub(super) fn weight(message: &Message) -> usize {
-    Json::of(message).text().len()
+    Json::from_serialize(message).text().len()
 }
 
 /// Takes down what the agent asked at the end of a turn; answers what of it is open.
-pub(super) fn ask(doc: &mut Doc, agent: &Agent, run: RunId, pending: Vec<Pending>, turn: &Asking<'_>) -> Vec<Pending> {
+pub(super) fn ask(
+    doc: &mut Doc,
+    agent: &Agent,
+    run: RunId,
+    pending: Vec<Pending>,
+    turn: &AskPolicy<'_>,
+) -> Vec<Pending> {
     let asked = Asked {
         run,
         now: turn.now,
@@ -324,9 +330,9 @@ pub(super) fn ask(doc: &mut Doc, agent: &Agent, run: RunId, pending: Vec<Pending
 }
 
 /// How a turn asked.
-pub(super) struct Asking<'a> {
+pub(super) struct AskPolicy<'a> {
     pub(super) now: Millis,
-    pub(super) terms: Terms,
+    pub(super) terms: AnswerPolicy,
     pub(super) tools: &'a [Json],
 }
 
@@ -335,7 +341,7 @@ pub(super) fn hint(run: &interlingua_core::Run) -> Option<RunState> {
     let turn = run.last_taken()?;
     let metadata = run.messages_of(turn).last()?.metadata.as_ref()?;
     // Nearly all metadata has nothing of this.
-    let hinted: serde_json::Value = if metadata.text().contains("\"a2a\"") { metadata.read()? } else { return None };
+    let hinted: serde_json::Value = if metadata.text().contains("\"a2a\"") { metadata.decode()? } else { return None };
     match hinted.pointer("/a2a/state")?.as_str()? {
         "input-required" => Some(RunState::Waiting),
         "auth-required" => Some(RunState::WaitingForAuth),

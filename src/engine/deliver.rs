@@ -1,8 +1,8 @@
 //! Delivery without a request: what happens in a run, sent to places that its owner has named.
 //!
-//! One task for each place and run: it follows the run like a client, hands the steps to the protocol's courier, and
+//! One task for each place and run: it follows the run like a client, hands the steps to the protocol's notifier, and
 //! sends what that writes, one thing after the other. The run never waits for it. Not here: what is written (the
-//! adapter's courier), where it may go and how it is sent ([`crate::upstream::push`]).
+//! adapter's notifier), where it may go and how it is sent ([`crate::upstream::push`]).
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use interlingua_core::courier::{Courier, Couriers, Parcel};
 use interlingua_core::public_address::{Policy, Refused};
+use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
 use interlingua_core::{Fault, FaultKind, Json, RunId};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::gate::{Gate, place_of};
-use super::{Engine, Follower, Live, RunHandle, Scope, Take, clock, resource, store_fault};
+use super::{ActiveRun, Engine, Follower, RunHandle, Scope, Take, clock, resource, store_fault};
 use crate::store::{Expect, Version};
 
 /// How often one thing is tried to be delivered.
@@ -26,7 +26,7 @@ const TRIES: u32 = 4;
 /// The pause after the first failure; each later one is four times as long.
 const PAUSE: Duration = Duration::from_secs(1);
 /// A place that failed so often in a row is given up.
-const MOST_FAILURES: u32 = 10;
+const MAX_FAILURES: u32 = 10;
 /// More than this is not taken from a run before it was delivered.
 const BATCH: usize = 64;
 /// So many places are told of runs at once, of everybody together and of one owner.
@@ -34,12 +34,12 @@ const MAX_DELIVERIES: usize = 20_000;
 const MAX_OF_OWNER: usize = 10_000;
 
 /// Sends to places that clients have named.
-pub trait Post: Send + Sync + 'static {
+pub trait WebhookClient: Send + Sync + 'static {
     /// Whether a place may be named: its name resolved, every address judged.
-    fn judge(&self, url: &str, policy: &Policy) -> BoxFuture<'static, Result<(), Refused>>;
+    fn check_url(&self, url: &str, policy: &Policy) -> BoxFuture<'static, Result<(), Refused>>;
 
     /// Sends one parcel, to an address that was judged in the same breath. Resolves when it has arrived.
-    fn post(&self, url: &str, policy: &Policy, parcel: Parcel) -> BoxFuture<'static, Result<(), Failed>>;
+    fn post(&self, url: &str, policy: &Policy, parcel: PushRequest) -> BoxFuture<'static, Result<(), Failed>>;
 }
 
 /// Why a parcel did not arrive.
@@ -70,7 +70,7 @@ struct Task {
     handle: AbortHandle,
     owner: String,
     told: Arc<AtomicU64>,
-    live: Weak<Live>,
+    live: Weak<ActiveRun>,
 }
 
 impl Deliveries {
@@ -79,7 +79,7 @@ impl Deliveries {
     }
 
     /// Whether no more are taken: of this owner, or of anybody.
-    fn are_too_many(&self, owner: &str) -> bool {
+    fn has_too_many(&self, owner: &str) -> bool {
         let mut running = self.lock();
         if running.tasks.len() < MAX_OF_OWNER {
             return false;
@@ -107,10 +107,10 @@ impl Deliveries {
     }
 
     /// Whether something has happened that was not told yet.
-    pub(super) fn are_behind(&self) -> bool {
+    pub(super) fn is_lagging(&self) -> bool {
         self.lock().tasks.values().filter(|task| !task.handle.is_finished()).any(|task| {
             let live = task.live.upgrade();
-            live.is_some_and(|live| task.told.load(Ordering::Acquire) < live.shown().0)
+            live.is_some_and(|live| task.told.load(Ordering::Acquire) < live.published().0)
         })
     }
 
@@ -139,7 +139,7 @@ struct Unclaimed {
 
 /// Why a delivery begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Because {
+enum StartReason {
     /// The run does: from its first step on.
     Begun,
     /// It goes on: from what comes next, unless it is being delivered already.
@@ -150,26 +150,28 @@ enum Because {
 
 impl Engine {
     /// Judges the place a document names before it is put there. Nothing for documents that name none.
-    pub(super) async fn judge_place(&self, collection: &str, value: &Json, scope: &Scope) -> Result<(), Fault> {
-        let Some(couriers) = of(collection, scope) else { return Ok(()) };
-        let Some(courier) = (couriers.open)(value) else { return Ok(()) };
-        if self.0.deliveries.are_too_many(&resource::owned(scope, "")) {
+    pub(super) async fn check_receiver(&self, collection: &str, value: &Json, scope: &Scope) -> Result<(), Fault> {
+        let Some(notifiers) = of(collection, scope) else { return Ok(()) };
+        let Some(notifier) = (notifiers.open)(value) else { return Ok(()) };
+        if self.0.deliveries.has_too_many(&resource::owned(scope, "")) {
             return Err(Fault::new(FaultKind::Overloaded, "too many push receivers are being told of runs"));
         }
-        let judged = self.0.post.judge(courier.url(), &couriers.policy).await;
+        let judged = self.0.post.check_url(notifier.url(), &notifiers.policy).await;
         judged.map_err(|refused| Fault::invalid("url", refused.to_string()))
     }
 
     /// A place was named: from now on it is told of its run, if that is in memory. One in the store stands still; its
-    /// places are told when it goes on ([`Engine::deliver_run`]).
-    pub(super) async fn place_named(&self, collection: &str, named: Named<'_>, scope: &Scope) {
-        let Some(couriers) = of(collection, scope) else { return };
-        let Some(id) = named.key.split('/').next().and_then(RunId::read) else { return };
+    /// places are told when it goes on ([`Engine::start_deliveries`]).
+    pub(super) async fn receiver_added(&self, collection: &str, named: Named<'_>, scope: &Scope) {
+        let Some(notifiers) = of(collection, scope) else { return };
+        let Some(id) = named.key.split('/').next().and_then(RunId::parse) else { return };
         match self.handle(id).await {
-            Ok(Some(RunHandle::Live(live))) => self.begin_delivery(couriers, &named, &live, Because::Named, scope),
+            Ok(Some(RunHandle::InMemory(live))) => {
+                self.begin_delivery(notifiers, &named, &live, StartReason::Named, scope)
+            }
             Ok(None) => {
                 let place = Unclaimed { run: id, key: resource::owned(scope, named.key), version: named.version };
-                tokio::task::spawn_local(self.clone().claim_or_forget(couriers.collection, place));
+                tokio::task::spawn_local(self.clone().claim_or_forget(notifiers.collection, place));
             }
             _ => {}
         }
@@ -189,7 +191,7 @@ impl Engine {
     }
 
     /// A place is not to be told any more.
-    pub(super) fn place_gone(&self, collection: &str, key: &str, scope: &Scope) {
+    pub(super) fn receiver_removed(&self, collection: &str, key: &str, scope: &Scope) {
         if of(collection, scope).is_some() {
             self.0.deliveries.stop(&resource::owned(scope, key));
         }
@@ -197,23 +199,23 @@ impl Engine {
 
     /// Tells the places that were named for a run. `new`: from its first step on; else from what comes next, so it has
     /// to be called before anything does.
-    pub(super) async fn deliver_run(&self, run: &RunHandle, new: bool, scope: &Scope) -> Result<(), Fault> {
+    pub(super) async fn start_deliveries(&self, run: &RunHandle, new: bool, scope: &Scope) -> Result<(), Fault> {
         /// What a list gives at most.
         const PAGE: usize = 256;
-        let (Some(couriers), RunHandle::Live(live)) = (&scope.couriers, run) else { return Ok(()) };
+        let (Some(notifiers), RunHandle::InMemory(live)) = (&scope.push, run) else { return Ok(()) };
         let prefix = resource::owned(scope, &format!("{}/", live.id()));
         let start = resource::owned(scope, "").len();
-        let because = if new { Because::Begun } else { Because::GoesOn };
+        let because = if new { StartReason::Begun } else { StartReason::GoesOn };
         let mut after: Option<String> = None;
         loop {
-            let found = self.store().list(couriers.collection, &prefix, after.as_deref(), PAGE).await;
+            let found = self.store().list(notifiers.collection, &prefix, after.as_deref(), PAGE).await;
             let found = found.map_err(|error| store_fault(&error))?;
             for entry in &found {
                 let (Some(key), Some(value)) = (entry.key.get(start..), resource::read(&entry.document.value)) else {
                     continue;
                 };
                 let named = Named { key, value: &value, version: entry.document.version };
-                self.begin_delivery(couriers, &named, live, because, scope);
+                self.begin_delivery(notifiers, &named, live, because, scope);
             }
             match found.into_iter().next_back() {
                 Some(last) => after = Some(last.key),
@@ -224,19 +226,19 @@ impl Engine {
 
     fn begin_delivery(
         &self,
-        couriers: &Arc<Couriers>,
+        notifiers: &Arc<PushNotifiers>,
         named: &Named<'_>,
-        live: &Arc<Live>,
-        because: Because,
+        live: &Arc<ActiveRun>,
+        because: StartReason,
         scope: &Scope,
     ) {
         let key = resource::owned(scope, named.key);
-        let Some(courier) = (couriers.open)(named.value) else { return };
-        let (shown, over) = live.shown();
+        let Some(notifier) = (notifiers.open)(named.value) else { return };
+        let (shown, over) = live.published();
         let from = match (because, self.0.deliveries.told(&key)) {
-            (Because::Begun, _) => 0,
-            (Because::GoesOn, Some(_)) => return,
-            (Because::Named, Some(told)) => told,
+            (StartReason::Begun, _) => 0,
+            (StartReason::GoesOn, Some(_)) => return,
+            (StartReason::Named, Some(told)) => told,
             // A run that has ended tells nothing any more.
             (_, None) if over => return,
             (_, None) => shown,
@@ -244,9 +246,9 @@ impl Engine {
         let told = Arc::new(AtomicU64::new(from));
         let delivery = Delivery {
             engine: self.clone(),
-            couriers: Arc::clone(couriers),
-            courier,
-            follower: Follower::new(self.clone(), RunHandle::Live(Arc::clone(live)), false),
+            notifiers: Arc::clone(notifiers),
+            notifier,
+            follower: Follower::new(self.clone(), RunHandle::InMemory(Arc::clone(live)), false),
             run: live.id(),
             key: key.clone(),
             version: named.version,
@@ -260,15 +262,15 @@ impl Engine {
     }
 }
 
-fn of<'a>(collection: &str, scope: &'a Scope) -> Option<&'a Arc<Couriers>> {
-    scope.couriers.as_ref().filter(|couriers| couriers.collection == collection)
+fn of<'a>(collection: &str, scope: &'a Scope) -> Option<&'a Arc<PushNotifiers>> {
+    scope.push.as_ref().filter(|notifiers| notifiers.collection == collection)
 }
 
 /// One place and one run.
 struct Delivery {
     engine: Engine,
-    couriers: Arc<Couriers>,
-    courier: Box<dyn Courier>,
+    notifiers: Arc<PushNotifiers>,
+    notifier: Box<dyn PushNotifier>,
     follower: Follower,
     run: RunId,
     /// The document that names the place, as it stands in the store.
@@ -289,18 +291,18 @@ impl Delivery {
         let mut next = 0;
         loop {
             let mut parcels = Vec::new();
-            let courier = &mut self.courier;
+            let notifier = &mut self.notifier;
             let follower = &mut self.follower;
-            let pause = held_since.map(|since| since + self.couriers.pause);
+            let pause = held_since.map(|since| since + self.notifiers.pause);
             let mut taken = 0;
             let more = tokio::select! {
                 biased;
                 more = poll_fn(|context| {
                     follower.poll_steps(context, &mut |_, step| {
                         if step.sequence < from {
-                            courier.pass(step);
+                            notifier.skip(step);
                         } else {
-                            courier.take(step, &mut parcels);
+                            notifier.take(step, &mut parcels);
                         }
                         taken += 1;
                         next = step.sequence + 1;
@@ -310,10 +312,10 @@ impl Delivery {
                 () = async { match pause { Some(due) => sleep_until(due).await, None => std::future::pending().await } } => None,
             };
             let due = pause.is_some_and(|due| Instant::now() >= due);
-            if (more.is_none() || due || more == Some(false)) && self.courier.is_holding() {
+            if (more.is_none() || due || more == Some(false)) && self.notifier.has_held() {
                 self.flush(&mut parcels);
             }
-            held_since = if self.courier.is_holding() {
+            held_since = if self.notifier.has_held() {
                 held_since.filter(|_| !due).or_else(|| Some(Instant::now()))
             } else {
                 None
@@ -324,7 +326,7 @@ impl Delivery {
                     return self.give_up().await;
                 }
             }
-            if !self.courier.is_holding() {
+            if !self.notifier.has_held() {
                 self.told.fetch_max(next, Ordering::Release);
             }
             if more == Some(false) {
@@ -333,18 +335,18 @@ impl Delivery {
         }
     }
 
-    fn flush(&mut self, parcels: &mut Vec<Parcel>) {
-        let courier = &mut self.courier;
-        self.follower.last(|step| courier.flush(step, parcels));
+    fn flush(&mut self, parcels: &mut Vec<PushRequest>) {
+        let notifier = &mut self.notifier;
+        self.follower.last(|step| notifier.flush(step, parcels));
     }
 
     /// Notes in its document that the place is told nothing more, unless it was named anew meanwhile.
     async fn give_up(&self) {
-        let (store, collection) = (self.engine.store(), self.couriers.collection);
+        let (store, collection) = (self.engine.store(), self.notifiers.collection);
         let given_up = async {
             let found = store.get(collection, &self.key).await?.filter(|found| found.version == self.version);
             let value = found.and_then(|found| resource::read(&found.value));
-            let Some(value) = value.and_then(|value| (self.couriers.give_up)(&value)) else { return Ok(()) };
+            let Some(value) = value.and_then(|value| (self.notifiers.give_up)(&value)) else { return Ok(()) };
             let value = value.text().as_bytes().to_vec().into();
             let put = store.put(collection, &self.key, value, Expect::Version(self.version), clock::now());
             put.await.map(drop)
@@ -356,11 +358,11 @@ impl Delivery {
     }
 
     /// Sends one thing, several times if it has to be. False: the place is given up.
-    async fn send(&mut self, parcel: Parcel) -> bool {
+    async fn send(&mut self, parcel: PushRequest) -> bool {
         let mut pause = PAUSE;
         for tried in 1..=TRIES {
-            let entered = self.engine.0.deliveries.gate.enter(&self.owner, &place_of(self.courier.url())).await;
-            let sent = self.engine.0.post.post(self.courier.url(), &self.couriers.policy, parcel.clone()).await;
+            let entered = self.engine.0.deliveries.gate.enter(&self.owner, &place_of(self.notifier.url())).await;
+            let sent = self.engine.0.post.post(self.notifier.url(), &self.notifiers.policy, parcel.clone()).await;
             drop(entered);
             match sent {
                 Ok(()) => {
@@ -370,7 +372,7 @@ impl Delivery {
                 Err(failed) => {
                     tracing::info!(run = %self.run, tried, why = %failed.why, "a push did not arrive");
                     self.failures += 1;
-                    if self.failures >= MOST_FAILURES {
+                    if self.failures >= MAX_FAILURES {
                         return false;
                     }
                     if !failed.again || tried == TRIES {

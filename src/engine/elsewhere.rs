@@ -15,9 +15,9 @@ use interlingua_core::event::End;
 use interlingua_core::run::RunError;
 use interlingua_core::{Fault, FaultKind, Owner, RunId, answer};
 
+use super::abort_guard::Held;
 use super::session::Session;
-use super::undone::Held;
-use super::{Engine, Live, RunHandle, clock, written};
+use super::{ActiveRun, Engine, RunHandle, clock, written};
 use crate::store::Journal;
 
 /// A run that another one answers, and where it stood.
@@ -32,7 +32,7 @@ pub(super) fn closed(id: RunId, by: Option<RunId>) -> Fault {
         Some(by) => format!("what run '{id}' asked was answered already, by run '{by}'"),
         None => format!("what run '{id}' asked was answered or withdrawn already"),
     };
-    Fault::new(FaultKind::Conflict, message).coded(answer::NOT_WAITING)
+    Fault::new(FaultKind::Conflict, message).with_code(answer::NOT_WAITING)
 }
 
 impl Engine {
@@ -55,17 +55,17 @@ impl Engine {
         let waits = |state| matches!(state, RunState::Waiting | RunState::WaitingForAuth);
         if !handle.view(|view| waits(view.about.state)) {
             // It has ended: what it asked is no longer shown as open.
-            if let RunHandle::Live(live) = &handle {
-                live.grow_unseen(|state| state.pending.clear());
+            if let RunHandle::InMemory(live) = &handle {
+                live.update_unpublished(|state| state.pending.clear());
             }
             return Ok(None);
         }
         let live = self.raise(handle).await?;
         // Before anything comes of it, so that its receivers are told.
         if let Some(scope) = self.scope_of(&live) {
-            self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, &scope).await?;
+            self.start_deliveries(&RunHandle::InMemory(Arc::clone(&live)), false, &scope).await?;
         }
-        let stood = live.grow(|state| {
+        let stood = live.update(|state| {
             let stood = state.about.state;
             // A turn of its own may have begun, or it was ended meanwhile.
             if !waits(stood) {
@@ -84,8 +84,8 @@ impl Engine {
         Ok(Some(Elsewhere { live, stood }))
     }
 
-    async fn settle_elsewhere(&self, live: &Arc<Live>) {
-        live.show();
+    async fn settle_elsewhere(&self, live: &Arc<ActiveRun>) {
+        live.publish();
         let settled = self.store().settle(&(Arc::clone(live) as Arc<dyn Journal>));
         match tokio::time::timeout(written::PATIENCE, settled).await {
             Ok(Ok(())) => {}
@@ -100,7 +100,7 @@ impl Engine {
         let open = |id| session.doc().waiting.pending_of(id);
         for Elsewhere { live, stood } in std::mem::take(&mut moved.runs) {
             let pending = open(live.id());
-            live.grow_unseen(|state| {
+            live.update_unpublished(|state| {
                 if state.record.in_turn() {
                     state.record.at(clock::now());
                     state.record.withdraw_turn(None);
@@ -115,7 +115,7 @@ impl Engine {
             let live = self.lives().get(id).cloned();
             if let Some(live) = live.filter(|live| live.view(|view| view.run().end.is_some())) {
                 let pending = open(*id);
-                live.grow_unseen(|state| state.pending = pending);
+                live.update_unpublished(|state| state.pending = pending);
             }
         }
     }
@@ -123,7 +123,7 @@ impl Engine {
     /// The answering turn has ended, and so do the runs it answered: in the same way.
     pub(super) async fn end_elsewhere(&self, moved: &mut Moved, end: End, error: Option<&RunError>) {
         for Elsewhere { live, .. } in std::mem::take(&mut moved.runs) {
-            live.grow_unseen(|state| state.cut(end, error.cloned()));
+            live.update_unpublished(|state| state.cut(end, error.cloned()));
             self.settle_elsewhere(&live).await;
             self.ended(&live);
         }
@@ -131,8 +131,8 @@ impl Engine {
 
     /// A run that waits, though nothing of what it asked is open: the answer was given elsewhere and got lost on the way
     /// to this run. It has ended, without anybody knowing how the answer did.
-    pub(super) async fn end_unasked(&self, live: &Arc<Live>) -> bool {
-        let ended = live.grow_unseen(|state| {
+    pub(super) async fn end_unasked(&self, live: &Arc<ActiveRun>) -> bool {
+        let ended = live.update_unpublished(|state| {
             let waits = matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth);
             if waits {
                 state.cut(End::Completed, None);
@@ -168,8 +168,8 @@ impl Engine {
         if session.doc().waiting.withdraw(id) {
             self.save_session(&session).await?;
         }
-        if let RunHandle::Live(live) = run {
-            live.grow_unseen(|state| state.pending.clear());
+        if let RunHandle::InMemory(live) = run {
+            live.update_unpublished(|state| state.pending.clear());
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ impl Moved {
     /// The agent has taken the answer, and works.
     pub(super) fn begin(&self) {
         for Elsewhere { live, .. } in &self.runs {
-            live.grow(|state| {
+            live.update(|state| {
                 if state.record.in_turn() {
                     state.record.at(clock::now());
                     state.record.start_answer();
@@ -203,10 +203,10 @@ impl Drop for Moved {
         for Elsewhere { live, .. } in std::mem::take(&mut self.runs) {
             let fault = super::mistake();
             let error = RunError { code: fault.code().to_owned(), message: fault.message };
-            live.grow_unseen(|state| state.cut(End::Failed, Some(error)));
+            live.update_unpublished(|state| state.cut(End::Failed, Some(error)));
             // Begun here, done by the store: nobody waits for it.
             drop(engine.store().settle(&(Arc::clone(&live) as Arc<dyn Journal>)));
-            live.show();
+            live.publish();
         }
     }
 }

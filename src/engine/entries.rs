@@ -21,7 +21,7 @@ const COLLECTION: &str = "entries";
 /// So many are read at once: messages that clients put there may be large.
 const WINDOW: u64 = 16;
 /// So many bytes of messages clients may put into one session.
-const MOST_BYTES: u64 = 32 << 20;
+const MAX_BYTES: u64 = 32 << 20;
 
 /// One thing that was said.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl Entry {
     /// The message that was put there.
     pub(super) fn message(&self) -> Option<Message> {
         let Self::Said { message, .. } = self else { return None };
-        Message::read(&Node::at("", message.raw())).ok()
+        Message::read(&Node::with_path("", message.raw())).ok()
     }
 
     /// True for a turn of this run.
@@ -66,8 +66,8 @@ impl Entry {
 /// A message that is put into a session, as it is kept.
 pub(super) fn said(message: &Message) -> Entry {
     let id = message.id.clone().filter(|id| !id.is_empty());
-    let id = id.unwrap_or_else(|| clock::fresh().spelled("msg_"));
-    Entry::Said { id, message: Json::of(message) }
+    let id = id.unwrap_or_else(|| clock::fresh().to_prefixed("msg_"));
+    Entry::Said { id, message: Json::from_serialize(message) }
 }
 
 impl Doc {
@@ -109,8 +109,8 @@ impl Doc {
     pub(super) fn append(&mut self, messages: &[Message]) -> Result<(), Fault> {
         let entries: Vec<Entry> = messages.iter().map(said).collect();
         let bytes = entries.iter().map(Entry::bytes).fold(self.bytes, u64::saturating_add);
-        if bytes > MOST_BYTES {
-            let most = MOST_BYTES >> 20;
+        if bytes > MAX_BYTES {
+            let most = MAX_BYTES >> 20;
             return Err(Fault::new(FaultKind::TooLarge, format!("a conversation holds at most {most} MiB of items")));
         }
         entries.into_iter().for_each(|entry| self.push(entry));
@@ -161,7 +161,7 @@ impl Engine {
                 let place = row.key.get(digits..).and_then(|place| u64::from_str_radix(place, 16).ok());
                 let Some(place) = place.filter(|place| places.contains(place)) else { break 'pages };
                 let entry = serde_json::from_slice(&row.document.value).map_err(|error| {
-                    Fault::new(FaultKind::Internal, "the stored session cannot be read").because(error)
+                    Fault::new(FaultKind::Internal, "the stored session cannot be read").with_detail(error)
                 })?;
                 entries.insert(place, entry);
             }

@@ -9,7 +9,7 @@ use interlingua_core::pending::Pending;
 use interlingua_core::{Event, Fault, FaultKind, RunId, Step};
 
 use super::Engine;
-use super::live::{Live, Take};
+use super::active_run::{ActiveRun, Take};
 use super::loaded::Loaded;
 use crate::store::Health;
 
@@ -20,7 +20,7 @@ const SETTLES_IN: std::time::Duration = std::time::Duration::from_secs(1);
 #[derive(Clone)]
 pub enum RunHandle {
     /// In memory.
-    Live(Arc<Live>),
+    InMemory(Arc<ActiveRun>),
     /// Out of the store.
     Stored(Arc<Loaded>, Arc<[Pending]>),
 }
@@ -30,7 +30,7 @@ impl RunHandle {
     #[must_use]
     pub fn id(&self) -> RunId {
         match self {
-            Self::Live(live) => live.id(),
+            Self::InMemory(live) => live.id(),
             Self::Stored(stored, _) => stored.record.run().id,
         }
     }
@@ -38,7 +38,7 @@ impl RunHandle {
     /// Shows the run as it stands, for the gateway's own purposes: some of it may not be safe yet.
     pub fn view<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
         match self {
-            Self::Live(live) => live.view(look),
+            Self::InMemory(live) => live.view(look),
             Self::Stored(stored, pending) => look(RunView { record: &stored.record, about: &stored.about, pending }),
         }
     }
@@ -46,7 +46,7 @@ impl RunHandle {
     /// Shows the run as its clients may see it: nothing that a crash could take back.
     pub fn view_safe<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
         match self {
-            Self::Live(live) => live.view_safe(look),
+            Self::InMemory(live) => live.view_safe(look),
             Self::Stored(..) => self.view(look),
         }
     }
@@ -54,7 +54,7 @@ impl RunHandle {
     /// Waits a moment while the run has come to an end that is not safe yet: who asks what became of it is told of the
     /// end, if that is soon, and otherwise sees the run as far as it is safe.
     pub(super) async fn settled(self, engine: &Engine) -> Self {
-        if let Self::Live(live) = &self
+        if let Self::InMemory(live) = &self
             && let Some(unsafe_yet) = live.settling()
             && matches!(engine.health(), Health::Good)
         {
@@ -78,16 +78,16 @@ pub struct Follower {
 }
 
 enum Source {
-    Live(Arc<Live>, usize),
+    InMemory(Arc<ActiveRun>, usize),
     Stored(RunHandle),
 }
 
 impl Follower {
     pub(super) fn new(engine: Engine, run: RunHandle, attached: bool) -> Self {
         let source = match run {
-            RunHandle::Live(live) => {
-                let place = live.follow(attached);
-                Source::Live(live, place)
+            RunHandle::InMemory(live) => {
+                let place = live.add_follower(attached);
+                Source::InMemory(live, place)
             }
             stored => Source::Stored(stored),
         };
@@ -98,7 +98,7 @@ impl Follower {
     /// Without `skip` the steps begin with the first one.
     pub fn begin<T>(&mut self, skip: bool, look: impl FnOnce(RunView<'_>) -> T) -> T {
         match &self.source {
-            Source::Live(live, _) => {
+            Source::InMemory(live, _) => {
                 let next = &mut self.next;
                 live.view_safe(|view| {
                     if skip {
@@ -124,7 +124,7 @@ impl Follower {
         take: &mut dyn FnMut(RunView<'_>, Step<'_>) -> Take,
     ) -> Poll<bool> {
         match &self.source {
-            Source::Live(live, place) => live.poll_steps(*place, self.next, context, take).map(|seen| match seen {
+            Source::InMemory(live, place) => live.poll_steps(*place, self.next, context, take).map(|seen| match seen {
                 Some((next, last)) => {
                     self.next = next;
                     last != Take::Close
@@ -151,17 +151,17 @@ impl Follower {
 
     /// Counts up with every sign of life of the agent that is no step. Whoever waits for steps is woken by it.
     #[must_use]
-    pub fn beats(&self) -> u64 {
+    pub fn keep_alives(&self) -> u64 {
         match &self.source {
-            Source::Live(live, _) => live.beats(),
+            Source::InMemory(live, _) => live.keep_alives(),
             Source::Stored(_) => 0,
         }
     }
 
     /// Shows the run, if it stands between two turns and all there is was shown.
-    pub fn paused<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> Option<T> {
+    pub fn if_paused<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> Option<T> {
         match &self.source {
-            Source::Live(live, _) => live.paused(self.next, look),
+            Source::InMemory(live, _) => live.if_paused(self.next, look),
             Source::Stored(_) => None,
         }
     }
@@ -200,14 +200,14 @@ impl Follower {
         }
         // An end that is on its way into the store is shown in a moment.
         let ended = self.run().view(|view| view.run().end.is_some());
-        let settles = matches!(&self.source, Source::Live(live, _) if live.settling().is_some());
+        let settles = matches!(&self.source, Source::InMemory(live, _) if live.settling().is_some());
         (!ended && !settles).then(|| Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down"))
     }
 
     /// Why it ends without an end: the gateway has lost it.
     #[must_use]
     pub fn lost(&self) -> Option<Fault> {
-        matches!(&self.source, Source::Live(live, _) if live.is_broken()).then(super::mistake)
+        matches!(&self.source, Source::InMemory(live, _) if live.is_broken()).then(super::mistake)
     }
 
     /// Sees to it that nobody finds the run again. It has ended.
@@ -219,7 +219,7 @@ impl Follower {
     #[must_use]
     pub fn run(&self) -> RunHandle {
         match &self.source {
-            Source::Live(live, _) => RunHandle::Live(Arc::clone(live)),
+            Source::InMemory(live, _) => RunHandle::InMemory(Arc::clone(live)),
             Source::Stored(run) => run.clone(),
         }
     }
@@ -227,8 +227,8 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        if let Source::Live(live, place) = &self.source {
-            if live.unfollow(*place) {
+        if let Source::InMemory(live, place) = &self.source {
+            if live.remove_follower(*place) {
                 tracing::debug!(run = %live.id(), "the client left");
                 live.stop(None);
             }

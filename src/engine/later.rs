@@ -1,6 +1,6 @@
 //! Later turns of a run: one that waits is answered, one that works gets its next turn queued behind.
 //!
-//! Not here: first turns, and how an answer is handed over ([`super`]); taking turns ([`super::pump`]).
+//! Not here: first turns, and how an answer is handed over ([`super`]); taking turns ([`super::driver`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,21 @@ use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::{Fault, FaultKind, RunCall, RunId};
 use tokio::sync::oneshot;
 
+use super::abort_guard::AbortGuard;
 use super::context::Outcome;
+use super::driver::{self, Place, Turn};
 use super::elsewhere;
-use super::pump::{self, Place, Turn};
-use super::undone::Undone;
-use super::{Agent, Answer, Engine, Follower, Live, RunHandle, Scope, Wanted, clock, complete, session, store_fault};
+use super::{
+    ActiveRun, Agent, Answer, Engine, Follower, RunHandle, Scope, Wanted, clock, complete, session, store_fault,
+};
 use crate::store::Journal;
 
 /// More turns than this a run does not have: what is said in it stays in memory while it is under way.
-const MOST_TURNS: usize = 4096;
+const MAX_TURNS: usize = 4096;
 
 impl Engine {
     /// One more turn of a run that waits, or works.
-    pub(super) async fn go_on(
+    pub(super) async fn continue_run(
         &self,
         id: RunId,
         call: RunCall,
@@ -37,7 +39,7 @@ impl Engine {
 
     async fn next_turn(
         &self,
-        live: &Arc<Live>,
+        live: &Arc<ActiveRun>,
         call: RunCall,
         agent: &Arc<Agent>,
         scope: &Scope,
@@ -51,11 +53,11 @@ impl Engine {
         if let Some(by) = live.view(|view| view.run().answered_by()) {
             return Err(elsewhere::closed(id, Some(by)));
         }
-        if turns >= MOST_TURNS {
+        if turns >= MAX_TURNS {
             return Err(Fault::new(FaultKind::Overloaded, "the run has too many turns: begin another one"));
         }
         // Before anything comes of it.
-        self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, scope).await?;
+        self.start_deliveries(&RunHandle::InMemory(Arc::clone(&live)), false, scope).await?;
         let session = self.session_of(&agent.name, &scope.owner, &session_id, user.as_deref()).await?;
         let (begun, waiting) = oneshot::channel();
         let mut turn = Turn {
@@ -64,10 +66,10 @@ impl Engine {
             request: call.request,
             preamble: call.preamble,
             answers: call.answers,
-            terms: call.terms,
+            answer_policy: call.answer_policy,
             thread: call.thread,
-            turns: call.turns,
-            waits_after: call.waits_after,
+            multi_turn: call.multi_turn,
+            pause_on: call.pause_on,
             stored: call.stored,
             record_only: call.record_only,
             connection: None,
@@ -75,8 +77,8 @@ impl Engine {
             route: Arc::clone(&scope.path),
             resumes: None,
             moved: super::elsewhere::Moved::default(),
-            vanishes: false,
-            begun: Some(begun),
+            discard_if_unreached: false,
+            started: Some(begun),
         };
         let waits = live.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth));
         if waits && let Some(guard) = session.try_turn() {
@@ -91,14 +93,14 @@ impl Engine {
                 Outcome::Waiting(_) => {
                     let (engine, said) = (self.clone(), Arc::clone(&live));
                     complete(async move { engine.said_in_vain(&said, turn.request.input).await }).await?;
-                    return Ok(Answer::Waiting(RunHandle::Live(live)));
+                    return Ok(Answer::Waiting(RunHandle::InMemory(live)));
                 }
             }
         }
         let now = clock::now();
-        let follower = Follower::new(self.clone(), RunHandle::Live(Arc::clone(&live)), false);
+        let follower = Follower::new(self.clone(), RunHandle::InMemory(Arc::clone(&live)), false);
         // Invariant: nothing is awaited from here to the start of the run's task (see `Engine::run`).
-        let (number, start) = live.grow(|state| {
+        let (number, start) = live.update(|state| {
             state.about.request = AgentRequest { input: Input::default(), ..turn.request.clone() };
             if !call.labels.is_null() {
                 state.about.labels = call.labels.clone();
@@ -129,7 +131,7 @@ impl Engine {
                     // What is under way asks nothing yet: an answer can only be one that was given before.
                     let (said, answers) = (turn.request.input.clone(), turn.answers.clone());
                     let mut waiting = session.doc().waiting.clone();
-                    if let answer::Outcome::Refused(fault) = waiting.take(said, answers, turn.terms, now) {
+                    if let answer::Outcome::Refused(fault) = waiting.take(said, answers, turn.answer_policy, now) {
                         return Err(fault);
                     }
                     state.queued.push(turn);
@@ -141,10 +143,16 @@ impl Engine {
         let ready = start.as_ref().is_some_and(Turn::is_ready);
         // One that is queued is taken by the task of the turn before it.
         if let Some(turn) = start {
-            pump::start(Undone::new(self.clone(), live), Box::new(turn), None);
+            driver::start(AbortGuard::new(self.clone(), live), Box::new(turn), None);
         }
-        let first_word = if ready { call.first_word.unwrap_or(scope.patience) } else { Duration::ZERO };
-        let wanted = Wanted { delivery: call.delivery, early: call.early, first_word, patience: call.patience };
+        let first_word =
+            if ready { call.first_event_timeout.unwrap_or(scope.first_event_timeout) } else { Duration::ZERO };
+        let wanted = Wanted {
+            delivery: call.delivery,
+            early: call.respond_immediately,
+            first_word,
+            patience: call.collect_timeout,
+        };
         let answer = self.deliver(wanted, follower, number, waiting).await?;
         Ok(match answer {
             Answer::Steps { follower, .. } => Answer::Steps { follower, attach: true },
@@ -153,9 +161,9 @@ impl Engine {
     }
 
     /// Takes down what was said to a run that waits for something else first: it reaches nobody, but it was said.
-    async fn said_in_vain(&self, live: &Arc<Live>, input: Input) -> Result<(), Fault> {
+    async fn said_in_vain(&self, live: &Arc<ActiveRun>, input: Input) -> Result<(), Fault> {
         let now = clock::now();
-        live.grow(|state| {
+        live.update(|state| {
             // It may have been ended meanwhile.
             if matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth) {
                 state.record.at(now);
@@ -166,7 +174,7 @@ impl Engine {
         let settled = self.store().settle(&(Arc::clone(live) as Arc<dyn Journal>));
         let settled = settled.await;
         // It is seen as soon as it is safe, however long that takes.
-        live.show();
+        live.publish();
         settled.map_err(|error| store_fault(&error))
     }
 }

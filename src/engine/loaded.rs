@@ -17,7 +17,7 @@ use super::{Answer, Engine, RunHandle, Scope, clock, store_fault};
 use crate::store::{Query, Stored};
 
 /// So much memory all runs take that were loaded and are still looked at, in bytes.
-const MOST_LOADED: usize = 256 << 20;
+const MAX_LOADED: usize = 256 << 20;
 /// What a run takes in memory, for each byte that is stored of it: lines while they are read, and the record.
 const GROWTH: u64 = 3;
 /// Smaller runs are not waited for, whoever reads the large ones: their number is bounded by that of requests.
@@ -65,7 +65,7 @@ impl Shown {
                 Self { stored, pending, _loaded: Some(Arc::clone(loaded)) }
             }
             // Where it stands shows in its end, which is told when it is safe.
-            RunHandle::Live(live) if head && live.settling().is_none() => live.view(|view| {
+            RunHandle::InMemory(live) if head && live.settling().is_none() => live.view(|view| {
                 let stored = Stored::head(view.record, view.about);
                 Self { stored: Arc::new(stored), pending: view.pending.into(), _loaded: None }
             }),
@@ -96,7 +96,7 @@ struct Place {
 
 impl Default for Shelf {
     fn default() -> Self {
-        let pieces = MOST_LOADED / usize::try_from(PIECE).unwrap_or(1);
+        let pieces = MAX_LOADED / usize::try_from(PIECE).unwrap_or(1);
         Self { by_id: Mutex::default(), room: Arc::new(Semaphore::new(pieces)) }
     }
 }
@@ -127,7 +127,7 @@ impl Shelf {
         if bytes <= SMALL {
             return Ok(None);
         }
-        let most = u64::try_from(MOST_LOADED).unwrap_or(u64::MAX) / PIECE;
+        let most = u64::try_from(MAX_LOADED).unwrap_or(u64::MAX) / PIECE;
         // One that is larger than all the room there is has it for itself.
         let pieces = u32::try_from((bytes.saturating_mul(GROWTH) / PIECE).min(most)).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room);
@@ -192,7 +192,7 @@ impl Engine {
         for id in &ids {
             let live = self.lives().get(id).cloned();
             if let Some(live) = live {
-                let run = RunHandle::Live(live).settled(self).await;
+                let run = RunHandle::InMemory(live).settled(self).await;
                 known.insert(*id, Shown::of(&run, true));
             }
         }
@@ -229,7 +229,7 @@ impl Engine {
     async fn page_handle(&self, id: RunId, first: bool) -> Result<Option<RunHandle>, Fault> {
         let live = self.lives().get(&id).cloned();
         if let Some(live) = live {
-            return Ok(Some(RunHandle::Live(live)));
+            return Ok(Some(RunHandle::InMemory(live)));
         }
         let Some(loaded) = self.load_if(id, first).await? else { return Ok(None) };
         let pending = self.still_open(&loaded).await?;
@@ -239,14 +239,14 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use interlingua_core::call::{About, Delivery, RunState};
+    use interlingua_core::call::{Delivery, RunInfo, RunState};
     use interlingua_core::model::AgentRequest;
     use interlingua_core::{End, Json, Record, Run};
 
     use super::*;
 
     fn loaded(id: RunId) -> Loaded {
-        let about = About {
+        let about = RunInfo {
             protocol: "agent-api".into(),
             owner: "anonymous".into(),
             state: RunState::Ended(End::Completed),
@@ -256,7 +256,7 @@ mod tests {
             stored: true,
             request: AgentRequest::default(),
             labels: Json::null(),
-            keeper: None,
+            retention: None,
         };
         Loaded { stored: Arc::new(Stored { record: Record::new(Run::new(id, "a", "s", 0)), about }), _room: None }
     }
@@ -277,7 +277,7 @@ mod tests {
     #[tokio::test]
     async fn all_runs_that_are_read_have_a_common_bound() {
         let shelf = Shelf::default();
-        let most = u64::try_from(MOST_LOADED).expect("a size");
+        let most = u64::try_from(MAX_LOADED).expect("a size");
         assert!(shelf.room(SMALL, true).await.expect("room").is_none(), "small ones are not counted");
         let large = shelf.room(most, true).await.expect("what is too large for all of it has it for itself");
         assert_eq!(shelf.room(1 << 20, false).await.map_err(|fault| fault.kind).err(), Some(FaultKind::Overloaded));

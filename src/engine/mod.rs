@@ -1,33 +1,33 @@
 //! A run's life: begun, driven, followed, cancelled, forgotten. Serves each [`Call`] once, for every protocol.
 //!
-//! [`pump`] drives a run through its turns, [`live`] is a run in memory, [`follow`] a place in it, [`session`] whose
+//! [`driver`] drives a run through its turns, [`active_run`] is a run in memory, [`follow`] a place in it, [`session`] whose
 //! turn it is and what was said, [`context`] what is asked. Not here: HTTP on either side ([`crate::server`],
 //! [`crate::upstream`]) and databases ([`crate::store`]); they meet here as traits.
 
+mod abort_guard;
+pub mod active_run;
+mod active_runs;
 pub mod clock;
+mod coalescer;
 mod connection;
 mod context;
 pub mod deliver;
+mod driver;
 mod early;
 mod elsewhere;
 mod entries;
 pub mod follow;
 mod gate;
-mod keeping;
+mod housekeeping;
 mod later;
-pub mod live;
-mod lives;
 pub mod loaded;
 mod names;
 mod published;
-mod pump;
 mod report;
 mod resource;
-mod rhythm;
 mod runs;
 mod session;
 mod shown;
-mod undone;
 mod waits;
 mod written;
 
@@ -36,28 +36,28 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use interlingua_core::call::{About, AgentCard, Cursor, DocumentCall, RunState, SessionCall, SessionView, Target};
+use interlingua_core::call::{AgentCard, Cursor, DocumentCall, RunInfo, RunState, SessionCall, SessionView, Target};
 use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::{Call, Delivery, Event, Fault, FaultKind, Json, Owner, Record, Run, RunCall, RunId, Thread};
 use tokio::sync::oneshot;
 
+use self::abort_guard::AbortGuard;
+pub use self::active_run::{ActiveRun, Take};
+use self::active_runs::ActiveRuns;
 pub use self::connection::ConnectionCache;
 use self::connection::Unstored;
 use self::context::{Outcome, Preparing};
+use self::driver::{Beginning, Place, Turn};
 pub use self::follow::{Follower, RunHandle};
-pub use self::keeping::Keeping;
-pub use self::live::{Live, Take};
-use self::lives::Lives;
+pub use self::housekeeping::Housekeeping;
 use self::loaded::Shelf;
 pub use self::loaded::Shown;
-use self::pump::{Beginning, Place, Turn};
 use self::session::{Key, Session};
-use self::undone::Undone;
 use crate::store::{Health, Journal, Store, StoreError};
 use crate::upstream::{Trace, Upstream};
 
 /// More runs than this are not under way at once.
-const MOST_LIVE: usize = 200_000;
+const MAX_ACTIVE_RUNS: usize = 200_000;
 
 /// Serves calls. Cheap to clone: all clones are one engine.
 #[derive(Clone)]
@@ -66,7 +66,7 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     agents: HashMap<String, Arc<Agent>>,
     store: Arc<dyn Store>,
-    lives: Mutex<Lives>,
+    lives: Mutex<ActiveRuns>,
     sessions: Mutex<HashMap<Key, Weak<Session>>>,
     /// Responses that are not stored, and that a connection keeps.
     unstored: Mutex<Unstored>,
@@ -74,9 +74,9 @@ struct Inner {
     closing: AtomicBool,
     /// Nothing will happen any more.
     over: AtomicBool,
-    post: Arc<dyn deliver::Post>,
+    post: Arc<dyn deliver::WebhookClient>,
     deliveries: deliver::Deliveries,
-    keeping: Keeping,
+    keeping: Housekeeping,
     /// Runs out of the store.
     loaded: Shelf,
 }
@@ -133,9 +133,9 @@ pub struct Scope {
     /// Runs go on when their client leaves, whatever the protocol does by itself.
     pub detach: bool,
     /// How long a client may be kept waiting for the upstream's first word before its stream begins without it.
-    pub patience: Duration,
+    pub first_event_timeout: Duration,
     /// What the protocol delivers without a request.
-    pub couriers: Option<Arc<interlingua_core::courier::Couriers>>,
+    pub push: Option<Arc<interlingua_core::push::PushNotifiers>>,
     /// The route, if it has rules of its own about how long its runs are kept.
     pub route: Option<Arc<str>>,
     /// The trace the request is part of: agents are told.
@@ -171,7 +171,7 @@ pub enum Answer {
     /// Records of an adapter.
     Documents(Vec<(String, Json)>),
     /// What an agent's own server publishes about it.
-    Published(Option<Arc<interlingua_core::publication::Published>>),
+    FetchedDocument(Option<Arc<interlingua_core::well_known::FetchedDocument>>),
     /// The session waits for answers first; the run that asked.
     Waiting(RunHandle),
     /// Done.
@@ -181,7 +181,12 @@ pub enum Answer {
 impl Engine {
     /// An engine for these agents.
     #[must_use]
-    pub fn new(agents: Vec<Arc<Agent>>, store: Arc<dyn Store>, post: Arc<dyn deliver::Post>, keeping: Keeping) -> Self {
+    pub fn new(
+        agents: Vec<Arc<Agent>>,
+        store: Arc<dyn Store>,
+        post: Arc<dyn deliver::WebhookClient>,
+        keeping: Housekeeping,
+    ) -> Self {
         Self(Arc::new(Inner {
             agents: agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect(),
             store,
@@ -201,7 +206,7 @@ impl Engine {
         &self.0.store
     }
 
-    fn lives(&self) -> MutexGuard<'_, Lives> {
+    fn lives(&self) -> MutexGuard<'_, ActiveRuns> {
         self.0.lives.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -221,7 +226,7 @@ impl Engine {
 
     /// How many runs are in memory.
     #[must_use]
-    pub fn live_count(&self) -> usize {
+    pub fn active_count(&self) -> usize {
         self.lives().len()
     }
 
@@ -250,7 +255,7 @@ impl Engine {
             }
             Call::Session(call) => {
                 if matches!(call, SessionCall::Create { .. } | SessionCall::Append { .. }) {
-                    self.is_taking()?;
+                    self.check_accepting()?;
                 }
                 let (engine, scope) = (self.clone(), scope.clone());
                 complete(async move { engine.session_call(call, &scope).await }).await
@@ -260,18 +265,18 @@ impl Engine {
             }
             Call::Document(call) => {
                 if matches!(call, DocumentCall::Put { .. }) {
-                    self.is_taking()?;
+                    self.check_accepting()?;
                 }
                 let (engine, scope) = (self.clone(), scope.clone());
                 complete(async move { engine.document_call(call, &scope).await }).await
             }
-            Call::Published(wanted) => self.published(&wanted, scope).await,
+            Call::FetchedDocument(wanted) => self.published(&wanted, scope).await,
             Call::Nothing => Ok(Answer::Done),
         }
     }
 
     /// Whether anything new is begun or made. What is there can be looked at, stopped and deleted to the end.
-    fn is_taking(&self) -> Result<(), Fault> {
+    fn check_accepting(&self) -> Result<(), Fault> {
         /// By then another process answers here, or none.
         const COME_BACK: Duration = Duration::from_secs(5);
         if self.is_open() {
@@ -283,7 +288,7 @@ impl Engine {
     }
 
     async fn run(&self, mut call: RunCall, scope: &Scope) -> Result<Answer, Fault> {
-        self.is_taking()?;
+        self.check_accepting()?;
         let agent =
             scope.agents.iter().find(|card| card.name == call.agent).and_then(|_| self.0.agents.get(&call.agent));
         let agent = Arc::clone(agent.ok_or_else(|| {
@@ -293,21 +298,21 @@ impl Engine {
                 format!("no agent is called '{}': known are {}", call.agent, known.join(", ")),
             )
         })?);
-        if self.lives().len() >= MOST_LIVE {
+        if self.lives().len() >= MAX_ACTIVE_RUNS {
             return Err(Fault::new(FaultKind::Overloaded, "too many runs are under way"));
         }
         if call.delivery == Delivery::Background {
-            call.durable = true;
-            call.early = true;
+            call.detached = true;
+            call.respond_immediately = true;
         }
-        call.durable |= scope.detach;
+        call.detached |= scope.detach;
         // While nothing can be written, only what need not be is begun.
         let unwritten = matches!(self.health(), Health::Failing { .. });
-        if unwritten && (call.stored || call.durable || matches!(call.thread, Thread::Continue(_))) {
+        if unwritten && (call.stored || call.detached || matches!(call.thread, Thread::Continue(_))) {
             return Err(written::refusal());
         }
         if let Thread::Continue(id) = call.thread {
-            return self.go_on(id, call, &agent, scope).await;
+            return self.continue_run(id, call, &agent, scope).await;
         }
         let (session, previous) = self.session_for(&mut call, &agent, scope).await?;
         let (begun, waiting) = oneshot::channel();
@@ -319,7 +324,7 @@ impl Engine {
                     request: &call.request,
                     preamble: &call.preamble,
                     answers: &call.answers,
-                    terms: call.terms,
+                    terms: call.answer_policy,
                     thread: &call.thread,
                 };
                 match self.prepare(preparing).await? {
@@ -327,14 +332,14 @@ impl Engine {
                     Outcome::Waiting(run) => return self.waiting(run).await,
                 }
             }
-            None if pump::queues(agent.queue_turns, call.busy) => Place::Behind(session.enqueue()?),
+            None if driver::queues(agent.queue_turns, call.busy) => Place::Behind(session.enqueue()?),
             None => return Err(session::busy(&session.id)),
         };
         let id = call.id.unwrap_or_else(clock::fresh);
         let now = clock::now();
         let mut record = Record::new(Run::new(id, agent.name.clone(), session.id.clone(), now));
         record.start_turn(place.said().unwrap_or_else(|| call.request.input.clone()));
-        let about = About {
+        let about = RunInfo {
             protocol: scope.protocol.to_owned(),
             owner: scope.owner.key().to_owned(),
             state: RunState::Queued,
@@ -344,13 +349,13 @@ impl Engine {
             stored: call.stored,
             request: AgentRequest { input: Input::default(), ..call.request.clone() },
             labels: call.labels.clone(),
-            keeper: keeping::keeper(&agent, &session, scope),
+            retention: housekeeping::keeper(&agent, &session, scope),
         };
         let behind = matches!(place, Place::Behind(_));
         // Invariant: nothing is awaited from here to the start of the run's task. A client may leave at every await,
         // which drops this future, and a run that is known by then would never be driven, nor end.
-        let live = Live::new(Arc::clone(&agent), record, about);
-        let undone = Undone::new(self.clone(), Arc::clone(&live));
+        let live = ActiveRun::new(Arc::clone(&agent), record, about);
+        let abort_guard = AbortGuard::new(self.clone(), Arc::clone(&live));
         self.lives().insert(&live);
         // From here on: a session that is looked at, or forgotten, has this run under way.
         session.doc().latest = Some(id);
@@ -365,19 +370,19 @@ impl Engine {
                 self.store().open(&(Arc::clone(&live) as Arc<dyn Journal>))
             },
             safe,
-            scope: scope.couriers.is_some().then(|| Box::new(scope.clone())),
+            scope: scope.push.is_some().then(|| Box::new(scope.clone())),
         };
-        let follower = Follower::new(self.clone(), RunHandle::Live(live), !call.durable);
+        let follower = Follower::new(self.clone(), RunHandle::InMemory(live), !call.detached);
         let turn = Turn {
             session,
             place: Some(place),
             request: call.request,
             preamble: call.preamble,
             answers: call.answers,
-            terms: call.terms,
+            answer_policy: call.answer_policy,
             thread: call.thread,
-            turns: call.turns,
-            waits_after: call.waits_after,
+            multi_turn: call.multi_turn,
+            pause_on: call.pause_on,
             stored: call.stored,
             record_only: call.record_only,
             connection: scope.connection.as_ref().map(Arc::downgrade),
@@ -385,20 +390,25 @@ impl Engine {
             route: Arc::clone(&scope.path),
             resumes: None,
             moved: elsewhere::Moved::default(),
-            vanishes: call.vanishes,
-            begun: Some(begun),
+            discard_if_unreached: call.discard_if_unreached,
+            started: Some(begun),
         };
-        pump::start(undone, Box::new(turn), Some(beginning));
+        driver::start(abort_guard, Box::new(turn), Some(beginning));
         if let Some(saved) = saved {
             // What is answered before its end is safe before it is answered.
             saved.await.unwrap_or_else(|_| Err(mistake()))?;
         }
-        let first_word = match call.first_word {
+        let first_word = match call.first_event_timeout {
             Some(_) if behind => Duration::ZERO,
             Some(first_word) => first_word,
-            None => scope.patience,
+            None => scope.first_event_timeout,
         };
-        let wanted = Wanted { delivery: call.delivery, early: call.early, first_word, patience: call.patience };
+        let wanted = Wanted {
+            delivery: call.delivery,
+            early: call.respond_immediately,
+            first_word,
+            patience: call.collect_timeout,
+        };
         self.deliver(wanted, follower, 0, waiting).await
     }
 
@@ -475,7 +485,7 @@ impl Engine {
                 Ok((session, previous))
             }
             Thread::After(run) => {
-                let unknown = |_| Fault::not_found("the run to go on from").at("thread");
+                let unknown = |_| Fault::not_found("the run to go on from").with_field("thread");
                 let handle = self.find(&Target::Run(run), scope).await.map_err(unknown)?;
                 let (session_id, user, stored, of, over) = handle.view(|view| {
                     let (run, about) = (view.run(), view.about);
@@ -484,7 +494,7 @@ impl Engine {
                 });
                 let kept = scope.connection.as_ref().and_then(|connection| connection.session_of(run));
                 if !(stored || kept.is_some()) || of != agent.name {
-                    return Err(Fault::not_found("the run to go on from").at("thread"));
+                    return Err(Fault::not_found("the run to go on from").with_field("thread"));
                 }
                 // A turn that goes with its connection keeps off sessions that stay, unless it answers what was asked
                 // there: it would be missing from them.
@@ -515,8 +525,8 @@ impl Engine {
     /// Sees to it that nobody finds a run again that has ended.
     fn forget(&self, run: &RunHandle) {
         match run {
-            RunHandle::Live(live) => {
-                live.grow_unseen(|state| state.about.stored = false);
+            RunHandle::InMemory(live) => {
+                live.update_unpublished(|state| state.about.stored = false);
                 self.ended(live);
             }
             RunHandle::Stored(stored, _) => drop(self.store().remove(stored.record.run().id)),
@@ -524,7 +534,7 @@ impl Engine {
     }
 
     /// A run has no turn under way any more.
-    pub(super) fn ended(&self, live: &Arc<Live>) {
+    pub(super) fn ended(&self, live: &Arc<ActiveRun>) {
         if !live.view(|view| view.about.stored) && live.view(|view| view.run().end.is_some()) {
             // Nobody may find it again; those who follow it still see its end.
             self.lives().remove(live.id());
@@ -535,13 +545,13 @@ impl Engine {
     }
 
     /// Lets go of a run that is safe in the store and that nobody follows.
-    pub(super) fn forget_if_idle(&self, live: &Arc<Live>) {
+    pub(super) fn forget_if_idle(&self, live: &Arc<ActiveRun>) {
         // With the door closed: nobody finds it meanwhile, and another one of the same id stays.
         let mut lives = self.lives();
         let known = lives.get(&live.id()).is_some_and(|known| Arc::ptr_eq(known, live));
         let held = live.is_held();
         let busy = live.view(|view| matches!(view.about.state, RunState::Queued | RunState::Running));
-        if known && !held && !busy && live.settling().is_none() && live.is_alone() {
+        if known && !held && !busy && live.settling().is_none() && live.is_unreferenced() {
             lives.remove(live.id());
         }
     }
@@ -578,11 +588,13 @@ fn mistake() -> Fault {
 pub(super) fn store_fault(error: &StoreError) -> Fault {
     match error {
         // It goes on trying, and says in the log that it fails and when it does no more.
-        StoreError::File { .. } | StoreError::Late { .. } | StoreError::Overloaded => written::refusal().because(error),
-        StoreError::Closed => Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down").because(error),
+        StoreError::File { .. } | StoreError::Late { .. } | StoreError::Overloaded => {
+            written::refusal().with_detail(error)
+        }
+        StoreError::Closed => Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down").with_detail(error),
         _ => {
             tracing::error!(%error, "the store failed");
-            Fault::new(FaultKind::Internal, "the gateway could not read or write its records").because(error)
+            Fault::new(FaultKind::Internal, "the gateway could not read or write its records").with_detail(error)
         }
     }
 }

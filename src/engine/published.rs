@@ -1,12 +1,12 @@
 //! What agents' own servers publish about them, for those who may ask those agents.
 
-use interlingua_core::publication::Publication;
+use interlingua_core::well_known::WellKnownDocument;
 use interlingua_core::{Fault, FaultKind};
 
 use super::{Answer, Engine, Scope};
 
 impl Engine {
-    pub(super) async fn published(&self, wanted: &Publication, scope: &Scope) -> Result<Answer, Fault> {
+    pub(super) async fn published(&self, wanted: &WellKnownDocument, scope: &Scope) -> Result<Answer, Fault> {
         let known = scope.agents.iter().any(|card| card.name == wanted.agent);
         let agent = self
             .0
@@ -14,6 +14,6 @@ impl Engine {
             .get(&wanted.agent)
             .filter(|_| known)
             .ok_or_else(|| Fault::new(FaultKind::NoSuchAgent, format!("no agent is called '{}'", wanted.agent)))?;
-        Ok(Answer::Published(agent.upstream.published(wanted).await))
+        Ok(Answer::FetchedDocument(agent.upstream.published(wanted).await))
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use interlingua_core::run::RunError;
 use interlingua_core::{Blame, Fault, FaultKind};
 
-use super::Live;
-use super::pump::Turn;
+use super::ActiveRun;
+use super::driver::Turn;
 
 /// A text of a client or an agent takes no more of a line, in bytes.
 const MAX_TEXT: usize = 512;
@@ -29,7 +29,7 @@ pub(super) struct Report<'a> {
 }
 
 /// Writes the line.
-pub(super) fn turn_ended(live: &Live, turn: &Turn, report: &Report<'_>) {
+pub(super) fn turn_ended(live: &ActiveRun, turn: &Turn, report: &Report<'_>) {
     let (session, protocol, outcome) =
         live.view(|view| (view.run().session_id.clone(), view.about.protocol.clone(), view.about.state.as_str()));
     let session = shown(&session);

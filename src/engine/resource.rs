@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::deliver::Named;
 use super::session::Session;
-use super::{Agent, Answer, Engine, Live, Scope, clock, store_fault};
+use super::{ActiveRun, Agent, Answer, Engine, Scope, clock, store_fault};
 use crate::store::Expect;
 
 /// The most documents one list answers.
-const MOST_DOCUMENTS: usize = 1000;
+const MAX_DOCUMENTS: usize = 1000;
 
 impl Engine {
     pub(super) async fn session_call(&self, call: SessionCall, scope: &Scope) -> Result<Answer, Fault> {
@@ -130,7 +130,7 @@ impl Engine {
             }
             DocumentCall::List { collection, prefix } => {
                 let start = owned("").len();
-                let found = store.list(&collection, &owned(&prefix), None, MOST_DOCUMENTS).await;
+                let found = store.list(&collection, &owned(&prefix), None, MAX_DOCUMENTS).await;
                 let mut found = found.map_err(|error| store_fault(&error))?;
                 found.sort_by_key(|entry| entry.document.made);
                 let documents = found
@@ -139,19 +139,19 @@ impl Engine {
                 Ok(Answer::Documents(documents.collect()))
             }
             DocumentCall::Put { collection, key, value } => {
-                self.judge_place(&collection, &value, scope).await?;
+                self.check_receiver(&collection, &value, scope).await?;
                 let named = value.clone();
                 let value = value.text().as_bytes().to_vec();
                 let put = store.put(&collection, &owned(&key), value.into(), Expect::Anything, clock::now());
                 if let Ok(version) = put.await.map_err(|error| store_fault(&error))? {
-                    self.place_named(&collection, Named { key: &key, value: &named, version }, scope).await;
+                    self.receiver_added(&collection, Named { key: &key, value: &named, version }, scope).await;
                 }
                 Ok(Answer::Done)
             }
             DocumentCall::Delete { collection, key } => {
                 let gone = store.delete(&collection, &owned(&key), Expect::Anything);
                 let _ = gone.await.map_err(|error| store_fault(&error))?;
-                self.place_gone(&collection, &key, scope);
+                self.receiver_removed(&collection, &key, scope);
                 Ok(Answer::Done)
             }
         }
@@ -170,7 +170,7 @@ impl Engine {
             let key = asked_key(&agent.name, owner.key(), &id);
             let found = self.store().get(ASKED, &key).await.map_err(|error| store_fault(&error))?;
             let place = found.and_then(|document| read(&document.value));
-            if let Some((session, user)) = place.and_then(|json| json.read::<(String, Option<String>)>())
+            if let Some((session, user)) = place.and_then(|json| json.decode::<(String, Option<String>)>())
                 && self.known_session(&agent.name, owner, &session).await?.is_some()
             {
                 return self.session_of(&agent.name, owner, &session, user.as_deref()).await.map(Some);
@@ -180,7 +180,7 @@ impl Engine {
     }
 
     /// Remembers in which session the open items of a run were asked: some clients answer without saying where.
-    pub(super) async fn index_pending(&self, agent: &str, session: &Session, live: &Live) {
+    pub(super) async fn index_pending(&self, agent: &str, session: &Session, live: &ActiveRun) {
         if session.is_in_memory() {
             return;
         }
@@ -190,7 +190,7 @@ impl Engine {
         });
         for id in ids {
             let key = asked_key(agent, &owner, &id);
-            let value = Json::of(&(&session.id, &user)).text().as_bytes().to_vec();
+            let value = Json::from_serialize(&(&session.id, &user)).text().as_bytes().to_vec();
             let put = self.store().put(ASKED, &key, value.into(), Expect::Anything, clock::now());
             if let Err(error) = put.await {
                 tracing::error!(%error, "an open item could not be written down");
@@ -215,5 +215,5 @@ pub(super) fn owned(scope: &Scope, key: &str) -> String {
 /// What a stored document holds.
 pub(super) fn read(bytes: &[u8]) -> Option<Json> {
     let text = std::str::from_utf8(bytes).ok()?;
-    Node::parse(text.as_bytes()).ok().map(|node| node.keep())
+    Node::parse(text.as_bytes()).ok().map(|node| node.to_json())
 }

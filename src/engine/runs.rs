@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::call::{About, RunState, Target};
+use interlingua_core::call::{RunInfo, RunState, Target};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Event, Fault, Owner, RunId};
 
-use super::lives::Bringing;
-use super::undone::Held;
-use super::{Answer, Engine, Follower, Live, RunHandle, Scope, clock, context, store_fault, written};
+use super::abort_guard::Held;
+use super::active_runs::Bringing;
+use super::{ActiveRun, Answer, Engine, Follower, RunHandle, Scope, clock, context, store_fault, written};
 use crate::store::{Journal, Later, Signal, Stored};
 
 /// A run that was brought into memory, and the store's word that it looks at it, unless it does already.
@@ -27,10 +27,10 @@ impl Engine {
     /// A run by its id, whoever it belongs to.
     pub(super) async fn handle(&self, id: RunId) -> Result<Option<RunHandle>, Fault> {
         if let Some(live) = self.lives().get(&id) {
-            return Ok(Some(RunHandle::Live(Arc::clone(live))));
+            return Ok(Some(RunHandle::InMemory(Arc::clone(live))));
         }
         if let Some(live) = self.unstored().get(id) {
-            return Ok(Some(RunHandle::Live(live)));
+            return Ok(Some(RunHandle::InMemory(live)));
         }
         let Some(stored) = self.load(id).await? else { return Ok(None) };
         let pending = self.still_open(&stored).await?;
@@ -82,7 +82,7 @@ impl Engine {
         if waits && matches!(run, RunHandle::Stored(..)) {
             // Its next turn may come while it is followed.
             let held = self.revive(run.id(), scope).await?;
-            let follower = Follower::new(self.clone(), RunHandle::Live(Arc::clone(&held)), false);
+            let follower = Follower::new(self.clone(), RunHandle::InMemory(Arc::clone(&held)), false);
             return Ok(Answer::Steps { follower, attach });
         }
         Ok(Answer::Steps { follower: Follower::new(self.clone(), run, false), attach })
@@ -99,7 +99,7 @@ impl Engine {
         loop {
             let id = run.id();
             match run {
-                RunHandle::Live(live) => match self.hold(&live) {
+                RunHandle::InMemory(live) => match self.hold(&live) {
                     Some(held) => return Ok(held),
                     // It was forgotten since it was found: what is changed about this one would be lost.
                     None => {
@@ -135,8 +135,8 @@ impl Engine {
         let agents = &self.0.agents;
         let agent = agents.get(&stored.record.run().agent).or_else(|| agents.values().next());
         let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
-        let live = Live::stored(agent, stored);
-        live.grow(|state| state.pending = pending.to_vec());
+        let live = ActiveRun::stored(agent, stored);
+        live.update(|state| state.pending = pending.to_vec());
         let mut lives = self.lives();
         if let Some(known) = lives.get(&live.id()) {
             return Ok(Some((Held::new(self, known), None)));
@@ -151,7 +151,7 @@ impl Engine {
     }
 
     /// Keeps a run in memory. None: it is not there any more, and another one may be.
-    fn hold(&self, live: &Arc<Live>) -> Option<Held> {
+    fn hold(&self, live: &Arc<ActiveRun>) -> Option<Held> {
         let lives = self.lives();
         let known = lives.get(&live.id()).is_some_and(|known| Arc::ptr_eq(known, live));
         // Nothing is changed about one that has ended.
@@ -186,15 +186,15 @@ impl Engine {
         if held.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth)) {
             let its_own = self.scope_of(&held);
             let scope = its_own.as_ref().unwrap_or(scope);
-            self.deliver_run(&RunHandle::Live(Arc::clone(&held)), false, scope).await?;
+            self.start_deliveries(&RunHandle::InMemory(Arc::clone(&held)), false, scope).await?;
         }
         let _ = tokio::time::timeout(PATIENCE, self.end_wherever(&held)).await;
-        Ok(RunHandle::Live(Arc::clone(&held)))
+        Ok(RunHandle::InMemory(Arc::clone(&held)))
     }
 
     /// Ends a run, in its turn or between two. It may go from one to the other meanwhile, by what another client says.
-    async fn end_wherever(&self, live: &Arc<Live>) {
-        let mut follower = Follower::new(self.clone(), RunHandle::Live(Arc::clone(live)), false);
+    async fn end_wherever(&self, live: &Arc<ActiveRun>) {
+        let mut follower = Follower::new(self.clone(), RunHandle::InMemory(Arc::clone(live)), false);
         loop {
             let (state, turns) = live.view(|view| (view.about.state, view.run().turns.len()));
             match state {
@@ -220,12 +220,12 @@ impl Engine {
 
     /// Ends a run between two turns, if it stands there and shall still end: what it asked is decided by nobody any
     /// more. True if that ended it.
-    pub(super) async fn end_waiting(&self, live: &Arc<Live>, still: impl FnOnce(&About) -> bool) -> bool {
+    pub(super) async fn end_waiting(&self, live: &Arc<ActiveRun>, still: impl FnOnce(&RunInfo) -> bool) -> bool {
         let (agent, owner, session, user) = live.view(|view| {
             let (run, about) = (view.run(), view.about);
             (run.agent.clone(), Owner::from_key(&about.owner), run.session_id.clone(), about.request.user_id.clone())
         });
-        let ended = live.grow_unseen(|state| {
+        let ended = live.update_unpublished(|state| {
             let waits = matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth);
             let ends = waits && still(&state.about);
             if ends {
@@ -259,10 +259,10 @@ impl Engine {
         if built_upon {
             // What came after it keeps the context it had; by itself it is gone.
             let live = self.raise(run).await?;
-            live.grow(|state| state.about.stored = false);
+            live.update(|state| state.about.stored = false);
             let settled = self.store().settle(&(Arc::clone(&live) as Arc<dyn Journal>));
             let settled = settled.await;
-            live.show();
+            live.publish();
             settled.map_err(|error| store_fault(&error))?;
         } else {
             self.store().remove(id).await.map_err(|error| store_fault(&error))?;

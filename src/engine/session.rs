@@ -22,7 +22,7 @@ use crate::store::Expect;
 /// The collection of the store that sessions are in.
 pub(super) const COLLECTION: &str = "sessions";
 /// More turns than this do not queue for one session.
-const MOST_QUEUED: usize = 64;
+const MAX_QUEUED: usize = 64;
 
 /// What identifies a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -242,7 +242,7 @@ impl Session {
     /// Joins the queue of those who wait for a turn.
     pub(super) fn enqueue(self: &Arc<Self>) -> Result<Queued, Fault> {
         let mut queued = self.queued.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if *queued >= MOST_QUEUED {
+        if *queued >= MAX_QUEUED {
             return Err(busy(&self.id));
         }
         *queued += 1;
@@ -425,7 +425,7 @@ impl Engine {
 fn read_doc(bytes: &[u8]) -> Result<Doc, Fault> {
     serde_json::from_slice(bytes)
         .map(Doc::adopt)
-        .map_err(|error| Fault::new(FaultKind::Internal, "the stored session cannot be read").because(error))
+        .map_err(|error| Fault::new(FaultKind::Internal, "the stored session cannot be read").with_detail(error))
 }
 
 /// What was said in one turn, every item with an id of its own.
@@ -439,7 +439,7 @@ pub(super) fn turn_items(run: RunId, turn: u32, told: &interlingua_core::Run) ->
     });
     let answer = told.messages_of(index).iter().enumerate().filter(|(_, message)| message.kind != MessageType::Error);
     let answer = answer.map(|(place, message)| SessionItem {
-        id: run.message(asked.first_message + place),
+        id: run.message_id(asked.first_message + place),
         run: Some(run),
         message: message.to_model(),
     });

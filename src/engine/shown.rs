@@ -1,5 +1,5 @@
 //! How much of a run may be seen: what is safe in the store, and concluded. Numbers of events only; the run and those
-//! who follow it are [`super::live`]'s, and when an end is concluded is [`super::pump`]'s matter.
+//! who follow it are [`super::live`]'s, and when an end is concluded is [`super::driver`]'s matter.
 
 use interlingua_core::Record;
 

@@ -1,6 +1,6 @@
 //! What a run's task waits for besides its agent: room for more of the answer, and a word to stop.
 //!
-//! Not here: what becomes of the run then ([`super::pump`]).
+//! Not here: what becomes of the run then ([`super::driver`]).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use interlingua_core::{Fault, FaultKind};
 
-use super::live::Live;
+use super::active_run::ActiveRun;
 use super::written;
 
 /// What nobody has read may grow to this, in bytes of the record, before reading from the upstream is held back.
@@ -22,14 +22,14 @@ pub(super) async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<
 }
 
 /// Waits while the one who reads is too far behind, or the store.
-pub(super) async fn room(live: &Arc<Live>) -> Result<(), Fault> {
-    live.announce();
+pub(super) async fn room(live: &Arc<ActiveRun>) -> Result<(), Fault> {
+    live.notify();
     if live.state().is_behind(BACKLOG) {
         let caught_up = poll_fn(|context| live.poll_written(context, BACKLOG));
         let waited = cancellable(live, async { Ok(tokio::time::timeout(written::PATIENCE, caught_up).await) }).await?;
         waited.map_err(|_| written::fault())?;
     }
-    let ready = poll_fn(|context| live.poll_room(context, BACKLOG));
+    let ready = poll_fn(|context| live.poll_capacity(context, BACKLOG));
     let waited = cancellable(live, async { Ok(tokio::time::timeout(STALLED, ready).await) }).await?;
     waited.map_err(|_| {
         live.stop(None);
@@ -38,7 +38,10 @@ pub(super) async fn room(live: &Arc<Live>) -> Result<(), Fault> {
 }
 
 /// Does something, unless the run is cancelled first.
-pub(super) async fn cancellable<T>(live: &Live, doing: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+pub(super) async fn cancellable<T>(
+    live: &ActiveRun,
+    doing: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
     tokio::select! {
         biased;
         () = live.cancel.told() => {

@@ -1,6 +1,6 @@
 //! Ends are told when they are safe in the store, and what cannot be written in time is told as failed.
 //!
-//! Not here: what an end is ([`super::pump`]), and how much of a run is safe ([`super::shown`]).
+//! Not here: what an end is ([`super::driver`]), and how much of a run is safe ([`super::shown`]).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use interlingua_core::run::RunError;
 use interlingua_core::{Fault, FaultKind};
 use tokio::time::timeout;
 
-use super::{Engine, Live, store_fault};
+use super::{ActiveRun, Engine, store_fault};
 use crate::store::{Journal, Later, StoreError};
 
 /// What a store does not write down in this time is told as failed.
@@ -23,13 +23,13 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// too long the run is told as failed, and will be found so: false.
 pub(super) async fn show(
     engine: &Engine,
-    live: &Arc<Live>,
+    live: &Arc<ActiveRun>,
     journal: &Arc<dyn Journal>,
     before: impl Future<Output = ()>,
 ) -> bool {
-    if live.is_nobodys() {
+    if live.is_unobserved() {
         // The store never knew it, and nobody will look for it.
-        live.show_unsafe();
+        live.publish_uncommitted();
         return true;
     }
     let safe = timeout(PATIENCE, async {
@@ -37,7 +37,7 @@ pub(super) async fn show(
         written(engine, live, journal).await;
     });
     let in_time = safe.await.is_ok();
-    live.show();
+    live.publish();
     if in_time {
         return true;
     }
@@ -58,7 +58,7 @@ pub(super) async fn known(opened: Later<()>) -> Result<(), Fault> {
 }
 
 /// Waits until a run is safe as it is, however long that takes: a store that fails goes on trying by itself.
-async fn written(engine: &Engine, live: &Arc<Live>, journal: &Arc<dyn Journal>) {
+async fn written(engine: &Engine, live: &Arc<ActiveRun>, journal: &Arc<dyn Journal>) {
     if let Err(error) = engine.store().settle(journal).await {
         tracing::debug!(run = %live.id(), %error, "the run is not written down yet");
         poll_fn(|context| live.poll_safe(context)).await;

@@ -175,7 +175,7 @@ impl BodyClock {
     /// No pause is longer, however much has come before.
     const PAUSE: Duration = Duration::from_secs(30);
     /// Bytes a second, after the grace.
-    const LEAST_RATE: u32 = 1 << 10;
+    const MIN_RATE: u32 = 1 << 10;
     /// Bytes that give a body another second.
     const WHOLE_RATE: u32 = 16 << 10;
 
@@ -193,7 +193,7 @@ impl BodyClock {
     pub(super) fn received(&mut self, bytes: usize, now: Instant) {
         let seconds = |rate: u32| Duration::from_secs(bytes as u64) / rate;
         self.whole += seconds(Self::WHOLE_RATE);
-        self.next = (self.next + seconds(Self::LEAST_RATE)).min(now + Self::PAUSE);
+        self.next = (self.next + seconds(Self::MIN_RATE)).min(now + Self::PAUSE);
     }
 }
 

@@ -54,7 +54,7 @@ fn host(gateway: &Gateway, place: Place<'_>, head: &RequestHead) -> Result<Optio
         }
         let message = format!("this gateway does not answer for the host '{host}'");
         let detail = format!("the name '{host}' is not in server.allowed_hosts");
-        Err(Fault::new(FaultKind::Misdirected, message).because(detail))
+        Err(Fault::new(FaultKind::Misdirected, message).with_detail(detail))
     };
 
     let named = base_url::named(head).map_err(bad)?;
@@ -78,7 +78,7 @@ fn host(gateway: &Gateway, place: Place<'_>, head: &RequestHead) -> Result<Optio
 fn page(gateway: &Gateway, place: Place<'_>, head: &RequestHead, host: Option<&Host>) -> Result<(), Fault> {
     let refused = |page: &str| {
         let message = format!("web pages of {page} may not use this");
-        Err(Fault::new(FaultKind::Forbidden, message).because("the route's cors does not list the origin"))
+        Err(Fault::new(FaultKind::Forbidden, message).with_detail("the route's cors does not list the origin"))
     };
     let allowed = |origin: &str| match place {
         Place::Endpoint(route, _) | Place::Below(route) => route.cors.include(origin),

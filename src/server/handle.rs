@@ -31,7 +31,7 @@ use crate::upstream::Trace;
 /// When a client may come again that found no room.
 const ROOM_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// An exchange asks at most so many things before its answer.
-const MOST_CALLS: usize = 256;
+const MAX_CALLS: usize = 256;
 
 /// Serves a request of an endpoint.
 pub(super) async fn endpoint(
@@ -150,7 +150,7 @@ pub(super) async fn decode_elsewhere(
         (exchange, decoded)
     });
     decoding.await.unwrap_or_else(|error| {
-        let fault = Fault::new(FaultKind::Internal, "the body could not be decoded").because(error);
+        let fault = Fault::new(FaultKind::Internal, "the body could not be decoded").with_detail(error);
         ((route.mounted.endpoints[index].open)(), Err(fault))
     })
 }
@@ -276,7 +276,7 @@ pub(super) async fn converse(
     scope: &Scope,
 ) -> Result<Conversed, Fault> {
     let mut call = call;
-    for _ in 0..MOST_CALLS {
+    for _ in 0..MAX_CALLS {
         let answer = match gateway.engine.answer(call, scope).await {
             Ok(answer) => answer,
             Err(fault) => match (fault.kind == FaultKind::NotFound).then(|| exchange.missed(&fault)).flatten() {
@@ -299,7 +299,7 @@ pub(super) async fn converse(
             Answer::Agents => exchange.reply(Reply::Agents(&scope.agents), &mut out),
             Answer::Sessions(sessions) => exchange.reply(Reply::Session(&sessions), &mut out),
             Answer::Documents(documents) => exchange.reply(Reply::Documents(&documents), &mut out),
-            Answer::Published(found) => exchange.reply(Reply::Published(found.as_deref()), &mut out),
+            Answer::FetchedDocument(found) => exchange.reply(Reply::FetchedDocument(found.as_deref()), &mut out),
             Answer::Done => exchange.reply(Reply::Done, &mut out),
         };
         match next? {
@@ -332,7 +332,7 @@ async fn read_body(
         let chunk = tokio::time::timeout_at(clock.due(), payload.next()).await;
         let chunk = chunk.map_err(|_| Fault::new(FaultKind::Malformed, "the body did not come in time"))?;
         let Some(chunk) = chunk else { break };
-        let chunk = chunk.map_err(|error| Fault::new(FaultKind::Malformed, "the body broke off").because(error))?;
+        let chunk = chunk.map_err(|error| Fault::new(FaultKind::Malformed, "the body broke off").with_detail(error))?;
         if body.len() + chunk.len() > limit {
             return Err(too_large(limit));
         }
@@ -367,7 +367,7 @@ pub(super) fn stray(gateway: &Gateway, route: &Served, request: &HttpRequest, fa
         Err(judged) if judged.kind != fault.kind => judged,
         _ => fault,
     };
-    refuse(gateway, route, &mut *(route.mounted.stray)(), request, &fault)
+    refuse(gateway, route, &mut *(route.mounted.fallback)(), request, &fault)
 }
 
 /// Refuses by its head alone a request whose client asks whether it may send the body (`Expect: 100-continue`). `None`:
@@ -385,7 +385,7 @@ pub(super) fn refuse_early(gateway: &Gateway, head: &RequestHead) -> Option<Http
     let judged =
         guard::judge(gateway, Place::Below(route), head).and_then(|()| announced(&head.headers, limit).map(|_| ()));
     let fault = judged.err()?;
-    let mut exchange = (route.mounted.stray)();
+    let mut exchange = (route.mounted.fallback)();
     let _ = Asked::head(gateway, route, head, head.method.as_str()).decode(route, &mut *exchange, b"");
     Some(fail(route, head, &mut *exchange, &fault))
 }
@@ -424,7 +424,7 @@ pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exc
     }
     if out.head.get("x-request-id").is_none() {
         // What one person reads to another who looks into the log.
-        let id = clock::fresh().spelled("req_");
+        let id = clock::fresh().to_prefixed("req_");
         tracing::debug!(route = %route.path, request = %id, code = fault.code(), "refused");
         out.header("x-request-id", id);
     }
@@ -489,7 +489,7 @@ pub(super) fn preflight(
     allow: &[&'static str],
 ) -> HttpResponse {
     if let Err(fault) = guard::judge(gateway, Place::Below(route), request.head()) {
-        return refuse(gateway, route, &mut *(route.mounted.stray)(), request, &fault);
+        return refuse(gateway, route, &mut *(route.mounted.fallback)(), request, &fault);
     }
     let mut head = Head { status: 204, headers: Vec::new() };
     head.set("access-control-allow-headers", route.mounted.cors.allow_headers.join(", "));

@@ -36,7 +36,7 @@ pub(super) struct Steps {
 
 impl Steps {
     pub(super) fn new(follower: Follower, exchange: Box<dyn Exchange>, out: Out, heartbeat: Duration) -> Self {
-        let beats = follower.beats();
+        let beats = follower.keep_alives();
         Self { follower, exchange, out, heartbeat: Heartbeat::new(heartbeat), beats, opening: 4, over: false }
     }
 
@@ -69,7 +69,7 @@ impl Steps {
                         self.over = true;
                     } else {
                         let (exchange, out) = (&mut self.exchange, &mut self.out);
-                        self.over = self.follower.paused(|run| exchange.pause(run, out)) == Some(Flow::Close);
+                        self.over = self.follower.if_paused(|run| exchange.pause(run, out)) == Some(Flow::Close);
                     }
                 }
                 Poll::Ready(false) => {
@@ -80,7 +80,7 @@ impl Steps {
                 }
             }
         }
-        let beats = std::mem::replace(&mut self.beats, self.follower.beats());
+        let beats = std::mem::replace(&mut self.beats, self.follower.keep_alives());
         if !self.out.body.is_empty() {
             self.heartbeat.wrote();
             return Poll::Ready(Some(self.written()));

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use interlingua_core::call::{About, Cursor, RunState};
+use interlingua_core::call::{Cursor, RunInfo, RunState};
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 use interlingua_core::run::Record;
@@ -88,24 +88,24 @@ struct Run {
 #[derive(Clone)]
 enum Kept {
     /// It may grow: it is looked at where it lives.
-    Live(Arc<dyn Journal>),
+    Active(Arc<dyn Journal>),
     /// It has ended: a copy without the engine's machinery around it.
     Ended(Arc<Stored>),
 }
 
 impl Kept {
     fn state(&self) -> (RunState, Millis, u64) {
-        let state = |record: &Record, about: &About| (about.state, about.changed_at, record.size() as u64);
+        let state = |record: &Record, about: &RunInfo| (about.state, about.changed_at, record.size() as u64);
         match self {
             Self::Ended(stored) => state(&stored.record, &stored.about),
-            Self::Live(journal) => look(&**journal, state),
+            Self::Active(journal) => look(&**journal, state),
         }
     }
 
-    fn with_about<T>(&self, see: impl Fn(&About) -> T) -> T {
+    fn with_about<T>(&self, see: impl Fn(&RunInfo) -> T) -> T {
         match self {
             Self::Ended(stored) => see(&stored.about),
-            Self::Live(journal) => look(&**journal, |_, about| see(about)),
+            Self::Active(journal) => look(&**journal, |_, about| see(about)),
         }
     }
 
@@ -125,7 +125,7 @@ impl Run {
 }
 
 /// What a look at a run yields.
-fn look<T>(journal: &dyn Journal, see: impl Fn(&Record, &About) -> T) -> T {
+fn look<T>(journal: &dyn Journal, see: impl Fn(&Record, &RunInfo) -> T) -> T {
     let mut seen = None;
     journal.with(&mut |record, about| seen = Some(see(record, about)));
     seen.expect("a journal shows itself when it is asked to")
@@ -154,7 +154,7 @@ impl Runs {
                 self.bytes -= before.record.size() as u64;
                 Some((before.about.changed_at, id))
             }
-            Kept::Live(_) => None,
+            Kept::Active(_) => None,
         };
         let of_route = run.keeper.as_ref().and_then(|(route, _)| self.routes.get_mut(route));
         for ended in of_route.map(|of_route| &mut of_route.ended).into_iter().chain([&mut self.ended]) {
@@ -186,7 +186,7 @@ impl Runs {
         run.keeper = None;
         if let Kept::Ended(stored) = &mut run.kept {
             let about = &mut Arc::make_mut(stored).about;
-            (about.stored, about.keeper) = (false, None);
+            (about.stored, about.retention) = (false, None);
         }
         self.by_id.insert(id, run);
     }
@@ -314,8 +314,8 @@ impl Store for Memory {
                 session: record.run().session_id.as_str().into(),
                 protocol: about.protocol.as_str().into(),
                 created_at: record.run().created_at,
-                keeper: about.keeper.as_ref().map(|keeper| (keeper.route.as_str().into(), keeper.remembered)),
-                kept: Kept::Live(Arc::clone(run)),
+                keeper: about.retention.as_ref().map(|keeper| (keeper.route.as_str().into(), keeper.remembered)),
+                kept: Kept::Active(Arc::clone(run)),
             });
             let mut runs = lock(&store.runs);
             runs.forget(run.id());
@@ -344,7 +344,7 @@ impl Store for Memory {
             let kept = lock(&store.runs).by_id.get(&id).map(|run| run.kept.clone())?;
             Some(match kept {
                 Kept::Ended(stored) => stored,
-                Kept::Live(journal) => {
+                Kept::Active(journal) => {
                     look(&*journal, |record, about| Arc::new(Stored { record: record.clone(), about: about.clone() }))
                 }
             })
@@ -356,7 +356,9 @@ impl Store for Memory {
             let kept = lock(&store.runs).by_id.get(&id).map(|run| run.kept.clone())?;
             Some(match kept {
                 Kept::Ended(_) => Weight { bytes: 0, state: None },
-                Kept::Live(journal) => Weight { bytes: look(&*journal, |record, _| record.size() as u64), state: None },
+                Kept::Active(journal) => {
+                    Weight { bytes: look(&*journal, |record, _| record.size() as u64), state: None }
+                }
             })
         })
     }
@@ -369,7 +371,7 @@ impl Store for Memory {
             };
             let head = |kept: &Kept| match kept {
                 Kept::Ended(stored) => Stored::head(&stored.record, &stored.about),
-                Kept::Live(journal) => look(&**journal, Stored::head),
+                Kept::Active(journal) => look(&**journal, Stored::head),
             };
             kept.iter().map(head).collect()
         })
@@ -514,7 +516,8 @@ impl Store for Memory {
             let live: Vec<(RunId, Kept)> = {
                 let mut runs = lock(&store.runs);
                 let routes = policy.routes.iter();
-                let kin = routes.map(|(route, keep)| (Some(route.as_str()), before(now, keep.ended), keep.most));
+                let kin =
+                    routes.map(|(route, keep)| (Some(route.as_str()), before(now, keep.ended_ttl), keep.max_runs));
                 for (route, ended, most) in kin.chain([(None, age, policy.runs)]) {
                     let expired = runs.expired(route, ended);
                     let room = BATCH - expired.len();

@@ -47,9 +47,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use interlingua_core::call::{About, Cursor, Filter, RunState};
+use interlingua_core::call::{Cursor, Filter, RunInfo, RunState};
 use interlingua_core::event::Millis;
-use interlingua_core::exchange::Keep;
+use interlingua_core::exchange::RunRetention;
 use interlingua_core::id::RunId;
 use interlingua_core::run::Record;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -62,7 +62,7 @@ pub trait Journal: Send + Sync + 'static {
     /// Its id.
     fn id(&self) -> RunId;
     /// Shows the run as it is, under its lock. The callee is quick and calls nothing.
-    fn with(&self, look: &mut dyn FnMut(&Record, &About));
+    fn with(&self, look: &mut dyn FnMut(&Record, &RunInfo));
     /// Where the store marks it as queued.
     fn mark(&self) -> &Mark;
     /// Its first `events` events are safe: they may be shown. Never fewer than before. [`u64::MAX`]: whatever is told
@@ -124,18 +124,18 @@ pub struct Stored {
     /// What was told.
     pub record: Record,
     /// What is known besides.
-    pub about: About,
+    pub about: RunInfo,
 }
 
 impl Stored {
     /// What of a run [`Store::heads`] shows.
     #[must_use]
-    pub fn head(record: &Record, about: &About) -> Self {
+    pub fn head(record: &Record, about: &RunInfo) -> Self {
         Self { record: record.head(), about: without_tools(about.clone()) }
     }
 }
 
-fn without_tools(mut about: About) -> About {
+fn without_tools(mut about: RunInfo) -> RunInfo {
     (about.request.tools, about.request.extra) = (None, interlingua_core::Extra::new());
     about
 }
@@ -250,9 +250,9 @@ pub struct Retention {
     pub collections: Vec<String>,
     /// Collections of documents that are parts of others, and the collection those are in: they go together.
     pub parts: Vec<(String, String)>,
-    /// Routes that keep their runs ([`About::keeper`]) for less than that, and how many of each owner. Runs that others are built upon are hidden
+    /// Routes that keep their runs ([`RunInfo::retention`]) for less than that, and how many of each owner. Runs that others are built upon are hidden
     /// where all others are forgotten, and are nobody's but the store's from then on.
-    pub routes: Vec<(String, Keep)>,
+    pub routes: Vec<(String, RunRetention)>,
     /// The collections whose documents go with a run: those of [`owned_key`] for the run's owner and `<run>/…`.
     pub attached: Vec<String>,
 }
@@ -261,34 +261,34 @@ impl Retention {
     /// By the rules of each route: since when what ended before counts as forgotten.
     #[must_use]
     pub fn gone(&self, now: Millis) -> Vec<(String, Millis)> {
-        self.routes.iter().map(|(route, keep)| (route.clone(), before(now, keep.ended))).collect()
+        self.routes.iter().map(|(route, keep)| (route.clone(), before(now, keep.ended_ttl))).collect()
     }
 
     /// The rules a run is under besides those that hold for all.
     #[must_use]
-    pub fn keep_of(&self, about: &About) -> Option<&Keep> {
-        let keeper = about.keeper.as_ref()?;
+    pub fn keep_of(&self, about: &RunInfo) -> Option<&RunRetention> {
+        let keeper = about.retention.as_ref()?;
         self.routes.iter().find(|(route, _)| *route == keeper.route).map(|(_, keep)| keep)
     }
 
     /// True if the time of a run that has ended is over.
     #[must_use]
-    pub fn is_gone(&self, about: &About, now: Millis) -> bool {
+    pub fn is_gone(&self, about: &RunInfo, now: Millis) -> bool {
         matches!(about.state, RunState::Ended(_))
-            && self.keep_of(about).is_some_and(|keep| about.changed_at < before(now, keep.ended))
+            && self.keep_of(about).is_some_and(|keep| about.changed_at < before(now, keep.ended_ttl))
     }
 
     /// True if a run has waited for too long.
     #[must_use]
-    pub fn is_stale(&self, about: &About, now: Millis) -> bool {
-        let patience = self.keep_of(about).map_or(self.age, |keep| keep.waiting.min(self.age));
+    pub fn is_stale(&self, about: &RunInfo, now: Millis) -> bool {
+        let patience = self.keep_of(about).map_or(self.age, |keep| keep.waiting_ttl.min(self.age));
         matches!(about.state, RunState::Waiting | RunState::WaitingForAuth) && about.changed_at < before(now, patience)
     }
 
     /// The shortest time anything is kept.
     #[must_use]
     pub fn shortest(&self) -> Duration {
-        let times = self.routes.iter().flat_map(|(_, keep)| [keep.ended, keep.waiting]);
+        let times = self.routes.iter().flat_map(|(_, keep)| [keep.ended_ttl, keep.waiting_ttl]);
         times.fold(self.age, Duration::min)
     }
 }
@@ -452,7 +452,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// A page of runs. Every run that matches and does not change between the pages is on exactly one of them; one that
     /// changes in between moves to the front and may be missed or met again. Ended runs that are not
-    /// [`About::stored`], or whose route counts them as forgotten, are on none.
+    /// [`RunInfo::stored`], or whose route counts them as forgotten, are on none.
     fn find(&self, query: Query) -> Later<Found>;
 
     /// The run of a session that was accepted last, among these agents (empty: any), and those that [`Store::find`]

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use interlingua_core::Json;
-use interlingua_core::publication::{Publication, Published};
+use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -71,7 +71,7 @@ pub(super) struct Shelf {
 /// The place of one document.
 #[derive(Default)]
 struct Place {
-    known: Option<Arc<Published>>,
+    known: Option<Arc<FetchedDocument>>,
     fetching: bool,
     /// Nothing is fetched before.
     rests_until: Option<Instant>,
@@ -81,7 +81,11 @@ struct Place {
 impl Shelf {
     /// The document, as far as it is known. `fetch` is called if it has to be fetched; its future runs on the runtime
     /// of the thread that asks, whether anybody still waits for it or not.
-    pub(super) async fn get<F>(&self, wanted: &Publication, fetch: impl FnOnce() -> F) -> Option<Arc<Published>>
+    pub(super) async fn get<F>(
+        &self,
+        wanted: &WellKnownDocument,
+        fetch: impl FnOnce() -> F,
+    ) -> Option<Arc<FetchedDocument>>
     where
         F: Future<Output = Result<Fetched, String>> + Send + 'static,
     {
@@ -161,7 +165,7 @@ impl Place {
         let (rest, news) = match fetched {
             Ok(Fetched { document, max_age }) => {
                 if self.known.as_ref().is_none_or(|known| known.document != document) {
-                    self.known = Some(Arc::new(Published { document, since: clock::now() }));
+                    self.known = Some(Arc::new(FetchedDocument { document, since: clock::now() }));
                 }
                 let rest = max_age.unwrap_or(times.fresh).clamp(times.least, times.most);
                 (rest, failed_before.then_some(News::Again))

@@ -199,7 +199,7 @@ impl Shown {
                 Some(_) if self.printed => {}
                 Some(text) if heard.refusal.is_some() => write!(out, "[refusal] {text}")?,
                 Some(text) => write!(out, "{text}")?,
-                None => write!(out, "{}", Json::of(&heard.body()).text())?,
+                None => write!(out, "{}", Json::from_serialize(&heard.body()).text())?,
             }
             self.printed = false;
         }

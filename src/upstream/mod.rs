@@ -11,8 +11,8 @@ mod card;
 pub mod client;
 pub mod demo;
 pub mod http;
-mod patience;
 pub mod push;
+mod timeouts;
 mod trace;
 
 use std::future::{poll_fn, ready};
@@ -23,12 +23,12 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::{BoxStream, StreamExt};
 use interlingua_core::connector::{Ear, Question, Reader};
-use interlingua_core::publication::{Publication, Published};
 use interlingua_core::sse::{DecodeError, Decoder};
+use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use interlingua_core::{Fault, FaultKind, Json, filter, tree};
 
 use crate::secrets;
-pub use patience::Patience;
+pub use timeouts::ResponseTimeouts;
 pub use trace::Trace;
 
 /// The way to one agent.
@@ -52,7 +52,7 @@ pub trait Upstream: Send + Sync + 'static {
     fn stop(&self, question: &Question<'_>, trace: Option<&Trace>) -> BoxFuture<'static, ()>;
 
     /// What the agent's own server publishes about it, as far as that is known after a bounded time. None: nothing is.
-    fn published(&self, wanted: &Publication) -> BoxFuture<'static, Option<Arc<Published>>> {
+    fn published(&self, wanted: &WellKnownDocument) -> BoxFuture<'static, Option<Arc<FetchedDocument>>> {
         let _ = wanted;
         ready(None).boxed()
     }
@@ -76,7 +76,7 @@ pub enum Form {
 /// read. Dropping it closes the connection at once, which cancels the agent.
 pub struct Conversation {
     body: BoxStream<'static, Result<Bytes, Fault>>,
-    patience: Option<Patience>,
+    patience: Option<ResponseTimeouts>,
     reader: Box<dyn Reader>,
     decoder: Decoder,
     form: Form,
@@ -111,7 +111,7 @@ impl Conversation {
         reader: Box<dyn Reader>,
         form: Form,
         max_event: usize,
-        patience: Option<Patience>,
+        patience: Option<ResponseTimeouts>,
     ) -> Self {
         Self {
             body,
@@ -148,7 +148,7 @@ impl Conversation {
         let beginning = String::from_utf8_lossy(&self.beginning);
         let beginning = secrets::mask_beginning(&beginning);
         let detail = format!("content-type: {}; the answer begins {beginning:?}", self.media);
-        Some(secrets::masked(Fault::new(FaultKind::UpstreamGarbage, message).because(detail)))
+        Some(secrets::masked(Fault::new(FaultKind::UpstreamGarbage, message).with_detail(detail)))
     }
 
     /// The first frame that said nothing the protocol knows, as far as the log needs it.
@@ -176,9 +176,9 @@ impl Conversation {
             return Poll::Ready(Ok(None));
         }
         let chunk = match (self.body.poll_next_unpin(context), &mut self.patience) {
-            (Poll::Ready(Some(Ok(chunk))), Some(patience)) => Poll::Ready(patience.outlasts().map(|()| Some(chunk))),
+            (Poll::Ready(Some(Ok(chunk))), Some(patience)) => Poll::Ready(patience.check_total().map(|()| Some(chunk))),
             (Poll::Ready(next), _) => Poll::Ready(next.transpose()),
-            (Poll::Pending, Some(patience)) => patience.poll_lost(context).map(Err),
+            (Poll::Pending, Some(patience)) => patience.poll_expired(context).map(Err),
             (Poll::Pending, None) => Poll::Pending,
         };
         self.broken |= matches!(chunk, Poll::Ready(Err(_)));
@@ -233,7 +233,7 @@ impl Conversation {
             }
         }
         if let Some(patience) = &mut self.patience {
-            patience.heard(chunk.len(), self.decoder.lines() > lines);
+            patience.on_bytes(chunk.len(), self.decoder.lines() > lines);
         }
         Ok(())
     }
@@ -250,7 +250,7 @@ impl Conversation {
     fn read_rest(&mut self, ear: &mut dyn Ear) -> Result<(), Fault> {
         if self.form == Form::Whole {
             bounded("the agent's answer", &self.whole)?;
-            self.reader.read_whole(&self.whole, ear)?;
+            self.reader.read_body(&self.whole, ear)?;
         } else if let Some(frame) = self.decoder.finish().frame()
             && !frame.is_done()
         {
@@ -296,7 +296,7 @@ impl Conversation {
         }
         self.whole.extend_from_slice(chunk);
         if let Some(patience) = &mut self.patience {
-            patience.heard(chunk.len(), true);
+            patience.on_bytes(chunk.len(), true);
         }
         Ok(())
     }
@@ -312,6 +312,6 @@ fn too_large(error: DecodeError) -> Fault {
         DecodeError::TooLarge { limit } => {
             Fault::new(FaultKind::UpstreamTooLarge, format!("the agent sent an event larger than {limit} bytes"))
         }
-        other => Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").because(other),
+        other => Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_detail(other),
     }
 }

@@ -14,32 +14,32 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, FutureExt as _, ready};
-use interlingua_core::courier::Parcel;
 use interlingua_core::public_address::{Destination, Own, Policy, Refused, is_local_name};
+use interlingua_core::push::PushRequest;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls_platform_verifier::ConfigVerifierExt as _;
 
 use self::pool::Pool;
-use crate::engine::deliver::{Failed, Post};
+use crate::engine::deliver::{Failed, WebhookClient};
 
 /// How long a receiver may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// No more is read of a receiver's answer.
-const MOST_READ: usize = 64 * 1024;
+const MAX_READ: usize = 64 * 1024;
 
 /// Asks for all addresses of a name, to be used with a port.
 type Lookup = Arc<dyn Fn(String, u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
 /// Sends over HTTP.
 #[derive(Clone)]
-pub struct HttpPost {
+pub struct HttpWebhookClient {
     /// What the gateway listens on: never a receiver.
     listens: Vec<SocketAddr>,
     lookup: Lookup,
     pool: Arc<Pool>,
 }
 
-impl HttpPost {
+impl HttpWebhookClient {
     /// For a gateway that listens on these addresses.
     #[must_use]
     pub fn new(listens: Vec<SocketAddr>) -> Self {
@@ -83,8 +83,8 @@ impl HttpPost {
     }
 }
 
-impl Post for HttpPost {
-    fn judge(&self, url: &str, policy: &Policy) -> BoxFuture<'static, Result<(), Refused>> {
+impl WebhookClient for HttpWebhookClient {
+    fn check_url(&self, url: &str, policy: &Policy) -> BoxFuture<'static, Result<(), Refused>> {
         let (this, url, policy) = (self.clone(), url.to_owned(), policy.clone());
         async move {
             match this.resolve(&url, &policy).await {
@@ -97,7 +97,7 @@ impl Post for HttpPost {
         .boxed()
     }
 
-    fn post(&self, url: &str, policy: &Policy, parcel: Parcel) -> BoxFuture<'static, Result<(), Failed>> {
+    fn post(&self, url: &str, policy: &Policy, parcel: PushRequest) -> BoxFuture<'static, Result<(), Failed>> {
         let (this, url, policy) = (self.clone(), url.to_owned(), policy.clone());
         async move {
             let place = this.resolve(&url, &policy).await.map_err(|unreached| match unreached {
@@ -167,7 +167,7 @@ fn trusting_nobody() -> rustls::ClientConfig {
     rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
 }
 
-async fn send(pool: &Pool, place: Place, parcel: Parcel) -> Result<(), Failed> {
+async fn send(pool: &Pool, place: Place, parcel: PushRequest) -> Result<(), Failed> {
     let secure = place.url.scheme() == "https";
     let failed = |again: bool, why: String| Failed { again, why };
     // The URL may hold a secret: errors are told without it.
@@ -186,7 +186,7 @@ async fn send(pool: &Pool, place: Place, parcel: Parcel) -> Result<(), Failed> {
     let mut body = response.bytes_stream();
     while let Some(Ok(chunk)) = body.next().await {
         read += chunk.len();
-        if read > MOST_READ {
+        if read > MAX_READ {
             break;
         }
     }

@@ -3,9 +3,9 @@
 //! Not here: spans of our own. What is no trace by that standard goes nowhere.
 
 /// The longest `traceparent` of versions to come that is passed on, in bytes. That of version 00 has 55.
-const LONGEST_PARENT: usize = 256;
+const MAX_PARENT_LEN: usize = 256;
 /// The longest `tracestate`, in bytes: what everybody has to pass on. A longer one is dropped whole.
-const LONGEST_STATE: usize = 512;
+const MAX_STATE_LEN: usize = 512;
 
 /// A trace, and what its vendors want to be told along it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Trace {
         }
         // One list may come in several lines.
         let state = named("tracestate").filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
-        let passes = !state.is_empty() && state.len() <= LONGEST_STATE && is_printable(&state);
+        let passes = !state.is_empty() && state.len() <= MAX_STATE_LEN && is_printable(&state);
         Some(Self { parent: parent.to_owned(), state: passes.then_some(state) })
     }
 }
@@ -50,7 +50,7 @@ fn is_parent(text: &str) -> bool {
         && !text.starts_with("ff")
         && !(text.starts_with("00") && more.is_some())
         && ids.all(|id| id.bytes().any(|byte| byte != b'0'))
-        && text.len() <= LONGEST_PARENT
+        && text.len() <= MAX_PARENT_LEN
         && is_printable(text)
 }
 

@@ -9,18 +9,18 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use interlingua::engine::deliver::{Failed, Post};
-use interlingua::engine::{self, Answer, Engine, Keeping, Scope};
+use interlingua::engine::deliver::{Failed, WebhookClient};
+use interlingua::engine::{self, Answer, Engine, Housekeeping, Scope};
 use interlingua::store::{Memory, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
 use interlingua::upstream::{Conversation, Trace, Upstream};
 use interlingua_core::call::{AgentCard, Busy, Filter, RunState, SessionCall, Target};
 use interlingua_core::connector::Question;
-use interlingua_core::courier::{Courier, Couriers, Parcel};
 use interlingua_core::event::{End, Step};
 use interlingua_core::json::Extra;
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::public_address::{Policy, Refused};
+use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
 use interlingua_core::{Call, Delivery, Fault, Owner, RunCall, RunId, Thread};
 use tokio::task::LocalSet;
 
@@ -41,12 +41,12 @@ struct House {
 /// Receivers take everything.
 struct Taking;
 
-impl Post for Taking {
-    fn judge(&self, _: &str, _: &Policy) -> BoxFuture<'static, Result<(), Refused>> {
+impl WebhookClient for Taking {
+    fn check_url(&self, _: &str, _: &Policy) -> BoxFuture<'static, Result<(), Refused>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn post(&self, _: &str, _: &Policy, _: Parcel) -> BoxFuture<'static, Result<(), Failed>> {
+    fn post(&self, _: &str, _: &Policy, _: PushRequest) -> BoxFuture<'static, Result<(), Failed>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
@@ -54,22 +54,22 @@ impl Post for Taking {
 /// Tells a place of every step.
 struct Telling;
 
-impl Courier for Telling {
+impl PushNotifier for Telling {
     fn url(&self) -> &str {
         "https://receiver.example"
     }
 
-    fn pass(&mut self, _: Step<'_>) {}
+    fn skip(&mut self, _: Step<'_>) {}
 
-    fn take(&mut self, _: Step<'_>, parcels: &mut Vec<Parcel>) {
-        parcels.push(Parcel { headers: Vec::new(), body: Vec::new() });
+    fn take(&mut self, _: Step<'_>, parcels: &mut Vec<PushRequest>) {
+        parcels.push(PushRequest { headers: Vec::new(), body: Vec::new() });
     }
 
-    fn is_holding(&self) -> bool {
+    fn has_held(&self) -> bool {
         false
     }
 
-    fn flush(&mut self, _: Step<'_>, _: &mut Vec<Parcel>) {}
+    fn flush(&mut self, _: Step<'_>, _: &mut Vec<PushRequest>) {}
 }
 
 /// An agent that makes the one who asks it panic.
@@ -109,7 +109,7 @@ impl House {
             max_run_bytes: 64 << 20,
             approval_extension: true,
         };
-        let keeping = Keeping {
+        let keeping = Housekeeping {
             retention: Retention {
                 age: Duration::from_secs(3600),
                 runs: 100_000,
@@ -122,7 +122,7 @@ impl House {
             },
             scopes: Vec::new(),
         };
-        let couriers = Couriers {
+        let notifiers = PushNotifiers {
             collection: COLLECTION,
             policy: Policy::default(),
             pause: Duration::from_millis(10),
@@ -135,8 +135,8 @@ impl House {
             agents: Arc::from([card]),
             protocol: "test",
             detach: false,
-            patience: Duration::from_secs(10),
-            couriers: Some(Arc::new(couriers)),
+            first_event_timeout: Duration::from_secs(10),
+            push: Some(Arc::new(notifiers)),
             route: None,
             trace: None,
             connection: None,
@@ -162,9 +162,9 @@ impl House {
         let call = RunCall {
             id: Some(id),
             delivery: Delivery::Collect,
-            durable: true,
-            turns: true,
-            waits_after: vec![End::Completed],
+            detached: true,
+            multi_turn: true,
+            pause_on: vec![End::Completed],
             ..asks(session, "hello")
         };
         let answer = self.answer(Call::Run(Box::new(call))).await;
@@ -183,12 +183,12 @@ impl House {
     /// Waits until no run is under way, and none is in memory.
     async fn settles(&self, what: &str) {
         let settled = async {
-            while self.engine.working() > 0 || self.engine.live_count() > 0 {
+            while self.engine.working() > 0 || self.engine.active_count() > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         let settled = tokio::time::timeout(PROMPTLY, settled).await;
-        let (working, live) = (self.engine.working(), self.engine.live_count());
+        let (working, live) = (self.engine.working(), self.engine.active_count());
         assert!(settled.is_ok(), "{what}: {working} runs are still under way, {live} in memory");
         let query = Query { filter: Filter { limit: 10_000, ..Filter::default() }, ..Query::default() };
         for run in self.store.find(query).await.expect("a list").runs {
@@ -241,7 +241,7 @@ async fn call(house: &House, kind: &str, session: &str) -> Call {
         "background" => run(RunCall { delivery: Delivery::Background, ..asks(session, "hello") }),
         "told to places, stream" => {
             house.name_a_place(id).await;
-            run(RunCall { id: Some(id), durable: true, ..asks(session, "hello") })
+            run(RunCall { id: Some(id), detached: true, ..asks(session, "hello") })
         }
         "told to places, background" => {
             house.name_a_place(id).await;
@@ -249,7 +249,13 @@ async fn call(house: &House, kind: &str, session: &str) -> Call {
         }
         "with turns" => {
             house.name_a_place(id).await;
-            run(RunCall { id: Some(id), turns: true, vanishes: true, durable: true, ..asks(session, "hello") })
+            run(RunCall {
+                id: Some(id),
+                multi_turn: true,
+                discard_if_unreached: true,
+                detached: true,
+                ..asks(session, "hello")
+            })
         }
         "queued" => {
             let ahead = RunCall { delivery: Delivery::Background, ..asks(session, "long 3 1") };
@@ -263,12 +269,12 @@ async fn call(house: &House, kind: &str, session: &str) -> Call {
                 let ahead = RunCall {
                     delivery: Delivery::Background,
                     thread: Thread::Continue(id),
-                    turns: true,
+                    multi_turn: true,
                     ..asks(session, "long 3 1")
                 };
                 house.answer(run(ahead)).await;
             }
-            run(RunCall { thread: Thread::Continue(id), turns: true, durable: true, ..asks(session, words) })
+            run(RunCall { thread: Thread::Continue(id), multi_turn: true, detached: true, ..asks(session, words) })
         }
         "cancel while it works" => Call::Cancel(Target::Run(house.working(session).await)),
         "cancel while it waits" => Call::Cancel(Target::Run(house.waiting(session).await)),
@@ -442,10 +448,10 @@ async fn a_run_that_is_cancelled_in_the_moment_it_is_answered_has_ended_when_tha
             let id = house.waiting("s").await;
             let goes_on = RunCall {
                 thread: Thread::Continue(id),
-                turns: true,
-                durable: true,
+                multi_turn: true,
+                detached: true,
                 delivery: Delivery::Collect,
-                waits_after: vec![End::Completed],
+                pause_on: vec![End::Completed],
                 ..asks("s", "hello")
             };
             let engine = house.engine.clone();
@@ -477,8 +483,12 @@ async fn a_run_that_was_looked_up_before_another_answered_it_is_not_taken_back_t
         let house = House::new(Arc::clone(&store) as Arc<dyn Store>);
         let id = house.waiting("s").await;
         house.settles("the first turn").await;
-        let goes_on =
-            RunCall { thread: Thread::Continue(id), turns: true, delivery: Delivery::Collect, ..asks("s", "hello") };
+        let goes_on = RunCall {
+            thread: Thread::Continue(id),
+            multi_turn: true,
+            delivery: Delivery::Collect,
+            ..asks("s", "hello")
+        };
         // What the first one finds is held back while somebody else answers the run, to its end.
         store.hold_load();
         let (engine, scope, late) = (house.engine.clone(), house.scope.clone(), goes_on.clone());

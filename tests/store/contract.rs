@@ -9,12 +9,12 @@ use interlingua_core::RunId;
 use interlingua_core::call::{Cursor, Filter, RunState};
 use interlingua_core::event::End;
 
-use crate::live::{Live, Made, id};
+use crate::live::{ActiveRun, Made, id};
 
 type Asked = Arc<dyn Store>;
 
 pub(crate) async fn a_settled_run_is_loaded_as_it_was(store: &Asked) {
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
     run.begin();
@@ -29,7 +29,7 @@ pub(crate) async fn a_settled_run_is_loaded_as_it_was(store: &Asked) {
 }
 
 pub(crate) async fn a_run_that_was_not_opened_is_not_stored(store: &Asked) {
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     run.begin();
     run.say(&**store, "x");
     run.end(End::Completed);
@@ -40,11 +40,11 @@ pub(crate) async fn a_run_that_was_not_opened_is_not_stored(store: &Asked) {
 }
 
 pub(crate) async fn a_run_goes_on_after_it_was_settled(store: &Asked) {
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     for word in ["one", "two", "three"] {
         let stored = store.load(id(1)).await.unwrap().unwrap();
-        let run = Live::again(Arc::unwrap_or_clone(stored));
+        let run = ActiveRun::again(Arc::unwrap_or_clone(stored));
         store.open(&run.journal()).await.unwrap();
         run.begin();
         run.say(&**store, word);
@@ -52,7 +52,7 @@ pub(crate) async fn a_run_goes_on_after_it_was_settled(store: &Asked) {
         store.settle(&run.journal()).await.unwrap();
         assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
     }
-    let run = Live::again(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
+    let run = ActiveRun::again(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
     store.open(&run.journal()).await.unwrap();
     run.end(End::Canceled);
     store.settle(&run.journal()).await.unwrap();
@@ -62,7 +62,7 @@ pub(crate) async fn a_run_goes_on_after_it_was_settled(store: &Asked) {
 }
 
 pub(crate) async fn a_touch_takes_a_settled_run_up_again(store: &Asked) {
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     run.begin();
     run.wait();
@@ -76,7 +76,7 @@ pub(crate) async fn a_touch_takes_a_settled_run_up_again(store: &Asked) {
 }
 
 pub(crate) async fn a_removed_run_stays_away(store: &Asked) {
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     run.begin();
     run.say(&**store, "x");
@@ -91,13 +91,13 @@ pub(crate) async fn a_removed_run_stays_away(store: &Asked) {
     assert_eq!(store.find(Query { owner, ..Query::default() }).await.unwrap().total, 0);
     assert_eq!(store.latest(Vec::new(), "olga".into(), "s".into()).await.unwrap(), None);
     // The id is free.
-    let other = Live::numbered(1);
+    let other = ActiveRun::numbered(1);
     store.open(&other.journal()).await.unwrap();
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), other.stored());
 }
 
 pub(crate) async fn what_is_flushed_is_safe(store: &Asked) {
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     run.begin();
     for _ in 0..100 {
@@ -112,7 +112,7 @@ pub(crate) async fn what_is_flushed_is_safe(store: &Asked) {
 }
 
 pub(crate) async fn a_dropped_future_cancels_nothing(store: &Asked) {
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     drop(store.open(&run.journal()));
     run.begin();
     run.end(End::Failed);
@@ -129,7 +129,7 @@ pub(crate) async fn runs_that_grow_at_once_do_not_mix(store: &Asked) {
             let store = Arc::clone(store);
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-                let runs: Vec<_> = (0..40).map(|run| Live::numbered(thread * 1000 + run)).collect();
+                let runs: Vec<_> = (0..40).map(|run| ActiveRun::numbered(thread * 1000 + run)).collect();
                 for run in &runs {
                     drop(store.open(&run.journal()));
                     run.begin();
@@ -158,8 +158,8 @@ pub(crate) async fn runs_that_grow_at_once_do_not_mix(store: &Asked) {
     }
 }
 
-pub(crate) async fn opened(store: &Asked, made: &Made<'_>, state: RunState, changed_at: u64) -> Arc<Live> {
-    let run = Live::new(made);
+pub(crate) async fn opened(store: &Asked, made: &Made<'_>, state: RunState, changed_at: u64) -> Arc<ActiveRun> {
+    let run = ActiveRun::new(made);
     store.open(&run.journal()).await.unwrap();
     match state {
         RunState::Ended(end) => run.end(end),
@@ -208,7 +208,7 @@ pub(crate) async fn runs_are_found_by_every_filter(store: &Asked) {
 }
 
 pub(crate) async fn heads_show_what_lists_show_and_nothing_that_was_said(store: &Asked) {
-    let ended = Live::new(&Made { id: id(1), at: 1000, ..Made::default() });
+    let ended = ActiveRun::new(&Made { id: id(1), at: 1000, ..Made::default() });
     ended.change(|_, about| about.request.tools = Some(vec![interlingua_core::Json::parse("{\"large\":1}").unwrap()]));
     store.open(&ended.journal()).await.unwrap();
     ended.begin();
@@ -240,7 +240,7 @@ pub(crate) async fn heads_show_what_lists_show_and_nothing_that_was_said(store: 
 
 pub(crate) async fn a_run_is_weighed_without_being_loaded(store: &Asked) {
     assert_eq!(store.weigh(id(1)).await.unwrap(), None);
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     run.begin();
     run.say(&**store, &"x".repeat(1_000_000));
@@ -310,7 +310,7 @@ pub(crate) async fn an_ended_run_that_is_not_stored_is_not_found(store: &Asked) 
     assert_eq!(found().await, (vec![id(1)], Some(id(1))));
     assert_eq!(*store.load(id(2)).await.unwrap().unwrap(), run.stored(), "others may build upon it");
     // What was found, too.
-    let first = Live::again(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
+    let first = ActiveRun::again(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
     store.open(&first.journal()).await.unwrap();
     first.change(|_, about| about.stored = false);
     store.settle(&first.journal()).await.unwrap();
@@ -447,7 +447,7 @@ pub(crate) async fn signals_reach_who_listens(store: &Asked) {
 }
 
 pub(crate) async fn a_closed_store_says_so(store: &Asked) {
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     store.close().await.unwrap();
     run.begin();

@@ -14,7 +14,7 @@ use interlingua_core::event::End;
 use interlingua_core::run::Record;
 use uuid::Uuid;
 
-use crate::live::{Live, Made};
+use crate::live::{ActiveRun, Made};
 
 /// Tells the child which file to write. Without it, the child's test has nothing to do.
 const FILE: &str = "INTERLINGUA_TEST_STORE";
@@ -39,7 +39,7 @@ async fn a_child_that_writes_until_it_is_killed() {
     let say = |line: String| std::io::stdout().write_all(line.as_bytes()).unwrap();
     for wave in 0.. {
         let ids = (0..AT_ONCE).map(|run| RunId(Uuid::from_u128(base + wave * AT_ONCE + run)));
-        let runs: Vec<_> = ids.map(|id| Live::new(&Made { id, ..Made::default() })).collect();
+        let runs: Vec<_> = ids.map(|id| ActiveRun::new(&Made { id, ..Made::default() })).collect();
         let mut left: Vec<_> = Vec::new();
         for run in &runs {
             store.open(&run.journal()).await.unwrap();
@@ -86,7 +86,7 @@ async fn what_was_acknowledged_survives_kill_9() {
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut take = |line: String| {
             let Some((word, rest)) = line.split_once(' ') else { return false };
-            match (word, RunId::read(rest)) {
+            match (word, RunId::parse(rest)) {
                 ("opened", Some(id)) => {
                     acknowledged.entry(id).or_insert("opened");
                 }
@@ -157,7 +157,7 @@ fn assert_grammar(record: &Record) {
 async fn close_what_was_cut(store: &Sqlite) {
     let cut = store.recover().await.unwrap();
     for id in &cut {
-        let run = Live::again(Arc::unwrap_or_clone(store.load(*id).await.unwrap().unwrap()));
+        let run = ActiveRun::again(Arc::unwrap_or_clone(store.load(*id).await.unwrap().unwrap()));
         store.open(&run.journal()).await.unwrap();
         run.end(End::Failed);
         store.settle(&run.journal()).await.unwrap();

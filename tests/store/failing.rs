@@ -7,7 +7,7 @@ use bytes::Bytes;
 use interlingua::store::{Expect, Health, Sqlite, SqliteOptions, Store};
 use interlingua_core::event::End;
 
-use crate::live::{Live, id};
+use crate::live::{ActiveRun, id};
 
 fn open(path: &Path) -> Sqlite {
     Sqlite::open(path, &SqliteOptions::default()).unwrap()
@@ -28,8 +28,8 @@ async fn until(what: &str, mut done: impl FnMut() -> bool) {
 /// Runs that were under way when writing began to fail, and one that was begun then: none is shown further than it is
 /// safe, all are found, and all of them are safe once it is possible.
 async fn holds_on(path: &Path, store: Sqlite, fail: impl FnOnce(), mend: impl FnOnce()) {
-    let running = Live::numbered(1);
-    let ending = Live::numbered(2);
+    let running = ActiveRun::numbered(1);
+    let ending = ActiveRun::numbered(2);
     for run in [&running, &ending] {
         store.open(&run.journal()).await.unwrap();
         run.begin();
@@ -43,7 +43,7 @@ async fn holds_on(path: &Path, store: Sqlite, fail: impl FnOnce(), mend: impl Fn
     ending.end(End::Completed);
     let begun = Instant::now();
     store.settle(&ending.journal()).await.unwrap_err();
-    let new = Live::numbered(3);
+    let new = ActiveRun::numbered(3);
     new.begin();
     store.open(&new.journal()).await.unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(5), "whoever waits is told soon: {:?}", begun.elapsed());
@@ -51,7 +51,7 @@ async fn holds_on(path: &Path, store: Sqlite, fail: impl FnOnce(), mend: impl Fn
     assert_eq!((running.safe(), new.safe()), (safe, 0), "nothing is published that is not safe");
     let asked = Instant::now();
     for number in 0..200 {
-        let run = Live::numbered(100 + number);
+        let run = ActiveRun::numbered(100 + number);
         store.open(&run.journal()).await.unwrap_err();
         store.remove(id(100 + number)).await.ok();
     }
@@ -128,7 +128,7 @@ async fn a_write_that_is_stuck_is_told() {
     let store = open(&path);
     let other = rusqlite::Connection::open(&path).unwrap();
     // Short waits, one after the other, are slow and no failure.
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     run.begin();
     for word in 0..5 {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use interlingua::store::{Expect, Health, Query, Retention, Sqlite, SqliteOptions, Store, StoreError};
 use interlingua_core::event::End;
-use interlingua_core::exchange::Keep;
+use interlingua_core::exchange::RunRetention;
 
-use crate::live::{Live, Made, id};
+use crate::live::{ActiveRun, Made, id};
 
 fn open(path: &Path) -> Sqlite {
     Sqlite::open(path, &SqliteOptions::default()).unwrap()
@@ -21,7 +21,7 @@ async fn what_was_stored_is_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store = open(&path);
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     run.begin();
     run.say(&store, "hello");
@@ -44,7 +44,7 @@ async fn a_file_of_the_first_schema_is_brought_up_to_date() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store = open(&path);
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     run.begin();
     run.end(End::Completed);
@@ -64,7 +64,7 @@ async fn a_file_of_the_first_schema_is_brought_up_to_date() {
 
     let store = open(&path);
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
-    let kept = Live::new(&Made { id: id(2), keeper: Some(("/a", false)), ..Made::default() });
+    let kept = ActiveRun::new(&Made { id: id(2), keeper: Some(("/a", false)), ..Made::default() });
     store.open(&kept.journal()).await.unwrap();
     kept.end(End::Completed);
     store.settle(&kept.journal()).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_file_of_the_first_schema_is_brought_up_to_date() {
         bytes: u64::MAX,
         collections: Vec::new(),
         parts: Vec::new(),
-        routes: vec![("/a".into(), Keep { ended: second, waiting: second, most: 9 })],
+        routes: vec![("/a".into(), RunRetention { ended_ttl: second, waiting_ttl: second, max_runs: 9 })],
         attached: Vec::new(),
     };
     let swept = store.retain(policy.clone(), 1_000_000).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_store_that_was_not_closed_hands_out_what_was_cut() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store = open(&path);
-    let runs: Vec<_> = (0..5).map(Live::numbered).collect();
+    let runs: Vec<_> = (0..5).map(ActiveRun::numbered).collect();
     for run in &runs {
         store.open(&run.journal()).await.unwrap();
     }
@@ -123,7 +123,7 @@ async fn a_store_that_was_not_closed_hands_out_what_was_cut() {
     }
     // As the engine closes them.
     for id in store.recover().await.unwrap() {
-        let run = Live::again(Arc::unwrap_or_clone(store.load(id).await.unwrap().unwrap()));
+        let run = ActiveRun::again(Arc::unwrap_or_clone(store.load(id).await.unwrap().unwrap()));
         store.open(&run.journal()).await.unwrap();
         run.end(End::Failed);
         store.settle(&run.journal()).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_run_that_talks_for_long_is_put_away_in_pieces() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store = open(&path);
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     run.begin();
     // More than the log is allowed to hold, so that it is put away in between.
@@ -153,7 +153,7 @@ async fn a_run_that_talks_for_long_is_put_away_in_pieces() {
     drop(store);
     let store = open(&path);
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
-    let again = Live::again(run.stored());
+    let again = ActiveRun::again(run.stored());
     store.open(&again.journal()).await.unwrap();
     again.end(End::Completed);
     store.settle(&again.journal()).await.unwrap();
@@ -211,16 +211,16 @@ async fn a_full_disk_is_told_and_survived() {
     let path = folder.path().join("store.db");
     // One megabyte.
     let store = Sqlite::open(&path, &SqliteOptions::default().max_pages(256)).unwrap();
-    let small = Live::numbered(1);
+    let small = ActiveRun::numbered(1);
     store.open(&small.journal()).await.unwrap();
-    let filling = Live::numbered(2);
+    let filling = ActiveRun::numbered(2);
     store.open(&filling.journal()).await.unwrap();
     filling.begin();
     filling.say(&store, &"x".repeat(600_000));
     filling.end(End::Completed);
     store.settle(&filling.journal()).await.unwrap();
 
-    let large = Live::numbered(3);
+    let large = ActiveRun::numbered(3);
     store.open(&large.journal()).await.unwrap();
     large.begin();
     large.say(&store, &"y".repeat(600_000));
@@ -256,11 +256,11 @@ async fn a_run_that_could_not_be_opened_is_made_up_for() {
     let large = Bytes::from(vec![b'x'; 800_000]);
     store.put("c", "k", large, Expect::Absent, 0).await.unwrap().unwrap();
 
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     run.begin();
     run.say(&store, &"y".repeat(300_000));
     assert!(store.open(&run.journal()).await.is_err());
-    let given_up = Live::numbered(2);
+    let given_up = ActiveRun::numbered(2);
     given_up.begin();
     given_up.say(&store, &"y".repeat(300_000));
     assert!(store.open(&given_up.journal()).await.is_err());
@@ -304,7 +304,7 @@ fn nobody_else_may_read_what_is_stored() {
 /// Fills a store with runs of a hundred kilobytes.
 async fn fill(store: &Sqlite, owner: &str, numbers: std::ops::Range<u128>) {
     for number in numbers {
-        let run = Live::new(&Made { id: id(number), owner, ..Made::default() });
+        let run = ActiveRun::new(&Made { id: id(number), owner, ..Made::default() });
         store.open(&run.journal()).await.unwrap();
         run.begin();
         run.say(store, &"0123456789".repeat(10_000));

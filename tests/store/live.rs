@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use interlingua::store::{Journal, Mark, Store, Stored};
-use interlingua_core::call::{About, Delivery, Keeper, RunState};
+use interlingua_core::call::{Delivery, RetentionOwner, RunInfo, RunState};
 use interlingua_core::event::{End, Millis};
 use interlingua_core::json::Json;
 use interlingua_core::model::{AgentRequest, ContentType, Message, MessageType, Role};
@@ -13,20 +13,20 @@ use interlingua_core::run::{Announced, MessageEnd, Record, Run};
 use interlingua_core::{Extra, RunId};
 use uuid::Uuid;
 
-pub(crate) struct Live {
+pub(crate) struct ActiveRun {
     id: RunId,
-    state: Mutex<(Record, About)>,
+    state: Mutex<(Record, RunInfo)>,
     mark: Mark,
     /// So many of its events are safe, as the store said.
     safe: AtomicU64,
 }
 
-impl Journal for Live {
+impl Journal for ActiveRun {
     fn id(&self) -> RunId {
         self.id
     }
 
-    fn with(&self, look: &mut dyn FnMut(&Record, &About)) {
+    fn with(&self, look: &mut dyn FnMut(&Record, &RunInfo)) {
         let state = self.state.lock().unwrap();
         look(&state.0, &state.1);
     }
@@ -63,9 +63,9 @@ impl Default for Made<'_> {
     }
 }
 
-impl Live {
+impl ActiveRun {
     pub(crate) fn new(made: &Made<'_>) -> Arc<Self> {
-        let about = About {
+        let about = RunInfo {
             protocol: made.protocol.into(),
             owner: made.owner.into(),
             state: RunState::Queued,
@@ -75,7 +75,7 @@ impl Live {
             stored: true,
             request: AgentRequest { model: Some("m".into()), ..AgentRequest::default() },
             labels: Json::parse("{ \"kept\": [1.0] }").unwrap(),
-            keeper: made.keeper.map(|(route, remembered)| Keeper { route: route.into(), remembered }),
+            retention: made.keeper.map(|(route, remembered)| RetentionOwner { route: route.into(), remembered }),
         };
         let record = Record::new(Run::new(made.id, made.agent, made.session, made.at));
         Self::again(Stored { record, about })
@@ -129,7 +129,7 @@ impl Live {
         Stored { record: state.0.clone(), about: state.1.clone() }
     }
 
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Record, &mut About) -> T) -> T {
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Record, &mut RunInfo) -> T) -> T {
         let mut state = self.state.lock().unwrap();
         let (record, about) = &mut *state;
         change(record, about)

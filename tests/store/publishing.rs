@@ -6,10 +6,10 @@ use std::time::Duration;
 use interlingua::store::{Sqlite, SqliteOptions, Store};
 use interlingua_core::event::End;
 
-use crate::live::{Live, id};
+use crate::live::{ActiveRun, id};
 
 pub(crate) async fn what_is_told_is_safe_in_a_moment(store: &Arc<dyn Store>) {
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     assert_eq!(run.safe(), 0, "nobody knows it");
     store.open(&run.journal()).await.unwrap();
     assert!(run.safe() >= 1, "what was told before is safe once it is opened");
@@ -24,7 +24,7 @@ pub(crate) async fn what_is_told_is_safe_in_a_moment(store: &Arc<dyn Store>) {
 }
 
 pub(crate) async fn what_was_confirmed_was_published(store: &Arc<dyn Store>) {
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     run.begin();
     run.wait();
@@ -37,7 +37,7 @@ pub(crate) async fn what_was_confirmed_was_published(store: &Arc<dyn Store>) {
 }
 
 pub(crate) async fn a_removed_run_has_nothing_to_lose(store: &Arc<dyn Store>) {
-    let run = Live::numbered(1);
+    let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     run.begin();
     assert!(store.remove(id(1)).await.unwrap());
@@ -52,7 +52,7 @@ pub(crate) async fn a_removed_run_has_nothing_to_lose(store: &Arc<dyn Store>) {
 
 pub(crate) async fn what_was_taken_back_is_not_stored(store: &Arc<dyn Store>) {
     for (number, settled) in [(1, false), (2, true)] {
-        let run = Live::numbered(number);
+        let run = ActiveRun::numbered(number);
         store.open(&run.journal()).await.unwrap();
         run.begin();
         for word in 0..10 {
@@ -78,7 +78,7 @@ async fn what_was_taken_back_stays_away_after_a_crash() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         let store = Sqlite::open(&path, &SqliteOptions::default()).unwrap();
-        let run = Live::numbered(1);
+        let run = ActiveRun::numbered(1);
         store.open(&run.journal()).await.unwrap();
         run.begin();
         // One row of the log each.
@@ -102,7 +102,7 @@ async fn what_was_published_is_there_after_a_crash_at_every_speed() {
     let store = Sqlite::open(&path, &SqliteOptions::default()).unwrap();
     let mut runs = Vec::new();
     for pause in 0..=50 {
-        let run = Live::numbered(pause + 1);
+        let run = ActiveRun::numbered(pause + 1);
         store.open(&run.journal()).await.unwrap();
         run.begin();
         runs.push((pause, run));

@@ -8,10 +8,10 @@ use interlingua::store::{Expect, Query, Retention, Store, Swept, owned_key};
 use interlingua_core::RunId;
 use interlingua_core::call::{Filter, RunState};
 use interlingua_core::event::End;
-use interlingua_core::exchange::Keep;
+use interlingua_core::exchange::RunRetention;
 
 use crate::contract::opened;
-use crate::live::{Live, Made, id};
+use crate::live::{ActiveRun, Made, id};
 
 type Asked = Arc<dyn Store>;
 
@@ -22,7 +22,11 @@ const EVER: u64 = u64::MAX;
 /// All runs by age and number; those of a route by how long they are kept, how long they may wait, and how many.
 fn policy(age: u64, runs: u64, routes: &[(&str, u64, u64, u64)]) -> Retention {
     let keep = |&(route, ended, waiting, most): &(&str, u64, u64, u64)| {
-        let keep = Keep { ended: Duration::from_millis(ended), waiting: Duration::from_millis(waiting), most };
+        let keep = RunRetention {
+            ended_ttl: Duration::from_millis(ended),
+            waiting_ttl: Duration::from_millis(waiting),
+            max_runs: most,
+        };
         (route.to_owned(), keep)
     };
     Retention {
@@ -107,7 +111,7 @@ pub(crate) async fn a_route_keeps_its_runs_for_as_long_as_it_says(store: &Asked)
     stale.sort_unstable();
     assert_eq!((swept.runs, stale), (vec![id(3), id(4), id(2)], vec![id(5), id(7)]));
     // A waiting run that was ended has its time before it.
-    let waited = Live::again(Arc::unwrap_or_clone(store.load(id(5)).await.unwrap().unwrap()));
+    let waited = ActiveRun::again(Arc::unwrap_or_clone(store.load(id(5)).await.unwrap().unwrap()));
     store.open(&waited.journal()).await.unwrap();
     waited.end(End::Canceled);
     waited.change(|_, about| about.changed_at = 11_000);
@@ -234,7 +238,7 @@ pub(crate) async fn many_runs_are_forgotten_in_small_batches(store: &Asked) {
     let mut waits = Vec::new();
     for number in 0..MANY {
         let made = of_route(number.into(), "/a");
-        let run = Live::new(&made);
+        let run = ActiveRun::new(&made);
         drop(store.open(&run.journal()));
         run.end(End::Completed);
         run.change(|_, about| about.changed_at = 10_000 + number);
@@ -378,7 +382,7 @@ pub(crate) async fn documents_are_bounded_by_number_and_go_with_their_parts(stor
 pub(crate) async fn what_has_too_many_bytes_is_taken_from_whoever_has_most(store: &Asked) {
     for (owner, numbers) in [("victim", 0..5), ("stranger", 100..140)] {
         for number in numbers {
-            let run = Live::new(&Made { id: id(number), owner, ..Made::default() });
+            let run = ActiveRun::new(&Made { id: id(number), owner, ..Made::default() });
             store.open(&run.journal()).await.unwrap();
             run.begin();
             run.say(&**store, &"0123456789".repeat(10_000));

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Once;
 use std::thread::JoinHandle;
 
-use interlingua::config::{self, Surroundings};
+use interlingua::config::{self, Env};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -67,7 +67,7 @@ impl Gateway {
         let file = folder.join("gateway.toml");
         let thread = std::thread::spawn(move || {
             let gateway = interlingua::Gateway::builtin();
-            let read = config::read(&source, &file, &gateway.protocols(), &Surroundings::process());
+            let read = config::read(&source, &file, &gateway.protocols(), &Env::process());
             let (settings, _) = read.unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)));
             actix_web::rt::System::new().block_on(async move {
                 let running = gateway.start(&settings).await.expect("the gateway starts");

@@ -12,7 +12,7 @@ use crate::{process, root, tools};
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// No input of ours is larger, and small ones find more per second.
-const LARGEST_INPUT: &str = "-max_len=65536";
+const MAX_INPUT: &str = "-max_len=65536";
 
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let mut seconds = 60_u64;
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
             // Sanitizers and coverage are flags of unstable rustc. There is one toolchain, so it is told to allow them.
             fuzz.env("RUSTC_BOOTSTRAP", "1").current_dir(root());
             fuzz.args(["run", target, "--"]);
-            fuzz.args([&format!("-max_total_time={seconds}"), LARGEST_INPUT, "-timeout=10", "-rss_limit_mb=2048"]);
+            fuzz.args([&format!("-max_total_time={seconds}"), MAX_INPUT, "-timeout=10", "-rss_limit_mb=2048"]);
             process::run(&mut fuzz, BUILD_LIMIT + Duration::from_secs(2 * seconds))?;
             Ok(Outcome::Passed(format!("{seconds} s, nothing found")))
         });

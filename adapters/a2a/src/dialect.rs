@@ -181,7 +181,7 @@ impl Served<'_> {
             (Some((operation, ..)), _) => (*operation, Generation::V1),
             (None, Some((operation, ..))) => (*operation, Generation::V03),
             (None, None) => {
-                return Err(errors::fault(Problem::MethodNotFound, format!("'{method}'")).at("method"));
+                return Err(errors::fault(Problem::MethodNotFound, format!("'{method}'")).with_field("method"));
             }
         };
         if asked == Asked::Other {
@@ -197,7 +197,7 @@ impl Served<'_> {
             (Generation::V03, Asked::V1) => {
                 let name = new_name(operation);
                 let message = format!("'{method}' is of version 0.3: in version 1.0 it is called '{name}'");
-                return Err(errors::fault(Problem::MethodNotFound, message).at("method"));
+                return Err(errors::fault(Problem::MethodNotFound, message).with_field("method"));
             }
             _ => {}
         }

@@ -65,7 +65,7 @@ pub(crate) fn answer(run: &Run) -> Option<Message<'_>> {
     if parts.is_empty() {
         return None;
     }
-    let mut message = Message::agent(run.id.spelled("reply_"), parts);
+    let mut message = Message::agent(run.id.to_prefixed("reply_"), parts);
     message.context = Some(run.session_id.as_str().into());
     Some(message)
 }

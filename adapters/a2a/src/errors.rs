@@ -270,7 +270,7 @@ pub(crate) fn fault(problem: Problem, message: impl Into<String>) -> Fault {
     };
     let fault = Fault::new(kind, message);
     match problem.mark() {
-        Some(mark) => fault.coded(mark),
+        Some(mark) => fault.with_code(mark),
         None => fault,
     }
 }

@@ -118,7 +118,7 @@ fn only_answer(plain: &[&Part<'_>]) -> Option<Given> {
         _ => None,
     });
     if let Some(first) = data.next() {
-        return data.next().is_none().then(|| Given::Payload(Json::keep(first)));
+        return data.next().is_none().then(|| Given::Payload(Json::from_raw(first)));
     }
     let texts: Vec<&str> = plain
         .iter()
@@ -138,7 +138,7 @@ fn answer(part: &Part<'_>) -> Option<Answer> {
     let fields: Extra = serde_json::from_str(data.get()).ok()?;
     let mut answer = Extra::new();
     fields.iter().filter(|(name, _)| !NAMES.contains(name)).for_each(|(name, value)| answer.push(name, value.clone()));
-    Some(Answer::new(id, Given::Payload(Json::of(&answer))))
+    Some(Answer::new(id, Given::Payload(Json::from_serialize(&answer))))
 }
 
 /// The fields that name the item an answer is for.
@@ -165,8 +165,8 @@ fn tool_output(part: &Part<'_>) -> Option<ToolOutput> {
         return None;
     }
     let told: Response = serde_json::from_str(data.get()).ok()?;
-    let inner = told.response.read::<Extra>().and_then(|fields| fields.get("output")?.read::<String>());
-    let output = inner.or_else(|| told.response.read()).unwrap_or_else(|| told.response.text().to_owned());
+    let inner = told.response.decode::<Extra>().and_then(|fields| fields.get("output")?.decode::<String>());
+    let output = inner.or_else(|| told.response.decode()).unwrap_or_else(|| told.response.text().to_owned());
     Some(ToolOutput { call_id: told.id, name: told.name, output })
 }
 
@@ -176,7 +176,7 @@ fn text_of(object: &RawValue, names: &[&str]) -> Option<String> {
         return None;
     }
     let fields: Extra = serde_json::from_str(object.get()).ok()?;
-    names.iter().find_map(|name| fields.get(name)?.read::<String>().filter(|text| !text.is_empty()))
+    names.iter().find_map(|name| fields.get(name)?.decode::<String>().filter(|text| !text.is_empty()))
 }
 
 /// `metadata.a2a` of a native message.
@@ -218,7 +218,7 @@ fn origin(message: &Message<'_>, first: bool, whole: bool, plain: &[&Part<'_>]) 
     while extras.last().is_some_and(Json::is_null) {
         extras.pop();
     }
-    Json::of(&Metadata {
+    Json::from_serialize(&Metadata {
         a2a: Origin {
             message_id: message.id.clone().into_owned(),
             role: (message.role == Role::Agent).then(|| "agent".to_owned()),
@@ -226,9 +226,9 @@ fn origin(message: &Message<'_>, first: bool, whole: bool, plain: &[&Part<'_>]) 
             context_id: message.context.clone().map(Cow::into_owned),
             reference_task_ids: own(&message.references),
             extensions: own(&message.extensions),
-            metadata: message.metadata.as_ref().map(|raw| Json::keep(raw)),
+            metadata: message.metadata.as_ref().map(|raw| Json::from_raw(raw)),
             parts: extras,
-            sent: (first && !whole).then(|| Json::of(message)),
+            sent: (first && !whole).then(|| Json::from_serialize(message)),
             continued: !first,
         },
     })
@@ -249,7 +249,7 @@ pub(crate) fn as_sent(run: &Run, turn: u32) -> Vec<Message<'_>> {
     let input = run.turns.get(turn as usize).map_or(&[][..], |turn| &turn.input);
     let mut sent: Vec<Message<'_>> = Vec::new();
     for (place, native) in input.iter().enumerate() {
-        let origin = native.metadata.as_ref().and_then(Json::read::<Metadata>).map(|metadata| metadata.a2a);
+        let origin = native.metadata.as_ref().and_then(Json::decode::<Metadata>).map(|metadata| metadata.a2a);
         let found = match (origin, &native.kind) {
             (Some(origin), _) if origin.continued => None,
             (Some(origin), _) => match &origin.sent {
@@ -266,7 +266,7 @@ pub(crate) fn as_sent(run: &Run, turn: u32) -> Vec<Message<'_>> {
                 .is_some_and(|last| last.id == found.id && !last.id.is_empty() && native.kind != MessageType::Message)
         {
             if found.id.is_empty() {
-                found.id = Cow::Owned(format!("{}_in{turn}_{place}", run.id.spelled("msg_")));
+                found.id = Cow::Owned(format!("{}_in{turn}_{place}", run.id.to_prefixed("msg_")));
             }
             sent.push(found);
         }
@@ -275,7 +275,7 @@ pub(crate) fn as_sent(run: &Run, turn: u32) -> Vec<Message<'_>> {
 }
 
 fn read_back(json: &Json) -> Option<Message<'static>> {
-    let node = interlingua_core::tree::Node::at("", json.raw());
+    let node = interlingua_core::tree::Node::with_path("", json.raw());
     read::message(&node, Form::V1, &mut Faults::default())
 }
 

@@ -8,7 +8,6 @@
 //! A task is one run with several turns, and a context is a session. Both live in the engine; nothing is kept here.
 
 mod card;
-mod courier;
 mod dialect;
 mod direct;
 mod errors;
@@ -16,6 +15,7 @@ mod history;
 mod input;
 mod options;
 mod parts;
+mod push;
 mod says;
 mod serve;
 mod task;
@@ -135,11 +135,11 @@ impl ProtocolAdapter for A2a {
             max_body: Some(route.options.max_body),
             cors,
             any_origin: route.options.cors,
-            announces: Some(route.public_url.clone().map_or(Announced::AsAsked, Announced::Fixed)),
-            couriers: route.options.push.then(|| courier::couriers(&route)),
-            keep: Some(route.options.keep()),
+            announced_url: Some(route.public_url.clone().map_or(Announced::AsAsked, Announced::Fixed)),
+            push: route.options.push.then(|| push::notifiers(&route)),
+            retention: Some(route.options.keep()),
             warnings: route.warnings(),
-            ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Stray::new(&stray))))
+            ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Fallback::new(&stray))))
         })
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use interlingua_core::answer::Ttl;
-use interlingua_core::exchange::Keep;
+use interlingua_core::exchange::RunRetention;
 use interlingua_core::public_address::{Allowed, Policy};
 use interlingua_core::size::Size;
 use serde::{Deserialize, Deserializer};
@@ -154,8 +154,8 @@ impl Options {
     }
 
     /// How long tasks are kept.
-    pub(crate) const fn keep(&self) -> Keep {
-        Keep { ended: self.task_ttl, waiting: self.interrupted_ttl, most: self.max_tasks }
+    pub(crate) const fn keep(&self) -> RunRetention {
+        RunRetention { ended_ttl: self.task_ttl, waiting_ttl: self.interrupted_ttl, max_runs: self.max_tasks }
     }
 
     /// What is wrong with them that a type cannot say.
@@ -512,11 +512,17 @@ mod tests {
     #[test]
     fn how_long_tasks_are_kept_is_an_option() {
         let hour = Duration::from_secs(3600);
-        assert_eq!(Options::default().keep(), Keep { ended: hour, waiting: 24 * hour, most: 10_000 });
+        assert_eq!(
+            Options::default().keep(),
+            RunRetention { ended_ttl: hour, waiting_ttl: 24 * hour, max_runs: 10_000 }
+        );
         let options: Options =
             serde_json::from_value(json!({ "task_ttl": "90s", "interrupted_ttl": 7200, "max_tasks": 5 }))
                 .expect("options");
-        assert_eq!(options.keep(), Keep { ended: Duration::from_secs(90), waiting: 2 * hour, most: 5 });
+        assert_eq!(
+            options.keep(),
+            RunRetention { ended_ttl: Duration::from_secs(90), waiting_ttl: 2 * hour, max_runs: 5 }
+        );
         options.check().expect("they are in order");
         for name in ["task_ttl", "interrupted_ttl", "max_tasks"] {
             let options: Options = serde_json::from_value(json!({ name: 0 })).expect("options");

@@ -27,7 +27,7 @@ pub(crate) fn of_content(content: &Content) -> Option<Part<'_>> {
         Body::Data(data) => Part::data(raw(data)),
         Body::Other(word) => {
             let mut fields = Extra::new();
-            fields.push("type", Json::of(word));
+            fields.push("type", Json::from_serialize(word));
             for (name, value) in content.extra.iter() {
                 fields.push(name, value.clone());
             }
@@ -54,9 +54,9 @@ fn of_file(file: &File) -> Option<Part<'_>> {
     }
     let id = file.id.as_deref()?;
     let mut fields = Extra::new();
-    fields.push("file_id", Json::of(id));
+    fields.push("file_id", Json::from_serialize(id));
     if let Some(name) = name {
-        fields.push("filename", Json::of(name));
+        fields.push("filename", Json::from_serialize(name));
     }
     Some(Part::data(made(&fields)))
 }
@@ -147,7 +147,7 @@ pub(crate) fn to_content(part: &Part<'_>) -> Content {
     let media_type = told.map(Cow::Borrowed).or_else(guessed);
     let text = match &part.content {
         wire::Content::Text(text) => return Content::text(text.as_ref()),
-        wire::Content::Data(data) => return Content::new(Body::Data(Json::keep(data))),
+        wire::Content::Data(data) => return Content::new(Body::Data(Json::from_raw(data))),
         wire::Content::Url(url) => url.clone().into_owned(),
         wire::Content::Bytes(bytes) => {
             format!("data:{};base64,{bytes}", media_type.as_deref().unwrap_or("application/octet-stream"))
@@ -176,22 +176,22 @@ pub(crate) fn extras(part: &Part<'_>) -> Option<Json> {
     }
     let mut fields = Extra::new();
     if let Some(metadata) = &part.metadata {
-        fields.push("metadata", Json::keep(metadata));
+        fields.push("metadata", Json::from_raw(metadata));
     }
     if let Some(media_type) = &part.media_type {
-        fields.push("mediaType", Json::of(media_type));
+        fields.push("mediaType", Json::from_serialize(media_type));
     }
     if let Some(filename) = &part.filename {
-        fields.push("filename", Json::of(filename));
+        fields.push("filename", Json::from_serialize(filename));
     }
-    Some(Json::of(&fields))
+    Some(Json::from_serialize(&fields))
 }
 
 /// A client's part, as it was sent: the way back of [`to_content`] and [`extras`].
 pub(crate) fn as_sent<'a>(content: &'a Content, extras: Option<&Json>) -> Option<Part<'a>> {
     let mut part = of_content(content)?;
-    let Some(fields) = extras.and_then(Json::read::<Extra>) else { return Some(part) };
-    let text = |name: &str| fields.get(name).and_then(Json::read::<String>).map(Cow::Owned);
+    let Some(fields) = extras.and_then(Json::decode::<Extra>) else { return Some(part) };
+    let text = |name: &str| fields.get(name).and_then(Json::decode::<String>).map(Cow::Owned);
     part.media_type = text("mediaType");
     part.filename = text("filename");
     part.metadata = fields.get("metadata").map(|metadata| -> Raw<'a> { Cow::Owned(metadata.raw().to_owned()) });

@@ -64,7 +64,7 @@ impl Hint {
         }
         // Nearly all metadata has nothing of this.
         let metadata = metadata.filter(|json| json.text().contains("\"a2a\""));
-        metadata.and_then(Json::read::<Outer>).map(|outer| outer.a2a).unwrap_or_default()
+        metadata.and_then(Json::decode::<Outer>).map(|outer| outer.a2a).unwrap_or_default()
     }
 
     /// The interrupted state it names.
@@ -171,10 +171,10 @@ pub(crate) fn calls(message: &Message) -> Vec<Part<'_>> {
 /// Arguments as an object, or the text in one.
 fn arguments(text: &str) -> Json {
     if text.trim().is_empty() {
-        return Json::of(&json!({}));
+        return Json::from_serialize(&json!({}));
     }
     let parsed = Json::parse(text).filter(Json::is_object);
-    parsed.unwrap_or_else(|| Json::of(&json!({ "arguments": text })))
+    parsed.unwrap_or_else(|| Json::from_serialize(&json!({ "arguments": text })))
 }
 
 /// How many messages back an output's call is looked for.
@@ -237,7 +237,7 @@ pub(crate) fn asks<'r>(run: &'r Run, turn: usize, pending: &[Pending], edits: bo
 
 /// The id of a status message that has no native one.
 fn status_id(run: &Run, turn: usize, word: &str) -> String {
-    format!("{}_{word}_{turn}", run.id.spelled("status_"))
+    format!("{}_{word}_{turn}", run.id.to_prefixed("status_"))
 }
 
 /// The id of the message that asked.
@@ -305,7 +305,7 @@ fn item_data(item: &Pending, edits: bool) -> Raw<'static> {
     if item.kind == PendingKind::Tool {
         return made(&Tool { function_call: Call { call_id: &item.id, name: &item.name, arguments: &item.arguments } });
     }
-    let interrupt = Json::of(&Interrupt {
+    let interrupt = Json::from_serialize(&Interrupt {
         id: &item.id,
         kind: item.kind,
         name: &item.name,

@@ -4,7 +4,7 @@ mod support;
 
 use std::fmt::Write as _;
 
-use interlingua_core::call::{About, RunState};
+use interlingua_core::call::{RunInfo, RunState};
 use interlingua_core::exchange::Exchange;
 use interlingua_core::testkit::{self, laws};
 use interlingua_core::{End, Record, RunCall};
@@ -22,7 +22,7 @@ fn dialects() -> [(&'static str, Ask<'static>); 4] {
 }
 
 /// The record of a script as the engine leaves it: a turn that leaves something pending leaves the run waiting.
-fn waiting(record: &Record) -> (Record, About) {
+fn waiting(record: &Record) -> (Record, RunInfo) {
     let run = record.run();
     let waits = !run.pending().is_empty() || run.end == Some(End::Incomplete);
     let mut about = about(record);

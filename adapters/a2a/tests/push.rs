@@ -5,7 +5,7 @@ mod support;
 use std::fmt::Write as _;
 
 use interlingua_core::call::{Call, DocumentCall, Reply};
-use interlingua_core::courier::{Courier, Parcel};
+use interlingua_core::push::{PushNotifier, PushRequest};
 use interlingua_core::testkit::Shown;
 use interlingua_core::{Json, Record};
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ fn every_shape_of_a_config_is_read_and_answered_in_kind() {
         let body = ask.body.clone();
         let (key, value, answer) = set(&host, &ask, &[]).unwrap_or_else(|answer| panic!("{body}: {answer:?}"));
         assert_eq!((key, answer.status), (format!("{TASK}/c1"), 200), "{body}");
-        let kept: Value = value.read().expect("an object");
+        let kept: Value = value.decode().expect("an object");
         assert_eq!(
             (&kept["url"], &kept["scheme"], &kept["credentials"]),
             (&json!("https://hooks.example/a2a"), &json!("Bearer"), &json!("s3cr3t"))
@@ -158,7 +158,7 @@ fn configs_are_got_listed_and_removed_in_every_dialect() {
     let shown = Shown::known(&record, about(&record));
     let kept = |id: &str| {
         let config = json!({ "task": TASK, "id": id, "url": "https://hooks.example/a2a" });
-        (format!("{TASK}/{id}"), Json::of(&config))
+        (format!("{TASK}/{id}"), Json::from_serialize(&config))
     };
     let known = [kept("a"), kept("b"), kept("c")];
     let mut table = String::new();
@@ -203,23 +203,23 @@ fn configs_are_got_listed_and_removed_in_every_dialect() {
     assert_eq!(answer.json()["error"]["code"], -32001);
 }
 
-fn courier(host: &Host, config: &Value) -> Box<dyn Courier> {
-    let couriers = host.0.couriers.as_ref().expect("pushes are on");
-    (couriers.open)(&Json::of(config)).expect("a courier")
+fn notifier(host: &Host, config: &Value) -> Box<dyn PushNotifier> {
+    let notifiers = host.0.push.as_ref().expect("pushes are on");
+    (notifiers.open)(&Json::from_serialize(config)).expect("a notifier")
 }
 
 /// What a receiver gets if nothing holds it up: pieces of text are joined until something else happens.
-fn delivered(host: &Host, config: &Value, record: &Record, from: u64) -> Vec<Parcel> {
-    let mut courier = courier(host, config);
+fn delivered(host: &Host, config: &Value, record: &Record, from: u64) -> Vec<PushRequest> {
+    let mut notifier = notifier(host, config);
     let mut parcels = Vec::new();
     for step in record.steps(0) {
-        if step.sequence < from { courier.pass(step) } else { courier.take(step, &mut parcels) }
+        if step.sequence < from { notifier.skip(step) } else { notifier.take(step, &mut parcels) }
     }
-    assert!(!courier.is_holding(), "the end of a run leaves nothing behind");
+    assert!(!notifier.has_held(), "the end of a run leaves nothing behind");
     parcels
 }
 
-fn golden(parcels: &[Parcel]) -> String {
+fn golden(parcels: &[PushRequest]) -> String {
     let mut table = String::new();
     for parcel in parcels {
         let _ = writeln!(table, "{:?}\n{}", parcel.headers, String::from_utf8_lossy(&parcel.body));
@@ -250,7 +250,7 @@ fn wherever_a_receiver_joins_it_gets_the_rest_once() {
     let host = host();
     let record = record(&host);
     let config = json!({ "task": TASK, "id": "c", "url": "https://hooks.example/a2a" });
-    let text = |parcels: &[Parcel]| -> String {
+    let text = |parcels: &[PushRequest]| -> String {
         let bodies = parcels.iter().map(|parcel| serde_json::from_slice::<Value>(&parcel.body).expect("JSON"));
         let parts = bodies.filter_map(|body| body["artifactUpdate"]["artifact"]["parts"].as_array().cloned()).flatten();
         parts.filter_map(|part| part["text"].as_str().map(str::to_owned)).collect()
@@ -262,12 +262,12 @@ fn wherever_a_receiver_joins_it_gets_the_rest_once() {
         assert!(String::from_utf8_lossy(&parcels.last().expect("an end").body).contains("TASK_STATE_COMPLETED"));
     }
     // Flushed after every step, nothing is lost and nothing comes twice.
-    let mut courier = courier(&host, &config);
+    let mut notifier = notifier(&host, &config);
     let mut parcels = Vec::new();
     for step in record.steps(0) {
-        courier.take(step, &mut parcels);
-        if courier.is_holding() {
-            courier.flush(step, &mut parcels);
+        notifier.take(step, &mut parcels);
+        if notifier.has_held() {
+            notifier.flush(step, &mut parcels);
         }
     }
     assert_eq!(text(&parcels), whole);

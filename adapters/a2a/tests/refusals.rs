@@ -17,7 +17,7 @@ fn stray(mount: &str, options: Value, method: &str, path: &str, headers: &[(&str
     let mount =
         Mount { path: mount.to_owned(), agents: vec![support::card("demo")], public_url: None, authenticates: false };
     let options = serde_json::from_value(options).expect("options");
-    let mut exchange = (A2a::mount(&mount, options).expect("it can be mounted").stray)();
+    let mut exchange = (A2a::mount(&mount, options).expect("it can be mounted").fallback)();
     let caller = Caller { owner: "anonymous".into(), authenticated: false };
     let request = Request {
         method,
@@ -332,15 +332,15 @@ fn an_answer_that_decides_nothing_names_the_part_it_stands_in() {
         asked.exchange.fail(fault, &mut out);
         fields(&Answer::of(out).json())
     };
-    let undecided = || Fault::new(FaultKind::Invalid, "the answer decides nothing").coded(UNDECIDED);
-    let not_taken = Fault::new(FaultKind::Invalid, "an edit needs the new arguments as an object").coded(NOT_TAKEN);
+    let undecided = || Fault::new(FaultKind::Invalid, "the answer decides nothing").with_code(UNDECIDED);
+    let not_taken = Fault::new(FaultKind::Invalid, "an edit needs the new arguments as an object").with_code(NOT_TAKEN);
     let text = json!({ "text": "perhaps" });
     let data = json!({ "data": { "interrupt_id": "i", "decision": "edit" } });
     assert_eq!(named(json!([text]), &undecided()), ["message.parts[0]"]);
     assert_eq!(named(json!([text, data]), &not_taken), ["message.parts[1]"]);
     assert_eq!(named(json!([data, data]), &not_taken), ["message.parts"]);
     assert_eq!(named(json!([text, text]), &undecided()), ["message.parts"]);
-    assert_eq!(named(json!([text]), &undecided().at("message.parts[7]")), ["message.parts[7]"]);
+    assert_eq!(named(json!([text]), &undecided().with_field("message.parts[7]")), ["message.parts[7]"]);
 }
 
 #[test]

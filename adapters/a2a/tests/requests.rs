@@ -223,8 +223,11 @@ fn a_message_reaches_the_agent_with_all_it_brought() {
     let asked = host().ask(&Ask::rpc("SendMessage", &question));
     let call = asked.run();
     assert_eq!((call.id, &call.thread), (Some(FRESH), &Thread::Session("c-1".into())));
-    assert!(call.durable && call.turns && call.stored);
-    assert!(!call.early && call.vanishes && call.first_word.is_some(), "one that cannot be reached makes no task");
+    assert!(call.detached && call.multi_turn && call.stored);
+    assert!(
+        !call.respond_immediately && call.discard_if_unreached && call.first_event_timeout.is_some(),
+        "one that cannot be reached makes no task"
+    );
     assert_eq!(asked.exchange.partition(), Some("acme"));
     insta::assert_snapshot!(serde_json::to_string_pretty(&call.request).expect("JSON"));
 }
@@ -385,7 +388,7 @@ fn a_run_of_another_protocol_is_a_task_and_one_of_another_agent_is_none() {
     let record = support::told(host.ask(&Ask::rpc("SendMessage", &user("hi"))).run(), "greeting");
     let get = Ask::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
     for protocol in ["a2a", "responses"] {
-        let about = interlingua_core::call::About { protocol: protocol.into(), ..support::about(&record) };
+        let about = interlingua_core::call::RunInfo { protocol: protocol.into(), ..support::about(&record) };
         let shown = interlingua_core::testkit::Shown::known(&record, about);
         assert_eq!(host.ask(&get).answered(Reply::Run(shown.view())).status, 200, "{protocol}");
     }

@@ -2,8 +2,8 @@
 
 mod support;
 
-use interlingua_core::answer::{Asked, Given, Outcome, Terms, Waiting};
-use interlingua_core::call::{About, Call, Delivery, Reply, RunState, Target, Thread};
+use interlingua_core::answer::{AnswerPolicy, Asked, Given, Outcome, Waiting};
+use interlingua_core::call::{Call, Delivery, Reply, RunInfo, RunState, Target, Thread};
 use interlingua_core::model::MessageType;
 use interlingua_core::model::{ContentType, Role};
 use interlingua_core::run::{Announced, MessageEnd};
@@ -35,8 +35,8 @@ fn asked(host: &Host, script: &str) -> (Record, RunCall) {
     (record, call)
 }
 
-fn waiting(record: &Record, call: &RunCall) -> About {
-    About { state: RunState::Waiting, labels: call.labels.clone(), ..about(record) }
+fn waiting(record: &Record, call: &RunCall) -> RunInfo {
+    RunInfo { state: RunState::Waiting, labels: call.labels.clone(), ..about(record) }
 }
 
 /// A message on the task.
@@ -91,7 +91,10 @@ fn an_answer_is_read_in_the_light_of_what_is_waited_for() {
                 assert!(
                     said.metadata.as_ref().is_some_and(|metadata| metadata.text().contains("\"message_id\":\"m-2\""))
                 );
-                assert_eq!((&call.thread, call.early, call.turns), (&Thread::Continue(FRESH), false, true));
+                assert_eq!(
+                    (&call.thread, call.respond_immediately, call.multi_turn),
+                    (&Thread::Continue(FRESH), false, true)
+                );
                 assert!(call.request.input.is_empty(), "an answer is said once: {:?}", call.request.input);
             }
             None => {
@@ -156,9 +159,9 @@ fn history_shows_everything_as_it_was_said() {
         host.ask(&Ask::rpc("SendMessage", &on_task(parts.clone()))).goes_on(Reply::Run(shown.view())).run().clone();
     // A native message takes the answer's place, as the engine has it made.
     let mut open = Waiting::default();
-    let by = Asked { run: FRESH, now: 0, terms: Terms::default(), tools: &[], approval_extension: false };
+    let by = Asked { run: FRESH, now: 0, terms: AnswerPolicy::default(), tools: &[], approval_extension: false };
     open.ask(record.run().pending(), &by);
-    let taken = open.take(next.request.input.clone(), next.answers.clone(), next.terms, 0);
+    let taken = open.take(next.request.input.clone(), next.answers.clone(), next.answer_policy, 0);
     let Outcome::Goes { input, .. } = taken else { panic!("the answer goes on: {taken:?}") };
     assert_eq!((input.len(), input[0].id.as_deref()), (1, Some("m-2")), "the native answer keeps the message's id");
     assert!(
@@ -169,7 +172,7 @@ fn history_shows_everything_as_it_was_said() {
     say(&mut record, "msg_done", "Sent.");
     record.finish_turn(End::Completed, None);
     record.finish_run(End::Completed);
-    let about = About { labels: next.labels.clone(), ..about(&record) };
+    let about = RunInfo { labels: next.labels.clone(), ..about(&record) };
     let shown = Shown::known(&record, about);
     let get = |query| host.ask(&Ask::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001").query(query));
     let task = get("").answered(Reply::Run(shown.view())).json();
@@ -226,7 +229,7 @@ fn a_working_task_queues_or_refuses() {
 }
 
 /// Everything a stream writes over a record, beginning with a view of this many steps.
-fn followed(asked: &mut support::Asked, record: &Record, about: About, seen: &Record) -> Vec<Value> {
+fn followed(asked: &mut support::Asked, record: &Record, about: RunInfo, seen: &Record) -> Vec<Value> {
     let mut telling = Telling::new(asked.exchange.as_mut());
     telling.begin(Shown::known(seen, about).view());
     record.steps(seen.len()).for_each(|step| telling.step(step));
@@ -309,7 +312,7 @@ fn a_stream_closes_at_its_own_turn_and_a_subscriber_stays() {
     record.finish_message(message, MessageEnd::new(End::Completed));
     record.finish_turn(End::Completed, None);
     let mut sending = next;
-    let running = About { state: RunState::Running, ..about(&started) };
+    let running = RunInfo { state: RunState::Running, ..about(&started) };
     let frames = followed(&mut sending, &record, running.clone(), &started);
     assert_eq!(frames[0]["result"]["task"]["status"]["state"], "TASK_STATE_WORKING");
     assert_eq!(frames.last().expect("one")["result"]["statusUpdate"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
@@ -392,7 +395,7 @@ fn a_hint_of_the_agent_makes_the_task_wait() {
             record.finish_content(message, content, None, Extra::new());
             record.finish_message(message, MessageEnd { metadata: hint, ..MessageEnd::new(End::Completed) });
             record.finish_turn(End::Completed, None);
-            let about = About { state: RunState::Waiting, ..about(&record) };
+            let about = RunInfo { state: RunState::Waiting, ..about(&record) };
             let frames = asked.streamed(&record, about).frames();
             let last = &frames.last().expect("one")["result"]["statusUpdate"]["status"];
             assert_eq!((&last["state"], &last["message"]["parts"][0]["text"]), (&json!(word), &json!("Which city?")));

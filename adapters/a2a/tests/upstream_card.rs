@@ -5,8 +5,8 @@ mod support;
 
 use interlingua_core::Call;
 use interlingua_core::call::Reply;
-use interlingua_core::publication::{Publication, Published};
 use interlingua_core::testkit::NOW;
+use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use serde_json::{Value, json};
 use support::{Ask, Asked, Host, host, user, with};
 
@@ -18,17 +18,17 @@ fn begins_with_the_upstream(options: &Value) -> Host {
     with(all)
 }
 
-fn sought(asked: &Asked) -> Publication {
+fn sought(asked: &Asked) -> WellKnownDocument {
     match &asked.call {
-        Ok(Call::Published(publication)) => publication.clone(),
+        Ok(Call::FetchedDocument(publication)) => publication.clone(),
         other => panic!("nothing is looked up: {other:?}"),
     }
 }
 
-fn published(card: &Value, since: u64) -> Published {
+fn published(card: &Value, since: u64) -> FetchedDocument {
     let sought = sought(&begins_with_the_upstream(&json!({})).ask(&Ask::new("GET", PATH)));
-    let document = (sought.keep)("http://agent:9000/", card.to_string().as_bytes()).expect("a card");
-    Published { document, since }
+    let document = (sought.extract)("http://agent:9000/", card.to_string().as_bytes()).expect("a card");
+    FetchedDocument { document, since }
 }
 
 #[test]
@@ -43,9 +43,9 @@ fn the_agent_s_own_card_is_looked_up_where_the_route_wants_it() {
 #[test]
 fn tags_and_dates_follow_what_the_agent_s_server_says() {
     let host = begins_with_the_upstream(&json!({}));
-    let ask = |card: Option<&Published>, headers: &[(&'static str, &str)]| {
+    let ask = |card: Option<&FetchedDocument>, headers: &[(&'static str, &str)]| {
         let ask = Ask { headers: headers.to_vec(), ..Ask::new("GET", PATH) };
-        host.ask(&ask).answered(Reply::Published(card))
+        host.ask(&ask).answered(Reply::FetchedDocument(card))
     };
     let (old, new) = (json!({ "name": "Old" }), json!({ "name": "New" }));
     let none = ask(None, &[]);
@@ -71,15 +71,15 @@ fn the_extended_card_and_the_signed_one_begin_with_it_too() {
     let options = json!({ "card_from": "upstream", "extended_card": { "description": "and more" } });
     let host = support::authenticating(options);
     let ask = Ask { authenticated: true, ..Ask::rest("GET", "/extendedAgentCard") };
-    let card = host.ask(&ask).answered(Reply::Published(Some(&upstream))).json();
+    let card = host.ask(&ask).answered(Reply::FetchedDocument(Some(&upstream))).json();
     assert_eq!((&card["name"], &card["description"]), (&json!("Theirs"), &json!("and more")));
     // RFC 8032, section 7.1, test 1, as PKCS #8.
     let key = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----\n";
     let signing = json!({ "card_signing": { "algorithm": "EdDSA", "key_id": "k", "key": key } });
     let host = begins_with_the_upstream(&signing);
-    let signed = |card: Option<&Published>| {
+    let signed = |card: Option<&FetchedDocument>| {
         let ask = Ask::new("GET", PATH).header("a2a-version", "1.0");
-        host.ask(&ask).answered(Reply::Published(card)).json()
+        host.ask(&ask).answered(Reply::FetchedDocument(card)).json()
     };
     let (one, other) = (signed(Some(&upstream)), signed(None));
     assert_eq!((&one["name"], one.get("extra")), (&json!("Theirs"), None));
@@ -97,17 +97,17 @@ fn input_modes_are_enforced_as_the_shown_card_says() {
         let ask = Ask::rpc(method, params);
         let ask_it = || begins_with_the_upstream(&options).ask(&ask);
         sought(&ask_it());
-        let refused = ask_it().answered(Reply::Published(Some(&card)));
+        let refused = ask_it().answered(Reply::FetchedDocument(Some(&card)));
         assert!(refused.body.contains("-32005"), "{}", refused.body);
         // Nobody says that text is not wanted.
-        let taken = ask_it().goes_on(Reply::Published(None));
+        let taken = ask_it().goes_on(Reply::FetchedDocument(None));
         assert!(matches!(taken.call, Ok(Call::Run(_))), "{:?}", taken.call);
     }
     let on_a_task = json!({ "message": {
         "messageId": "m", "role": "ROLE_USER", "parts": [{ "data": {}, "mediaType": "application/json" }], "taskId": support::FRESH.to_string()
     } });
     let looked = begins_with_the_upstream(&options).ask(&Ask::rpc("SendMessage", &on_a_task));
-    let looked = looked.goes_on(Reply::Published(Some(&card)));
+    let looked = looked.goes_on(Reply::FetchedDocument(Some(&card)));
     assert!(matches!(looked.call, Ok(Call::Fetch(_))), "{:?}", looked.call);
     // What the route says needs no looking up.
     let told = begins_with_the_upstream(&json!({ "enforce_input_modes": true, "card": { "input_modes": ["text/*"] } }));

@@ -103,10 +103,10 @@ impl Calls {
             return;
         }
         let Some(data) = slot.data() else { return };
-        let call: ToolCall = data.read().unwrap_or_default();
+        let call: ToolCall = data.decode().unwrap_or_default();
         let id = if call.call_id.is_empty() { self.fresh(made_id(message, slot_at)) } else { call.call_id };
         let Some(started) = self.start(&id, &call.name, message, out) else { return };
-        let says = data.read::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
+        let says = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
         let delta = if says { call.arguments.as_str() } else { data.text() };
         if !delta.is_empty() {
             wire::Event::ToolCallArgs { tool_call_id: &id, delta }.write(out);
@@ -221,9 +221,9 @@ fn place(message: usize, slot: usize) -> (u32, u32) {
 fn read_output(slot: &Slot) -> Option<ToolOutput> {
     match &slot.value.as_ref().map(|value| &value.body) {
         Some(Body::Data(data)) => {
-            let mut output: ToolOutput = data.read().unwrap_or_default();
+            let mut output: ToolOutput = data.decode().unwrap_or_default();
             // Components have no defined body: whatever they return is the result.
-            if data.read::<Extra>().is_none_or(|fields| fields.get("output").is_none()) {
+            if data.decode::<Extra>().is_none_or(|fields| fields.get("output").is_none()) {
                 output.output = data.text().to_owned();
             }
             Some(output)
@@ -235,15 +235,15 @@ fn read_output(slot: &Slot) -> Option<ToolOutput> {
 
 /// The text of a JSON list of text blocks, as some frameworks return it. None if it is anything else.
 fn text_of_blocks(output: &str) -> Option<String> {
-    let blocks: Vec<Extra> = Json::parse(output)?.read()?;
+    let blocks: Vec<Extra> = Json::parse(output)?.decode()?;
     if blocks.is_empty() {
         return None;
     }
     blocks
         .iter()
         .map(|block| {
-            let kind: String = block.get("type")?.read()?;
-            let text: String = block.get("text")?.read()?;
+            let kind: String = block.get("type")?.decode()?;
+            let text: String = block.get("text")?.decode()?;
             (kind == "text").then_some(text)
         })
         .collect()

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use interlingua_core::exchange::Flow;
 use interlingua_core::model::MessageType;
-use interlingua_core::order::OneAtATime;
 use interlingua_core::pending::PendingKind;
 use interlingua_core::run::Run;
+use interlingua_core::sequencer::MessageSequencer;
 use interlingua_core::{End, Event, Out, Step};
 
 use crate::calls::Calls;
@@ -22,14 +22,19 @@ use crate::{Reasoning, Route, wire};
 pub(crate) struct Encoder {
     route: Arc<Route>,
     /// Texts have no ids, so they are told one after the other.
-    order: OneAtATime,
+    order: MessageSequencer,
     text: Text,
     calls: Calls,
 }
 
 impl Encoder {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), order: OneAtATime::new(), text: Text::default(), calls: Calls::default() }
+        Self {
+            route: Arc::clone(route),
+            order: MessageSequencer::new(),
+            text: Text::default(),
+            calls: Calls::default(),
+        }
     }
 
     /// Begins a stream in a conversation.
@@ -62,7 +67,7 @@ impl Encoder {
 
     fn tell_text(&mut self, step: Step<'_>, out: &mut Out) {
         let (text, calls, options) = (&mut self.text, &mut self.calls, &self.route.options);
-        self.order.feed(step, |step| text.encode(&step, calls, options, out));
+        self.order.push(step, |step| text.encode(&step, calls, options, out));
     }
 
     fn finish(&mut self, run: &Run, end: End, out: &mut Out) {

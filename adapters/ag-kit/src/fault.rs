@@ -61,9 +61,9 @@ pub(crate) fn interrupt(fault: &Fault, out: &mut Out) {
 }
 
 /// Answers what no endpoint answers.
-pub(crate) struct Stray;
+pub(crate) struct Fallback;
 
-impl Exchange for Stray {
+impl Exchange for Fallback {
     fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
         Err(Fault::new(FaultKind::NoSuchPath, "nothing answers on this path"))
     }
@@ -92,7 +92,7 @@ mod tests {
         let mut table = String::new();
         for kind in FaultKind::ALL {
             let mut out = Out::new();
-            fail(&Fault::new(*kind, "why").at("messages[0].role"), &mut out);
+            fail(&Fault::new(*kind, "why").with_field("messages[0].role"), &mut out);
             let body = String::from_utf8_lossy(&out.body).into_owned();
             table.push_str(&format!("{kind:?}: {} {body}\n", out.head.status));
         }
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn an_answer_that_decides_nothing_is_told_in_a_stream() {
         let mut out = Out::new();
-        fail(&Fault::new(FaultKind::Invalid, "the answer decides nothing").coded(UNDECIDED), &mut out);
+        fail(&Fault::new(FaultKind::Invalid, "the answer decides nothing").with_code(UNDECIDED), &mut out);
         assert_eq!((out.head.status, out.head.get("content-type")), (200, Some("text/event-stream; charset=utf-8")));
         let body = "data: {\"type\":\"error\",\"error\":\"the answer decides nothing\"}\n\ndata: [DONE]\n\n";
         assert_eq!(out.body, body.as_bytes());
@@ -112,7 +112,7 @@ mod tests {
     fn a_rate_limit_says_when_to_come_back_and_a_wrong_method_which_is_right() {
         let mut out = Out::new();
         let mut fault =
-            Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited").coded("what? a sentence");
+            Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited").with_code("what? a sentence");
         fault.retry_after = Some(Duration::from_millis(1_200));
         fail(&fault, &mut out);
         assert_eq!((out.head.status, out.head.get("retry-after")), (429, Some("2")));

@@ -16,7 +16,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use interlingua_core::answer::{Asking, Orphans, Terms, Ttl};
+use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy, Ttl};
 use interlingua_core::call::AgentCard;
 use interlingua_core::exchange::{Cors, Mounted};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
@@ -56,7 +56,7 @@ pub struct Options {
     /// After how long an interrupt can only be cancelled. Seconds, or `"15m"`.
     pub interrupt_ttl: Option<Ttl>,
     /// What becomes of an answer to an interrupt nobody knows.
-    pub orphan_answers: Orphans,
+    pub orphan_answers: OrphanPolicy,
     /// A header that names the user. Without it the engine decides.
     pub user_header: Option<String>,
     /// Whether quiet streams get comment lines.
@@ -81,7 +81,7 @@ impl Default for Options {
             allow_empty: false,
             busy: Busy::Refuse,
             interrupt_ttl: None,
-            orphan_answers: Orphans::Refuse,
+            orphan_answers: OrphanPolicy::Refuse,
             user_header: None,
             heartbeat: true,
             cors: false,
@@ -169,9 +169,9 @@ struct Route {
 
 impl Route {
     /// One interrupt fits a stream, and one answer a request (AG-Kit page, section 5, rule 5).
-    fn terms(&self) -> Terms {
-        Terms {
-            asking: Asking::OneByOne,
+    fn terms(&self) -> AnswerPolicy {
+        AnswerPolicy {
+            asking: AskPolicy::OneByOne,
             ttl: self.options.interrupt_ttl.map(|ttl| ttl.0),
             orphans: self.options.orphan_answers,
             taken_one_by_one: false,
@@ -209,16 +209,16 @@ impl ProtocolAdapter for AgKit {
                 Endpoint::post("/v1/aibot/bots/{agentId}/send-message", move || send::Send::new(&cloud)),
                 Endpoint::get("/healthz", move || health::Health::new(&health)),
             ],
-            stray: Box::new(|| Box::new(fault::Stray)),
+            fallback: Box::new(|| Box::new(fault::Fallback)),
             curl: vec![
                 r#"curl -N {url}/send-message -H 'content-type: application/json' -d '{"conversationId":"c1","messages":[{"role":"user","content":"hi"}]}'"#.to_owned(),
             ],
-            announces: None,
+            announced_url: None,
             max_body: None,
             cors: Cors::default(),
             any_origin,
-            couriers: None,
-            keep: None,
+            push: None,
+            retention: None,
             warnings: Vec::new(),
         })
     }

@@ -10,7 +10,7 @@ use interlingua_core::run::Run;
 use serde::{Deserialize, Serialize};
 
 /// Calls that are remembered: upstreams repeat recent ones, if any.
-const MOST_CALLS: usize = 256;
+const MAX_CALLS: usize = 256;
 
 /// The calls of a conversation, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ impl Memory {
         if view.about.protocol != <crate::AgKit as interlingua_core::ProtocolAdapter>::NAME {
             return Self::default();
         }
-        let mut memory: Self = view.about.labels.read().unwrap_or_default();
+        let mut memory: Self = view.about.labels.decode().unwrap_or_default();
         memory.add(view.run());
         memory
     }
@@ -71,13 +71,13 @@ impl Memory {
         for call in &mut self.calls {
             call.done |= results.contains(&call.id);
         }
-        let surplus = self.calls.len().saturating_sub(MOST_CALLS);
+        let surplus = self.calls.len().saturating_sub(MAX_CALLS);
         self.calls.drain(..surplus);
     }
 
     /// As it travels.
     pub(crate) fn to_labels(&self) -> Json {
-        if self.calls.is_empty() { Json::null() } else { Json::of(self) }
+        if self.calls.is_empty() { Json::null() } else { Json::from_serialize(self) }
     }
 
     /// The calls, and whether the result of each was told.

@@ -34,7 +34,7 @@ impl SendMessage {
             && let Some(other) = body.any(&["threadId", "runId"])
         {
             let message = format!("'{}' belongs to AG-UI, and this route speaks AG-Kit", other.path());
-            return Err(Fault::new(FaultKind::Unsupported, message).at(other.path()));
+            return Err(Fault::new(FaultKind::Unsupported, message).with_field(other.path()));
         }
         let mut read = Self { conversation, ..Self::default() };
         let mut messages = body.array("messages")?;
@@ -51,7 +51,7 @@ impl SendMessage {
         read.resume = body.get("resume").map(|resume| read_resume(&resume)).transpose()?;
         for (name, native) in [("state", "state"), ("context", "context"), ("forwardedProps", "forwarded_props")] {
             if let Some(value) = body.get(name) {
-                read.extra.push(native, value.keep());
+                read.extra.push(native, value.to_json());
             }
         }
         Ok(read)
@@ -233,7 +233,7 @@ fn read_tool(node: &Node<'_>) -> Result<Json, Fault> {
         return Err(name.invalid("must not be empty"));
     }
     let parameters = match tool.get("parameters") {
-        None => Json::of(&serde_json::json!({ "type": "object", "properties": {} })),
+        None => Json::from_serialize(&serde_json::json!({ "type": "object", "properties": {} })),
         // The documentation shows the schema as JSON text; an object is as common.
         Some(parameters) if parameters.kind() == Kind::String => Json::parse(&parameters.string()?)
             .filter(Json::is_object)
@@ -242,7 +242,7 @@ fn read_tool(node: &Node<'_>) -> Result<Json, Fault> {
     };
     let (name, description) = (name.string()?, tool.string("description")?.unwrap_or_default());
     let function = Function { name: &name, description: &description, parameters };
-    Ok(Json::of(&Tool { r#type: "function", function }))
+    Ok(Json::from_serialize(&Tool { r#type: "function", function }))
 }
 
 fn read_resume(node: &Node<'_>) -> Result<Answer, Fault> {
@@ -254,7 +254,7 @@ fn read_resume(node: &Node<'_>) -> Result<Answer, Fault> {
     let given = match resume.get("payload") {
         None => Given::Payload(Json::null()),
         Some(payload) if payload.kind() == Kind::String => Given::Text(payload.string()?.into_owned()),
-        Some(payload) => Given::Payload(payload.keep()),
+        Some(payload) => Given::Payload(payload.to_json()),
     };
     Ok(Answer::new(id.string()?.into_owned(), given))
 }

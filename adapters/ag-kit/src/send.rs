@@ -51,7 +51,7 @@ impl Send {
     }
 
     fn nothing_said() -> Fault {
-        Fault::new(FaultKind::Missing, "messages or resume must say something").at("messages")
+        Fault::new(FaultKind::Missing, "messages or resume must say something").with_field("messages")
     }
 
     /// The first of what waits, again or for the first time; nothing has reached the agent.
@@ -94,7 +94,7 @@ impl Exchange for Send {
         let user = options.user_header.as_ref().and_then(|name| request.header(&name.to_ascii_lowercase()));
         let native = native(&mut read, user.map(str::to_owned));
         let mut run = RunCall::new(&agent.name, native);
-        run.terms = self.route.terms();
+        run.answer_policy = self.route.terms();
         run.answers.extend(read.resume);
         run.busy = Some(match options.busy {
             crate::Busy::Refuse => Busy::Refuse,
@@ -141,7 +141,7 @@ impl Exchange for Send {
     }
 
     fn begin(&mut self, run: RunView<'_>, _: &mut Out) {
-        self.encoder.begin(run.about.labels.read().unwrap_or_default());
+        self.encoder.begin(run.about.labels.decode().unwrap_or_default());
     }
 
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {

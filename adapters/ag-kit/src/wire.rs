@@ -35,7 +35,7 @@ impl Event<'_> {
 
 /// Writes the last frame.
 pub(crate) fn done(out: &mut Out) {
-    out.raw(b"data: [DONE]\n\n");
+    out.write_raw(b"data: [DONE]\n\n");
 }
 
 /// A refusal before the stream (section 8).

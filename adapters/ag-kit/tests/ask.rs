@@ -3,7 +3,7 @@
 mod support;
 
 use interlingua_ag_kit::AgKit;
-use interlingua_core::answer::{Answer, Asking, Given};
+use interlingua_core::answer::{Answer, AskPolicy, Given};
 use interlingua_core::call::{Busy, Reply, RunView, Target};
 use interlingua_core::exchange::Next;
 use interlingua_core::model::Message;
@@ -38,7 +38,7 @@ fn refused(body: &str) -> String {
 }
 
 fn input(run: &RunCall) -> String {
-    run.request.input.iter().map(|message| format!("{}\n", Json::of(message).text())).collect()
+    run.request.input.iter().map(|message| format!("{}\n", Json::from_serialize(message).text())).collect()
 }
 
 #[test]
@@ -67,9 +67,12 @@ fn messages_of_every_role_become_native_ones() {
     insta::assert_snapshot!(input(&run));
     assert_eq!(run.request.session_id.as_deref(), Some("c1"));
     assert_eq!(run.thread, Thread::Session("c1".into()));
-    assert_eq!(Json::of(&run.request.extra).text(), r#"{"state":{"a":1},"context":[],"forwarded_props":{"b":2}}"#);
-    assert_eq!((run.busy, run.terms.asking), (Some(Busy::Refuse), Asking::OneByOne));
-    assert!(!run.durable && run.stored);
+    assert_eq!(
+        Json::from_serialize(&run.request.extra).text(),
+        r#"{"state":{"a":1},"context":[],"forwarded_props":{"b":2}}"#
+    );
+    assert_eq!((run.busy, run.answer_policy.asking), (Some(Busy::Refuse), AskPolicy::OneByOne));
+    assert!(!run.detached && run.stored);
 }
 
 #[test]
@@ -85,7 +88,7 @@ fn parameters_of_tools_are_an_object_or_its_text() {
     };
     let schema = r#"{"type":"object","properties":{"color":{"type":"string"}}}"#;
     assert_eq!(tools(&format!(r#","parameters":{schema}"#)), native(schema));
-    assert_eq!(tools(&format!(r#","parameters":{}"#, Json::of(schema).text())), native(schema));
+    assert_eq!(tools(&format!(r#","parameters":{}"#, Json::from_serialize(schema).text())), native(schema));
     assert_eq!(tools(""), native(r#"{"properties":{},"type":"object"}"#));
 }
 
@@ -322,8 +325,8 @@ fn options_are_checked() {
 #[test]
 fn every_message_is_kept_as_one_that_can_be_read_again() {
     let run = asks(r#"{"conversationId":"c","messages":[{"role":"tool","toolCallId":"t","content":"x"}]}"#, "{}");
-    let text = Json::of(&run.request.input[0]);
-    let node = interlingua_core::tree::Node::at("", text.raw());
+    let text = Json::from_serialize(&run.request.input[0]);
+    let node = interlingua_core::tree::Node::with_path("", text.raw());
     assert_eq!(Message::read(&node).expect("native"), run.request.input[0]);
 }
 

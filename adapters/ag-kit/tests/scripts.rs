@@ -2,7 +2,7 @@
 
 mod support;
 
-use interlingua_core::call::About;
+use interlingua_core::call::RunInfo;
 use interlingua_core::run::Record;
 use interlingua_core::testkit::{self, Feature, Shown, laws, scripts};
 use interlingua_core::{Exchange, Json, ProtocolAdapter};
@@ -18,8 +18,8 @@ fn asked(options: &str) -> Box<dyn Exchange> {
     exchange
 }
 
-fn known(record: &Record) -> About {
-    About { protocol: interlingua_ag_kit::AgKit::NAME.into(), ..testkit::about(record) }
+fn known(record: &Record) -> RunInfo {
+    RunInfo { protocol: interlingua_ag_kit::AgKit::NAME.into(), ..testkit::about(record) }
 }
 
 fn told(record: &Record, options: &str) -> String {
@@ -90,7 +90,7 @@ fn a_script_s_calls_are_remembered_for_the_next_stream() {
         .expect("a request");
     let reply = exchange.reply(interlingua_core::Reply::Run(view.view()), &mut interlingua_core::Out::new());
     let Ok(interlingua_core::Next::Call(interlingua_core::Call::Run(run))) = reply else { panic!("{reply:?}") };
-    assert!(!run.labels.is_null() && run.labels != Json::of(""), "{:?}", run.labels);
+    assert!(!run.labels.is_null() && run.labels != Json::from_serialize(""), "{:?}", run.labels);
     let again = Shown::known(&record, known(&record)).labels(run.labels);
     assert_eq!(laws::encode(asked("{}").as_mut(), again.view()), "data: [DONE]\n\n", "told once in a conversation");
 }

@@ -7,7 +7,7 @@ use interlingua_core::{Fault, FaultKind, Request};
 use crate::wire::BadField;
 
 /// The longest user and session ids. A session's id is made of its user's.
-const LONGEST_ID: usize = 256;
+const MAX_ID_BYTES: usize = 256;
 
 /// A body being read.
 pub(crate) struct Body<'a> {
@@ -27,13 +27,13 @@ impl<'a> Body<'a> {
         let is_json = media.is_empty() || media == "application/json" || media.ends_with("+json");
         match Node::parse(request.body) {
             Ok(node) if is_json && node.kind() == Kind::Object => {
-                body.whole = node.keep();
+                body.whole = node.to_json();
                 body.object = node.object().ok();
             }
             // A body of another type is a text to the original, and a text is no object.
             Ok(node) => {
                 let expected = "Input should be a valid dictionary or object to extract fields from";
-                let input = if is_json { node.keep() } else { Json::of(node.text()) };
+                let input = if is_json { node.to_json() } else { Json::from_serialize(node.text()) };
                 body.complain("model_attributes_type", None, expected, input);
             }
             Err(_) => body.complain("json_invalid", None, "JSON decode error", Json::null()),
@@ -68,7 +68,7 @@ impl<'a> Body<'a> {
         if let Ok(text) = node.string() {
             return Some(text.into_owned());
         }
-        self.complain("string_type", Some(name), "Input should be a valid string", node.keep());
+        self.complain("string_type", Some(name), "Input should be a valid string", node.to_json());
         None
     }
 
@@ -90,15 +90,20 @@ impl<'a> Body<'a> {
 
     fn check_id(&mut self, name: &str, id: &str) {
         if id.is_empty() {
-            self.complain("string_too_short", Some(name), "String should have at least 1 character", Json::of(id));
-        } else if id.len() > LONGEST_ID {
+            self.complain(
+                "string_too_short",
+                Some(name),
+                "String should have at least 1 character",
+                Json::from_serialize(id),
+            );
+        } else if id.len() > MAX_ID_BYTES {
             self.complain("string_too_long", Some(name), "String should have at most 256 characters", Json::null());
         }
     }
 
     /// Any JSON.
     pub(crate) fn json(&self, name: &str) -> Option<Json> {
-        self.get(name).map(|node| node.keep())
+        self.get(name).map(|node| node.to_json())
     }
 
     /// Everything that is wrong.

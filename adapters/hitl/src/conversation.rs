@@ -158,7 +158,7 @@ pub(crate) fn interrupt_data(item: &Pending, approval_extension: bool) -> wire::
         allow_ignore: has(Decision::Reject) || has(Decision::Cancel),
     };
     let mut rest = Extra::new();
-    let payload: Option<Extra> = item.payload.as_ref().filter(|payload| payload.is_object()).and_then(Json::read);
+    let payload: Option<Extra> = item.payload.as_ref().filter(|payload| payload.is_object()).and_then(Json::decode);
     match (&payload, &item.payload) {
         // The source's own form is this one: what it has besides goes along.
         (Some(payload), _) if payload.get("action_request").is_some() => {
@@ -174,7 +174,7 @@ pub(crate) fn interrupt_data(item: &Pending, approval_extension: bool) -> wire::
     if let Some(schema) = &item.response_schema {
         rest.push("response_schema", schema.clone());
     }
-    let word = |name: &str| payload.as_ref()?.get(name)?.read::<String>();
+    let word = |name: &str| payload.as_ref()?.get(name)?.decode::<String>();
     wire::InterruptData {
         action_request: wire::ActionRequest { action: action(item), args: arguments(item) },
         config: Some(config),
@@ -197,11 +197,11 @@ fn arguments(item: &Pending) -> Json {
     let arguments = Json::parse(&item.arguments);
     match arguments {
         Some(arguments) if arguments.is_object() => arguments,
-        _ if item.arguments.trim().is_empty() => Json::of(&Extra::new()),
+        _ if item.arguments.trim().is_empty() => Json::from_serialize(&Extra::new()),
         _ => {
             let mut named = Extra::new();
-            named.push("arguments", Json::of(&item.arguments));
-            Json::of(&named)
+            named.push("arguments", Json::from_serialize(&item.arguments));
+            Json::from_serialize(&named)
         }
     }
 }

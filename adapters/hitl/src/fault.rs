@@ -49,9 +49,9 @@ pub(crate) fn unexpected() -> Fault {
 }
 
 /// Answers what no endpoint answers.
-pub(crate) struct Stray;
+pub(crate) struct Fallback;
 
-impl Exchange for Stray {
+impl Exchange for Fallback {
     fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
         Err(Fault::new(FaultKind::NoSuchPath, "nothing answers on this path"))
     }

@@ -18,7 +18,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use interlingua_core::answer::{Asking, Orphans, Terms, Ttl};
+use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy, Ttl};
 use interlingua_core::call::AgentCard;
 use interlingua_core::exchange::{Cors, Mounted};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
@@ -92,11 +92,11 @@ struct Route {
 
 impl Route {
     /// One question fits an answer, and tools are asked for like the rest.
-    fn terms(&self) -> Terms {
-        Terms {
-            asking: Asking::OneByOneWithTools,
+    fn terms(&self) -> AnswerPolicy {
+        AnswerPolicy {
+            asking: AskPolicy::OneByOneWithTools,
             ttl: self.options.interrupt_ttl.map(|ttl| ttl.0),
-            orphans: Orphans::Refuse,
+            orphans: OrphanPolicy::Refuse,
             taken_one_by_one: false,
         }
     }
@@ -124,18 +124,18 @@ impl ProtocolAdapter for Hitl {
         let route = Arc::new(Route { agent: Arc::clone(agent), options });
         Ok(Mounted {
             endpoints: endpoints(&route),
-            stray: Box::new(|| Box::new(fault::Stray)),
+            fallback: Box::new(|| Box::new(fault::Fallback)),
             curl: vec![
                 r#"curl {url}/agent/invoke -H 'content-type: application/json' -d '{"user_id":"ada","query":"hi"}'"#
                     .to_owned(),
                 "curl {url}/agent/status/ada".to_owned(),
             ],
-            announces: None,
+            announced_url: None,
             max_body: None,
             cors: Cors::default(),
             any_origin,
-            couriers: None,
-            keep: None,
+            push: None,
+            retention: None,
             warnings: Vec::new(),
         })
     }

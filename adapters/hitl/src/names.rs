@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Route;
 
 /// Sessions of one user that are kept in mind; the oldest are forgotten first.
-const MOST_SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 64;
 
 /// The names of one user's sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub(crate) struct Names {
 impl Names {
     /// What was found of a user.
     pub(crate) fn read(documents: &[(String, Json)]) -> Self {
-        documents.first().and_then(|(_, document)| document.read()).unwrap_or_default()
+        documents.first().and_then(|(_, document)| document.decode()).unwrap_or_default()
     }
 
     /// Asks for a user's names.
@@ -39,7 +39,7 @@ impl Names {
     /// Keeps a user's names.
     pub(crate) fn put(&self, route: &Route, user: &str) -> Call {
         let (collection, key) = (collection(route), user.to_owned());
-        Call::Document(DocumentCall::Put { collection, key, value: Json::of(self) })
+        Call::Document(DocumentCall::Put { collection, key, value: Json::from_serialize(self) })
     }
 
     /// The session that was used last.
@@ -92,7 +92,7 @@ impl Names {
         }
         self.sessions.retain(|known| known != session);
         self.sessions.push(session.to_owned());
-        let surplus = self.sessions.len().saturating_sub(MOST_SESSIONS);
+        let surplus = self.sessions.len().saturating_sub(MAX_SESSIONS);
         self.sessions.drain(..surplus);
         true
     }
@@ -141,7 +141,7 @@ mod tests {
             names.activate(&number.to_string());
         }
         assert!(names.activate("150"));
-        assert_eq!((names.active(), names.sessions().len()), (Some("150"), MOST_SESSIONS));
+        assert_eq!((names.active(), names.sessions().len()), (Some("150"), MAX_SESSIONS));
         assert!(!names.has("0"));
     }
 }

@@ -13,7 +13,7 @@ use crate::{Route, fault, wire};
 
 /// Which question is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum About {
+enum Subject {
     Sessions,
     Active,
     System,
@@ -22,24 +22,24 @@ enum About {
 /// One look at the sessions that are there: first their names, then which of them the engine knows.
 pub(crate) struct Overview {
     route: Arc<Route>,
-    about: About,
+    subject: Subject,
     users: Vec<(String, Names)>,
 }
 
 impl Overview {
     /// `GET /agent/sessionids/{user_id}`
     pub(crate) fn sessions(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), about: About::Sessions, users: Vec::new() }
+        Self { route: Arc::clone(route), subject: Subject::Sessions, users: Vec::new() }
     }
 
     /// `GET /agent/active/sessionid/{user_id}`
     pub(crate) fn active(route: &Arc<Route>) -> Self {
-        Self { about: About::Active, ..Self::sessions(route) }
+        Self { subject: Subject::Active, ..Self::sessions(route) }
     }
 
     /// `GET /system/info`
     pub(crate) fn system(route: &Arc<Route>) -> Self {
-        Self { about: About::System, ..Self::sessions(route) }
+        Self { subject: Subject::System, ..Self::sessions(route) }
     }
 
     fn write(&self, views: &[SessionView], out: &mut Out) {
@@ -50,16 +50,16 @@ impl Overview {
         let users = self.users.iter().map(|(user, names)| (user, sessions_of(names)));
         let users: Vec<(&String, Vec<String>)> = users.filter(|(_, sessions)| !sessions.is_empty()).collect();
         out.status(200);
-        match self.about {
-            About::Sessions => {
+        match self.subject {
+            Subject::Sessions => {
                 let session_ids = users.into_iter().flat_map(|(_, sessions)| sessions).collect();
                 out.json(&wire::SessionIds { session_ids });
             }
-            About::Active => {
+            Subject::Active => {
                 let active = users.into_iter().filter_map(|(_, sessions)| sessions.into_iter().last()).next();
                 out.json(&wire::ActiveSession { active_session_id: active.unwrap_or_default() });
             }
-            About::System => out.json(&wire::SystemInfo {
+            Subject::System => out.json(&wire::SystemInfo {
                 sessions_count: users.iter().map(|(_, sessions)| sessions.len()).sum(),
                 active_users: users.into_iter().map(|(user, _)| user.clone()).collect(),
             }),
@@ -69,16 +69,16 @@ impl Overview {
 
 impl Exchange for Overview {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        Ok(match self.about {
-            About::System => Names::list(&self.route),
-            About::Sessions | About::Active => Names::get(&self.route, request.param("user_id")),
+        Ok(match self.subject {
+            Subject::System => Names::list(&self.route),
+            Subject::Sessions | Subject::Active => Names::get(&self.route, request.param("user_id")),
         })
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match reply {
             Reply::Documents(documents) => {
-                let names = documents.iter().map(|(user, names)| (user.clone(), names.read().unwrap_or_default()));
+                let names = documents.iter().map(|(user, names)| (user.clone(), names.decode().unwrap_or_default()));
                 self.users = names.collect();
                 Ok(Next::Call(Call::Session(SessionCall::List)))
             }

@@ -60,25 +60,24 @@ impl Resume {
             return Err(self.not_found());
         }
         let is_working = matches!(view.state, Some(RunState::Queued | RunState::Running));
-        let item = view
-            .pending
-            .first()
-            .filter(|_| !is_working)
-            .ok_or_else(|| Fault::new(FaultKind::Conflict, "the session is not interrupted").coded(NOT_WAITING))?;
+        let item =
+            view.pending.first().filter(|_| !is_working).ok_or_else(|| {
+                Fault::new(FaultKind::Conflict, "the session is not interrupted").with_code(NOT_WAITING)
+            })?;
         let Some(decision) = decision_word(&self.word) else {
             let message = format!("unknown response_type '{}': must be accept, edit, response or reject", self.word);
-            return Err(Fault::invalid("response_type", message).coded(UNDECIDED));
+            return Err(Fault::invalid("response_type", message).with_code(UNDECIDED));
         };
         // The table would take an empty object for the arguments; here they stand inside of it.
-        let is_empty = self.args.as_ref().and_then(Json::read::<Extra>).is_some_and(|args| args.is_empty());
+        let is_empty = self.args.as_ref().and_then(Json::decode::<Extra>).is_some_and(|args| args.is_empty());
         if decision == Decision::Edit && is_empty {
-            return Err(Fault::invalid("args", "an edit needs the new arguments as an object").coded(NOT_TAKEN));
+            return Err(Fault::invalid("args", "an edit needs the new arguments as an object").with_code(NOT_TAKEN));
         }
         // The table that reads everybody's answers knows this form.
         let mut payload = Extra::new();
-        payload.push("type", Json::of(&self.word));
+        payload.push("type", Json::from_serialize(&self.word));
         payload.push("args", self.args.take().unwrap_or_else(Json::null));
-        let answer = Answer::new(item.id.clone(), Given::Payload(Json::of(&payload)));
+        let answer = Answer::new(item.id.clone(), Given::Payload(Json::from_serialize(&payload)));
         // In a session that was begun elsewhere, whose it is towards the agent was settled there.
         let user_id = Some(self.user.clone()).filter(|user| Names::is_made_for(user, &view.id));
         Ok(self.turn.ask(AgentRequest { user_id, ..AgentRequest::default() }, Some(answer)))

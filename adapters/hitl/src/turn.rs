@@ -59,10 +59,10 @@ impl Turn {
         let mut run = RunCall::new(&self.route.agent.name, request);
         run.delivery = Delivery::Collect;
         run.thread = Thread::Session(self.session.clone());
-        run.terms = self.route.terms();
+        run.answer_policy = self.route.terms();
         run.answers.extend(answer);
         // This service is used so: hang up, and ask for the status later.
-        run.durable = !self.route.options.cancel_on_disconnect;
+        run.detached = !self.route.options.cancel_on_disconnect;
         run.busy = Some(Busy::Refuse);
         Call::Run(Box::new(run))
     }

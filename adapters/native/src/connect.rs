@@ -1,4 +1,4 @@
-//! Asking an agent that speaks the native Agent API, and understanding what it says (Agent API, sections 2, 3 and 12).
+//! AskPolicy an agent that speaks the native Agent API, and understanding what it says (Agent API, sections 2, 3 and 12).
 //!
 //! Not here: what the frames mean for the run. They are handed on as they were heard; the normalizer in
 //! `interlingua_core` repairs whatever a real server does to them.
@@ -52,7 +52,7 @@ impl Connector for NativeConnector {
         Ok((Ask { method: "POST", url: self.url.clone(), headers, body }, Box::new(NativeReader)))
     }
 
-    fn stop(&self, question: &Question<'_>) -> Option<Ask> {
+    fn cancel(&self, question: &Question<'_>) -> Option<Ask> {
         #[derive(Serialize)]
         struct Stop<'a> {
             user_id: Option<&'a str>,
@@ -64,7 +64,7 @@ impl Connector for NativeConnector {
         Some(Ask { method: "POST", url, headers: vec![("content-type", JSON.to_owned())], body })
     }
 
-    fn advice(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         let mut advice = Vec::new();
         if path(&self.url).is_empty() {
             advice.push(
@@ -82,7 +82,7 @@ impl Connector for NativeConnector {
         advice
     }
 
-    fn refused(&self, refusal: &Refusal<'_>) -> Fault {
+    fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {
         let mut fault = refusal.fault();
         if refusal.is_about_the_request()
             && let Some(detail) = detail(refusal.body)
@@ -109,8 +109,9 @@ fn path(url: &str) -> &str {
 }
 
 fn json<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
-    serde_json::to_vec(value)
-        .map_err(|error| Fault::new(FaultKind::Internal, "the request cannot be written for the agent").because(error))
+    serde_json::to_vec(value).map_err(|error| {
+        Fault::new(FaultKind::Internal, "the request cannot be written for the agent").with_detail(error)
+    })
 }
 
 /// The request with the question in front of each answer to an approval, the form that native clients send and agents
@@ -133,7 +134,7 @@ fn with_asked_approvals(request: &AgentRequest, answered: &[Pending]) -> Option<
                 let question = answered.iter().find(|item| item.id == id).and_then(|item| item.request.as_ref());
                 if let Some(question) = question
                     && !asked.contains(&id)
-                    && let Ok(question) = Message::read(&Node::at("", question.raw()))
+                    && let Ok(question) = Message::read(&Node::with_path("", question.raw()))
                 {
                     input.push(question);
                     asked.push(id);
@@ -159,12 +160,12 @@ fn detail(body: &[u8]) -> Option<String> {
         msg: String,
     }
     let detail = serde_json::from_slice::<Body>(body).ok()?.detail;
-    if let Some(text) = detail.read::<String>() {
+    if let Some(text) = detail.decode::<String>() {
         return Some(text);
     }
-    let entries: Vec<Entry> = detail.read()?;
+    let entries: Vec<Entry> = detail.decode()?;
     let sentences = entries.into_iter().map(|entry| {
-        let places = entry.loc.iter().map(|place| place.read::<String>().unwrap_or_else(|| place.text().to_owned()));
+        let places = entry.loc.iter().map(|place| place.decode::<String>().unwrap_or_else(|| place.text().to_owned()));
         let places: Vec<String> = places.filter(|place| place != "body").collect();
         if places.is_empty() { entry.msg } else { format!("{}: {}", places.join("."), entry.msg) }
     });
@@ -185,7 +186,7 @@ impl Reader for NativeReader {
         }
     }
 
-    fn read_whole(&mut self, body: &[u8], ear: &mut dyn Ear) -> Result<(), Fault> {
+    fn read_body(&mut self, body: &[u8], ear: &mut dyn Ear) -> Result<(), Fault> {
         let heard = Heard::read(body).ok_or_else(|| garbage(body))?;
         // What is neither a response nor a complaint is somebody else's JSON.
         let is_answer = heard.object.as_deref() == Some("response");
@@ -196,7 +197,7 @@ impl Reader for NativeReader {
         match detail(body) {
             Some(detail) => {
                 let message = format!("the agent refused the request: {}", client_text("", &detail));
-                Err(Fault::new(FaultKind::UpstreamRefused, message).because(detail))
+                Err(Fault::new(FaultKind::UpstreamRefused, message).with_detail(detail))
             }
             None => Err(garbage(body)),
         }
@@ -205,7 +206,7 @@ impl Reader for NativeReader {
 
 fn garbage(data: &[u8]) -> Fault {
     let beginning = String::from_utf8_lossy(&data[..data.len().min(500)]).into_owned();
-    Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be understood").because(beginning)
+    Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be understood").with_detail(beginning)
 }
 
 #[cfg(test)]
@@ -262,8 +263,8 @@ mod tests {
         let request =
             AgentRequest { session_id: Some("s".into()), user_id: Some("u".into()), ..AgentRequest::default() };
         let question = Question { request: &request, memory: &Json::null(), answered: &[] };
-        assert_eq!(connector(None).stop(&question), None);
-        let ask = connector(Some("http://agent/stop")).stop(&question).expect("it has the route");
+        assert_eq!(connector(None).cancel(&question), None);
+        let ask = connector(Some("http://agent/stop")).cancel(&question).expect("it has the route");
         assert_eq!((ask.method, ask.url.as_str()), ("POST", "http://agent/stop"));
         assert_eq!(ask.body, br#"{"user_id":"u","session_id":"s"}"#);
     }
@@ -284,7 +285,7 @@ mod tests {
             (401, r#"{"detail":"bad token abc"}"#, "the agent refused the gateway's credentials"),
             (422, "<html>", "the agent refused the request"),
         ] {
-            let fault = connector(None).refused(&Refusal { status, body: body.as_bytes(), retry_after: None });
+            let fault = connector(None).map_refusal(&Refusal { status, body: body.as_bytes(), retry_after: None });
             assert_eq!((fault.message.as_str(), fault.upstream_status), (message, Some(status)));
             assert_eq!(fault.detail.as_deref(), Some(body), "the log gets all of it");
         }
@@ -306,13 +307,13 @@ mod tests {
     #[test]
     fn a_whole_answer_is_a_response_or_a_complaint() {
         let mut ear = Frames::default();
-        NativeReader.read_whole(br#"{"object":"response","status":"completed"}"#, &mut ear).expect("a response");
-        NativeReader.read_whole(br#"{"error":"Task is already in RUNNING state."}"#, &mut ear).expect("a complaint");
+        NativeReader.read_body(br#"{"object":"response","status":"completed"}"#, &mut ear).expect("a response");
+        NativeReader.read_body(br#"{"error":"Task is already in RUNNING state."}"#, &mut ear).expect("a complaint");
         assert_eq!(ear.0, 2);
-        let refused = NativeReader.read_whole(br#"{"detail":"no"}"#, &mut ear).expect_err("a refusal");
+        let refused = NativeReader.read_body(br#"{"detail":"no"}"#, &mut ear).expect_err("a refusal");
         assert_eq!(refused.kind, FaultKind::UpstreamRefused);
         for body in [b"{}".as_slice(), b"[]", b"hello"] {
-            let garbage = NativeReader.read_whole(body, &mut ear).expect_err("garbage");
+            let garbage = NativeReader.read_body(body, &mut ear).expect_err("garbage");
             assert_eq!(garbage.kind, FaultKind::UpstreamGarbage);
         }
     }
@@ -321,7 +322,7 @@ mod tests {
     fn an_operator_is_told_of_urls_that_are_hardly_meant_so() {
         let advice = |url: &str, stop: Option<&str>| {
             let options = UpstreamOptions { stop_url: stop.map(str::to_owned) };
-            NativeUpstream::connect(url, options).expect("a URL").advice()
+            NativeUpstream::connect(url, options).expect("a URL").warnings()
         };
         assert_eq!(advice("http://agent:8090/process", Some("http://AGENT:8090/stop")), Vec::<String>::new());
         for url in ["http://agent:8090", "http://agent:8090/", "http://agent:8090/?a=b"] {

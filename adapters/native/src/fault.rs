@@ -61,7 +61,7 @@ pub(crate) fn write_waiting(view: RunView<'_>, out: &mut Out) {
 
 /// A reply no exchange of this adapter asks for.
 pub(crate) fn unexpected(reply: &Reply<'_>) -> Fault {
-    Fault::new(FaultKind::Internal, "the gateway answered another question").because(format!("{reply:?}"))
+    Fault::new(FaultKind::Internal, "the gateway answered another question").with_detail(format!("{reply:?}"))
 }
 
 /// `input[0].role` as `["body","input",0,"role"]`; `?after` as `["query","after"]`.
@@ -117,9 +117,9 @@ struct Waited<'a> {
 }
 
 /// Answers what no endpoint answers.
-pub(crate) struct Stray;
+pub(crate) struct Fallback;
 
-impl Exchange for Stray {
+impl Exchange for Fallback {
     fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
         Err(Fault::new(FaultKind::NoSuchPath, "nothing answers on this path"))
     }
@@ -148,7 +148,7 @@ mod tests {
         for kind in FaultKind::ALL {
             let mut fault = Fault::new(*kind, "what is wrong");
             if matches!(kind, FaultKind::Missing | FaultKind::WrongType | FaultKind::Invalid) {
-                fault = fault.at("input[0].content[1].type");
+                fault = fault.with_field("input[0].content[1].type");
             }
             let (status, body) = spelled(&fault);
             let body = serde_json::to_string(&body).expect("JSON");

@@ -11,8 +11,8 @@ use interlingua_core::call::{RunState, RunView};
 use interlingua_core::event::{End, Event, Step};
 use interlingua_core::exchange::Flow;
 use interlingua_core::model::ContentType;
-use interlingua_core::order::OneAtATime;
 use interlingua_core::run::{Run, RunError};
+use interlingua_core::sequencer::MessageSequencer;
 use interlingua_core::{Fault, Out, RunId, sse};
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use crate::wire::{self, BegunMessage, Numbers, Output, Response, Snapshot, Snaps
 /// Writes the frames of one run.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    order: OneAtATime,
+    order: MessageSequencer,
     writer: Writer,
 }
 
@@ -74,7 +74,7 @@ impl Frames {
             begun: None,
             ended: false,
         };
-        Self { order: OneAtATime::new(), writer }
+        Self { order: MessageSequencer::new(), writer }
     }
 
     /// Which frames are written from now on.
@@ -85,7 +85,7 @@ impl Frames {
     /// Writes what a step adds.
     #[inline]
     pub(crate) fn step(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
-        self.order.feed(step, |step| self.writer.tell(step, out));
+        self.order.push(step, |step| self.writer.tell(step, out));
         if self.writer.ended { Flow::Close } else { Flow::More }
     }
 
@@ -288,9 +288,9 @@ impl Writer {
         match self.shown {
             Shown::All => {}
             Shown::After(after) if after.is_none_or(|after| number > after) => {
-                out.raw(b"id: ");
+                out.write_raw(b"id: ");
                 out.number(number);
-                out.raw(b"\n");
+                out.write_raw(b"\n");
             }
             Shown::After(_) | Shown::None => return,
         }

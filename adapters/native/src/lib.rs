@@ -75,18 +75,18 @@ impl ProtocolAdapter for Native {
         let route = Arc::new(Route { agent: agent.name.clone(), options });
         Ok(Mounted {
             endpoints: endpoints(&route),
-            stray: Box::new(|| Box::new(fault::Stray)),
+            fallback: Box::new(|| Box::new(fault::Fallback)),
             curl: vec![
                 "curl -N {url}/process -H 'content-type: application/json' \
                  -d '{\"input\":[{\"role\":\"user\",\"content\":\"hello\"}]}'"
                     .into(),
             ],
-            announces: None,
+            announced_url: None,
             max_body: None,
             cors: Cors::default(),
             any_origin,
-            couriers: None,
-            keep: None,
+            push: None,
+            retention: None,
             warnings: Vec::new(),
         })
     }

@@ -1,4 +1,4 @@
-//! Asking an agent (`POST /process`) and coming back to a run (`GET /runs/{id}/events`): the streams.
+//! AskPolicy an agent (`POST /process`) and coming back to a run (`GET /runs/{id}/events`): the streams.
 //!
 //! Not here: what a frame says (`frames`).
 

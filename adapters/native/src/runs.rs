@@ -16,7 +16,7 @@ use crate::{Route, Terminal, fault, frames, wire};
 /// The run in the path.
 pub(crate) fn run_id(request: &Request<'_>) -> Result<RunId, Fault> {
     let id = request.param("id");
-    RunId::read(id).ok_or_else(|| no_such_run(id))
+    RunId::parse(id).ok_or_else(|| no_such_run(id))
 }
 
 /// What is wanted of one run.
@@ -130,7 +130,7 @@ impl Exchange for AllRuns {
 
 fn read_cursor(text: &str) -> Option<Cursor> {
     let (changed_at, id) = text.split_once('.')?;
-    Some(Cursor { changed_at: changed_at.parse().ok()?, id: RunId::read(id)? })
+    Some(Cursor { changed_at: changed_at.parse().ok()?, id: RunId::parse(id)? })
 }
 
 #[derive(Serialize)]

@@ -303,7 +303,7 @@ fn acts() -> impl Strategy<Value = (Vec<Act>, u8)> {
 }
 
 /// Lets the agent act, and shows every step to `live` as soon as it is there.
-fn acted(acts: &[Act], end: u8, live: &mut support::Live) -> Record {
+fn acted(acts: &[Act], end: u8, live: &mut support::ActiveRun) -> Record {
     let mut record = testkit::begun();
     let mut seen = 0;
     let mut open: Vec<(u32, Option<u32>)> = Vec::new();
@@ -313,7 +313,7 @@ fn acted(acts: &[Act], end: u8, live: &mut support::Live) -> Record {
             Act::Begin(call) => {
                 let kind = if *call { MessageType::PluginCall } else { MessageType::Message };
                 let mut announced = Announced::new("", kind, Role::Assistant);
-                announced.metadata = call.then(|| Json::of(&[1]));
+                announced.metadata = call.then(|| Json::from_serialize(&[1]));
                 let message = record.start_message(announced);
                 open.push((message, None));
             }
@@ -344,7 +344,7 @@ fn acted(acts: &[Act], end: u8, live: &mut support::Live) -> Record {
                 }
                 let mut end = MessageEnd::new(End::Completed);
                 end.kind = (at == 1).then_some(MessageType::Reasoning);
-                end.metadata = (at == 2).then(|| Json::of(&[2]));
+                end.metadata = (at == 2).then(|| Json::from_serialize(&[2]));
                 record.finish_message(message, end);
             }
             Act::Turn => {
@@ -372,7 +372,7 @@ fn begin_content(record: &mut Record, message: u32) -> u32 {
 proptest! {
     #[test]
     fn any_run_is_told_well_formed_and_the_same_each_time((acts, end) in acts()) {
-        let mut live = support::Live::new();
+        let mut live = support::ActiveRun::new();
         let record = acted(&acts, end, &mut live);
         let replayed = process(&record);
         prop_assert_eq!(live.text(), &replayed, "replay equals live");

@@ -54,7 +54,7 @@ fn finished() -> Record {
 fn a_request_is_streamed_in_a_conversation_of_its_own() {
     let call = run_call(r#"{"input":[{"role":"user","content":"hi"}]}"#);
     assert_eq!((call.agent.as_str(), call.delivery, &call.thread), ("demo", Delivery::Stream, &Thread::New));
-    assert!(!call.durable && !call.early && call.stored && call.id.is_none());
+    assert!(!call.detached && !call.respond_immediately && call.stored && call.id.is_none());
     assert_eq!(call.request.input[0].text(), "hi");
 }
 
@@ -208,7 +208,7 @@ fn stopping_what_does_not_run_is_a_success() {
 #[test]
 fn a_run_is_read_stopped_and_forgotten_by_any_spelling_of_its_id() {
     let native = Native::new("{}");
-    for id in [RUN.to_string(), RUN.spelled("resp_"), format!("response_{RUN}")] {
+    for id in [RUN.to_string(), RUN.to_prefixed("resp_"), format!("response_{RUN}")] {
         let call = |method, path| native.asked(method, path, b"", "", &[], &id).1.expect("a run's id");
         assert!(matches!(call("GET", "/runs/{id}"), Call::Fetch(Target::Run(RUN))));
         assert!(matches!(call("POST", "/runs/{id}/cancel"), Call::Cancel(Target::Run(RUN))));
@@ -301,7 +301,7 @@ fn what_the_runtime_has_besides_is_a_stray_path() {
     let native = Native::new("{}");
     let paths: Vec<&str> = native.0.endpoints.iter().map(|endpoint| endpoint.path).collect();
     assert!(paths.iter().all(|path| !path.contains("shutdown") && !path.contains("admin")), "{paths:?}");
-    let stray = || (native.0.stray)();
+    let stray = || (native.0.fallback)();
     assert_eq!(failed(stray(), &Fault::new(FaultKind::NoSuchPath, "nothing answers on this path")).0, 404);
     assert_eq!(failed(stray(), &Fault::new(FaultKind::MethodNotAllowed, "no")).0, 405);
 }

@@ -60,7 +60,7 @@ pub(crate) struct Echo {
 impl Echo {
     /// What a run's labels say; for runs begun over other protocols, what can be said all the same.
     pub(crate) fn of(labels: &Json, agent: &str) -> Self {
-        labels.read().unwrap_or_else(|| Self { model: agent.to_owned(), store: true, ..Self::default() })
+        labels.decode().unwrap_or_else(|| Self { model: agent.to_owned(), store: true, ..Self::default() })
     }
 
     /// The functions the client declared.
@@ -103,7 +103,7 @@ impl Declared {
     }
 
     fn add(&mut self, tools: &[Json], namespace: Option<&str>) {
-        for tool in tools.iter().filter_map(Json::read::<Tool>) {
+        for tool in tools.iter().filter_map(Json::decode::<Tool>) {
             let Some(name) = tool.name else { continue };
             match tool.kind.as_str() {
                 // Namespaces do not nest.
@@ -177,7 +177,7 @@ mod tests {
             tools: vec![Json::parse(r#"{"type":"x"}"#).expect("JSON")],
             ..Echo::default()
         };
-        assert_eq!(Echo::of(&Json::of(&echo), "agent"), echo);
+        assert_eq!(Echo::of(&Json::from_serialize(&echo), "agent"), echo);
         let foreign = Echo::of(&Json::null(), "agent");
         assert!(foreign.store && foreign.model == "agent");
     }

@@ -172,29 +172,29 @@ const fn begun(kind: FaultKind) -> bool {
 /// The response a request builds on is not there for this caller.
 pub(crate) fn previous_not_found(id: &str) -> Fault {
     Fault::new(FaultKind::NotFound, format!("Previous response with id '{id}' not found."))
-        .at("previous_response_id")
-        .coded(PREVIOUS_NOT_FOUND)
+        .with_field("previous_response_id")
+        .with_code(PREVIOUS_NOT_FOUND)
 }
 
 /// Nothing of this sort and id is there for this caller. `what` begins with a capital: the text is OpenAI's.
 pub(crate) fn not_found(what: &str, id: &str) -> Fault {
-    Fault::new(FaultKind::NotFound, format!("{what} with id '{id}' not found.")).coded(TOLD)
+    Fault::new(FaultKind::NotFound, format!("{what} with id '{id}' not found.")).with_code(TOLD)
 }
 
 /// A fault about a body's meaning that has no code of its own.
 pub(crate) fn about_input(message: impl Into<String>) -> Fault {
-    Fault::new(FaultKind::Conflict, message).at("input")
+    Fault::new(FaultKind::Conflict, message).with_field("input")
 }
 
 /// A field that is understood and not served.
 pub(crate) fn unsupported(field: impl Into<String>, message: impl Into<String>) -> Fault {
-    Fault::new(FaultKind::Unsupported, message).at(field)
+    Fault::new(FaultKind::Unsupported, message).with_field(field)
 }
 
 /// A field that has to be there.
 pub(crate) fn missing(field: impl Into<String>) -> Fault {
     let field = field.into();
-    Fault::new(FaultKind::Missing, format!("missing required parameter: '{field}'")).at(field)
+    Fault::new(FaultKind::Missing, format!("missing required parameter: '{field}'")).with_field(field)
 }
 
 /// The error of a response whose run ended badly (section 11). None where it ended otherwise.

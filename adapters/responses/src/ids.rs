@@ -15,12 +15,12 @@ pub(crate) const CONVERSATION: &str = "conv_";
 /// What follows a prefix, if it is 32 hexadecimal digits as this gateway writes them.
 fn digits(text: &str) -> Option<RunId> {
     let ours = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    if ours { RunId::read(text) } else { None }
+    if ours { RunId::parse(text) } else { None }
 }
 
 /// The run of a response's id, or of a run's in any other spelling: runs of other protocols are responses too.
 pub(crate) fn response(id: &str) -> Option<RunId> {
-    RunId::read(id)
+    RunId::parse(id)
 }
 
 /// Whether an id could be a conversation's.
@@ -30,7 +30,7 @@ pub(crate) fn is_conversation(id: &str) -> bool {
 
 /// The id of an output item: of a message as a whole, or of one of its contents.
 pub(crate) fn output(prefix: &str, run: RunId, message: usize, content: usize) -> String {
-    let mut id = run.spelled(prefix);
+    let mut id = run.to_prefixed(prefix);
     let written = if content == 0 { write!(id, "_{message}") } else { write!(id, "_{message}_{content}") };
     debug_assert!(written.is_ok(), "writing into a string does not fail");
     id
@@ -38,7 +38,7 @@ pub(crate) fn output(prefix: &str, run: RunId, message: usize, content: usize) -
 
 /// The id of an input item that came without one.
 pub(crate) fn input(prefix: &str, run: RunId, turn: usize, index: usize) -> String {
-    format!("{prefix}{}_in{turn}_{index}", run.spelled(""))
+    format!("{prefix}{}_in{turn}_{index}", run.to_prefixed(""))
 }
 
 /// Where an item stands in a run.
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_item_is_found_by_its_id() {
-        let run = RunId::read(RUN).expect("digits");
+        let run = RunId::parse(RUN).expect("digits");
         for (prefix, message, content) in [("msg_", 0, 0), ("fc_", 12, 3), ("rs_", 7, 0)] {
             let id = output(prefix, run, message, content);
             assert!(id.len() <= 64, "{id}");
@@ -141,13 +141,13 @@ mod tests {
 
     #[test]
     fn a_response_is_found_by_every_spelling_of_its_run() {
-        let run = RunId::read(RUN).expect("digits");
-        for spelling in [run.spelled(RESPONSE), RUN.to_owned(), run.to_string(), format!("response_{run}")] {
+        let run = RunId::parse(RUN).expect("digits");
+        for spelling in [run.to_prefixed(RESPONSE), RUN.to_owned(), run.to_string(), format!("response_{run}")] {
             assert_eq!(response(&spelling), Some(run), "{spelling}");
         }
         for strange in ["resp_", "resp_1", "", "conv_x"] {
             assert_eq!(response(strange), None, "{strange}");
         }
-        assert!(is_conversation(&run.spelled(CONVERSATION)) && !is_conversation("s-7"));
+        assert!(is_conversation(&run.to_prefixed(CONVERSATION)) && !is_conversation("s-7"));
     }
 }

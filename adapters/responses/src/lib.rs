@@ -26,7 +26,7 @@ use serve::conversations::{Asked, Conversations};
 use serve::count::{Count, Wanted};
 use serve::create::Create;
 use serve::models::Models;
-use serve::{Cancel, Delete, InputItems, Retrieve, Shared, Stray};
+use serve::{Cancel, Delete, Fallback, InputItems, Retrieve, Shared};
 
 /// How the configuration names it, and how sessions are labelled.
 const NAME: &str = "responses";
@@ -57,7 +57,7 @@ impl ProtocolAdapter for Responses {
              -d '{{\"model\":\"{model}\",\"input\":\"hello\",\"stream\":true}}'"
         )];
         let max_body = shared.options.max_body;
-        let mounted = Mounted::new(endpoints(&shared), Box::new(|| Box::new(Stray::default())));
+        let mounted = Mounted::new(endpoints(&shared), Box::new(|| Box::new(Fallback::default())));
         Ok(Mounted { curl, max_body, ..mounted })
     }
 

@@ -190,15 +190,15 @@ fn what_the_engine_says_while_it_asks() {
     let mut add = |what: &str, line: String| writeln!(table, "{what}\n  {line}").expect("writing into a string");
     let gone = Fault::not_found("run");
     add("the previous response is unknown", route("{}").ask("POST", "/responses", &chained).refused(&gone).line());
-    let conversation = format!(r#"{{"model":"demo","conversation":"conv_{}"}}"#, support::run_id(9).spelled(""));
+    let conversation = format!(r#"{{"model":"demo","conversation":"conv_{}"}}"#, support::run_id(9).to_prefixed(""));
     add("the conversation is unknown", route("{}").ask("POST", "/responses", &conversation).refused(&gone).line());
     let reference = format!(
         r#"{{"model":"demo","input":[{{"type":"item_reference","id":"msg_{}_0"}}]}}"#,
-        support::run_id(9).spelled("")
+        support::run_id(9).to_prefixed("")
     );
     add("the item is unknown", route("{}").ask("POST", "/responses", &reference).refused(&gone).line());
     let hello = || route("{}").ask("POST", "/responses", HELLO);
-    let answered = Fault::new(FaultKind::Conflict, "'appr_1' was answered already").coded("NOT_WAITING");
+    let answered = Fault::new(FaultKind::Conflict, "'appr_1' was answered already").with_code("NOT_WAITING");
     add("an approval is answered twice", hello().refused(&answered).line());
     add("an answer to nothing", hello().refused(&Fault::not_found("approval 'x'")).line());
     add(
@@ -206,7 +206,7 @@ fn what_the_engine_says_while_it_asks() {
         hello().refused(&Fault::new(FaultKind::Busy, "session 'x' has a run under way")).line(),
     );
     let mut slow =
-        Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited").coded("MODEL_QUOTA_EXCEEDED");
+        Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited").with_code("MODEL_QUOTA_EXCEEDED");
     slow.retry_after = Some(Duration::from_millis(2500));
     let refusal = hello().refused(&slow);
     add("a quota is used up", format!("{} retry-after: {:?}", refusal.line(), refusal.head.get("retry-after")));

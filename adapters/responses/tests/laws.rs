@@ -2,7 +2,7 @@
 
 mod support;
 
-use interlingua_core::call::{About, Reply, RunView};
+use interlingua_core::call::{Reply, RunInfo, RunView};
 use interlingua_core::exchange::Exchange;
 use interlingua_core::json::Json;
 use interlingua_core::testkit::{self, laws, wild};
@@ -32,12 +32,12 @@ fn asked(options: &str) -> Asked {
     route(options).ask("POST", "/responses", &request(true))
 }
 
-fn about(record: &Record, asked: &Asked) -> About {
+fn about(record: &Record, asked: &Asked) -> RunInfo {
     let labels = match &asked.outcome {
         Ok(Call::Run(call)) => call.labels.clone(),
         _ => Json::null(),
     };
-    About { labels, ..testkit::about(record) }
+    RunInfo { labels, ..testkit::about(record) }
 }
 
 fn streamed(options: &str, record: &Record) -> String {
@@ -49,7 +49,7 @@ fn streamed(options: &str, record: &Record) -> String {
 /// The same response, asked for by its id.
 fn retrieved(options: &str, target: &str, record: &Record) -> Result<String, Asked> {
     let about = about(record, &asked(options));
-    let id = record.run().id.spelled("resp_");
+    let id = record.run().id.to_prefixed("resp_");
     let asked = route(options).ask("GET", &format!("/responses/{id}{target}"), "");
     let view = RunView { record, about: &about, pending: &[] };
     asked.answered(Reply::Run(view)).map(|answer| answer.body)
@@ -94,7 +94,7 @@ fn lawful(options: &str, record: &Record) -> Result<(), TestCaseError> {
 fn every_script_becomes_its_golden_transcript() {
     for script in testkit::scripts().iter().filter(|script| !script.is_large()) {
         let told = support::tale(&streamed("{}", &script.record()));
-        let told = told.replace(&testkit::RUN.spelled(""), "RUN");
+        let told = told.replace(&testkit::RUN.to_prefixed(""), "RUN");
         insta::with_settings!({ description => script.shows, omit_expression => true }, {
             insta::assert_snapshot!(format!("script_{}", script.name), told);
         });
@@ -116,7 +116,7 @@ fn who_listens_hears_what_is_replayed() {
         for options in DIALECTS {
             let labels = about(&script.record(), &asked(options)).labels;
             let open = || -> Box<dyn Exchange> { asked(options).exchange };
-            laws::replay_equals_live_as(open, &script, |record| About {
+            laws::replay_equals_live_as(open, &script, |record| RunInfo {
                 labels: labels.clone(),
                 ..testkit::about(record)
             });

@@ -104,7 +104,7 @@ fn the_answer_is_delivered_as_it_was_asked_for() {
     let asked = |body: &str| {
         let asked = route("{}").ask("POST", "/responses", body);
         let call = asked.run_call();
-        (call.delivery, call.durable, call.early, call.stored, call.thread.clone(), call.id)
+        (call.delivery, call.detached, call.respond_immediately, call.stored, call.thread.clone(), call.id)
     };
     let fresh = Some(run_id(0x100));
     assert_eq!(asked(r#"{"model":"demo"}"#), (Delivery::Collect, false, false, true, Thread::New, fresh));
@@ -121,7 +121,7 @@ fn the_answer_is_delivered_as_it_was_asked_for() {
         (Delivery::Stream, true, true, true, Thread::New, fresh)
     );
     let detached = route(r#"{"disconnect":"detach"}"#).ask("POST", "/responses", r#"{"model":"demo"}"#);
-    assert!(detached.run_call().durable);
+    assert!(detached.run_call().detached);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn references_are_resolved_from_stored_runs() {
     told.call(MessageType::PluginCall, "call_1", "t", &["{}"]);
     told.output(MessageType::PluginCallOutput, "call_1", "18 C");
     let record = told.finish(End::Completed);
-    let run = run_id(1).spelled("");
+    let run = run_id(1).to_prefixed("");
     let body = json!({"model": "demo", "input": [
         {"type": "item_reference", "id": format!("msg_{run}_in0_0")},
         {"id": format!("msg_{run}_0")},
@@ -334,7 +334,7 @@ fn a_call_left_open_is_refused_where_the_operator_wants_it_so() {
 
 #[test]
 fn a_conversation_moves_to_the_agent_that_is_asked_first() {
-    let id = format!("conv_{}", run_id(5).spelled(""));
+    let id = format!("conv_{}", run_id(5).to_prefixed(""));
     let body = json!({"model": "other", "conversation": {"id": id}, "input": "x"}).to_string();
     let route = support::mounted(&["demo", "other"], "{}");
     let said = SessionItem { id: "msg_a".into(), run: None, message: Message::user("before") };

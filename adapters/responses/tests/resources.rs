@@ -160,7 +160,7 @@ fn session(items: Vec<(&str, Option<RunId>, Message)>) -> SessionView {
 }
 
 fn conversation_id() -> String {
-    run_id(0x100).spelled("conv_")
+    run_id(0x100).to_prefixed("conv_")
 }
 
 fn session_call(asked: &Asked) -> &SessionCall {
@@ -219,7 +219,7 @@ fn items_of_a_conversation_have_the_ids_of_their_responses() {
     let call = json!({"call_id": "c", "name": "t", "arguments": "{}"});
     let output = json!({"call_id": "c", "output": "18 C"});
     let message = |kind, role, data: &Value| Message::new(kind, Some(role), vec![Content::data(data)]);
-    let digits = run.spelled("");
+    let digits = run.to_prefixed("");
     let (asked_id, call_id, output_id) =
         (format!("msg_{digits}_in0_0"), format!("msg_{digits}_0"), format!("msg_{digits}_1"));
     let view = session(vec![

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// About twenty tokens, as a model says between two breaths.
+/// RunInfo twenty tokens, as a model says between two breaths.
 const WORDS: &str = "and so the river went on its slow way down to the sea, past the mill and the last lamp, ";
 
 /// One run of the upstream.

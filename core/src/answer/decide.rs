@@ -76,7 +76,7 @@ impl fmt::Display for Undecided {
 impl From<Undecided> for Fault {
     fn from(undecided: Undecided) -> Self {
         let code = if undecided == Undecided::Unclear { UNDECIDED } else { NOT_TAKEN };
-        Self::new(FaultKind::Invalid, undecided.to_string()).coded(code)
+        Self::new(FaultKind::Invalid, undecided.to_string()).with_code(code)
     }
 }
 
@@ -95,7 +95,7 @@ pub fn decide(item: &Pending, given: &Given, offered: &[Decision]) -> Result<Dec
             ..Spoken::new(*decision)
         },
         Given::Text(text) => spoken_text(item, text, offered)?,
-        Given::Payload(payload) => match payload.read::<String>() {
+        Given::Payload(payload) => match payload.decode::<String>() {
             Some(text) => spoken_text(item, &text, offered)?,
             None => spoken_json(item, payload, offered)?,
         },
@@ -135,9 +135,9 @@ impl Spoken {
         let text = self.text.as_deref().filter(|text| !text.is_empty());
         let value = self.value.as_ref();
         let Some(schema) = &item.response_schema else {
-            return value.cloned().or_else(|| text.map(Json::of)).ok_or(Undecided::WithoutText);
+            return value.cloned().or_else(|| text.map(Json::from_serialize)).ok_or(Undecided::WithoutText);
         };
-        let value = value.map(|value| match value.read::<String>() {
+        let value = value.map(|value| match value.decode::<String>() {
             Some(text) => text::fitted(schema, &text),
             None => fits(schema, value).map(|()| value.clone()),
         });
@@ -159,7 +159,7 @@ impl Spoken {
         if decision == Decision::Respond && matches!(item.kind, PendingKind::Input | PendingKind::Auth) {
             let answer = self.answer(item)?;
             let besides = self.text.filter(|text| item.response_schema.is_none() && text != answer.text());
-            decided.text = answer.read::<String>().or(besides);
+            decided.text = answer.decode::<String>().or(besides);
             decided.payload = Some(answer);
             return Ok(decided);
         }
@@ -190,9 +190,9 @@ impl Spoken {
 
 /// JSON text inside of JSON text is looked through once: `arguments` travels so in the canonical form.
 fn as_object(json: Json) -> Option<Json> {
-    let json = json.read::<String>().and_then(|text| Json::parse(&text)).unwrap_or(json);
+    let json = json.decode::<String>().and_then(|text| Json::parse(&text)).unwrap_or(json);
     // Read once, so that what goes on is an object a tool can be called with, and not nested beyond any parser.
-    (json.is_object() && json.read::<serde_json::Value>().is_some()).then_some(json)
+    (json.is_object() && json.decode::<serde_json::Value>().is_some()).then_some(json)
 }
 
 fn spoken_text(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spoken, Undecided> {
@@ -200,7 +200,7 @@ fn spoken_text(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spoke
         return Ok(Spoken { text: Some(text.to_owned()), ..Spoken::new(Decision::Respond) });
     }
     if let Some(json) = Json::parse(text.trim()) {
-        let mut spoken = match json.read::<String>() {
+        let mut spoken = match json.decode::<String>() {
             Some(inner) => spoken_words(item, &inner, offered)?,
             None => spoken_json(item, &json, offered)?,
         };
@@ -216,7 +216,7 @@ fn spoken_text(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spoke
 
 /// A text that is no JSON: a word that decides, or the answer to a question.
 fn spoken_words(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spoken, Undecided> {
-    let payload = Some(Json::of(text));
+    let payload = Some(Json::from_serialize(text));
     let word = decision_word(text).or_else(|| done(text).filter(|_| item.kind == PendingKind::Auth));
     if let Some(decision) = word
         && may_mean(item, decision, offered)
@@ -293,11 +293,11 @@ fn said(json: &Json) -> Option<Spoken> {
     }
     if json.text().starts_with('[') {
         // List in, list out: agents that ask with a list of one are answered with one.
-        return one_of(&json.read::<Vec<Json>>()?);
+        return one_of(&json.decode::<Vec<Json>>()?);
     }
     let fields = object(json)?;
     if let Some(decisions) = field(&fields, "decisions") {
-        return one_of(&decisions.read::<Vec<Json>>()?);
+        return one_of(&decisions.decode::<Vec<Json>>()?);
     }
     let flag = flag(&fields)?;
     let told = match (word(&fields, "decision"), word(&fields, "type")) {
@@ -349,7 +349,7 @@ fn said(json: &Json) -> Option<Spoken> {
 
 /// Several decisions for one item count as one if they are all the same plain one.
 fn one_of(decisions: &[Json]) -> Option<Spoken> {
-    let mut all = decisions.iter().map(|one| match one.read::<String>() {
+    let mut all = decisions.iter().map(|one| match one.decode::<String>() {
         Some(word) => decision_word(&word).map(Spoken::new),
         // One level: a list in a list says nothing.
         None if one.text().starts_with('[') => None,
@@ -369,7 +369,7 @@ fn flag(fields: &Extra) -> Option<Option<bool>> {
     let mut flag = None;
     for name in ["approved", "approve", "accepted", "confirmed"] {
         if let Some(value) = field(fields, name) {
-            let value: bool = value.read()?;
+            let value: bool = value.decode()?;
             if flag.is_some_and(|flag| flag != value) {
                 return None;
             }
@@ -417,7 +417,7 @@ fn text(fields: &Extra) -> Option<String> {
 }
 
 fn object(json: &Json) -> Option<Extra> {
-    if json.is_object() { json.read() } else { None }
+    if json.is_object() { json.decode() } else { None }
 }
 
 fn field<'a>(fields: &'a Extra, name: &str) -> Option<&'a Json> {
@@ -425,7 +425,7 @@ fn field<'a>(fields: &'a Extra, name: &str) -> Option<&'a Json> {
 }
 
 fn word(fields: &Extra, name: &str) -> Option<String> {
-    field(fields, name)?.read()
+    field(fields, name)?.decode()
 }
 
 #[cfg(test)]

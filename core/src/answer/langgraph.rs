@@ -47,7 +47,7 @@ pub fn read(payload: &Json) -> (Vec<Question>, Style) {
     action_requests(payload)
         .or_else(|| action_request(payload).map(|question| (vec![question], Style::Langgraph)))
         .or_else(|| {
-            let [only]: [Json; 1] = payload.read::<Vec<Json>>()?.try_into().ok()?;
+            let [only]: [Json; 1] = payload.decode::<Vec<Json>>()?.try_into().ok()?;
             Some((vec![action_request(&only)?], Style::LanggraphList))
         })
         .unwrap_or_else(|| (vec![input(payload)], Style::Plain))
@@ -65,7 +65,7 @@ fn action_request(payload: &Json) -> Option<Question> {
             ("allow_ignore", Decision::Cancel),
         ]
         .into_iter()
-        .filter(|(name, _)| config.get(name).and_then(Json::read) == Some(true))
+        .filter(|(name, _)| config.get(name).and_then(Json::decode) == Some(true))
         .map(|(_, decision)| decision)
         .collect(),
     };
@@ -81,14 +81,14 @@ fn action_request(payload: &Json) -> Option<Question> {
 
 fn action_requests(payload: &Json) -> Option<(Vec<Question>, Style)> {
     let fields = object(payload)?;
-    let actions: Vec<Extra> = fields.get("action_requests")?.read()?;
-    let reviews: Vec<Extra> = fields.get("review_configs").and_then(Json::read).unwrap_or_default();
+    let actions: Vec<Extra> = fields.get("action_requests")?.decode()?;
+    let reviews: Vec<Extra> = fields.get("review_configs").and_then(Json::decode).unwrap_or_default();
     let questions: Vec<Question> = actions
         .iter()
         .map(|action| {
             let name = word(action, "name").unwrap_or_default();
             let review = reviews.iter().find(|review| word(review, "action_name").is_some_and(|known| known == name));
-            let words: Option<Vec<String>> = review.and_then(|review| review.get("allowed_decisions")?.read());
+            let words: Option<Vec<String>> = review.and_then(|review| review.get("allowed_decisions")?.decode());
             let decisions = words.map_or_else(
                 || vec![Decision::Accept, Decision::Edit, Decision::Reject],
                 |words| words.iter().filter_map(|word| super::decision_word(word)).collect(),
@@ -108,7 +108,7 @@ fn action_requests(payload: &Json) -> Option<(Vec<Question>, Style)> {
 }
 
 fn input(payload: &Json) -> Question {
-    let message = payload.read::<String>().or_else(|| {
+    let message = payload.decode::<String>().or_else(|| {
         let fields = object(payload)?;
         ["message", "question", "prompt"].iter().find_map(|name| word(&fields, name))
     });
@@ -158,16 +158,16 @@ pub fn items(id: &str, reason: Option<&str>, payload: &Json) -> Vec<Pending> {
 pub fn answer(style: Style, decided: &[(&Pending, &Decided)]) -> Json {
     if style == Style::Decisions {
         let decisions: Vec<One<'_>> = decided.iter().map(|(item, decided)| one(item, decided)).collect();
-        return Json::of(&Decisions { decisions });
+        return Json::from_serialize(&Decisions { decisions });
     }
     let Some((item, decided)) = decided.first() else { return Json::null() };
     match style {
-        Style::Langgraph => Json::of(&typed(item, decided)),
-        Style::LanggraphList => Json::of(&[typed(item, decided)]),
+        Style::Langgraph => Json::from_serialize(&typed(item, decided)),
+        Style::LanggraphList => Json::from_serialize(&[typed(item, decided)]),
         Style::Plain if decided.decision == Decision::Respond => {
-            decided.payload.clone().unwrap_or_else(|| Json::of(&decided.text))
+            decided.payload.clone().unwrap_or_else(|| Json::from_serialize(&decided.text))
         }
-        Style::Plain | Style::Approved | Style::Decisions => Json::of(&Approved {
+        Style::Plain | Style::Approved | Style::Decisions => Json::from_serialize(&Approved {
             approved: matches!(decided.decision, Decision::Accept | Decision::Edit)
                 || (decided.decision == Decision::Respond && item.kind != PendingKind::Approval),
             edited: raw(decided.arguments.as_deref()),
@@ -283,9 +283,10 @@ pub fn payload(item: &Pending, offered: &[Decision]) -> Json {
     }
     match item.kind {
         PendingKind::Approval | PendingKind::Tool => request(item, offered),
-        PendingKind::Input | PendingKind::Auth => {
-            Json::of(&Ask { message: item.message.as_deref(), response_schema: item.response_schema.as_ref() })
-        }
+        PendingKind::Input | PendingKind::Auth => Json::from_serialize(&Ask {
+            message: item.message.as_deref(),
+            response_schema: item.response_schema.as_ref(),
+        }),
     }
 }
 
@@ -293,7 +294,7 @@ pub fn payload(item: &Pending, offered: &[Decision]) -> Json {
 #[must_use]
 pub fn request(item: &Pending, offered: &[Decision]) -> Json {
     let has = |decision| offered.contains(&decision);
-    Json::of(&Request {
+    Json::from_serialize(&Request {
         action_request: Action { action: &item.name, args: arguments(&item.arguments) },
         config: Config {
             allow_accept: has(Decision::Accept),
@@ -308,17 +309,17 @@ pub fn request(item: &Pending, offered: &[Decision]) -> Json {
 /// Arguments as JSON. They are the model's text and may be invalid: then they are shown as text.
 fn arguments(text: &str) -> Json {
     if text.trim().is_empty() {
-        return Json::of(&Extra::new());
+        return Json::from_serialize(&Extra::new());
     }
-    Json::parse(text).unwrap_or_else(|| Json::of(text))
+    Json::parse(text).unwrap_or_else(|| Json::from_serialize(text))
 }
 
 fn object(json: &Json) -> Option<Extra> {
-    if json.is_object() { json.read() } else { None }
+    if json.is_object() { json.decode() } else { None }
 }
 
 fn word(fields: &Extra, name: &str) -> Option<String> {
-    fields.get(name)?.read()
+    fields.get(name)?.decode()
 }
 
 #[cfg(test)]
@@ -397,7 +398,7 @@ mod tests {
                 table.push_str(&format!("{style:?} {:?}: {}\n", decided.decision, said.text()));
                 // Whatever we say, our own reading of it is what was decided.
                 let read =
-                    crate::answer::decide(item, &crate::answer::Given::Payload(said), super::super::EVERY_DECISION);
+                    crate::answer::decide(item, &crate::answer::Given::Payload(said), super::super::ALL_DECISIONS);
                 let heard = read.map(|read| read.decision).ok();
                 let says_no = matches!(decided.decision, Decision::Reject | Decision::Cancel | Decision::Respond);
                 let heard_no = !matches!(heard, Some(Decision::Accept | Decision::Edit));

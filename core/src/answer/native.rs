@@ -98,10 +98,10 @@ pub fn native(message: &Message) -> Vec<Answer> {
 
 fn approval(data: &Json) -> Option<Answer> {
     let id = approval_id(data)?;
-    let fields: Extra = data.read()?;
-    let text = |fields: &Extra, name: &str| fields.get(name).and_then(Json::read::<String>);
-    let approve = fields.get("approve").and_then(Json::read::<bool>);
-    let extension: Extra = fields.get("interrupt").and_then(Json::read).unwrap_or_default();
+    let fields: Extra = data.decode()?;
+    let text = |fields: &Extra, name: &str| fields.get(name).and_then(Json::decode::<String>);
+    let approve = fields.get("approve").and_then(Json::decode::<bool>);
+    let extension: Extra = fields.get("interrupt").and_then(Json::decode).unwrap_or_default();
     let told = match text(&extension, "decision") {
         // A word nobody knows decides nothing, whatever stands beside it.
         Some(word) => decision_word(&word),

@@ -33,8 +33,8 @@ impl fmt::Display for Misfit {
 /// # Errors
 /// The first place that does not fit.
 pub fn fits(schema: &Json, value: &Json) -> Result<(), Misfit> {
-    let Some(Value::Object(schema)) = schema.read() else { return Ok(()) };
-    let Some(value) = value.read::<Value>() else {
+    let Some(Value::Object(schema)) = schema.decode() else { return Ok(()) };
+    let Some(value) = value.decode::<Value>() else {
         return Err(Misfit { path: String::new(), expected: "not be nested so deeply".to_owned() });
     };
     check(&schema, &value, &mut String::new())

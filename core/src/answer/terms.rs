@@ -8,7 +8,7 @@ use crate::pending::{Decision, Pending, PendingKind};
 
 /// How a protocol asks for several items that are open at once (section 3, rule 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Asking {
+pub enum AskPolicy {
     /// All of them are shown, and answered in one request; tools may be left out.
     #[default]
     Together,
@@ -21,7 +21,7 @@ pub enum Asking {
 /// What to do with an answer to an item nobody knows: the store was lost, or it was asked elsewhere (section 9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Orphans {
+pub enum OrphanPolicy {
     /// Say so.
     #[default]
     Refuse,
@@ -31,19 +31,19 @@ pub enum Orphans {
 
 /// The terms of one route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
+pub struct AnswerPolicy {
     /// How its protocol asks.
-    pub asking: Asking,
+    pub asking: AskPolicy,
     /// After how long an item it asks for can only be cancelled, where the source does not say.
     pub ttl: Option<Duration>,
     /// What becomes of answers to unknown items.
-    pub orphans: Orphans,
+    pub orphans: OrphanPolicy,
     /// Whether the upstream takes answers one by one: then each goes at once.
     pub taken_one_by_one: bool,
 }
 
 /// Everything that can be decided.
-pub const EVERY_DECISION: &[Decision] =
+pub const ALL_DECISIONS: &[Decision] =
     &[Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject, Decision::Cancel];
 
 /// What an upstream understands that knows the plain native approval alone.
@@ -54,7 +54,7 @@ pub const NATIVE_DECISIONS: &[Decision] = &[Decision::Accept, Decision::Respond,
 #[must_use]
 pub fn taken(item: &Pending, approval_extension: bool) -> &'static [Decision] {
     let says_so = item.extension.is_some() && item.decisions.contains(&Decision::Edit);
-    if approval_extension || says_so { EVERY_DECISION } else { NATIVE_DECISIONS }
+    if approval_extension || says_so { ALL_DECISIONS } else { NATIVE_DECISIONS }
 }
 
 /// What may be decided about an item, cut down to what the upstream takes. To cancel is always possible and listed

@@ -25,20 +25,20 @@ pub(super) fn fitted(schema: &Json, text: &str) -> Result<Json, Misfit> {
     if let Some(json) = json.as_ref().filter(|json| fits(schema, json).is_ok()) {
         return Ok(json.clone());
     }
-    let value = Json::of(text);
+    let value = Json::from_serialize(text);
     let Err(misfit) = fits(schema, &value) else { return Ok(value) };
     // Who writes an object means its fields.
     if let Some(object) = json.filter(Json::is_object) {
         fits(schema, &object)?;
     }
     let Some(name) = text_property(schema) else { return Err(misfit) };
-    let filled = Json::of(&Map::from_iter([(name, Value::String(text.to_owned()))]));
+    let filled = Json::from_serialize(&Map::from_iter([(name, Value::String(text.to_owned()))]));
     fits(schema, &filled).map(|()| filled)
 }
 
 /// The property that a plain text fills.
 fn text_property(schema: &Json) -> Option<String> {
-    let schema: Map<String, Value> = schema.read()?;
+    let schema: Map<String, Value> = schema.decode()?;
     let properties = schema.get("properties")?.as_object()?;
     let takes_text = |name: &&String| properties.get(*name).is_some_and(is_text);
     let mut texts = properties.keys().filter(takes_text);
@@ -64,7 +64,7 @@ fn is_text(schema: &Value) -> bool {
 
 /// The fields an answer has, and one that would fit.
 pub(super) fn help(schema: &Json) -> Option<String> {
-    let schema: Value = schema.read()?;
+    let schema: Value = schema.decode()?;
     let mut help = String::new();
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         let required: Vec<&str> =
@@ -82,7 +82,7 @@ pub(super) fn help(schema: &Json) -> Option<String> {
         }
         help = format!("its fields are {}; ", fields.join(", "));
     }
-    let example = Json::of(&example(&schema, MAX_DEPTH));
+    let example = Json::from_serialize(&example(&schema, MAX_DEPTH));
     if example.text().len() <= MAX_EXAMPLE {
         help.push_str(&format!("this would fit: {}", example.text()));
     }
@@ -203,7 +203,7 @@ mod tests {
                 "required":["c"],"properties":{"c":{"type":["null","string"]}}}},"additionalProperties":false}"#,
         ] {
             let schema = json(schema);
-            let shown = Json::of(&example(&schema.read().expect("a schema"), MAX_DEPTH));
+            let shown = Json::from_serialize(&example(&schema.decode().expect("a schema"), MAX_DEPTH));
             assert_eq!(fits(&schema, &shown), Ok(()), "{schema:?} {shown:?}");
         }
     }

@@ -8,7 +8,9 @@ use std::collections::{HashSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::decide::{Decided, Undecided, decide};
-use crate::answer::{Answer, Asking, Given, NOT_TAKEN, NOT_WAITING, Orphans, Said, Terms, fits, native, offer, taken};
+use crate::answer::{
+    Answer, AnswerPolicy, AskPolicy, Given, NOT_TAKEN, NOT_WAITING, OrphanPolicy, Said, fits, native, offer, taken,
+};
 use crate::event::Millis;
 use crate::fault::{Fault, FaultKind};
 use crate::id::RunId;
@@ -17,9 +19,9 @@ use crate::model::{Input, Message, MessageType, Role};
 use crate::pending::{Decision, Pending, PendingKind, time};
 
 /// Items open at once. More come from an upstream that has lost count; the oldest tools go first.
-const MOST_OPEN: usize = 256;
+const MAX_OPEN: usize = 256;
 /// Ids of answered items, kept to recognise repetitions.
-const MOST_CLOSED: usize = 256;
+const MAX_CLOSED: usize = 256;
 
 /// What a session waits for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,8 +69,8 @@ impl Open {
     }
 
     /// True if nothing goes upstream before this is answered. Tools block nobody who is not asked for them.
-    fn blocks(&self, asking: Asking) -> bool {
-        self.waits() && (self.item.kind != PendingKind::Tool || asking == Asking::OneByOneWithTools)
+    fn blocks(&self, asking: AskPolicy) -> bool {
+        self.waits() && (self.item.kind != PendingKind::Tool || asking == AskPolicy::OneByOneWithTools)
     }
 
     fn message(&self) -> Option<Message> {
@@ -89,7 +91,7 @@ pub struct Asked<'a> {
     /// Now.
     pub now: Millis,
     /// The terms of the route it was begun over.
-    pub terms: Terms,
+    pub terms: AnswerPolicy,
     /// The tools its request named.
     pub tools: &'a [Json],
     /// Whether the upstream takes more than the plain native answer.
@@ -151,7 +153,7 @@ impl Waiting {
     /// True if new input would not reach the upstream (rule 5): tools do not block.
     #[must_use]
     pub fn blocks(&self) -> bool {
-        self.open().any(|open| open.blocks(Asking::Together))
+        self.open().any(|open| open.blocks(AskPolicy::Together))
     }
 
     /// True if there is nothing to keep.
@@ -183,14 +185,14 @@ impl Waiting {
                 item,
             });
         }
-        while self.open.len() > MOST_OPEN {
+        while self.open.len() > MAX_OPEN {
             let oldest = self.open.iter().position(|open| open.item.kind == PendingKind::Tool).unwrap_or(0);
             self.open.remove(oldest);
         }
     }
 
     /// Takes a request: its input, and answers its protocol tells beside it.
-    pub fn take(&mut self, input: impl Into<Input>, answers: Vec<Answer>, terms: Terms, now: Millis) -> Outcome {
+    pub fn take(&mut self, input: impl Into<Input>, answers: Vec<Answer>, terms: AnswerPolicy, now: Millis) -> Outcome {
         let mut next = self.clone();
         match next.answered(input.into(), answers, terms, now) {
             Ok(mut outcome) => {
@@ -211,7 +213,7 @@ impl Waiting {
         self.open = open;
         let asked = !gone.is_empty();
         self.closed.extend(gone.into_iter().map(|open| open.item.id));
-        while self.closed.len() > MOST_CLOSED {
+        while self.closed.len() > MAX_CLOSED {
             self.closed.pop_front();
         }
         asked
@@ -232,7 +234,13 @@ impl Waiting {
         }
     }
 
-    fn answered(&mut self, input: Input, answers: Vec<Answer>, terms: Terms, now: Millis) -> Result<Outcome, Fault> {
+    fn answered(
+        &mut self,
+        input: Input,
+        answers: Vec<Answer>,
+        terms: AnswerPolicy,
+        now: Millis,
+    ) -> Result<Outcome, Fault> {
         let found = self.spread(find(&input, answers));
         let mut seen = HashSet::new();
         let mut places = Vec::new();
@@ -250,7 +258,7 @@ impl Waiting {
             };
             let open = &self.open[at];
             if !seen.insert(at) {
-                return Err(Fault::new(FaultKind::Invalid, format!("'{id}' is answered twice")).coded(NOT_TAKEN));
+                return Err(Fault::new(FaultKind::Invalid, format!("'{id}' is answered twice")).with_code(NOT_TAKEN));
             }
             if !open.waits() {
                 return Err(answered_already(id));
@@ -269,7 +277,7 @@ impl Waiting {
         let goes_at_once = terms.taken_one_by_one && !seen.is_empty();
         if !goes_at_once && !self.cancel_expired(now, terms.asking) {
             return match terms.asking {
-                Asking::Together if !seen.is_empty() => Err(self.left()),
+                AskPolicy::Together if !seen.is_empty() => Err(self.left()),
                 _ => Ok(Outcome::Waits),
             };
         }
@@ -303,7 +311,7 @@ impl Waiting {
         };
         let (open, mut sent) = std::mem::take(&mut self.open).into_iter().partition::<Vec<_>, _>(Open::waits);
         self.closed.extend(sent.iter().map(|open| open.item.id.clone()));
-        while self.closed.len() > MOST_CLOSED {
+        while self.closed.len() > MAX_CLOSED {
             self.closed.pop_front();
         }
         let answered = sent.iter().map(|open| open.item.clone()).collect();
@@ -327,13 +335,13 @@ impl Waiting {
 
     fn left(&self) -> Fault {
         let left: Vec<&str> =
-            self.open().filter(|open| open.blocks(Asking::Together)).map(|open| open.item.id.as_str()).collect();
+            self.open().filter(|open| open.blocks(AskPolicy::Together)).map(|open| open.item.id.as_str()).collect();
         let message = format!("everything that waits has to be answered at once: '{}' is not", left.join("', '"));
-        Fault::new(FaultKind::Waiting, message).coded(NOT_TAKEN)
+        Fault::new(FaultKind::Waiting, message).with_code(NOT_TAKEN)
     }
 
     /// Cancels what has expired, if that is all that is in the way (rule 7). True if nothing is in the way.
-    fn cancel_expired(&mut self, now: Millis, asking: Asking) -> bool {
+    fn cancel_expired(&mut self, now: Millis, asking: AskPolicy) -> bool {
         if self.open.iter().any(|open| open.blocks(asking) && !open.is_expired(now)) {
             return false;
         }
@@ -385,7 +393,7 @@ fn judge(open: &Open, answer: &Answer, now: Millis) -> Result<Decided, Fault> {
             Ok(decided) if decided.decision == Decision::Cancel => Ok(decided),
             _ => {
                 let message = format!("'{}' has expired and can only be cancelled", answer.id);
-                Err(Fault::new(FaultKind::Conflict, message).coded(NOT_WAITING))
+                Err(Fault::new(FaultKind::Conflict, message).with_code(NOT_WAITING))
             }
         };
     }
@@ -429,19 +437,19 @@ fn is_history(input: &[Message], id: &str) -> bool {
 }
 
 fn answered_already(id: &str) -> Fault {
-    Fault::new(FaultKind::Conflict, format!("'{id}' was answered or withdrawn already")).coded(NOT_WAITING)
+    Fault::new(FaultKind::Conflict, format!("'{id}' was answered or withdrawn already")).with_code(NOT_WAITING)
 }
 
 /// An answer to an item nobody knows (section 9). Native answers stay where they are.
-fn orphan(found: &Found, orphans: Orphans) -> Result<Option<Message>, Fault> {
+fn orphan(found: &Found, orphans: OrphanPolicy) -> Result<Option<Message>, Fault> {
     let id = found.answer.id.as_str();
-    if orphans == Orphans::Refuse {
+    if orphans == OrphanPolicy::Refuse {
         let message = format!("nothing waits for an answer to '{id}'");
-        return Err(Fault::new(FaultKind::Conflict, message).coded(NOT_WAITING));
+        return Err(Fault::new(FaultKind::Conflict, message).with_code(NOT_WAITING));
     }
     let mut data = Extra::new();
-    data.set("id", Json::of(id));
-    let Some(item) = Pending::read(&Json::of(&data)) else { return Ok(None) };
+    data.set("id", Json::from_serialize(id));
+    let Some(item) = Pending::read(&Json::from_serialize(&data)) else { return Ok(None) };
     let decided = decide(&item, &found.answer.given, super::NATIVE_DECISIONS)?;
     Ok(found.place.is_none().then(|| decided.message(&item, false)))
 }
@@ -449,21 +457,21 @@ fn orphan(found: &Found, orphans: Orphans) -> Result<Option<Message>, Fault> {
 fn decisions(given: &Given) -> Option<Vec<Json>> {
     let payload = match given {
         Given::Payload(payload) => {
-            payload.read::<String>().map_or_else(|| Some(payload.clone()), |text| Json::parse(&text))
+            payload.decode::<String>().map_or_else(|| Some(payload.clone()), |text| Json::parse(&text))
         }
         Given::Text(text) => Json::parse(text.trim()),
         Given::Decided { payload, .. } => payload.clone(),
     }?;
-    let fields: Extra = if payload.is_object() { payload.read()? } else { return None };
-    fields.get("decisions")?.read()
+    let fields: Extra = if payload.is_object() { payload.decode()? } else { return None };
+    fields.get("decisions")?.decode()
 }
 
 /// The schema of a tool's arguments, in the native form of a tool.
 fn parameters(tools: &[Json], name: &str) -> Option<Json> {
     tools.iter().find_map(|tool| {
-        let tool: Extra = tool.read()?;
-        let function: Extra = tool.get("function").and_then(Json::read).unwrap_or(tool);
-        let known: String = function.get("name")?.read()?;
+        let tool: Extra = tool.decode()?;
+        let function: Extra = tool.get("function").and_then(Json::decode).unwrap_or(tool);
+        let known: String = function.get("name")?.decode()?;
         (known == name).then(|| function.get("parameters").cloned())?
     })
 }

@@ -24,31 +24,31 @@ fn first(json: &Json) -> u8 {
 }
 
 fn objects(old: &Json, fragment: &Json) -> Option<Json> {
-    let mut fields: Extra = old.read()?;
-    for (name, value) in fragment.read::<Extra>()?.iter() {
+    let mut fields: Extra = old.decode()?;
+    for (name, value) in fragment.decode::<Extra>()?.iter() {
         let value = fields.get(name).map_or_else(|| value.clone(), |old| merged(old, value));
         fields.set(name, value);
     }
-    Some(Json::of(&fields))
+    Some(Json::from_serialize(&fields))
 }
 
 fn lists(old: &Json, fragment: &Json) -> Option<Json> {
-    let mut entries: Vec<&RawValue> = old.read()?;
-    entries.extend(fragment.read::<Vec<&RawValue>>()?);
-    Some(Json::of(&entries))
+    let mut entries: Vec<&RawValue> = old.decode()?;
+    entries.extend(fragment.decode::<Vec<&RawValue>>()?);
+    Some(Json::from_serialize(&entries))
 }
 
 fn texts(old: &Json, fragment: &Json) -> Option<Json> {
-    Some(Json::of(&(old.read::<String>()? + &fragment.read::<String>()?)))
+    Some(Json::from_serialize(&(old.decode::<String>()? + &fragment.decode::<String>()?)))
 }
 
 fn numbers(old: &Json, fragment: &Json) -> Option<Json> {
-    if let (Some(old), Some(added)) = (old.read::<i64>(), fragment.read::<i64>())
+    if let (Some(old), Some(added)) = (old.decode::<i64>(), fragment.decode::<i64>())
         && let Some(sum) = old.checked_add(added)
     {
-        return Some(Json::of(&sum));
+        return Some(Json::from_serialize(&sum));
     }
-    Some(Json::of(&(old.read::<f64>()? + fragment.read::<f64>()?)))
+    Some(Json::from_serialize(&(old.decode::<f64>()? + fragment.decode::<f64>()?)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::message::{Message, Written};
-use crate::call::{About, Delivery, Keeper, RunState};
+use crate::call::{Delivery, RetentionOwner, RunInfo, RunState};
 use crate::event::Millis;
 use crate::id::RunId;
 use crate::json::{Extra, Json};
@@ -53,7 +53,7 @@ struct Asked<'a> {
     extra: &'a Extra,
 }
 
-impl Serialize for Written<&About> {
+impl Serialize for Written<&RunInfo> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let about = self.0;
         let request = &about.request;
@@ -89,7 +89,7 @@ impl Serialize for Written<&About> {
             },
             labels: &about.labels,
             keeper: about
-                .keeper
+                .retention
                 .as_ref()
                 .map(|keeper| KeptBy { route: keeper.route.as_str(), remembered: keeper.remembered }),
         };
@@ -144,7 +144,7 @@ enum Words {
     Many(Vec<String>),
 }
 
-impl<'de> Deserialize<'de> for Written<About> {
+impl<'de> Deserialize<'de> for Written<RunInfo> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Read { protocol, owner, state, changed_at, previous, delivery, stored, request, labels, keeper } =
             Read::deserialize(deserializer)?;
@@ -170,14 +170,25 @@ impl<'de> Deserialize<'de> for Written<About> {
             tools: request.tools,
             extra: request.extra,
         };
-        let keeper = keeper.map(|KeptBy { route, remembered }| Keeper { route, remembered });
-        Ok(Self(About { protocol, owner, state, changed_at, previous, delivery, stored, request, labels, keeper }))
+        let keeper = keeper.map(|KeptBy { route, remembered }| RetentionOwner { route, remembered });
+        Ok(Self(RunInfo {
+            protocol,
+            owner,
+            state,
+            changed_at,
+            previous,
+            delivery,
+            stored,
+            request,
+            labels,
+            retention: keeper,
+        }))
     }
 }
 
 fn state<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RunState, D::Error> {
     let word = String::deserialize(deserializer)?;
-    RunState::read(&word).ok_or_else(|| serde::de::Error::custom(format!("unknown state '{word}'")))
+    RunState::parse(&word).ok_or_else(|| serde::de::Error::custom(format!("unknown state '{word}'")))
 }
 
 fn delivery<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Delivery, D::Error> {

@@ -10,7 +10,7 @@ use crate::json::{Extra, Json};
 use crate::model::{self, Body, File, MessageType, Role, Status};
 
 /// A value in its written form: reads back as it was. For [`model::Message`], [`model::Content`] and
-/// [`crate::call::About`]; `Written(&value)` serializes, `Written<Value>` deserializes.
+/// [`crate::call::RunInfo`]; `Written(&value)` serializes, `Written<Value>` deserializes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written<T>(pub T);
 

@@ -288,7 +288,7 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
     }
 
     fn ending(&mut self) -> Result<End, A::Error> {
-        End::read(&self.text()?).ok_or_else(|| A::Error::custom("an unknown end"))
+        End::parse(&self.text()?).ok_or_else(|| A::Error::custom("an unknown end"))
     }
 
     fn error(&mut self) -> Result<Option<RunError>, A::Error> {

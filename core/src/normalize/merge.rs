@@ -11,7 +11,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::json::{Extra, Json};
 
 /// Objects nested deeper than this are replaced, not merged: nobody sends that in fragments.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// A picture's address with a fragment added.
 pub(super) fn address(mut old: String, fragment: String) -> String {
@@ -53,19 +53,19 @@ impl Growing {
         self.take_apart(fragment);
         match self {
             Self::Text(text) => {
-                if let Some(more) = fragment.read::<String>() {
+                if let Some(more) = fragment.decode::<String>() {
                     text.push_str(&more);
                     return;
                 }
             }
             Self::List(list) => {
-                if let Some(more) = fragment.read::<Vec<Json>>() {
+                if let Some(more) = fragment.decode::<Vec<Json>>() {
                     list.extend(more);
                     return;
                 }
             }
-            Self::Object(fields) if depth < DEEPEST => {
-                if let Some(more) = fragment.read::<Extra>() {
+            Self::Object(fields) if depth < MAX_DEPTH => {
+                if let Some(more) = fragment.decode::<Extra>() {
                     fields.merge(&more, depth);
                     return;
                 }
@@ -85,9 +85,9 @@ impl Growing {
     fn take_apart(&mut self, fragment: &Json) {
         let Self::Kept(old) = self else { return };
         let taken = match (old.text().as_bytes().first(), fragment.text().as_bytes().first()) {
-            (Some(b'"'), Some(b'"')) => old.read().map(Self::Text),
-            (Some(b'['), Some(b'[')) => old.read().map(Self::List),
-            (Some(b'{'), Some(b'{')) => old.read::<Extra>().map(|old| {
+            (Some(b'"'), Some(b'"')) => old.decode().map(Self::Text),
+            (Some(b'['), Some(b'[')) => old.decode().map(Self::List),
+            (Some(b'{'), Some(b'{')) => old.decode::<Extra>().map(|old| {
                 let mut fields = Fields::default();
                 for (name, value) in old.iter() {
                     fields.set(name, value);
@@ -105,7 +105,7 @@ impl Growing {
     pub(super) fn into_json(self) -> Json {
         match self {
             Self::Kept(json) => json,
-            grown => Json::of(&grown),
+            grown => Json::from_serialize(&grown),
         }
     }
 }
@@ -151,12 +151,12 @@ impl Serialize for Growing {
 
 /// The sum of two numbers. None if one of them is none.
 fn sum(old: &Json, new: &Json) -> Option<Json> {
-    if let (Some(old), Some(new)) = (old.read::<i64>(), new.read::<i64>())
+    if let (Some(old), Some(new)) = (old.decode::<i64>(), new.decode::<i64>())
         && let Some(sum) = old.checked_add(new)
     {
-        return Some(Json::of(&sum));
+        return Some(Json::from_serialize(&sum));
     }
-    Some(Json::of(&(old.read::<f64>()? + new.read::<f64>()?)))
+    Some(Json::from_serialize(&(old.decode::<f64>()? + new.decode::<f64>()?)))
 }
 
 #[cfg(test)]

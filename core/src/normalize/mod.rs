@@ -39,9 +39,9 @@ use crate::model::{ContentType, MessageType, Role};
 use crate::run::{Announced, MessageEnd, Record, RunError, room_for_one};
 
 /// Messages nobody ended that are compared with those of the final output that have other ids.
-const MOST_OPEN: usize = 16;
+const MAX_OPEN: usize = 16;
 /// Unknown fields of responses that are kept, over the whole turn.
-const MOST_NOTED: usize = 256;
+const MAX_NOTED: usize = 256;
 
 /// Of what a record may grow to, this part may be texts told anew before they are final.
 const ANEW: usize = 16;
@@ -52,7 +52,7 @@ pub const REJECTED: &str = "the agent rejected the request";
 
 /// What a frame meant for the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hearing {
+pub enum Progress {
     /// The turn goes on.
     More,
     /// The turn has ended; whatever comes after this is not heard.
@@ -187,10 +187,10 @@ impl Normalizer {
     ///
     /// # Errors
     /// [`FaultKind::UpstreamTooLarge`] if the record may not grow any further. The turn is still to be ended.
-    pub fn hear(&mut self, record: &mut Record, heard: &Heard<'_>) -> Result<Hearing, Fault> {
+    pub fn hear(&mut self, record: &mut Record, heard: &Heard<'_>) -> Result<Progress, Fault> {
         if self.ended {
             self.ignored += 1;
-            return Ok(Hearing::Ended);
+            return Ok(Progress::Ended);
         }
         match heard.object.as_deref() {
             Some("content") => {
@@ -205,9 +205,9 @@ impl Normalizer {
         // The last frame may be too much; nothing comes after it.
         if !self.ended && record.size() + self.held > self.limit {
             return Err(Fault::new(FaultKind::UpstreamTooLarge, "the answer is larger than a run may be")
-                .because(format!("more than {} bytes", self.limit)));
+                .with_detail(format!("more than {} bytes", self.limit)));
         }
-        Ok(if self.ended { Hearing::Ended } else { Hearing::More })
+        Ok(if self.ended { Progress::Ended } else { Progress::More })
     }
 
     /// The hot path: one more fragment for the text that is being told. True if this was one.
@@ -275,12 +275,12 @@ impl Normalizer {
             }
             _ => true,
         };
-        let end = heard.status.as_deref().and_then(End::read);
+        let end = heard.status.as_deref().and_then(End::parse);
         let error = heard.error.map(|raw| self.complained(raw));
         if own {
-            let extra = if self.noted + heard.extra.len() <= MOST_NOTED { heard.extra() } else { Extra::new() };
+            let extra = if self.noted + heard.extra.len() <= MAX_NOTED { heard.extra() } else { Extra::new() };
             self.noted += extra.len();
-            record.note(id, heard.usage.map(Json::keep), extra);
+            record.note(id, heard.usage.map(Json::from_raw), extra);
         }
         self.begun |= error.is_none();
         match (end, error) {
@@ -338,14 +338,14 @@ impl Normalizer {
                 let told = &self.messages[index];
                 !told.finished && told.at.is_some_and(|at| !comparison.spoken_for.contains(&at))
             });
-            open.extend(unfinished.take(MOST_OPEN));
+            open.extend(unfinished.take(MAX_OPEN));
         }
         for (heard, known) in output.iter().zip(known) {
             if heard.kind.as_deref() == Some("heartbeat") {
                 continue;
             }
             let status = heard.status.as_deref();
-            let end = status.and_then(End::read).unwrap_or(match status {
+            let end = status.and_then(End::parse).unwrap_or(match status {
                 Some("created" | "in_progress" | "queued") if response_end != End::Completed => End::Incomplete,
                 _ => End::Completed,
             });
@@ -373,7 +373,7 @@ impl Normalizer {
 
     fn message(&mut self, record: &mut Record, heard: &Heard<'_>) {
         self.begun = true;
-        let end = heard.status.as_deref().and_then(End::read);
+        let end = heard.status.as_deref().and_then(End::parse);
         let known = match heard.id.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => self.by_id.get(id).copied(),
             // Without an id, an end is that of the open message; anything else begins one.
@@ -467,8 +467,8 @@ impl Normalizer {
             kind: None,
             code,
             message: text.or_else(|| error.map(|error| error.message)),
-            usage: heard.usage.map(Json::keep),
-            metadata: heard.metadata.map(Json::keep),
+            usage: heard.usage.map(Json::from_raw),
+            metadata: heard.metadata.map(Json::from_raw),
             extra: heard.extra(),
         };
         self.finish_message(record, index, message_end);
@@ -508,7 +508,7 @@ impl Normalizer {
         if self.stash.is_some() && self.stash != known {
             self.settle_stash(record);
         }
-        let complete = heard.status.as_deref().and_then(End::read).is_some();
+        let complete = heard.status.as_deref().and_then(End::parse).is_some();
         // What was closed because nobody else did goes on as a message of its own, if it says anything new.
         if known.is_some_and(|index| self.says_nothing_new(record, index, heard)) {
             self.ignored += 1;
@@ -597,10 +597,10 @@ impl Normalizer {
             return false;
         }
         let body = heard.body().body;
-        let closed = std::iter::successors(first, |&index| self.messages[index].goes_on).take(MOST_OPEN);
+        let closed = std::iter::successors(first, |&index| self.messages[index].goes_on).take(MAX_OPEN);
         let mut slots = closed
             .filter_map(|index| self.messages[index].at)
-            .flat_map(|at| record.run().messages[at as usize].slots.iter().take(MOST_OPEN));
+            .flat_map(|at| record.run().messages[at as usize].slots.iter().take(MAX_OPEN));
         slots.any(|slot| same::same_body(&slot.content().body, &body))
     }
 
@@ -653,12 +653,12 @@ impl Normalizer {
 
 /// Code and message of `{"code","message"}`, a bare text, or whatever else stands where an error should.
 fn code_and_message(raw: &RawValue) -> (String, String) {
-    let text = Json::keep(raw);
-    let (code, message) = if let Some(fields) = text.read::<Extra>() {
-        let word = |name: &str| fields.get(name).and_then(Json::read::<String>).filter(|word| !word.is_empty());
+    let text = Json::from_raw(raw);
+    let (code, message) = if let Some(fields) = text.decode::<Extra>() {
+        let word = |name: &str| fields.get(name).and_then(Json::decode::<String>).filter(|word| !word.is_empty());
         (word("code"), word("message").or_else(|| word("detail")).or_else(|| word("error")))
     } else {
-        (None, text.read::<String>())
+        (None, text.decode::<String>())
     };
     let message = message.unwrap_or_else(|| "the agent failed".to_owned());
     // Servers of the 0.1 line put the whole text where the code belongs.

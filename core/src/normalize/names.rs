@@ -21,7 +21,7 @@ impl Names {
             self.begun = true;
             self.taken.extend(run.messages.iter().map(|message| message.id.clone()));
         }
-        let wanted = if given.is_empty() { run.id.message(run.messages.len()) } else { given.to_owned() };
+        let wanted = if given.is_empty() { run.id.message_id(run.messages.len()) } else { given.to_owned() };
         if self.taken.insert(wanted.clone()) {
             return wanted;
         }

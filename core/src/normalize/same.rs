@@ -15,7 +15,7 @@ use crate::model::{Body, Content, MessageType, ToolCall};
 use crate::run::{Message, Record, Slot};
 
 /// Messages with one digest, and contents of one message, that are looked at: nearly always it is the first one.
-const MOST_COMPARED: usize = 16;
+const MAX_COMPARED: usize = 16;
 
 /// What finished messages hold.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Told {
         while candidates.get(*passed).is_some_and(|candidate| comparison.spoken_for.contains(candidate)) {
             *passed += 1;
         }
-        let mut rest = candidates[*passed..].iter().take(MOST_COMPARED);
+        let mut rest = candidates[*passed..].iter().take(MAX_COMPARED);
         let found = rest.find(|&&candidate| {
             !comparison.spoken_for.contains(&candidate)
                 && says(&record.run().messages[candidate as usize], heard, &parts)
@@ -84,20 +84,20 @@ fn says(told: &Message, heard: &Heard<'_>, parts: &[Content]) -> bool {
     };
     let mut had: Vec<Content> = told.slots.iter().map(Slot::content).collect();
     parts.iter().all(|part| {
-        let found = had.iter().take(MOST_COMPARED).position(|had| same(part, had));
+        let found = had.iter().take(MAX_COMPARED).position(|had| same(part, had));
         found.map(|place| had.remove(place)).is_some()
     })
 }
 
 fn same_call(said: &Json, had: &Json) -> bool {
-    said == had || (said.is_object() && said.read::<ToolCall>() == had.read())
+    said == had || (said.is_object() && said.decode::<ToolCall>() == had.decode())
 }
 
 /// True if two values say the same.
 pub(super) fn same_body(said: &Body, had: &Body) -> bool {
     match (said, had) {
         (Body::Data(said), Body::Data(had)) => {
-            said == had || said.read::<Value>().is_some_and(|said| Some(said) == had.read())
+            said == had || said.decode::<Value>().is_some_and(|said| Some(said) == had.decode())
         }
         (said, had) => said == had,
     }
@@ -117,10 +117,10 @@ pub(super) fn of_body(body: &Body) -> u64 {
         Body::Image(url) | Body::Video(url) => url.hash(&mut hasher),
         Body::Audio { data, format } => (data, format).hash(&mut hasher),
         Body::File(file) => (&file.url, &file.id, &file.name, &file.data).hash(&mut hasher),
-        Body::Data(data) => match data.read::<ToolCall>().filter(|call| !call.name.is_empty()) {
+        Body::Data(data) => match data.decode::<ToolCall>().filter(|call| !call.name.is_empty()) {
             // Arguments may be spelled as text or as an object.
             Some(call) => (call.call_id, call.name, call.arguments).hash(&mut hasher),
-            None => data.read::<Value>().map(|value| of_value(&value)).hash(&mut hasher),
+            None => data.decode::<Value>().map(|value| of_value(&value)).hash(&mut hasher),
         },
         Body::Other(_) => {}
     }

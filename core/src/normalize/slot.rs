@@ -109,7 +109,7 @@ impl SlotHeard {
     pub(super) fn call_part(&mut self, heard: &Heard<'_>, fragment: bool) {
         let value = heard.body();
         let Some(data) = value.as_data().filter(|data| data.is_object()) else { return };
-        let Some(call) = data.read::<ToolCall>() else { return };
+        let Some(call) = data.decode::<ToolCall>() else { return };
         self.learn(&call);
         if fragment {
             self.grow(&call.arguments);
@@ -146,14 +146,14 @@ impl SlotHeard {
 
     fn grow_besides(&mut self, data: &Json) {
         const OWN: &[&str] = &["call_id", "name", "arguments", "server_label"];
-        let Some(fields) = data.read::<Extra>() else { return };
+        let Some(fields) = data.decode::<Extra>() else { return };
         let besides: Extra = fields
             .iter()
             .filter(|(name, _)| !OWN.contains(name))
             .map(|(name, value)| (name.to_owned(), value.clone()))
             .collect();
         if !besides.is_empty() {
-            self.grow_data(&Json::of(&besides));
+            self.grow_data(&Json::from_serialize(&besides));
         }
     }
 
@@ -232,7 +232,7 @@ impl SlotHeard {
         if self.call.is_none() {
             self.settle_growing();
             let call = self.value.as_ref().and_then(Content::as_data).filter(|data| data.is_object());
-            let call = call.and_then(Json::read::<ToolCall>).unwrap_or_default();
+            let call = call.and_then(Json::decode::<ToolCall>).unwrap_or_default();
             self.learn(&call);
             self.say(call.arguments);
         }
@@ -288,19 +288,19 @@ impl SlotHeard {
             value.map_or_else(|| (None, std::mem::take(&mut self.extra)), |value| (Some(value.body), value.extra));
         let mut all = match body {
             Some(Body::Data(data)) => Growing::Kept(data),
-            _ => Growing::Kept(Json::of(&Extra::new())),
+            _ => Growing::Kept(Json::from_serialize(&Extra::new())),
         };
         if let Some(besides) = self.growing.take() {
             all.merge(&besides.into_json());
         }
-        let mut fields = all.into_json().read::<Extra>().unwrap_or_default();
-        fields.set("call_id", Json::of(&head.call_id));
-        fields.set("name", Json::of(&head.name));
-        fields.set("arguments", Json::of(arguments));
+        let mut fields = all.into_json().decode::<Extra>().unwrap_or_default();
+        fields.set("call_id", Json::from_serialize(&head.call_id));
+        fields.set("name", Json::from_serialize(&head.name));
+        fields.set("arguments", Json::from_serialize(arguments));
         if let Some(label) = &head.server_label {
-            fields.set("server_label", Json::of(label));
+            fields.set("server_label", Json::from_serialize(label));
         }
-        Content { body: Body::Data(Json::of(&fields)), extra }
+        Content { body: Body::Data(Json::from_serialize(&fields)), extra }
     }
 
     fn settle_growing(&mut self) {
@@ -328,8 +328,8 @@ pub(super) const fn is_media(kind: &ContentType) -> bool {
 /// True if a call's data says just this, with its arguments as text.
 fn says(value: &Content, head: &CallHead, arguments: &str) -> bool {
     let Some(data) = value.as_data() else { return false };
-    let told: Option<ToolCall> = data.read();
-    let is_text = data.read::<Extra>().is_some_and(|fields| {
+    let told: Option<ToolCall> = data.decode();
+    let is_text = data.decode::<Extra>().is_some_and(|fields| {
         ["arguments", "call_id", "name"]
             .iter()
             .all(|name| fields.get(name).is_some_and(|field| field.text().starts_with('"')))

@@ -13,7 +13,7 @@ use crate::model::{ContentType, MessageType, Role, ToolCall};
 use crate::run::{Record, room_for_one};
 
 /// A late content is compared with at most this many pieces of what was told in its place.
-const MOST_PIECES: usize = 64;
+const MAX_PIECES: usize = 64;
 
 /// A message while it is heard.
 #[derive(Debug)]
@@ -70,16 +70,16 @@ impl Told {
             self.extra = heard.extra();
         }
         if let Some(metadata) = heard.metadata {
-            self.metadata = Some(Json::keep(metadata));
+            self.metadata = Some(Json::from_raw(metadata));
         }
         if let Some(usage) = heard.usage {
-            self.usage = Some(Json::keep(usage));
+            self.usage = Some(Json::from_raw(usage));
         }
     }
 
     /// Guesses what a message is by its first content (section 12, rule 6).
     pub(super) fn guess(&mut self, heard: &Heard<'_>) {
-        let fields = heard.data.and_then(|raw| Json::keep(raw).read::<Extra>()).unwrap_or_default();
+        let fields = heard.data.and_then(|raw| Json::from_raw(raw).decode::<Extra>()).unwrap_or_default();
         if fields.get("call_id").is_some() {
             if fields.get("output").is_some() {
                 self.kind = MessageType::PluginCallOutput;
@@ -238,7 +238,7 @@ impl Told {
             let final_value = slot.at.and_then(|at| told.get(at as usize)?.value.as_ref());
             final_value.map(|value| &value.body).or(slot.heard_value()).is_some_and(|had| same::same_body(had, &body))
         };
-        std::iter::successors(Some(latest), |&place| self.slots.all[place].before).take(MOST_PIECES).find(says_it)
+        std::iter::successors(Some(latest), |&place| self.slots.all[place].before).take(MAX_PIECES).find(says_it)
     }
 
     /// True if what was heard last is a picture, sound, film or file that nobody has ended.
@@ -248,7 +248,7 @@ impl Told {
 
     /// The content a call's body belongs to: calls are known by their id, wherever they are told.
     fn place_of_call(&mut self, record: &Record, heard: &Heard<'_>, index: u32, latest: Option<usize>) -> usize {
-        let call = heard.data.and_then(|raw| Json::keep(raw).read::<ToolCall>()).unwrap_or_default();
+        let call = heard.data.and_then(|raw| Json::from_raw(raw).decode::<ToolCall>()).unwrap_or_default();
         if let Some(&place) = self.slots.calls.get(&call.call_id) {
             return place;
         }
@@ -331,7 +331,7 @@ impl Told {
     /// The contents told in one place, the latest first.
     fn pieces(&self, place: usize) -> impl Iterator<Item = &SlotHeard> {
         let before = |slot: &&SlotHeard| slot.before.map(|before| &self.slots.all[before]);
-        std::iter::successors(Some(&self.slots.all[place]), before).take(MOST_PIECES)
+        std::iter::successors(Some(&self.slots.all[place]), before).take(MAX_PIECES)
     }
 
     /// True if a value says nothing that was not told in its place.

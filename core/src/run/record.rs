@@ -228,7 +228,7 @@ impl Record {
     /// Begins a message; answers its place.
     pub fn start_message(&mut self, announced: Announced) -> u32 {
         let message = index(self.run.messages.len());
-        let id = if announced.id.is_empty() { self.run.id.message(message as usize) } else { announced.id };
+        let id = if announced.id.is_empty() { self.run.id.message_id(message as usize) } else { announced.id };
         self.size += 256 + id.len();
         room_for_one(&mut self.run.messages);
         self.run.messages.push(Message {

@@ -192,7 +192,7 @@ impl Followed {
                 let value = slot.content();
                 check(value.body.kind() == slot.kind, "a content has the value of another type")?;
                 if let Some(head) = &slot.call {
-                    let call: ToolCall = value.as_data().and_then(crate::Json::read).ok_or("a call without data")?;
+                    let call: ToolCall = value.as_data().and_then(crate::Json::decode).ok_or("a call without data")?;
                     let same = call.call_id == head.call_id && call.name == head.name && call.arguments == text.text;
                     check(same, "a call's data says something else")?;
                 }

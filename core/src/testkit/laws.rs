@@ -5,7 +5,7 @@
 //! request decoded, a reader as it comes from its connector.
 
 use super::{Listener, Script, Shown};
-use crate::call::{About, RunView};
+use crate::call::{RunInfo, RunView};
 use crate::event::Step;
 use crate::exchange::{Exchange, Flow};
 use crate::out::Out;
@@ -13,7 +13,7 @@ use crate::run::Record;
 use crate::sse::Decoder;
 
 /// Streams with more bytes than this are not cut at every byte, but at this many.
-const MOST_CUTS: usize = 1_500;
+const MAX_CUTS: usize = 1_500;
 /// How often a stream is cut into pieces of random sizes.
 const RANDOM_CUTS: u64 = 24;
 
@@ -84,7 +84,11 @@ pub fn replay_equals_live(open: impl Fn() -> Box<dyn Exchange>, script: &Script)
 ///
 /// # Panics
 /// If the streams differ.
-pub fn replay_equals_live_as(open: impl Fn() -> Box<dyn Exchange>, script: &Script, about: impl Fn(&Record) -> About) {
+pub fn replay_equals_live_as(
+    open: impl Fn() -> Box<dyn Exchange>,
+    script: &Script,
+    about: impl Fn(&Record) -> RunInfo,
+) {
     let record = heard_slowly(script, &mut |_| {});
     let replayed = encode(open().as_mut(), Shown::known(&record, about(&record)).view());
     // Told at once, and in lumps: the run is the further along the rarer somebody looks.
@@ -130,7 +134,7 @@ pub fn cut_anywhere(bytes: &[u8], read: impl Fn(&[&[u8]]) -> String) {
     let whole = read(&[bytes]);
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
     same(&read(&single), &whole, "cut into single bytes");
-    let stride = bytes.len().div_ceil(MOST_CUTS).max(1);
+    let stride = bytes.len().div_ceil(MAX_CUTS).max(1);
     for at in (0..=bytes.len()).step_by(stride) {
         let (head, tail) = bytes.split_at(at);
         same(&read(&[head, tail]), &whole, &format!("cut at byte {at}"));

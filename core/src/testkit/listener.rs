@@ -1,11 +1,11 @@
-//! Hearing an upstream as the gateway does, without waiting for anything: bytes through the decoder, a reader and the
+//! Progress an upstream as the gateway does, without waiting for anything: bytes through the decoder, a reader and the
 //! normalizer into a record.
 
 use crate::connector::{Ear, Reader};
 use crate::fault::{Fault, FaultKind};
 use crate::heard::Heard;
 use crate::model::Input;
-use crate::normalize::{Hearing, Normalizer};
+use crate::normalize::{Normalizer, Progress};
 use crate::run::Record;
 use crate::sse::Decoder;
 
@@ -58,7 +58,7 @@ impl Listener {
     ///
     /// # Panics
     /// If the record grows beyond its limit.
-    pub fn hear(&mut self, heard: &Heard<'_>) -> Hearing {
+    pub fn hear(&mut self, heard: &Heard<'_>) -> Progress {
         self.try_hear(heard).expect("within the limit")
     }
 
@@ -66,7 +66,7 @@ impl Listener {
     ///
     /// # Errors
     /// If it does.
-    pub fn try_hear(&mut self, heard: &Heard<'_>) -> Result<Hearing, Fault> {
+    pub fn try_hear(&mut self, heard: &Heard<'_>) -> Result<Progress, Fault> {
         self.record.at(self.record.now() + self.tick);
         let hearing = self.normalizer.hear(&mut self.record, heard);
         if let Err(fault) = &hearing {
@@ -133,7 +133,8 @@ fn read_all<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     listener: &mut Listener,
 ) -> Result<(), Fault> {
-    let too_large = |error| Fault::new(FaultKind::UpstreamTooLarge, "a frame of the agent is too large").because(error);
+    let too_large =
+        |error| Fault::new(FaultKind::UpstreamTooLarge, "a frame of the agent is too large").with_detail(error);
     let mut decoder = Decoder::new(FRAME_LIMIT);
     for mut piece in pieces {
         while let Some(frame) = decoder.decode(&mut piece).map_err(too_large)? {
@@ -149,7 +150,7 @@ fn read_all<'a>(
 /// Hears an answer that came whole, as plain JSON, through a reader.
 pub fn hear_whole(reader: &mut dyn Reader, body: &[u8]) -> Record {
     let mut listener = Listener::of(super::begun(), LIMIT);
-    let read = reader.read_whole(body, &mut listener).and_then(|()| reader.end(&mut listener));
+    let read = reader.read_body(body, &mut listener).and_then(|()| reader.end(&mut listener));
     if let Err(fault) = read {
         listener.fail(&fault);
     }

@@ -196,8 +196,8 @@ fn complete(frame: &str, number: u64) -> String {
     const RESPONSE: &[&str] = &["id", "created_at", "completed_at", "output", "usage", "session_id"];
     const MESSAGE: &[&str] = &["id", "type", "role", "content", "code", "message", "usage", "metadata"];
     const CONTENT: &[&str] = &["type", "index", "delta", "msg_id"];
-    let Some(fields) = Json::parse(frame).and_then(|json| json.read::<Extra>()) else { return frame.to_owned() };
-    let word = |name: &str| fields.get(name).and_then(Json::read::<String>).unwrap_or_default();
+    let Some(fields) = Json::parse(frame).and_then(|json| json.decode::<Extra>()) else { return frame.to_owned() };
+    let word = |name: &str| fields.get(name).and_then(Json::decode::<String>).unwrap_or_default();
     let own: &[&str] = match word("object").as_str() {
         "response" => RESPONSE,
         "message" => MESSAGE,
@@ -211,8 +211,8 @@ fn complete(frame: &str, number: u64) -> String {
     for (name, value) in fields.iter() {
         whole.set(name, value.clone());
     }
-    whole.set("sequence_number", Json::of(&number));
-    Json::of(&whole).text().to_owned()
+    whole.set("sequence_number", Json::from_serialize(&number));
+    Json::from_serialize(&whole).text().to_owned()
 }
 
 macro_rules! rows {
@@ -302,7 +302,7 @@ fn answered() -> Vec<Message> {
     let call = serde_json::json!({ "call_id": "call_1", "name": "get_location", "arguments": "{}" });
     let output = serde_json::json!({ "call_id": "call_1", "output": "Paris" });
     let message = |kind, role, data: &serde_json::Value| {
-        Message::new(kind, Some(role), vec![crate::model::Content::new(Body::Data(Json::of(data)))])
+        Message::new(kind, Some(role), vec![crate::model::Content::new(Body::Data(Json::from_serialize(data)))])
     };
     vec![
         message(MessageType::FunctionCall, crate::model::Role::Assistant, &call),

@@ -2,17 +2,17 @@
 //!
 //! Not here: encoding it ([`super::laws`]).
 
-use crate::call::{About, Delivery, RunState, RunView};
+use crate::call::{Delivery, RunInfo, RunState, RunView};
 use crate::json::Json;
 use crate::model::AgentRequest;
 use crate::pending::Pending;
 use crate::run::Record;
 
 /// What is known of a record besides: begun by anybody over the native protocol, streamed, stored, and in the state
-/// the record is in. Override what matters with `About { labels, ..testkit::about(&record) }`.
+/// the record is in. Override what matters with `RunInfo { labels, ..testkit::about(&record) }`.
 #[must_use]
-pub fn about(record: &Record) -> About {
-    About {
+pub fn about(record: &Record) -> RunInfo {
+    RunInfo {
         protocol: "agent-api".into(),
         owner: "anonymous".into(),
         state: state(record),
@@ -22,7 +22,7 @@ pub fn about(record: &Record) -> About {
         stored: true,
         request: AgentRequest::default(),
         labels: Json::null(),
-        keeper: None,
+        retention: None,
     }
 }
 
@@ -40,7 +40,7 @@ pub fn state(record: &Record) -> RunState {
 #[derive(Debug)]
 pub struct Shown<'a> {
     record: &'a Record,
-    about: About,
+    about: RunInfo,
     pending: Vec<Pending>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Shown<'a> {
 
     /// With this known besides.
     #[must_use]
-    pub fn known(record: &'a Record, about: About) -> Self {
+    pub fn known(record: &'a Record, about: RunInfo) -> Self {
         Self { record, about, pending: record.run().pending() }
     }
 

@@ -31,7 +31,11 @@ pub fn tale(record: &Record) -> String {
             }
             Event::ContentFinished { message, content } => {
                 let slot = &step.run.messages[message as usize].slots[content as usize];
-                writeln!(lines, "    content {message}.{content} is {}", crate::Json::of(&slot.content()).text())
+                writeln!(
+                    lines,
+                    "    content {message}.{content} is {}",
+                    crate::Json::from_serialize(&slot.content()).text()
+                )
             }
             Event::MessageFinished { message } => {
                 let told = &step.run.messages[message as usize];

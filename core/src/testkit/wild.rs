@@ -271,12 +271,12 @@ fn apply(broken: Break, frames: &mut Vec<String>) {
         Break::OtherField(at, field, value) => change(&mut frames[at.index(count)], |fields| {
             let names: Vec<String> = fields.iter().map(|(name, _)| name.to_owned()).collect();
             if !names.is_empty() {
-                fields.set(names[field.index(names.len())].clone(), Json::of(&value));
+                fields.set(names[field.index(names.len())].clone(), Json::from_serialize(&value));
             }
         }),
         Break::RenameMessage(at, id) => change(&mut frames[at.index(count)], |fields| {
             let is_content = fields.get("msg_id").is_some();
-            fields.set(if is_content { "msg_id" } else { "id" }, Json::of(id));
+            fields.set(if is_content { "msg_id" } else { "id" }, Json::from_serialize(id));
         }),
         Break::Cut(at, to) => {
             let frame = &mut frames[at.index(count)];
@@ -287,9 +287,9 @@ fn apply(broken: Break, frames: &mut Vec<String>) {
 }
 
 fn change(frame: &mut String, change: impl FnOnce(&mut Extra)) {
-    if let Some(mut fields) = Json::parse(frame).and_then(|json| json.read::<Extra>()) {
+    if let Some(mut fields) = Json::parse(frame).and_then(|json| json.decode::<Extra>()) {
         change(&mut fields);
-        *frame = Json::of(&fields).text().to_owned();
+        *frame = Json::from_serialize(&fields).text().to_owned();
     }
 }
 

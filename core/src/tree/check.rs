@@ -38,7 +38,7 @@ pub enum Exceeded {
 impl Exceeded {
     /// The end of a sentence that begins with what was checked.
     #[must_use]
-    pub fn sentence(self) -> String {
+    pub fn message(self) -> String {
         match self {
             Self::Depth(levels) => format!("is nested deeper than {} levels", grouped(levels)),
             Self::Values(values) => format!("has more than {} values", grouped(values)),
@@ -56,7 +56,7 @@ pub fn check(body: &[u8], bounds: Bounds) -> Result<(), Fault> {
             Exceeded::Depth(_) => FaultKind::Invalid,
             Exceeded::Values(_) => FaultKind::TooLarge,
         };
-        Err(Fault::new(kind, format!("the body {}", exceeded.sentence())))
+        Err(Fault::new(kind, format!("the body {}", exceeded.message())))
     })
 }
 
@@ -66,7 +66,7 @@ pub fn check(body: &[u8], bounds: Bounds) -> Result<(), Fault> {
 /// [`FaultKind::UpstreamGarbage`]: it is not passed on.
 pub fn check_upstream(what: &str, data: &[u8], bounds: Bounds) -> Result<(), Fault> {
     exceeded(data, bounds).map_or(Ok(()), |exceeded| {
-        Err(Fault::new(FaultKind::UpstreamGarbage, format!("{what} {}", exceeded.sentence())))
+        Err(Fault::new(FaultKind::UpstreamGarbage, format!("{what} {}", exceeded.message())))
     })
 }
 

@@ -168,7 +168,7 @@ struct Again {
 impl Exchange for Again {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let id = request.param("id");
-        let id = RunId::read(id).ok_or_else(|| Fault::not_found(format_args!("answer '{id}'")))?;
+        let id = RunId::parse(id).ok_or_else(|| Fault::not_found(format_args!("answer '{id}'")))?;
         // `Call::Follow` instead would be answered by a stream: by `encode`, from the first step on.
         Ok(Call::Fetch(Target::Run(id)))
     }
@@ -194,9 +194,9 @@ impl Exchange for Again {
     }
 }
 
-/// How this protocol spells the id of a run. `RunId::read` understands every prefix.
+/// How this protocol spells the id of a run. `RunId::parse` understands every prefix.
 fn spelled(id: RunId) -> String {
-    id.spelled("answer_")
+    id.to_prefixed("answer_")
 }
 
 fn plain_text(head: &mut Head) {
@@ -211,10 +211,10 @@ fn write_fault(fault: &Fault, out: &mut Out) {
     out.status(fault.kind.status());
     plain_text(&mut out.head);
     let field = fault.field.as_ref().map(|field| format!(" (at {field})")).unwrap_or_default();
-    out.raw(format!("error: {}: {}{field}\n", fault.code(), fault.message).as_bytes());
+    out.write_raw(format!("error: {}: {}{field}\n", fault.code(), fault.message).as_bytes());
 }
 
 /// A reply to a call that is not made here: a mistake of the gateway.
 fn unexpected(reply: &Reply<'_>) -> Fault {
-    Fault::new(FaultKind::Internal, "the gateway answered another question").because(format!("{reply:?}"))
+    Fault::new(FaultKind::Internal, "the gateway answered another question").with_detail(format!("{reply:?}"))
 }

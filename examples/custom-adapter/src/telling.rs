@@ -5,7 +5,7 @@
 
 use interlingua_core::event::{End, Event};
 use interlingua_core::model::{ContentType, MessageType};
-use interlingua_core::order::OneAtATime;
+use interlingua_core::sequencer::MessageSequencer;
 use interlingua_core::{Fault, Flow, Out, Step};
 
 use crate::Options;
@@ -13,27 +13,27 @@ use crate::Options;
 /// One answer, while it is written.
 pub(crate) struct Telling {
     /// An agent may think and talk at once. Text has no place for two open messages.
-    order: OneAtATime,
+    order: MessageSequencer,
     text: Text,
 }
 
 impl Telling {
     pub(crate) fn new(options: Options) -> Self {
-        Self { order: OneAtATime::new(), text: Text { options, begun: false, open: false, anew: false } }
+        Self { order: MessageSequencer::new(), text: Text { options, begun: false, open: false, anew: false } }
     }
 
     /// Writes a step. [`Flow::Close`] after the last one.
     pub(crate) fn step(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
         let text = &mut self.text;
         // One step may set others free that were held back behind it.
-        self.order.feed(step, |step| text.write(step, out));
+        self.order.push(step, |step| text.write(step, out));
         if matches!(step.event, Event::RunFinished { .. }) { Flow::Close } else { Flow::More }
     }
 
     /// Ends the text in the middle: the run goes on, its answer can be fetched.
     pub(crate) fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
         self.text.remark(&format!("interrupted: {}: {}", fault.code(), fault.message), out);
-        out.raw(b"\n");
+        out.write_raw(b"\n");
     }
 }
 
@@ -54,7 +54,7 @@ impl Text {
             Event::ContentDelta { .. } if !self.anew => {
                 if let Some(thought) = self.told(step) {
                     self.paragraph(thought, out);
-                    out.raw(step.delta().as_bytes());
+                    out.write_raw(step.delta().as_bytes());
                 }
             }
             // Rare. What was sent cannot be taken back, so the whole text will stand there once more when it is final.
@@ -63,7 +63,7 @@ impl Text {
                 if let (Some(thought), Some((_, slot))) = (self.told(step), step.slot()) {
                     self.open = false;
                     self.paragraph(thought, out);
-                    out.raw(slot.text().as_bytes());
+                    out.write_raw(slot.text().as_bytes());
                 }
             }
             // Pictures and the like come whole.
@@ -80,7 +80,7 @@ impl Text {
                 let error = error.map(|error| format!(": {}: {}", error.code, error.message)).unwrap_or_default();
                 self.remark(&format!("{}{error}", end.as_str()), out);
             }
-            Event::RunFinished { .. } if self.begun => out.raw(b"\n"),
+            Event::RunFinished { .. } if self.begun => out.write_raw(b"\n"),
             _ => {}
         }
     }
@@ -105,10 +105,10 @@ impl Text {
             return;
         }
         if self.begun {
-            out.raw(b"\n\n");
+            out.write_raw(b"\n\n");
         }
         if thought {
-            out.raw(b"(thinking) ");
+            out.write_raw(b"(thinking) ");
         }
         self.begun = true;
         self.open = true;
@@ -119,7 +119,7 @@ impl Text {
         self.open = false;
         self.paragraph(false, out);
         self.open = false;
-        out.raw(format!("[{words}]").as_bytes());
+        out.write_raw(format!("[{words}]").as_bytes());
     }
 }
 

@@ -25,7 +25,7 @@ fn ask(exchange: &mut dyn Exchange, media: &str, body: &[u8], query: &str) -> Re
     exchange.decode(&Request {
         method: "POST",
         path: "/plain/demo/ask",
-        params: &[("id".to_owned(), RUN.spelled("answer_"))],
+        params: &[("id".to_owned(), RUN.to_prefixed("answer_"))],
         query,
         headers: &[("content-type", media)],
         body,
@@ -99,7 +99,7 @@ fn the_id_in_the_head_is_the_one_to_fetch_by() {
     ask(&mut *exchange, "text/plain", b"hi", "").expect("a question");
     let mut out = Out::new();
     exchange.head(&mut out.head);
-    assert_eq!(out.head.get("answer-id"), Some(RUN.spelled("answer_").as_str()));
+    assert_eq!(out.head.get("answer-id"), Some(RUN.to_prefixed("answer_").as_str()));
     let call = ask(&mut *open(&mounted, "/answers/{id}"), "", b"", "").expect("an id");
     assert!(matches!(call, Call::Fetch(Target::Run(RUN))), "{call:?}");
 }

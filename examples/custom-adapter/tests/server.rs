@@ -165,8 +165,7 @@ fn a_misspelled_option_is_pointed_at() {
     let gateway = Gateway::builtin().serve::<Plain>();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml");
     let source = std::fs::read_to_string(&file).expect("the file is there").replace("thoughts", "toughts");
-    let surroundings =
-        interlingua::config::Surroundings { env: &|_| None, file: &|_, _| unreachable!("nothing is named") };
+    let surroundings = interlingua::config::Env { env: &|_| None, file: &|_, _| unreachable!("nothing is named") };
     let wrong = interlingua::config::read(&source, &file, &gateway.protocols(), &surroundings);
     let told = wrong.expect_err("there is no such option").render(false);
     assert!(told.contains("did you mean \"thoughts\"?"), "{told}");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use interlingua_core::call::About;
+use interlingua_core::call::RunInfo;
 use interlingua_core::id::RunId;
 use interlingua_core::run::Record;
 
@@ -90,7 +90,7 @@ impl Owed {
     }
 
     /// Looks at a run that is not written. None: it is, as far as is known here.
-    pub(super) fn look<T>(&self, id: RunId, see: impl Fn(&Record, &About) -> T) -> Option<T> {
+    pub(super) fn look<T>(&self, id: RunId, see: impl Fn(&Record, &RunInfo) -> T) -> Option<T> {
         let debt = self.get(id)?;
         let mut seen = None;
         debt.run.with(&mut |record, about| seen = Some(see(record, about)));

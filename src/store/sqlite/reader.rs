@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use interlingua_core::call::{About, Cursor, RunState};
+use interlingua_core::call::{Cursor, RunInfo, RunState};
 use interlingua_core::id::RunId;
 use interlingua_core::journal::{self, Written};
 use interlingua_core::run::Record;
@@ -85,12 +85,12 @@ pub(super) fn record(moment: &Connection, id: RunId, number: i64) -> Result<Reco
 }
 
 /// What is known of a run besides, as its row has it.
-pub(super) fn facts(id: RunId, about: &[u8], hidden: bool) -> Result<About, Failed> {
-    let Written(mut about): Written<About> =
+pub(super) fn facts(id: RunId, about: &[u8], hidden: bool) -> Result<RunInfo, Failed> {
+    let Written(mut about): Written<RunInfo> =
         serde_json::from_slice(about).map_err(|why| StoreError::corrupt(format_args!("facts of run {id}"), why))?;
     if hidden {
         // Retention may have hidden it, which is written in the row alone.
-        (about.stored, about.keeper) = (false, None);
+        (about.stored, about.retention) = (false, None);
     }
     Ok(about)
 }
@@ -185,7 +185,7 @@ fn head(row: &Row<'_>) -> Result<RunHead, Failed> {
         id: id(row, 0)?,
         agent: row.get(1)?,
         session: row.get(2)?,
-        state: RunState::read(&word).ok_or_else(|| StoreError::corrupt("state of a run", format_args!("'{word}'")))?,
+        state: RunState::parse(&word).ok_or_else(|| StoreError::corrupt("state of a run", format_args!("'{word}'")))?,
         changed_at: u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
         size: u64::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
     })

@@ -49,9 +49,9 @@ impl Writing<'_> {
         let all = before(now, policy.age);
         let routes = policy.routes.iter().map(|(route, keep)| Kin {
             route: Some(route),
-            ended: before(now, keep.ended),
-            waiting: before(now, keep.waiting),
-            most: keep.most,
+            ended: before(now, keep.ended_ttl),
+            waiting: before(now, keep.waiting_ttl),
+            most: keep.max_runs,
         });
         for kin in routes.chain([Kin { route: None, ended: all, waiting: all, most: policy.runs }]) {
             let expired = self.ended(kin.route, None, Some(kin.ended), BATCH)?;

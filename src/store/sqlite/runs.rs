@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
-use interlingua_core::call::{About, RunState};
+use interlingua_core::call::{RunInfo, RunState};
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 use interlingua_core::journal::{self, Written};
@@ -111,7 +111,7 @@ impl Look {
     }
 }
 
-const fn state(about: &About) -> (RunState, Millis) {
+const fn state(about: &RunInfo) -> (RunState, Millis) {
     (about.state, about.changed_at)
 }
 
@@ -132,7 +132,7 @@ impl Writing<'_> {
         Ok(found.map(|(number, upto, word, changed_at)| {
             let kept = u64::try_from(upto).unwrap_or(0);
             // A word that cannot be read is written again.
-            let state = RunState::read(&word).unwrap_or(RunState::Queued);
+            let state = RunState::parse(&word).unwrap_or(RunState::Queued);
             let state = (state, u64::try_from(changed_at).unwrap_or(0));
             // What was taken back may be what is stored: then it is written anew.
             Track { number, journal: Arc::clone(run), kept, logged: kept, state, edition: 0 }
@@ -185,7 +185,7 @@ impl Writing<'_> {
             created_at = record.run().created_at;
             about.owner.clone_into(&mut owner);
             about.protocol.clone_into(&mut protocol);
-            keeper.clone_from(&about.keeper);
+            keeper.clone_from(&about.retention);
         });
         let (route, remembered) = keeper.map(|keeper| (keeper.route, keeper.remembered)).unzip();
         self.sql

@@ -15,12 +15,12 @@ struct Server {
     answers: Mutex<VecDeque<(Duration, Result<Fetched, String>)>>,
 }
 
-fn wanted() -> Publication {
-    Publication { agent: "friday".into(), paths: &["/card"], headers: &[], keep: |_, _| None }
+fn wanted() -> WellKnownDocument {
+    WellKnownDocument { agent: "friday".into(), paths: &["/card"], headers: &[], extract: |_, _| None }
 }
 
 fn says(text: &str) -> Result<Fetched, String> {
-    Ok(Fetched { document: Json::of(text), max_age: None })
+    Ok(Fetched { document: Json::from_serialize(text), max_age: None })
 }
 
 fn fails() -> Result<Fetched, String> {
@@ -43,7 +43,7 @@ impl Server {
                 answer
             }
         });
-        got.await.and_then(|published| published.document.read())
+        got.await.and_then(|published| published.document.decode())
     }
 
     fn fetches(&self) -> usize {

@@ -104,7 +104,7 @@ impl Reader for Native {
         Heard::read(frame.data).map_or(Ok(()), |heard| ear.hear(&heard))
     }
 
-    fn read_whole(&mut self, _: &[u8], _: &mut dyn Ear) -> Result<(), Fault> {
+    fn read_body(&mut self, _: &[u8], _: &mut dyn Ear) -> Result<(), Fault> {
         Err(Fault::new(FaultKind::Internal, "the demo agent never answers whole"))
     }
 }

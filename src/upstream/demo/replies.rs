@@ -54,7 +54,7 @@ impl Item {
 
 /// The name of a tool the client declared, and arguments that fit its schema.
 pub(super) fn declared(tool: &Json) -> Option<(String, Value)> {
-    let tool: Value = tool.read()?;
+    let tool: Value = tool.decode()?;
     let function = tool.get("function").unwrap_or(&tool);
     let name = function.get("name")?.as_str()?.to_owned();
     let properties = function.get("parameters").and_then(|schema| schema.get("properties")).and_then(Value::as_object);
@@ -132,7 +132,7 @@ struct Extension {
 }
 
 fn decided(question: &Question<'_>, said: &[Message], data: &Json) -> Vec<Act> {
-    let body: Body = data.read().unwrap_or_default();
+    let body: Body = data.decode().unwrap_or_default();
     let extension = body.interrupt.unwrap_or_default();
     let decision = extension.decision.as_deref().and_then(decision_word);
     let decision = decision.unwrap_or(if body.approve { Decision::Accept } else { Decision::Reject });

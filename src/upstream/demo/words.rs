@@ -65,9 +65,9 @@ const WORDS: &[Word] = &[
 ];
 
 /// The longest answer on request, in words.
-const MOST_WORDS: usize = 100_000;
+const MAX_WORDS: usize = 100_000;
 /// The longest pause on request.
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+const MAX_PAUSE: Duration = Duration::from_secs(600);
 /// The longest text repeated in an ordinary answer, in letters.
 const REPEATED: usize = 2000;
 
@@ -227,12 +227,12 @@ fn echo(scenario: &mut Scenario<'_>) {
 fn long(scenario: &mut Scenario<'_>) {
     let words = scenario.number().unwrap_or(100);
     let every = scenario.number().unwrap_or(20);
-    let words = usize::try_from(words).unwrap_or(MOST_WORDS).min(MOST_WORDS);
-    scenario.acts.push_back(Act::Count(words, Duration::from_millis(every).min(LONGEST_PAUSE)));
+    let words = usize::try_from(words).unwrap_or(MAX_WORDS).min(MAX_WORDS);
+    scenario.acts.push_back(Act::Count(words, Duration::from_millis(every).min(MAX_PAUSE)));
 }
 
 fn sleep(scenario: &mut Scenario<'_>) {
-    let pause = Duration::from_millis(scenario.number().unwrap_or(1000)).min(LONGEST_PAUSE);
+    let pause = Duration::from_millis(scenario.number().unwrap_or(1000)).min(MAX_PAUSE);
     scenario.acts.push_back(Act::Pause(pause));
 }
 

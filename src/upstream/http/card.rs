@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use interlingua_core::connector::Ask;
-use interlingua_core::publication::Publication;
+use interlingua_core::well_known::WellKnownDocument;
 use reqwest::header::{self, HeaderMap};
 use reqwest::{StatusCode, Url};
 
@@ -20,7 +20,7 @@ const MOST: usize = 1024 * 1024;
 
 impl Agent {
     /// Looks for a document in every place it may lie. The error is a sentence for the log.
-    pub(super) async fn fetch(&self, wanted: &Publication) -> Result<Fetched, String> {
+    pub(super) async fn fetch(&self, wanted: &WellKnownDocument) -> Result<Fetched, String> {
         let home = self.settings.home.as_ref().ok_or("its URL is not known")?;
         let mut why = None;
         for url in places(home, wanted.paths) {
@@ -34,7 +34,7 @@ impl Agent {
         Err(why.unwrap_or_else(|| format!("there is none, neither below {} nor below its origin", shown(home))))
     }
 
-    async fn fetch_from(&self, url: &Url, wanted: &Publication) -> Result<Fetched, Missed> {
+    async fn fetch_from(&self, url: &Url, wanted: &WellKnownDocument) -> Result<Fetched, Missed> {
         let altogether = |reason: String| Missed::Altogether(reason);
         let fault = |fault: interlingua_core::Fault| Missed::Altogether(fault.detail.unwrap_or(fault.message));
         let headers = wanted.headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -67,7 +67,7 @@ impl Agent {
             }
             body.extend_from_slice(&chunk);
         }
-        match (wanted.keep)(url.as_str(), &body) {
+        match (wanted.extract)(url.as_str(), &body) {
             Some(document) => Ok(Fetched { document, max_age }),
             None => Err(Missed::Here(Some("what is there is no such document".to_owned()))),
         }

@@ -29,7 +29,7 @@ pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
             _ => (FaultKind::UpstreamTruncated, "the agent closed the connection before it answered"),
         }
     };
-    secrets::masked(Fault::new(kind, message).because(format_args!("{}: {}", shown(url), chain(error))))
+    secrets::masked(Fault::new(kind, message).with_detail(format_args!("{}: {}", shown(url), chain(error))))
 }
 
 /// What went wrong in the middle of an answer.
@@ -42,12 +42,12 @@ pub(super) fn in_answer(error: reqwest::Error) -> Fault {
     } else {
         (FaultKind::UpstreamTruncated, "the connection to the agent broke in the middle of its answer")
     };
-    secrets::masked(Fault::new(kind, message).because(chain(error)))
+    secrets::masked(Fault::new(kind, message).with_detail(chain(error)))
 }
 
-/// Patience that was lost.
+/// ResponseTimeouts that was lost.
 pub(super) fn timed_out(message: &'static str, detail: impl fmt::Display) -> Fault {
-    Fault::new(FaultKind::UpstreamTimeout, message).because(detail)
+    Fault::new(FaultKind::UpstreamTimeout, message).with_detail(detail)
 }
 
 /// Whether the other side was gone, as opposed to sending nonsense.

@@ -12,7 +12,7 @@
 //! Not here: what is asked and what an answer means (connectors and readers).
 
 mod card;
-mod dial;
+mod client_pool;
 mod failure;
 mod unpack;
 
@@ -23,7 +23,7 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{BoxStream, StreamExt};
 use interlingua_core::connector::{Ask, Connector, Question, Reader, Refusal};
-use interlingua_core::publication::{Publication, Published};
+use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use interlingua_core::{Fault, FaultKind};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Request, Response, Url};
@@ -31,11 +31,11 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::card::Shelf;
-use super::{Conversation, Form, Patience, Trace, Upstream};
+use super::{Conversation, Form, ResponseTimeouts, Trace, Upstream};
 use crate::secrets;
-use dial::{Attempt, Dialler};
+use client_pool::{Attempt, ClientPool};
 
-pub use dial::install_crypto;
+pub use client_pool::install_crypto;
 
 /// How much of a refusal's body is read, in bytes.
 const REFUSAL: usize = 64 * 1024;
@@ -46,7 +46,7 @@ const REFUSAL_TIME: Duration = Duration::from_secs(5);
 /// The pause before a question is sent again; it doubles each time.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause an agent may ask for and still be asked again; beyond, the client is told to come back.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// How soon a connection from the pool has to die to be taken for one that was dead already.
 const STALE: Duration = Duration::from_millis(500);
 
@@ -93,7 +93,7 @@ struct Agent {
     connector: Box<dyn Connector>,
     settings: HttpSettings,
     headers: HeaderMap,
-    dialler: Dialler,
+    dialler: ClientPool,
     shelf: Shelf,
 }
 
@@ -111,7 +111,7 @@ impl HttpUpstream {
             value.set_sensitive(true);
             headers.append(known, value);
         }
-        let dialler = Dialler::new(settings.connect);
+        let dialler = ClientPool::new(settings.connect);
         Ok(Self(Arc::new(Agent { connector, settings, headers, dialler, shelf: Shelf::default() })))
     }
 }
@@ -129,7 +129,7 @@ impl Upstream for HttpUpstream {
 
     fn stop(&self, question: &Question<'_>, trace: Option<&Trace>) -> BoxFuture<'static, ()> {
         let agent = Arc::clone(&self.0);
-        let request = agent.connector.stop(question).map(|ask| agent.request(ask, trace));
+        let request = agent.connector.cancel(question).map(|ask| agent.request(ask, trace));
         async move {
             if let Some(request) = request {
                 agent.stop(request).await;
@@ -138,7 +138,7 @@ impl Upstream for HttpUpstream {
         .boxed()
     }
 
-    fn published(&self, wanted: &Publication) -> BoxFuture<'static, Option<Arc<Published>>> {
+    fn published(&self, wanted: &WellKnownDocument) -> BoxFuture<'static, Option<Arc<FetchedDocument>>> {
         let (agent, wanted) = (Arc::clone(&self.0), wanted.clone());
         async move {
             let (fetcher, sought) = (Arc::clone(&agent), wanted.clone());
@@ -161,8 +161,7 @@ impl Agent {
                     (fault, pause)
                 }
             };
-            if tried >= self.settings.retries || pause > LONGEST_PAUSE || since.elapsed() + pause >= self.settings.total
-            {
+            if tried >= self.settings.retries || pause > MAX_PAUSE || since.elapsed() + pause >= self.settings.total {
                 return Err(fault);
             }
             tried += 1;
@@ -189,7 +188,7 @@ impl Agent {
 
     /// The request as it goes out. The operator's headers win over the protocol's, these over the client's trace.
     fn request(&self, ask: Ask, trace: Option<&Trace>) -> Result<Request, Fault> {
-        let wrong = |what: String| Fault::new(FaultKind::Internal, "the agent could not be asked").because(what);
+        let wrong = |what: String| Fault::new(FaultKind::Internal, "the agent could not be asked").with_detail(what);
         let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
         let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
         let its_own = self.settings.home.as_ref().is_none_or(|home| home.origin() == url.origin());
@@ -282,7 +281,7 @@ impl Agent {
         let media = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
         let media = String::from_utf8_lossy(media).into_owned();
         let body = unpacked(response)?;
-        let patience = Patience::new(since, self.settings.idle, self.settings.total);
+        let patience = ResponseTimeouts::new(since, self.settings.idle, self.settings.total);
         Ok(Conversation::new(body, reader, form, self.settings.max_event, Some(patience)).of_type(media))
     }
 
@@ -306,7 +305,7 @@ impl Agent {
         let body = String::from_utf8_lossy(&body);
         let masked = secrets::mask(&body);
         let refusal = Refusal { status, body: masked.as_bytes(), retry_after };
-        let mut fault = secrets::masked(self.connector.refused(&refusal));
+        let mut fault = secrets::masked(self.connector.map_refusal(&refusal));
         // An operator has to know who was asked, and where a redirect leads: both without what URLs may hide.
         let said = fault.detail.take().unwrap_or_default();
         let asked = failure::shown(url);
@@ -351,7 +350,7 @@ fn form(headers: &HeaderMap) -> Result<Form, Fault> {
                 FaultKind::UpstreamGarbage,
                 "the agent's answer is neither an event stream nor JSON",
             )
-            .because(format_args!("content-type: {told}")));
+            .with_detail(format_args!("content-type: {told}")));
         }
     })
 }
@@ -368,7 +367,7 @@ fn unpacked(response: Response) -> Result<BoxStream<'static, Result<Bytes, Fault
                 FaultKind::UpstreamGarbage,
                 "the agent's answer is compressed in a way nobody asked for",
             )
-            .because(format_args!("content-encoding: {}", String::from_utf8_lossy(other))));
+            .with_detail(format_args!("content-encoding: {}", String::from_utf8_lossy(other))));
         }
     };
     let body = response.bytes_stream().map(|chunk| chunk.map_err(failure::in_answer));

@@ -73,7 +73,7 @@ impl Gunzip {
         }
         self.decoder.try_finish().err().map(|error| {
             let message = "the agent's compressed answer ended before it was complete";
-            Err(Fault::new(FaultKind::UpstreamTruncated, message).because(error))
+            Err(Fault::new(FaultKind::UpstreamTruncated, message).with_detail(error))
         })
     }
 }
@@ -106,14 +106,14 @@ impl Stream for Gunzip {
                     this.state = State::Over;
                     let message = "the agent's answer is made of next to nothing: it unpacks without end";
                     let detail = format!("{} bytes unpacked to {}", this.taken, this.made);
-                    return Poll::Ready(Some(Err(Fault::new(FaultKind::UpstreamGarbage, message).because(detail))));
+                    return Poll::Ready(Some(Err(Fault::new(FaultKind::UpstreamGarbage, message).with_detail(detail))));
                 }
                 Ok(made) if made.is_empty() => {}
                 Ok(made) => return Poll::Ready(Some(Ok(made))),
                 Err(error) => {
                     this.state = State::Over;
                     let message = "the agent's answer could not be unpacked";
-                    return Poll::Ready(Some(Err(Fault::new(FaultKind::UpstreamGarbage, message).because(error))));
+                    return Poll::Ready(Some(Err(Fault::new(FaultKind::UpstreamGarbage, message).with_detail(error))));
                 }
             }
         }

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use super::*;
 
 /// A resolver that gives these answers, one after the other, and counts the questions.
-fn resolving(answers: Vec<io::Result<Vec<SocketAddr>>>) -> (HttpPost, Arc<AtomicUsize>) {
+fn resolving(answers: Vec<io::Result<Vec<SocketAddr>>>) -> (HttpWebhookClient, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let (count, answers) = (Arc::clone(&asked), Mutex::new(answers.into_iter()));
     let lookup = move |_: String, _: u16| {
@@ -19,7 +19,7 @@ fn resolving(answers: Vec<io::Result<Vec<SocketAddr>>>) -> (HttpPost, Arc<Atomic
         let answer = answers.lock().expect("no test panics while answering").next();
         ready(answer.unwrap_or_else(|| Err(io::Error::other("asked too often")))).boxed()
     };
-    (HttpPost { lookup: Arc::new(lookup), ..HttpPost::new(Vec::new()) }, asked)
+    (HttpWebhookClient { lookup: Arc::new(lookup), ..HttpWebhookClient::new(Vec::new()) }, asked)
 }
 
 fn unknown() -> io::Result<Vec<SocketAddr>> {
@@ -31,8 +31,8 @@ fn policy(allow: &[&str]) -> Policy {
     Policy { allow_http: true, ports: Vec::new(), allow }
 }
 
-fn parcel() -> Parcel {
-    Parcel { headers: vec![("x-a2a-notification-token", "t".to_owned())], body: b"{}".to_vec() }
+fn parcel() -> PushRequest {
+    PushRequest { headers: vec![("x-a2a-notification-token", "t".to_owned())], body: b"{}".to_vec() }
 }
 
 /// A receiver that says that it got what came, and what `Host` it was asked for.
@@ -74,7 +74,7 @@ async fn a_name_that_nobody_knows_yet_may_be_named_unless_it_is_a_local_one() {
         ("http://hooks.internal/", Ok(())),
     ] {
         let (post, asked) = resolving(vec![unknown()]);
-        assert_eq!(post.judge(url, &policy(&["hooks.internal"])).await, expected, "{url}");
+        assert_eq!(post.check_url(url, &policy(&["hooks.internal"])).await, expected, "{url}");
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
     // Once it is known it is judged by that.
@@ -83,10 +83,10 @@ async fn a_name_that_nobody_knows_yet_may_be_named_unless_it_is_a_local_one() {
         [("8.8.8.8:443", Ok(())), ("10.0.0.1:443", Err(Refused::Host)), ("[::1]:443", Err(Refused::Host))]
     {
         let (post, _) = resolving(vec![known(address)]);
-        assert_eq!(post.judge("https://hooks.invalid.example/", &policy(&[])).await, expected, "{address}");
+        assert_eq!(post.check_url("https://hooks.invalid.example/", &policy(&[])).await, expected, "{address}");
     }
     let (post, _) = resolving(vec![Ok(Vec::new())]);
-    assert_eq!(post.judge("https://hooks.invalid.example/", &policy(&[])).await, Err(Refused::Host));
+    assert_eq!(post.check_url("https://hooks.invalid.example/", &policy(&[])).await, Err(Refused::Host));
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_name_that_changes_after_it_was_judged_is_not_followed() {
     let answers = vec![Ok(vec![address]), Ok(vec![address]), Ok(vec![inside]), Ok(vec![address, inside])];
     let (post, asked) = resolving(answers);
     let url = format!("http://rebind.example:{port}/hook");
-    assert_eq!(post.judge(&url, &policy).await, Ok(()));
+    assert_eq!(post.check_url(&url, &policy).await, Ok(()));
     assert!(post.post(&url, &policy, parcel()).await.is_ok());
     assert_eq!(asked.load(Ordering::Relaxed), 2, "the connection asks nobody");
     for _ in 0..2 {
@@ -142,7 +142,7 @@ async fn however_a_name_is_spelled_the_connection_goes_to_what_was_judged() {
 async fn only_what_both_readers_of_a_url_understand_the_same_way_is_connected_to() {
     let (post, asked) = resolving(Vec::new());
     for url in ["https://xn--a.example/", "https://hooks.example:99999/", "https://ho st.example/"] {
-        assert!(post.judge(url, &policy(&[])).await.is_err(), "{url}");
+        assert!(post.check_url(url, &policy(&[])).await.is_err(), "{url}");
     }
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }
@@ -150,7 +150,7 @@ async fn only_what_both_readers_of_a_url_understand_the_same_way_is_connected_to
 #[tokio::test]
 async fn a_gateway_that_listens_everywhere_knows_all_its_addresses() {
     let listens: SocketAddr = "0.0.0.0:8080".parse().expect("an address");
-    let own = HttpPost::new(vec![listens]).own();
+    let own = HttpWebhookClient::new(vec![listens]).own();
     for interface in if_addrs::get_if_addrs().expect("the machine has addresses") {
         assert!(own.is(SocketAddr::new(interface.ip(), 8080)), "{interface:?}");
         assert!(!own.is(SocketAddr::new(interface.ip(), 8081)));

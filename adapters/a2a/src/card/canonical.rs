@@ -31,7 +31,7 @@ fn write(node: &Node<'_>, empty: Empty) -> Option<String> {
         Kind::Number => Some(number(node.text().parse().unwrap_or(0.0))),
         Kind::String => {
             let text = node.string().unwrap_or_default();
-            kept(Json::of(&text).text().to_owned(), text.is_empty())
+            kept(Json::from_serialize(&text).text().to_owned(), text.is_empty())
         }
         Kind::Array => {
             let written: Vec<String> =
@@ -44,7 +44,7 @@ fn write(node: &Node<'_>, empty: Empty) -> Option<String> {
                 object.iter().filter_map(|(name, value)| Some((name, write(&value, empty)?))).collect();
             fields.sort_by(|(one, _), (other, _)| one.encode_utf16().cmp(other.encode_utf16()));
             let written: Vec<String> =
-                fields.iter().map(|(name, value)| format!("{}:{value}", Json::of(name).text())).collect();
+                fields.iter().map(|(name, value)| format!("{}:{value}", Json::from_serialize(name).text())).collect();
             kept(format!("{{{}}}", written.join(",")), written.is_empty())
         }
     }
@@ -60,7 +60,7 @@ fn number(value: f64) -> String {
     let sign = if value < 0.0 { "-" } else { "" };
     // Of two shortest spellings equally near, ECMAScript takes the even one: as JSON is written here, and not as numbers
     // are formatted by the language.
-    let shortest = Json::of(&value.abs());
+    let shortest = Json::from_serialize(&value.abs());
     let (mantissa, power) = shortest.text().split_once('e').unwrap_or((shortest.text(), "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let all = format!("{whole}{fraction}");

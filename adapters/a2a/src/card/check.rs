@@ -15,7 +15,7 @@ use crate::options::{Extension, Options};
 const LARGEST: u64 = (1 << 53) - 1;
 /// So many tables and lists an extension's parameters may be nested in. Readers of ProtoJSON give up at 100, counted
 /// from the card.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Everything of the options that cards show.
 pub(crate) fn check(options: &Options) -> Result<(), String> {
@@ -127,7 +127,7 @@ fn extensions(extensions: &[Extension]) -> Result<(), String> {
         extension.description.as_ref().map_or(Ok(()), |told| text(&at("description"), told))?;
         match &extension.params {
             None => {}
-            Some(params @ Value::Object(_)) => parameters(&at("params"), params, DEEPEST)?,
+            Some(params @ Value::Object(_)) => parameters(&at("params"), params, MAX_DEPTH)?,
             Some(_) => return Err(wrong(&at("params"), "must be a table")),
         }
     }
@@ -137,7 +137,7 @@ fn extensions(extensions: &[Extension]) -> Result<(), String> {
 /// Parameters reach clients as a `Struct` of protobuf, whose numbers are floating-point.
 fn parameters(path: &str, value: &Value, levels: usize) -> Result<(), String> {
     if levels == 0 {
-        return Err(wrong(path, &format!("is nested in more than {DEEPEST} tables and lists")));
+        return Err(wrong(path, &format!("is nested in more than {MAX_DEPTH} tables and lists")));
     }
     match value {
         Value::Null => Err(wrong(path, "is no value: numbers must be finite")),

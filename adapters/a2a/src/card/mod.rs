@@ -128,27 +128,27 @@ impl Material<'_> {
         let version = self.text(|card| card.version.as_deref(), &self.agent.version);
         let mut card = Extra::new();
         let mut set = |name: &str, value: Json| card.push(name, value);
-        set("name", Json::of(name));
-        set("description", Json::of(description));
-        set("version", Json::of(if version.is_empty() { "1.0.0" } else { version }));
+        set("name", Json::from_serialize(name));
+        set("description", Json::from_serialize(description));
+        set("version", Json::from_serialize(if version.is_empty() { "1.0.0" } else { version }));
         let interfaces = self.interfaces();
         if variant.has(Generation::V1) {
-            set("supportedInterfaces", Json::of(&self.current(&interfaces, url)));
+            set("supportedInterfaces", Json::from_serialize(&self.current(&interfaces, url)));
         }
-        set("capabilities", Json::of(&self.capabilities(extends && variant.has(Generation::V1))));
-        set("defaultInputModes", Json::of(&self.modes(|card| &card.input_modes)));
-        set("defaultOutputModes", Json::of(&self.modes(|card| &card.output_modes)));
+        set("capabilities", Json::from_serialize(&self.capabilities(extends && variant.has(Generation::V1))));
+        set("defaultInputModes", Json::from_serialize(&self.modes(|card| &card.input_modes)));
+        set("defaultOutputModes", Json::from_serialize(&self.modes(|card| &card.output_modes)));
         let (schemes, skills) = (self.schemes(), self.skills(name, description));
         let skills: Vec<_> = skills.iter().map(|skill| WrittenSkill::of(skill, schemes, variant)).collect();
-        set("skills", Json::of(&skills));
+        set("skills", Json::from_serialize(&skills));
         if let Some(provider) = self.sources().find_map(|card| card.provider.as_ref()) {
-            set("provider", Json::of(provider));
+            set("provider", Json::from_serialize(provider));
         }
         if let Some(page) = self.sources().find_map(|card| card.documentation_url.as_ref()) {
-            set("documentationUrl", Json::of(page));
+            set("documentationUrl", Json::from_serialize(page));
         }
         if let Some(icon) = self.sources().find_map(|card| card.icon_url.as_ref()) {
-            set("iconUrl", Json::of(icon));
+            set("iconUrl", Json::from_serialize(icon));
         }
         self.security(variant, &mut set);
         if variant.has(Generation::V03) {
@@ -185,13 +185,13 @@ impl Material<'_> {
             .map(|(binding, _)| *binding)
             .collect();
         let Some(preferred) = old.first() else { return };
-        set("protocolVersion", Json::of("0.3.0"));
-        set("url", Json::of(url));
-        set("preferredTransport", Json::of(preferred.as_str()));
+        set("protocolVersion", Json::from_serialize("0.3.0"));
+        set("url", Json::from_serialize(url));
+        set("preferredTransport", Json::from_serialize(preferred.as_str()));
         let all: Vec<_> = old.iter().map(|binding| Transport { url, transport: binding.as_str() }).collect();
-        set("additionalInterfaces", Json::of(&all));
+        set("additionalInterfaces", Json::from_serialize(&all));
         if extends {
-            set("supportsAuthenticatedExtendedCard", Json::of(&true));
+            set("supportsAuthenticatedExtendedCard", Json::from_serialize(&true));
         }
     }
 
@@ -271,19 +271,19 @@ impl Material<'_> {
         let Some(schemes) = self.schemes() else { return };
         let written: Extra = schemes
             .iter()
-            .filter_map(|(name, scheme)| Some((name.clone(), Json::of(&scheme.fields(variant)?))))
+            .filter_map(|(name, scheme)| Some((name.clone(), Json::from_serialize(&scheme.fields(variant)?))))
             .collect();
         if !written.is_empty() {
-            set("securitySchemes", Json::of(&written));
+            set("securitySchemes", Json::from_serialize(&written));
         }
         let needed = self.sources().map(|card| &card.security).find(|needed| !needed.is_empty());
         let Some(needed) = needed else { return };
         let (new, old) = security::requirements(needed, schemes, variant);
         if !new.is_empty() {
-            set("securityRequirements", Json::of(&new));
+            set("securityRequirements", Json::from_serialize(&new));
         }
         if !old.is_empty() {
-            set("security", Json::of(&old));
+            set("security", Json::from_serialize(&old));
         }
     }
 }

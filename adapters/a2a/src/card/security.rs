@@ -151,22 +151,22 @@ impl Scheme {
         }
         let mut written = Extra::new();
         if old {
-            written.push("type", Json::of(word));
+            written.push("type", Json::from_serialize(word));
             for (new_name, value) in &fields {
                 // The one field with two names.
                 let name = if *new_name == "location" { "in" } else { new_name };
                 written.push(name, value.clone());
             }
             if let Some(description) = description {
-                written.push("description", Json::of(description));
+                written.push("description", Json::from_serialize(description));
             }
         }
         if variant.has(Generation::V1) {
             let mut inner: Extra = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             if let Some(description) = description {
-                inner.push("description", Json::of(description));
+                inner.push("description", Json::from_serialize(description));
             }
-            written.push(member, Json::of(&inner));
+            written.push(member, Json::from_serialize(&inner));
         }
         Some(written)
     }
@@ -174,22 +174,22 @@ impl Scheme {
     fn parts(&self) -> (&'static str, &'static str, Vec<(&'static str, Json)>, Option<&str>) {
         match self {
             Self::ApiKey { location, name, description } => {
-                let fields = vec![("location", Json::of(location)), ("name", Json::of(name))];
+                let fields = vec![("location", Json::from_serialize(location)), ("name", Json::from_serialize(name))];
                 ("apiKey", "apiKeySecurityScheme", fields, description.as_deref())
             }
             Self::Http { scheme, bearer_format, description } => {
-                let mut fields = vec![("scheme", Json::of(scheme))];
-                fields.extend(bearer_format.as_ref().map(|format| ("bearerFormat", Json::of(format))));
+                let mut fields = vec![("scheme", Json::from_serialize(scheme))];
+                fields.extend(bearer_format.as_ref().map(|format| ("bearerFormat", Json::from_serialize(format))));
                 ("http", "httpAuthSecurityScheme", fields, description.as_deref())
             }
             Self::Oauth2 { flows, metadata_url, description } => {
                 let (name, flow) = flows.named();
-                let mut fields = vec![("flows", Json::of(&json!({ name: flow })))];
-                fields.extend(metadata_url.as_ref().map(|url| ("oauth2MetadataUrl", Json::of(url))));
+                let mut fields = vec![("flows", Json::from_serialize(&json!({ name: flow })))];
+                fields.extend(metadata_url.as_ref().map(|url| ("oauth2MetadataUrl", Json::from_serialize(url))));
                 ("oauth2", "oauth2SecurityScheme", fields, description.as_deref())
             }
             Self::OpenIdConnect { url, description } => {
-                let fields = vec![("openIdConnectUrl", Json::of(url))];
+                let fields = vec![("openIdConnectUrl", Json::from_serialize(url))];
                 ("openIdConnect", "openIdConnectSecurityScheme", fields, description.as_deref())
             }
             Self::MutualTls { description } => ("mutualTLS", "mtlsSecurityScheme", Vec::new(), description.as_deref()),

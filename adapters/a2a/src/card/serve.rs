@@ -7,7 +7,7 @@ use interlingua_core::call::{Call, Reply};
 use interlingua_core::event::Millis;
 use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
-use interlingua_core::publication::Published;
+use interlingua_core::well_known::FetchedDocument;
 use interlingua_core::{Extra, Fault, Json, Out, Request};
 
 use super::{CardOptions, Material, Upstream, Variant, upstream};
@@ -34,7 +34,7 @@ impl Route {
     /// What has to be asked before a card of the route's agent can be written.
     pub(crate) fn card_call(&self) -> Call {
         match self.options.card_from {
-            Some(CardFrom::Upstream) => Call::Published(upstream::wanted(&self.agents[0].name)),
+            Some(CardFrom::Upstream) => Call::FetchedDocument(upstream::wanted(&self.agents[0].name)),
             None => Call::Nothing,
         }
     }
@@ -45,7 +45,7 @@ impl Route {
         variant: Variant,
         url: &str,
         extended: Option<&CardOptions>,
-        published: Option<&Published>,
+        published: Option<&FetchedDocument>,
     ) -> Extra {
         let upstream = published.map(|published| Upstream::read(&published.document));
         let material =
@@ -127,10 +127,10 @@ impl Exchange for Card {
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         let (published, complete) = match reply {
-            Reply::Published(published) => (published, published.is_some()),
+            Reply::FetchedDocument(published) => (published, published.is_some()),
             _ => (None, true),
         };
-        let card = Json::of(&self.route.card(self.variant, &self.url, None, published));
+        let card = Json::from_serialize(&self.route.card(self.variant, &self.url, None, published));
         // The second after the one in which it became so: a date of that very second may be an older card's.
         let since = published.map_or(0, |published| (published.since / 1000 + 1) * 1000);
         let since = since.max(self.route.agents[0].since);

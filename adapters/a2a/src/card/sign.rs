@@ -83,20 +83,20 @@ impl CardSigner {
         };
         let jku = options.jku.as_deref();
         let header = Header { alg: options.algorithm, typ: "JOSE", kid: &options.key_id, jku };
-        Ok(Self { key, protected: base64::url(Json::of(&header).text().as_bytes()) })
+        Ok(Self { key, protected: base64::url(Json::from_serialize(&header).text().as_bytes()) })
     }
 
     /// Adds the signature to a card: two of them where verifiers differ in what they take for the canonical form, since
     /// one valid signature is what they look for.
     pub(super) fn sign(&self, card: &mut Extra) {
         card.remove("signatures");
-        let unsigned = Json::of(card);
+        let unsigned = Json::from_serialize(card);
         let (kept, dropped) = (canonical(&unsigned, Empty::Kept), canonical(&unsigned, Empty::Dropped));
         let mut signatures = vec![self.signature(&kept)];
         if dropped != kept {
             signatures.push(self.signature(&dropped));
         }
-        card.push("signatures", Json::of(&signatures));
+        card.push("signatures", Json::from_serialize(&signatures));
     }
 
     fn signature(&self, payload: &str) -> Signature<'_> {
@@ -139,12 +139,12 @@ MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
 ";
 
     fn card() -> Extra {
-        Json::of(&json!({ "name": "weather", "a": { "x": 1.0 } })).read().expect("an object")
+        Json::from_serialize(&json!({ "name": "weather", "a": { "x": 1.0 } })).decode().expect("an object")
     }
 
     /// Which of a card's signatures are good over which payload.
     fn good(signer: &CardSigner, card: &Extra, payload: &str) -> Vec<bool> {
-        let written: Value = card.get("signatures").expect("there").read().expect("a list");
+        let written: Value = card.get("signatures").expect("there").decode().expect("a list");
         let verified = |entry: &Value| {
             let (protected, signature) = (entry["protected"].as_str(), entry["signature"].as_str());
             let signature = base64::bytes(signature.expect("text")).expect("base64");
@@ -178,7 +178,7 @@ MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
             signer.sign(&mut again);
             signer.sign(&mut again);
             assert_eq!(one, again);
-            let written: Value = one.get("signatures").expect("there").read().expect("a list");
+            let written: Value = one.get("signatures").expect("there").decode().expect("a list");
             let protected = written[0]["protected"].as_str().expect("text");
             let header: Value = serde_json::from_slice(&base64::bytes(protected).expect("base64")).expect("JSON");
             assert_eq!(header, json!({ "alg": algorithm, "typ": "JOSE", "kid": "k1" }));
@@ -191,7 +191,7 @@ MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
     fn a_card_that_holds_something_empty_is_signed_for_either_reading() {
         for (_, signer) in signers() {
             let mut card = card();
-            card.push("needs", Json::of(&json!([{ "schemes": { "key": {} } }])));
+            card.push("needs", Json::from_serialize(&json!([{ "schemes": { "key": {} } }])));
             signer.sign(&mut card);
             let whole = r#"{"a":{"x":1},"name":"weather","needs":[{"schemes":{"key":{}}}]}"#;
             assert_eq!(good(&signer, &card, whole), [true, false]);

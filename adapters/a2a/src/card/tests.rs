@@ -17,7 +17,7 @@ fn card(options: Value, variant: Variant) -> Json {
     let options: Options = serde_json::from_value(options).expect("options");
     let agent = agent();
     let material = Material { agent: &agent, options: &options, extended: None, upstream: None };
-    Json::of(&material.card(variant, "https://gw.example/weather", options.extended_card.is_some()))
+    Json::from_serialize(&material.card(variant, "https://gw.example/weather", options.extended_card.is_some()))
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn ways_to_sign_in_are_spelled_for_each_generation() {
     });
     let mut all = String::new();
     for variant in [Variant::V1, Variant::V03, Variant::Hybrid] {
-        let card: Value = card(options.clone(), variant).read().expect("an object");
+        let card: Value = card(options.clone(), variant).decode().expect("an object");
         for name in ["securitySchemes", "securityRequirements", "security"] {
             all.push_str(&format!(
                 "{variant:?} {name}: {}\n",
@@ -77,11 +77,11 @@ fn ways_to_sign_in_are_spelled_for_each_generation() {
 #[test]
 fn a_card_says_only_what_is_served() {
     let only = card(json!({ "versions": ["1.0"], "bindings": ["HTTP+JSON"], "push": false }), Variant::Hybrid);
-    let only: Value = only.read().expect("an object");
+    let only: Value = only.decode().expect("an object");
     assert_eq!(only["supportedInterfaces"].as_array().expect("a list").len(), 1);
     assert!(only.get("url").is_none() && only["capabilities"] == json!({ "streaming": true }), "{only}");
     let extended = card(json!({ "extended_card": { "name": "more" } }), Variant::Hybrid);
-    let extended: Value = extended.read().expect("an object");
+    let extended: Value = extended.decode().expect("an object");
     assert_eq!(extended["capabilities"]["extendedAgentCard"], json!(true));
     assert_eq!(extended["supportsAuthenticatedExtendedCard"], json!(true));
     assert_eq!(extended["name"], "weather");
@@ -119,7 +119,7 @@ fn internal() -> Value {
 
 /// What is kept of a card that was found there.
 fn kept(url: &str, card: &Value) -> Option<Json> {
-    (upstream::wanted("weather").keep)(url, card.to_string().as_bytes())
+    (upstream::wanted("weather").extract)(url, card.to_string().as_bytes())
 }
 
 fn card_from(found: &Value, options: Value, variant: Variant) -> Value {
@@ -127,7 +127,7 @@ fn card_from(found: &Value, options: Value, variant: Variant) -> Value {
     let agent = agent();
     let upstream = Upstream::read(&kept("http://recipes.svc.cluster.local:9000/", found).expect("a card"));
     let material = Material { agent: &agent, options: &options, extended: None, upstream: Some(&upstream) };
-    Json::of(&material.card(variant, "https://gw.example/weather", false)).read().expect("an object")
+    Json::from_serialize(&material.card(variant, "https://gw.example/weather", false)).decode().expect("an object")
 }
 
 #[test]
@@ -214,10 +214,10 @@ fn cards_of_any_generation_are_read_and_fields_of_a_wrong_type_count_as_not_said
         assert_eq!(kept("http://h", &nothing), None, "{nothing}");
     }
     let deep = format!("{{\"name\":\"n\",\"deep\":{}1{}}}", "[".repeat(5000), "]".repeat(5000));
-    let read = (upstream::wanted("weather").keep)("http://h", deep.as_bytes()).expect("a card all the same");
+    let read = (upstream::wanted("weather").extract)("http://h", deep.as_bytes()).expect("a card all the same");
     assert!(!read.text().contains("deep"));
     for broken in ["", "<html></html>", "{\"name\":\"half", "{\"name\":\"\\ud800\"}"] {
-        assert_eq!((upstream::wanted("weather").keep)("http://h", broken.as_bytes()), None, "{broken}");
+        assert_eq!((upstream::wanted("weather").extract)("http://h", broken.as_bytes()), None, "{broken}");
     }
 }
 
@@ -255,6 +255,6 @@ fn links_to_places_that_are_not_public_or_the_agent_s_own_are_left_out() {
 fn reading_what_was_kept_gives_the_same_again() {
     for found in [internal(), json!({ "name": "n" }), json!({ "name": "n", "a": 1, "b": { "c": [true] } })] {
         let once = kept("http://h/x", &found).expect("a card");
-        assert_eq!((upstream::wanted("weather").keep)("", once.text().as_bytes()), Some(once));
+        assert_eq!((upstream::wanted("weather").extract)("", once.text().as_bytes()), Some(once));
     }
 }

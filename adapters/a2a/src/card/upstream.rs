@@ -8,8 +8,8 @@
 use std::collections::HashSet;
 
 use interlingua_core::public_address::Policy;
-use interlingua_core::publication::Publication;
 use interlingua_core::tree::{Node, Object};
+use interlingua_core::well_known::WellKnownDocument;
 use interlingua_core::{Extra, Json};
 
 use super::{CardOptions, Provider, Skill};
@@ -53,15 +53,15 @@ const PLACES: &[&str] =
 const INTERNAL: &[&str] =
     &[".localhost", ".local", ".internal", ".lan", ".intranet", ".private", ".corp", ".home", ".home.arpa", ".svc"];
 /// More hosts of its own than so many no honest card names.
-const MOST_HOSTS: usize = 32;
+const MAX_HOSTS: usize = 32;
 
 /// How the gateway finds the card of an agent (section 15).
-pub(crate) fn wanted(agent: &str) -> Publication {
-    Publication {
+pub(crate) fn wanted(agent: &str) -> WellKnownDocument {
+    WellKnownDocument {
         agent: agent.to_owned(),
         paths: &["/.well-known/agent-card.json", "/.well-known/agent.json"],
         headers: &[("accept", "application/json"), ("a2a-version", "1.0")],
-        keep: |url, body| {
+        extract: |url, body| {
             let card = Upstream::of(url, &Node::parse_object(body).ok()?);
             card.card.name.is_some().then(|| card.kept())
         },
@@ -112,7 +112,7 @@ impl Upstream {
                     let plain = plain(name);
                     !REPLACED.contains(&plain.as_str()) && !READ.contains(&plain.as_str()) && own.may_say(node)
                 })
-                .map(|(name, node)| (name.to_owned(), node.keep()))
+                .map(|(name, node)| (name.to_owned(), node.to_json()))
                 .collect(),
         );
         Self { card, rest }
@@ -130,19 +130,19 @@ impl Upstream {
             ("iconUrl", icon_url),
         ] {
             if let Some(value) = value {
-                kept.push(name, Json::of(value));
+                kept.push(name, Json::from_serialize(value));
             }
         }
         if let Some(provider) = &self.card.provider {
-            kept.push("provider", Json::of(provider));
+            kept.push("provider", Json::from_serialize(provider));
         }
-        kept.push("defaultInputModes", Json::of(&self.card.input_modes));
-        kept.push("defaultOutputModes", Json::of(&self.card.output_modes));
-        kept.push("skills", Json::of(&self.card.skills));
+        kept.push("defaultInputModes", Json::from_serialize(&self.card.input_modes));
+        kept.push("defaultOutputModes", Json::from_serialize(&self.card.output_modes));
+        kept.push("skills", Json::from_serialize(&self.card.skills));
         for (name, value) in self.rest.iter() {
             kept.push(name, value.clone());
         }
-        Json::of(&kept)
+        Json::from_serialize(&kept)
     }
 }
 
@@ -151,7 +151,7 @@ struct Own(Vec<String>);
 
 impl Own {
     fn of(url: &str, card: &Object<'_>) -> Self {
-        let entries = PLACES.iter().filter_map(|name| card.array(name).ok()).flatten().take(MOST_HOSTS);
+        let entries = PLACES.iter().filter_map(|name| card.array(name).ok()).flatten().take(MAX_HOSTS);
         let told = entries.filter_map(|entry| text(&entry.object().ok()?, &["url"]));
         let told = text(card, &["url"]).into_iter().chain(told);
         let mut hosts: Vec<String> = std::iter::once(url.to_owned()).chain(told).filter_map(|url| host(&url)).collect();

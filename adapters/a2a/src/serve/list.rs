@@ -15,7 +15,7 @@ use crate::updates::Updates;
 use crate::wire::{Spelled, base64, read};
 
 const DEFAULT_PAGE: usize = 50;
-const LARGEST_PAGE: i64 = 100;
+const MAX_PAGE: i64 = 100;
 
 /// How a list was asked for.
 pub(super) struct Listing {
@@ -27,15 +27,15 @@ impl Serve {
     pub(super) fn list(&mut self, params: &Params<'_>) -> Result<Call, Fault> {
         let page_size = match params.integer("pageSize")? {
             None => DEFAULT_PAGE,
-            Some(size @ 1..=LARGEST_PAGE) => usize::try_from(size).unwrap_or(DEFAULT_PAGE),
+            Some(size @ 1..=MAX_PAGE) => usize::try_from(size).unwrap_or(DEFAULT_PAGE),
             Some(_) => return Err(Fault::invalid("pageSize", "must be between 1 and 100")),
         };
         let status = match read::field(&params.object, "status") {
             Some(node) => read::state(&node)?,
             None => {
                 let word = params.text("status")?;
-                let json = word.map(|word| interlingua_core::Json::of(&word));
-                json.as_ref().map(|json| read::state(&Node::at("status", json.raw()))).transpose()?.flatten()
+                let json = word.map(|word| interlingua_core::Json::from_serialize(&word));
+                json.as_ref().map(|json| read::state(&Node::with_path("status", json.raw()))).transpose()?.flatten()
             }
         };
         let since = params
@@ -122,7 +122,7 @@ fn read_cursor(token: &str) -> Result<Cursor, Fault> {
     let read = || {
         let text = String::from_utf8(base64::bytes(token)?).ok()?;
         let (at, id) = text.split_once('.')?;
-        Some(Cursor { changed_at: at.parse().ok()?, id: RunId::read(id)? })
+        Some(Cursor { changed_at: at.parse().ok()?, id: RunId::parse(id)? })
     };
     read().ok_or_else(|| Fault::invalid("pageToken", "is no token of a page"))
 }

@@ -3,13 +3,13 @@
 //! One [`Serve`] is one request. `rpc` and `rest` find out what is asked for in their binding, one module for each
 //! group of operations carries it out, `write` spells the answer. Not here: what a task is (`crate::task`).
 
+mod fallback;
 mod list;
 mod params;
 mod push;
 mod rest;
 mod rpc;
 mod send;
-mod stray;
 mod stream;
 mod write;
 
@@ -22,9 +22,9 @@ use interlingua_core::exchange::{Exchange, Flow, Next};
 use interlingua_core::out::Head;
 use interlingua_core::{Fault, FaultKind, Out, Request, RunId};
 
+pub(crate) use fallback::Fallback;
 pub(crate) use push::{COLLECTION, Config};
 pub(crate) use rest::REST;
-pub(crate) use stray::Stray;
 
 use crate::Route;
 use crate::card;
@@ -234,7 +234,7 @@ impl Serve {
     fn placed(&self, fault: &Fault) -> Option<Fault> {
         let Doing::Send(sending) = &self.doing else { return None };
         let about_answer = matches!(fault.code.as_deref(), Some(UNDECIDED | NOT_TAKEN)) && fault.field.is_none();
-        about_answer.then(|| fault.clone().at(sending.answer_path()))
+        about_answer.then(|| fault.clone().with_field(sending.answer_path()))
     }
 
     /// Writes a task alone.
@@ -298,7 +298,7 @@ impl Exchange for Serve {
                     Generation::V1 => card::Variant::V1,
                     Generation::V03 => card::Variant::V03,
                 };
-                let published = if let Reply::Published(published) = reply { published } else { None };
+                let published = if let Reply::FetchedDocument(published) = reply { published } else { None };
                 let card = self.route.card(variant, &url, self.route.extended_card(), published);
                 out.header("cache-control", "private");
                 self.write.result(&card, out);

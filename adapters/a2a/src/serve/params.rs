@@ -26,7 +26,7 @@ impl<'a> Params<'a> {
         let node = match node.filter(|node| !needs_none || node.kind() == Kind::Object) {
             Some(node) if node.kind() != Kind::Object => return Err(node.wrong("an object")),
             // Fields are named from here on, as in the objects of the specification.
-            Some(node) => Node::at("", node.raw()),
+            Some(node) => Node::with_path("", node.raw()),
             None => Node::parse(b"{}")?,
         };
         Ok(Self { request: None, object: node.object()?, node })
@@ -67,7 +67,7 @@ impl<'a> Params<'a> {
         if let Some(text) = self.path(in_path) {
             return Ok(text.to_owned());
         }
-        let missing = || Fault::new(FaultKind::Missing, "is required").at(name);
+        let missing = || Fault::new(FaultKind::Missing, "is required").with_field(name);
         self.text(name)?.ok_or_else(missing)
     }
 
@@ -104,5 +104,5 @@ pub(super) fn history_length(number: Option<i64>, field: &str) -> Result<Option<
 
 /// A task's id as a run's, in any spelling that a protocol gives it. What is no id of ours names no task.
 pub(super) fn task_id(text: &str) -> Result<RunId, Fault> {
-    RunId::read(text).ok_or_else(|| errors::fault(Problem::TaskNotFound, "no such task"))
+    RunId::parse(text).ok_or_else(|| errors::fault(Problem::TaskNotFound, "no such task"))
 }

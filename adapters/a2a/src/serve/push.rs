@@ -1,5 +1,5 @@
 //! Push notification configs: set, get, list, delete, in three spellings (sections 5, 6, 7 and 11). They are documents
-//! of the engine's; what is delivered is in `crate::courier`.
+//! of the engine's; what is delivered is in `crate::push`.
 
 use interlingua_core::call::{Call, DocumentCall, Reply, Target};
 use interlingua_core::exchange::Next;
@@ -258,7 +258,11 @@ impl Serialize for Spelled<'_> {
 
 /// Writes a config down.
 pub(super) fn put(config: &Config) -> Call {
-    Call::Document(DocumentCall::Put { collection: COLLECTION.to_owned(), key: config.key(), value: Json::of(config) })
+    Call::Document(DocumentCall::Put {
+        collection: COLLECTION.to_owned(),
+        key: config.key(),
+        value: Json::from_serialize(config),
+    })
 }
 
 /// All configs of a task.
@@ -370,14 +374,14 @@ impl Serve {
                 call
             }
             (Step::Listing, Reply::Documents(known), Wants::Get(id)) => {
-                let mut configs = known.iter().filter_map(|(_, json)| json.read::<Config>());
+                let mut configs = known.iter().filter_map(|(_, json)| json.decode::<Config>());
                 let found = configs.find(|config| id.as_ref().is_none_or(|id| *id == config.id));
                 let found = found.ok_or_else(|| errors::fault(Problem::TaskNotFound, "no such push config"))?;
                 self.write.result(&Spelled(&found, form), out);
                 return Ok(Next::Done);
             }
             (Step::Listing, Reply::Documents(known), Wants::List { size, offset }) => {
-                let configs: Vec<Config> = known.iter().filter_map(|(_, json)| json.read()).collect();
+                let configs: Vec<Config> = known.iter().filter_map(|(_, json)| json.decode()).collect();
                 self.write_configs(&configs, *size, *offset, out);
                 return Ok(Next::Done);
             }
@@ -386,7 +390,11 @@ impl Serve {
                 return Ok(Next::Done);
             }
             (Step::Changing, _, Wants::Delete(_)) => {
-                let answer = if form == Form::V03 { Json::null() } else { Json::of(&interlingua_core::Extra::new()) };
+                let answer = if form == Form::V03 {
+                    Json::null()
+                } else {
+                    Json::from_serialize(&interlingua_core::Extra::new())
+                };
                 self.write.result(&answer, out);
                 return Ok(Next::Done);
             }

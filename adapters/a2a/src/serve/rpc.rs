@@ -59,5 +59,5 @@ fn id_of(node: &Node<'_>) -> Option<Json> {
         }
         _ => false,
     };
-    fits.then(|| node.keep())
+    fits.then(|| node.to_json())
 }

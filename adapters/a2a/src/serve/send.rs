@@ -56,7 +56,7 @@ enum Step {
     /// The task's push configs are being counted.
     Counting(Box<Config>, Box<RunCall>),
     /// The push config is being written down.
-    Keeping(Box<RunCall>),
+    Remembering(Box<RunCall>),
     /// The agent is asked.
     Asked,
     /// The task is being forgotten: this is the answer in its place.
@@ -153,7 +153,7 @@ impl Serve {
             extensions: &self.write.extensions,
             tenant: self.tenant.as_deref(),
         };
-        let besides = Some(Json::of(&besides)).filter(|json| json.text() != "{}");
+        let besides = Some(Json::from_serialize(&besides)).filter(|json| json.text() != "{}");
         if let Some(task) = &message.task {
             self.write.task = Some(task.clone().into_owned());
             let id = task_id(task)?;
@@ -176,8 +176,8 @@ impl Serve {
             None => Call::Run(Box::new(call)),
             Some(config) => {
                 // Its receiver is shown the task before anything else happens.
-                let call = RunCall { early: true, ..call };
-                sending.step = Step::Keeping(Box::new(call));
+                let call = RunCall { respond_immediately: true, ..call };
+                sending.step = Step::Remembering(Box::new(call));
                 push::put(&config.on(id))
             }
         };
@@ -234,7 +234,7 @@ impl Serve {
             if !modes.iter().any(|mode| fits(mode)) {
                 let message = format!("'{media}' of message.parts[{place}] is none of the input modes");
                 // Of a part, not of the body: 400 and no 415.
-                return Err(errors::fault(Problem::ContentType, message).at(format!("message.parts[{place}]")));
+                return Err(errors::fault(Problem::ContentType, message).with_field(format!("message.parts[{place}]")));
             }
         }
         Ok(())
@@ -254,15 +254,15 @@ impl Serve {
             (false, false) => Delivery::Collect,
         };
         // A task does not depend on its connection (section 8, rule 5).
-        call.durable = true;
+        call.detached = true;
         // A task is shown once its agent answers, so that one that cannot be reached is an error and no task; but soon,
         // so that the client knows what to cancel (sections 10 and 13).
-        call.first_word = Some(SOON);
-        call.vanishes = true;
-        call.turns = true;
-        call.waits_after = self.route.waits_after().to_vec();
-        call.patience = Some(options.blocking_timeout);
-        call.terms.ttl = Some(options.interrupted_ttl);
+        call.first_event_timeout = Some(SOON);
+        call.discard_if_unreached = true;
+        call.multi_turn = true;
+        call.pause_on = self.route.waits_after().to_vec();
+        call.collect_timeout = Some(options.blocking_timeout);
+        call.answer_policy.ttl = Some(options.interrupted_ttl);
         call.busy = Some(Busy::Queue);
         call
     }
@@ -282,7 +282,7 @@ impl Serve {
     /// What becomes of a message on its way when the engine has answered.
     pub(super) fn sent(&mut self, mut sending: Box<Sending>, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         let next = match (std::mem::replace(&mut sending.step, Step::Asked), reply) {
-            (Step::Judging(held), Reply::Published(published)) => {
+            (Step::Judging(held), Reply::FetchedDocument(published)) => {
                 let upstream = published.map(|published| Upstream::read(&published.document));
                 self.check_modes(&sending.message, upstream.as_ref())?;
                 let (call, step) = *held;
@@ -326,10 +326,10 @@ impl Serve {
             }
             (Step::Counting(config, call), Reply::Documents(known)) => {
                 let config = config.among(known, &self.route)?;
-                sending.step = Step::Keeping(call);
+                sending.step = Step::Remembering(call);
                 push::put(&config)
             }
-            (Step::Keeping(call), _) => Call::Run(call),
+            (Step::Remembering(call), _) => Call::Run(call),
             (Step::Asked, Reply::Run(view)) => {
                 if let Some(message) = sending.direct.and_then(|mode| direct::reply(mode, view)) {
                     // Nobody has to find it as a task: its answer is this one.
@@ -360,7 +360,7 @@ impl Serve {
                 // The head anew, the body as it was.
                 self.write.result(&Json::null(), out);
                 out.body.clear();
-                out.raw(&answer);
+                out.write_raw(&answer);
                 return Ok(Next::Done);
             }
             _ => return Err(super::write::unexpected()),

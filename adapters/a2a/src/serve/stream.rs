@@ -137,9 +137,9 @@ impl Streaming {
             && (frame.message, frame.content) == (message, content)
             && self.updates.goes_on(message, content, span)
         {
-            out.raw(&frame.before);
+            out.write_raw(&frame.before);
             out.write_json(step.delta());
-            out.raw(&frame.after);
+            out.write_raw(&frame.after);
             return Flow::More;
         }
         let Some((mode, mut held)) = self.held.take() else { return self.write(step, write, out) };
@@ -160,7 +160,7 @@ impl Streaming {
             write.item(&Item::Message(message), out);
             return Flow::Forget;
         }
-        out.raw(&held.body);
+        out.write_raw(&held.body);
         flow
     }
 

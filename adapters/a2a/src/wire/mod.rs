@@ -27,7 +27,7 @@ pub(crate) fn raw(json: &Json) -> Raw<'_> {
 
 /// Writes a value down as wire JSON.
 pub(crate) fn made<T: Serialize + ?Sized>(value: &T) -> Raw<'static> {
-    Cow::Owned(Json::of(value).raw().to_owned())
+    Cow::Owned(Json::from_serialize(value).raw().to_owned())
 }
 
 /// The state of a task (section 8).

@@ -11,9 +11,9 @@ use super::{Content, Message, Part, Raw, Role, State, base64};
 use crate::dialect::Form;
 
 /// Nobody reads a longer list of faults, and a request of empty parts would make an answer larger than itself.
-const MOST_NAMED: usize = 100;
+const MAX_NAMED: usize = 100;
 /// So many levels the readers of ProtoJSON follow.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// Fields at fault, in the order they were found; of very many only the first.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Faults {
     }
 
     pub(crate) fn add(&mut self, fault: Fault) {
-        if self.named.len() < MOST_NAMED {
+        if self.named.len() < MAX_NAMED {
             self.named.push(fault);
         } else {
             self.more += 1;
@@ -91,7 +91,7 @@ pub(crate) fn required(object: &Object<'_>, name: &str) -> Result<String, Fault>
 }
 
 pub(crate) fn missing(object: &Object<'_>, name: &str) -> Fault {
-    Fault::new(FaultKind::Missing, "is required").at(object.path_of(name))
+    Fault::new(FaultKind::Missing, "is required").with_field(object.path_of(name))
 }
 
 /// An optional whole number, also as a string.
@@ -118,8 +118,8 @@ pub(crate) fn json_object(object: &Object<'_>, name: &str) -> Result<Option<Json
 
 /// Judges how deeply a value is nested that will be passed on.
 fn shallow(node: &Node<'_>) -> Result<(), Fault> {
-    if node.is_deeper_than(DEEPEST) {
-        return Err(node.invalid(format!("is nested deeper than {DEEPEST} levels")));
+    if node.is_deeper_than(MAX_DEPTH) {
+        return Err(node.invalid(format!("is nested deeper than {MAX_DEPTH} levels")));
     }
     Ok(())
 }
@@ -263,7 +263,7 @@ fn part(node: &Node<'_>, form: Form) -> Result<Part<'static>, Fault> {
             };
             let data = wrapped.or(data);
             data.as_ref().map_or(Ok(()), shallow)?;
-            let data = data.map_or_else(Json::null, |node| node.keep());
+            let data = data.map_or_else(Json::null, |node| node.to_json());
             Content::Data(keep(data))
         }
     };
@@ -299,11 +299,11 @@ fn unpack(
     filename: &mut Option<String>,
     media_type: &mut Option<String>,
 ) -> Option<Json> {
-    let Some(mut fields) = metadata.read::<Extra>() else { return Some(metadata) };
+    let Some(mut fields) = metadata.decode::<Extra>() else { return Some(metadata) };
     let mut changed = false;
     if let Content::Data(data) = content
         && fields.get("data_part_compat").is_some_and(|mark| mark.text() == "true")
-        && let Some(value) = Json::keep(data).read::<Extra>().and_then(|mut inner| inner.remove("value"))
+        && let Some(value) = Json::from_raw(data).decode::<Extra>().and_then(|mut inner| inner.remove("value"))
     {
         *data = keep(value);
         fields.remove("data_part_compat");
@@ -311,10 +311,13 @@ fn unpack(
     }
     for (name, place) in [("filename", filename), ("mediaType", media_type)] {
         if place.is_none()
-            && let Some(text) = fields.get(name).and_then(Json::read::<String>)
+            && let Some(text) = fields.get(name).and_then(Json::decode::<String>)
         {
             // A2UI renderers were told it twice.
-            if name == "mediaType" && text == crate::A2UI && fields.get("mimeType") == Some(&Json::of(crate::A2UI)) {
+            if name == "mediaType"
+                && text == crate::A2UI
+                && fields.get("mimeType") == Some(&Json::from_serialize(crate::A2UI))
+            {
                 fields.remove("mimeType");
             }
             *place = Some(text);
@@ -325,5 +328,5 @@ fn unpack(
     if !changed {
         return Some(metadata);
     }
-    (!fields.is_empty()).then(|| Json::of(&fields))
+    (!fields.is_empty()).then(|| Json::from_serialize(&fields))
 }

@@ -91,7 +91,7 @@ fn every_thing_is_spelled_in_every_dialect() {
     for (name, item) in &items {
         let _ = writeln!(table, "{name}");
         for (form_name, form) in FORMS {
-            let _ = writeln!(table, "  {form_name:<13}{}", Json::of(&Spelled(item, form)).text());
+            let _ = writeln!(table, "  {form_name:<13}{}", Json::from_serialize(&Spelled(item, form)).text());
         }
     }
     insta::assert_snapshot!(table);
@@ -119,11 +119,15 @@ fn what_is_written_in_any_dialect_is_read_again() {
             // The older protobuf has no such field.
             said.references.clear();
         }
-        let written = Json::of(&Spelled(&said, form));
+        let written = Json::from_serialize(&Spelled(&said, form));
         let mut faults = Faults::default();
-        let heard = read::message(&Node::at("message", written.raw()), form, &mut faults);
+        let heard = read::message(&Node::with_path("message", written.raw()), form, &mut faults);
         faults.check().expect("nothing is wrong");
-        assert_eq!(Json::of(&heard.expect("a message")).text(), Json::of(&said).text(), "{name}");
+        assert_eq!(
+            Json::from_serialize(&heard.expect("a message")).text(),
+            Json::from_serialize(&said).text(),
+            "{name}"
+        );
     }
 }
 
@@ -136,12 +140,12 @@ fn parts_of_a2ui_come_back_as_they_were() {
             let mut said = message();
             said.parts = vec![part];
             said.references.clear();
-            let written = Json::of(&Spelled(&said, form));
+            let written = Json::from_serialize(&Spelled(&said, form));
             assert!(written.text().contains(r#""mimeType":"application/json+a2ui""#), "{}", written.text());
             let mut faults = Faults::default();
-            let heard = read::message(&Node::at("message", written.raw()), form, &mut faults);
+            let heard = read::message(&Node::with_path("message", written.raw()), form, &mut faults);
             faults.check().expect("nothing is wrong");
-            assert_eq!(Json::of(&heard.expect("a message")).text(), Json::of(&said).text());
+            assert_eq!(Json::from_serialize(&heard.expect("a message")).text(), Json::from_serialize(&said).text());
         }
     }
 }
@@ -181,7 +185,7 @@ fn sloppy_requests_are_understood() {
         let mut faults = Faults::default();
         let heard = read::message(&node, form, &mut faults);
         faults.check().expect("nothing is wrong");
-        let _ = writeln!(table, "{parts}\n  {}", Json::of(&heard.expect("a message").parts).text());
+        let _ = writeln!(table, "{parts}\n  {}", Json::from_serialize(&heard.expect("a message").parts).text());
     }
     insta::assert_snapshot!(table);
 }
@@ -200,7 +204,7 @@ fn what_is_wrong_is_named_by_its_path_and_all_of_it() {
         r#"[]"#,
     ] {
         let node = Node::parse(text.as_bytes()).expect("JSON");
-        let holder = Node::at("message", node.raw());
+        let holder = Node::with_path("message", node.raw());
         let mut faults = Faults::default();
         assert!(read::message(&holder, Form::V1, &mut faults).is_none(), "{text}");
         let fault = faults.check().expect_err("something is wrong");

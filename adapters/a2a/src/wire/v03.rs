@@ -137,19 +137,19 @@ fn part_metadata<'a>(part: &'a Part<'a>) -> Option<Raw<'a>> {
     if media_type.is_none() && filename.is_none() && !wraps {
         return part.metadata.as_ref().map(|metadata| Cow::Borrowed(metadata.as_ref()));
     }
-    let mut fields: Extra = part.metadata.as_ref().and_then(|raw| Json::keep(raw).read()).unwrap_or_default();
+    let mut fields: Extra = part.metadata.as_ref().and_then(|raw| Json::from_raw(raw).decode()).unwrap_or_default();
     if let Some(media_type) = media_type {
-        fields.set("mediaType", Json::of(media_type));
+        fields.set("mediaType", Json::from_serialize(media_type));
         // A2UI renderers of that time look for this name (section 13).
         if media_type == crate::A2UI {
-            fields.set("mimeType", Json::of(media_type));
+            fields.set("mimeType", Json::from_serialize(media_type));
         }
     }
     if let Some(filename) = filename {
-        fields.set("filename", Json::of(filename));
+        fields.set("filename", Json::from_serialize(filename));
     }
     if wraps {
-        fields.set("data_part_compat", Json::of(&true));
+        fields.set("data_part_compat", Json::from_serialize(&true));
     }
     Some(made(&fields))
 }

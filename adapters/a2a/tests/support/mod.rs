@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use interlingua_a2a::{A2a, Options};
-use interlingua_core::call::{About, AgentCard, Reply};
+use interlingua_core::call::{AgentCard, Reply, RunInfo};
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::{Caller, Endpoint, Exchange, Mount, Mounted, Next, ProtocolAdapter};
 use interlingua_core::testkit::{self, NOW};
@@ -173,7 +173,7 @@ impl Host {
         let found = self.endpoint(ask.method, ask.path);
         let (open, params) = match &found {
             Some((endpoint, params)) => (&endpoint.open, params.clone()),
-            None => (&self.0.stray, Vec::new()),
+            None => (&self.0.fallback, Vec::new()),
         };
         let mut exchange = open();
         let owner = if ask.authenticated { "ann" } else { "anonymous" };
@@ -239,7 +239,7 @@ impl Asked {
     }
 
     /// The whole stream over a record.
-    pub fn streamed(mut self, record: &Record, about: About) -> Answer {
+    pub fn streamed(mut self, record: &Record, about: RunInfo) -> Answer {
         let mut head = interlingua_core::out::Head::default();
         self.exchange.head(&mut head);
         let shown = testkit::Shown::known(record, about);
@@ -249,13 +249,13 @@ impl Asked {
 }
 
 /// What is known of a record that was begun over this protocol.
-pub fn about(record: &Record) -> About {
-    About { protocol: "a2a".into(), ..testkit::about(record) }
+pub fn about(record: &Record) -> RunInfo {
+    RunInfo { protocol: "a2a".into(), ..testkit::about(record) }
 }
 
 /// The same, with the labels of the question.
-pub fn about_call(record: &Record, call: &RunCall) -> About {
-    About { labels: call.labels.clone(), ..about(record) }
+pub fn about_call(record: &Record, call: &RunCall) -> RunInfo {
+    RunInfo { labels: call.labels.clone(), ..about(record) }
 }
 
 pub fn user(text: &str) -> Value {

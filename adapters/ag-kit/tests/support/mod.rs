@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use interlingua_ag_kit::{AgKit, Options};
-use interlingua_core::call::{About, AgentCard, Delivery, RunState, RunView};
+use interlingua_core::call::{AgentCard, Delivery, RunInfo, RunState, RunView};
 use interlingua_core::exchange::{Caller, Flow, Method};
 use interlingua_core::model::{AgentRequest, MessageType};
 use interlingua_core::pending::PendingKind;
@@ -65,8 +65,8 @@ pub(crate) fn decode_with(
 }
 
 /// What is known of a run besides.
-pub(crate) fn about(labels: Json) -> About {
-    About {
+pub(crate) fn about(labels: Json) -> RunInfo {
+    RunInfo {
         protocol: AgKit::NAME.into(),
         owner: "anonymous".into(),
         state: RunState::Ended(End::Completed),
@@ -76,7 +76,7 @@ pub(crate) fn about(labels: Json) -> About {
         stored: true,
         request: AgentRequest::default(),
         labels,
-        keeper: None,
+        retention: None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{Asked, Outcome, Waiting};
 use interlingua_core::call::{
-    About, AgentCard, Busy, Delivery, DocumentCall, Reply, RunState, RunView, SessionCall, SessionItem, SessionView,
+    AgentCard, Busy, Delivery, DocumentCall, Reply, RunInfo, RunState, RunView, SessionCall, SessionItem, SessionView,
     Target, Thread,
 };
 use interlingua_core::exchange::{Caller, Mounted, Next};
@@ -25,7 +25,7 @@ use interlingua_hitl::{Hitl, Options};
 #[derive(Default)]
 pub(crate) struct Session {
     pub(crate) waiting: Waiting,
-    pub(crate) runs: Vec<(Record, About)>,
+    pub(crate) runs: Vec<(Record, RunInfo)>,
     pub(crate) is_working: bool,
     pub(crate) user: Option<String>,
 }
@@ -203,14 +203,14 @@ impl Gateway {
         out: &mut Out,
     ) -> Result<Next, Fault> {
         let Thread::Session(id) = &run.thread else { panic!("in a session") };
-        assert_eq!((run.delivery, run.busy, run.durable), (Delivery::Collect, Some(Busy::Refuse), true));
+        assert_eq!((run.delivery, run.busy, run.detached), (Delivery::Collect, Some(Busy::Refuse), true));
         assert_eq!(run.request.session_id.as_ref(), Some(id));
         let session = self.sessions.entry(id.clone()).or_default();
         session.user = session.user.take().or(run.request.user_id.clone());
         if session.is_working {
             return Err(Fault::new(FaultKind::Busy, format!("session '{id}' is busy")));
         }
-        let input = match session.waiting.take(run.request.input, run.answers, run.terms, self.now) {
+        let input = match session.waiting.take(run.request.input, run.answers, run.answer_policy, self.now) {
             Outcome::Goes { input, .. } => input,
             Outcome::Refused(fault) => return Err(fault),
             Outcome::Waits => {
@@ -219,7 +219,7 @@ impl Gateway {
                 return exchange.reply(Reply::Waiting(RunView { record, about, pending: &pending }), out);
             }
         };
-        self.heard.extend(input.iter().map(|message| Json::of(message).text().to_owned()));
+        self.heard.extend(input.iter().map(|message| Json::from_serialize(message).text().to_owned()));
         let run_id = RunId(uuid::Uuid::from_u128(session.runs.len() as u128 + 1));
         let says = self.agent.pop().expect("the agent was told what to say");
         let record = match says {
@@ -231,10 +231,11 @@ impl Gateway {
             Says::Fails(why) => heard(run_id, id, input, &[], self.now, Some(why)),
         };
         session.waiting.settled();
-        let asked = Asked { run: run_id, now: self.now, terms: run.terms, tools: &[], approval_extension: true };
+        let asked =
+            Asked { run: run_id, now: self.now, terms: run.answer_policy, tools: &[], approval_extension: true };
         session.waiting.ask(record.run().pending(), &asked);
         let pending = session.waiting.pending_of(run_id);
-        let about = About {
+        let about = RunInfo {
             protocol: "hitl".into(),
             owner: "anonymous".into(),
             state: RunState::Ended(record.run().end.expect("ended")),
@@ -244,7 +245,7 @@ impl Gateway {
             stored: true,
             request: AgentRequest::default(),
             labels: Json::null(),
-            keeper: None,
+            retention: None,
         };
         session.runs.push((record, about));
         let (record, about) = session.runs.last().expect("just pushed");

@@ -2,7 +2,7 @@
 //! (Agent API, section 13).
 #![allow(dead_code, unreachable_pub, reason = "each test file uses what it needs")]
 
-use interlingua_core::call::{About, AgentCard, Call, Delivery, RunState, RunView};
+use interlingua_core::call::{AgentCard, Call, Delivery, RunInfo, RunState, RunView};
 use interlingua_core::event::Step;
 use interlingua_core::exchange::{Caller, Exchange, Flow, Mounted, Next};
 use interlingua_core::testkit::{NOW, RUN};
@@ -97,13 +97,13 @@ fn encoded(mut exchange: Opened, record: &Record) -> String {
 }
 
 /// A stream that is written while the run grows.
-pub struct Live {
+pub struct ActiveRun {
     exchange: Opened,
     out: Out,
     text: String,
 }
 
-impl Live {
+impl ActiveRun {
     /// A stream that has not begun.
     pub fn new() -> Self {
         let exchange = Native::new("{}").open("POST", "/process", HELLO, "").0;
@@ -130,8 +130,8 @@ impl Live {
 }
 
 /// What is known of a run besides, in this state.
-pub fn about(state: RunState) -> About {
-    About {
+pub fn about(state: RunState) -> RunInfo {
+    RunInfo {
         protocol: "agent-api".into(),
         owner: "anonymous".into(),
         state,
@@ -141,7 +141,7 @@ pub fn about(state: RunState) -> About {
         stored: true,
         request: interlingua_core::model::AgentRequest::default(),
         labels: Json::null(),
-        keeper: None,
+        retention: None,
     }
 }
 

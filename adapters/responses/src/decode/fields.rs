@@ -57,7 +57,7 @@ pub(crate) fn metadata(object: &Object<'_>) -> Result<Extra, Fault> {
         if value.string()?.chars().count() > 512 {
             return Err(value.invalid("must have at most 512 characters"));
         }
-        metadata.set(name, value.keep());
+        metadata.set(name, value.to_json());
     }
     Ok(metadata)
 }

@@ -152,12 +152,12 @@ impl Reader<'_> {
         let mut said = message(object, MessageType::Message, role, parts::read(&content, self.options)?)?;
         let mut kept = Extra::new();
         if word == "developer" {
-            kept.push("role", Json::of("developer"));
+            kept.push("role", Json::from_serialize("developer"));
         }
         if let Some(phase) = text(object, "phase")? {
-            kept.push("phase", Json::of(&phase));
+            kept.push("phase", Json::from_serialize(&phase));
         }
-        said.metadata = (!kept.is_empty()).then(|| Json::of(&kept));
+        said.metadata = (!kept.is_empty()).then(|| Json::from_serialize(&kept));
         self.entries.push(Entry::Said(said));
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Reader<'_> {
         let call_id = required(object, "call_id")?;
         let namespace = text(object, "namespace")?;
         let arguments = if custom {
-            Json::of(&serde_json::json!({ "input": required(object, "input")? })).text().to_owned()
+            Json::from_serialize(&serde_json::json!({ "input": required(object, "input")? })).text().to_owned()
         } else {
             required(object, "arguments")?
         };
@@ -182,12 +182,12 @@ impl Reader<'_> {
         let mut called = message(object, MessageType::FunctionCall, Role::Assistant, vec![Content::data(&call)])?;
         let mut kept = Extra::new();
         if custom {
-            kept.push("type", Json::of("custom_tool_call"));
+            kept.push("type", Json::from_serialize("custom_tool_call"));
         }
         if let Some(namespace) = namespace {
-            kept.push("namespace", Json::of(&namespace));
+            kept.push("namespace", Json::from_serialize(&namespace));
         }
-        called.metadata = (!kept.is_empty()).then(|| Json::of(&kept));
+        called.metadata = (!kept.is_empty()).then(|| Json::from_serialize(&kept));
         self.entries.push(Entry::Said(called));
         Ok(())
     }
@@ -200,8 +200,8 @@ impl Reader<'_> {
         let mut message = message(object, MessageType::FunctionCallOutput, Role::Tool, vec![Content::data(&data)])?;
         if custom {
             let mut kept = Extra::new();
-            kept.push("type", Json::of("custom_tool_call_output"));
-            message.metadata = Some(Json::of(&kept));
+            kept.push("type", Json::from_serialize("custom_tool_call_output"));
+            message.metadata = Some(Json::from_serialize(&kept));
         }
         self.entries.push(Entry::Returned { message, call_id, output });
         Ok(())
@@ -221,8 +221,8 @@ impl Reader<'_> {
         let mut thought = message(object, MessageType::Reasoning, Role::Assistant, contents)?;
         if let Some(encrypted) = text(object, "encrypted_content")? {
             let mut kept = Extra::new();
-            kept.push("encrypted_content", Json::of(&encrypted));
-            thought.metadata = Some(Json::of(&kept));
+            kept.push("encrypted_content", Json::from_serialize(&encrypted));
+            thought.metadata = Some(Json::from_serialize(&kept));
         }
         self.entries.push(Entry::Said(thought));
         Ok(())
@@ -278,32 +278,32 @@ impl Reader<'_> {
             Some(plain.map_or_else(|| node.text().to_owned(), std::borrow::Cow::into_owned))
         };
         let mut data = Extra::new();
-        data.push("call_id", Json::of(&call_id));
+        data.push("call_id", Json::from_serialize(&call_id));
         let (kind, role) = if let Some(name) = kind.strip_suffix("_call") {
-            data.push("name", Json::of(name));
+            data.push("name", Json::from_serialize(name));
             let arguments = told(&["arguments", "action", "queries", "code", "operation"]).unwrap_or_default();
-            data.push("arguments", Json::of(&arguments));
+            data.push("arguments", Json::from_serialize(&arguments));
             (MessageType::PluginCall, Role::Assistant)
         } else if let Some(name) = kind.strip_suffix("_output") {
-            data.push("name", Json::of(name.trim_end_matches("_call")));
+            data.push("name", Json::from_serialize(name.trim_end_matches("_call")));
             let output = told(&["output", "results", "outputs"]).unwrap_or_default();
-            data.push("output", Json::of(&output));
+            data.push("output", Json::from_serialize(&output));
             (MessageType::PluginCallOutput, Role::Tool)
         } else {
             (MessageType::from(kind), Role::Assistant)
         };
-        data.push("item", node.keep());
+        data.push("item", node.to_json());
         self.push(object, kind, role, Content::data(&data))
     }
 }
 
 /// A whole context as the content of a `compaction` item. Not secret: it is what its reader has said and heard.
 pub(crate) fn compacted(messages: &[Message]) -> String {
-    BASE64.encode(Json::of(messages).text())
+    BASE64.encode(Json::from_serialize(messages).text())
 }
 
 /// The raw item in a message made of a hosted call.
 pub(crate) fn original(message: &Message) -> Option<Json> {
     let [Content { body: Body::Data(data), .. }] = message.content.as_slice() else { return None };
-    data.read::<Extra>()?.get("item").filter(|item| item.is_object()).cloned()
+    data.decode::<Extra>()?.get("item").filter(|item| item.is_object()).cloned()
 }

@@ -172,7 +172,7 @@ fn refuse_unserved(object: &Object<'_>, options: &Options) -> Result<(), Fault> 
     if options.unknown_fields == Refusable::Refuse
         && let Some((name, _)) = object.iter().find(|(name, _)| !KNOWN.contains(name))
     {
-        return Err(Fault::new(FaultKind::Unsupported, format!("unknown parameter: '{name}'")).at(name));
+        return Err(Fault::new(FaultKind::Unsupported, format!("unknown parameter: '{name}'")).with_field(name));
     }
     Ok(())
 }
@@ -195,7 +195,7 @@ fn chain(object: &Object<'_>, options: &Options) -> Result<Chain, Fault> {
         .transpose()?;
     if previous.is_some() && conversation.is_some() {
         let message = "'previous_response_id' and 'conversation' exclude one another";
-        return Err(Fault::new(FaultKind::Exclusive, message).at("previous_response_id"));
+        return Err(Fault::new(FaultKind::Exclusive, message).with_field("previous_response_id"));
     }
     if conversation.is_some() && !options.conversations.0 {
         return Err(unsupported("conversation", "conversations are not served here"));
@@ -213,7 +213,7 @@ fn instructions(object: &Object<'_>) -> Result<Option<String>, Fault> {
 
 /// Settings that are checked, repeated and forwarded (section 15): the native fields, else extras of the same name.
 fn settings(object: &Object<'_>, echo: &mut Echo, request: &mut AgentRequest) -> Result<(), Fault> {
-    let kept = |name: &str| object.get(name).map(|node: Node<'_>| node.keep());
+    let kept = |name: &str| object.get(name).map(|node: Node<'_>| node.to_json());
     request.sampling = Sampling {
         temperature: ranged(object, "temperature", 0.0, 2.0)?,
         top_p: ranged(object, "top_p", 0.0, 1.0)?,
@@ -241,12 +241,12 @@ fn settings(object: &Object<'_>, echo: &mut Echo, request: &mut AgentRequest) ->
         let effort = choice(&reasoning, "effort", &["none", "minimal", "low", "medium", "high", "xhigh", "max"])?;
         let summary = choice(&reasoning, "summary", &["auto", "concise", "detailed"])?;
         let mut whole = Extra::new();
-        whole.set("effort", Json::of(&effort));
-        whole.set("summary", Json::of(&summary));
+        whole.set("effort", Json::from_serialize(&effort));
+        whole.set("summary", Json::from_serialize(&summary));
         for (name, value) in reasoning.rest(&["effort", "summary"]).iter() {
             whole.push(name, value.clone());
         }
-        echo.reasoning = Some(Json::of(&whole));
+        echo.reasoning = Some(Json::from_serialize(&whole));
     }
     for name in ["reasoning", "parallel_tool_calls", "max_tool_calls", "top_logprobs", "truncation", "service_tier"] {
         if let Some(value) = kept(name) {
@@ -254,7 +254,7 @@ fn settings(object: &Object<'_>, echo: &mut Echo, request: &mut AgentRequest) ->
         }
     }
     if !echo.metadata.is_empty() {
-        request.extra.set("metadata", Json::of(&echo.metadata));
+        request.extra.set("metadata", Json::from_serialize(&echo.metadata));
     }
 
     echo.safety_identifier = text(object, "safety_identifier")?;

@@ -26,7 +26,7 @@ fn part_of(node: &Node<'_>, options: &Options) -> Result<Content, Fault> {
             let mut content = Content::text(required("text")?);
             // Annotations of the agent's own are handed back as they are.
             if let Some(annotations) = object.get("annotations").filter(|list| list.text() != "[]") {
-                content.extra.push("annotations", annotations.keep());
+                content.extra.push("annotations", annotations.to_json());
             }
             Ok(content)
         }
@@ -77,7 +77,7 @@ fn image(object: &Object<'_>) -> Result<Content, Fault> {
     let url = url.ok_or_else(|| missing(object.path_of("image_url")))?;
     let mut extra = Extra::new();
     if let Some(detail) = text(object, "detail")? {
-        extra.push("detail", Json::of(&detail));
+        extra.push("detail", Json::from_serialize(&detail));
     }
     Ok(Content { body: Body::Image(Some(url)), extra })
 }

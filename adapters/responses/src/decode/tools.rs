@@ -51,21 +51,21 @@ fn tool(node: &Node<'_>, options: &Options, nested: bool) -> Result<Json, Fault>
             }
             text(&object, "description")?;
             if kind == "custom" {
-                return Ok(node.keep());
+                return Ok(node.to_json());
             }
             let parameters = object.get("parameters").map(|node| node.json_object()).transpose()?;
             let strict = object.boolean("strict")?;
             // These three keys are repeated even where they are not set (section 5).
             let mut whole = Extra::new();
-            whole.push("type", Json::of("function"));
-            whole.push("name", Json::of(&name));
-            whole.push("description", object.get("description").map_or_else(Json::null, |node| node.keep()));
+            whole.push("type", Json::from_serialize("function"));
+            whole.push("name", Json::from_serialize(&name));
+            whole.push("description", object.get("description").map_or_else(Json::null, |node| node.to_json()));
             whole.push("parameters", parameters.unwrap_or_else(Json::null));
-            whole.push("strict", Json::of(&strict));
+            whole.push("strict", Json::from_serialize(&strict));
             for (name, value) in object.rest(&["type", "name", "description", "parameters", "strict"]).iter() {
                 whole.push(name, value.clone());
             }
-            Ok(Json::of(&whole))
+            Ok(Json::from_serialize(&whole))
         }
         "namespace" if !nested => {
             object.string("name")?.ok_or_else(|| missing(object.path_of("name")))?;
@@ -73,9 +73,9 @@ fn tool(node: &Node<'_>, options: &Options, nested: bool) -> Result<Json, Fault>
             let tools = tools.map(|node| tool(&node, options, true)).collect::<Result<Vec<_>, _>>()?;
             let mut whole = Extra::new();
             for (name, value) in object.iter() {
-                whole.push(name, if name == "tools" { Json::of(&tools) } else { value.keep() });
+                whole.push(name, if name == "tools" { Json::from_serialize(&tools) } else { value.to_json() });
             }
-            Ok(Json::of(&whole))
+            Ok(Json::from_serialize(&whole))
         }
         kind => {
             if options.hosted_tools == Refusable::Refuse {
@@ -94,7 +94,7 @@ fn without_secrets(object: &Object<'_>) -> Json {
     for name in secret.into_iter().filter(|name| object.has(name)) {
         whole.push(name, Json::null());
     }
-    Json::of(&whole)
+    Json::from_serialize(&whole)
 }
 
 /// The declared functions as agents know them (section 15).
@@ -105,21 +105,21 @@ fn native(tools: &[Json], declared: &Declared) -> Vec<Json> {
 }
 
 fn gather(tools: &[Json], namespace: Option<&str>, declared: &Declared, found: &mut Vec<Json>) {
-    for tool in tools.iter().filter_map(Json::read::<Extra>) {
-        let word = |name: &str| tool.get(name).and_then(Json::read::<String>);
+    for tool in tools.iter().filter_map(Json::decode::<Extra>) {
+        let word = |name: &str| tool.get(name).and_then(Json::decode::<String>);
         let kept = |name: &str| tool.get(name).filter(|value| !value.is_null()).cloned();
         let (Some(kind), Some(name)) = (word("type"), word("name")) else { continue };
         match kind.as_str() {
             "namespace" if namespace.is_none() => {
-                let tools: Vec<Json> = tool.get("tools").and_then(Json::read).unwrap_or_default();
+                let tools: Vec<Json> = tool.get("tools").and_then(Json::decode).unwrap_or_default();
                 gather(&tools, Some(&name), declared, found);
             }
             "function" | "custom" => {
                 let Some(known) = declared.known_as(namespace, &name) else { continue };
                 let custom = kind == "custom";
                 let mut function = Extra::new();
-                function.push("name", Json::of(&known));
-                function.push("description", kept("description").unwrap_or_else(|| Json::of("")));
+                function.push("name", Json::from_serialize(&known));
+                function.push("description", kept("description").unwrap_or_else(|| Json::from_serialize("")));
                 let parameters = if custom { Some(free_text()) } else { kept("parameters") };
                 function.push("parameters", parameters.unwrap_or_else(any_arguments));
                 for extra in ["strict", "format"] {
@@ -128,9 +128,9 @@ fn gather(tools: &[Json], namespace: Option<&str>, declared: &Declared, found: &
                     }
                 }
                 let mut whole = Extra::new();
-                whole.push("type", Json::of("function"));
-                whole.push("function", Json::of(&function));
-                found.push(Json::of(&whole));
+                whole.push("type", Json::from_serialize("function"));
+                whole.push("function", Json::from_serialize(&function));
+                found.push(Json::from_serialize(&whole));
             }
             _ => {}
         }
@@ -139,7 +139,7 @@ fn gather(tools: &[Json], namespace: Option<&str>, declared: &Declared, found: &
 
 /// The parameters of a function that stands for a custom tool.
 fn free_text() -> Json {
-    Json::of(&json!({
+    Json::from_serialize(&json!({
         "type": "object",
         "properties": { "input": { "type": "string" } },
         "required": ["input"],
@@ -149,7 +149,7 @@ fn free_text() -> Json {
 
 /// The parameters of a function that declares none: native servers want some.
 fn any_arguments() -> Json {
-    Json::of(&json!({ "type": "object", "properties": {} }))
+    Json::from_serialize(&json!({ "type": "object", "properties": {} }))
 }
 
 /// Checks a choice among the tools.
@@ -191,7 +191,7 @@ fn chosen(node: &Node<'_>, declared: &Declared) -> Result<Json, Fault> {
         }
         _ => return Err(node.wrong("a string or an object")),
     }
-    Ok(node.keep())
+    Ok(node.to_json())
 }
 
 /// Reads `text`: the form of the answer. What it asks for in words, where the operator wants it so.
@@ -206,7 +206,7 @@ pub(super) fn format(
     choice(&text_object, "verbosity", &["low", "medium", "high"])?;
     let mut whole = Extra::new();
     let mut wish = None;
-    whole.push("format", Json::of(&json!({ "type": "text" })));
+    whole.push("format", Json::from_serialize(&json!({ "type": "text" })));
     if let Some(node) = text_object.get("format") {
         let format = node.object()?;
         let kind = format.string("type")?.ok_or_else(|| missing(format.path_of("type")))?;
@@ -229,14 +229,14 @@ pub(super) fn format(
                 return Err(Fault::invalid(format.path_of("type"), message));
             }
         }
-        whole.set("format", node.keep());
+        whole.set("format", node.to_json());
     }
     for (name, value) in text_object.rest(&["format"]).iter() {
         if !value.is_null() {
             whole.push(name, value.clone());
         }
     }
-    let whole = Json::of(&whole);
+    let whole = Json::from_serialize(&whole);
     echo.text = Some(whole.clone());
     match options.structured_output {
         StructuredOutput::Refuse if wish.is_some() => {

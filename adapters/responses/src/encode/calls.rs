@@ -246,8 +246,8 @@ impl Encoder {
         out: &mut Out,
     ) {
         let Some(data) = slot.data() else { return };
-        let call: ToolCall = data.read().unwrap_or_default();
-        let named = data.read::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
+        let call: ToolCall = data.decode().unwrap_or_default();
+        let named = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
         let name = if call.name.is_empty() {
             message.announced.as_str().trim_end_matches("_call").to_owned()
         } else {
@@ -281,7 +281,7 @@ impl Encoder {
         self.calls[number].done = true;
         // Taken out for a moment: telling needs the whole encoder.
         let id = self.calls[number].id.clone();
-        let item = Json::of(&self.calls[number].item(status, returned));
+        let item = Json::from_serialize(&self.calls[number].item(status, returned));
         if matches!(self.calls[number].form, Form::Mcp { .. }) {
             match status {
                 "completed" => self.stage("response.mcp_call.completed", &id, index, out),

@@ -76,25 +76,25 @@ impl Frames {
         let number = self.number()?;
         let socket = match &self.target {
             Target::Socket { stream_id } => {
-                out.raw(b"{\"type\":\"");
-                out.raw(name.as_bytes());
-                out.raw(b"\"");
+                out.write_raw(b"{\"type\":\"");
+                out.write_raw(name.as_bytes());
+                out.write_raw(b"\"");
                 if let Some(id) = stream_id {
-                    out.raw(b",\"stream_id\":");
+                    out.write_raw(b",\"stream_id\":");
                     out.write_json(id);
                 }
                 true
             }
             Target::Sse { .. } | Target::Nowhere => {
-                out.raw(b"event: ");
-                out.raw(name.as_bytes());
-                out.raw(b"\ndata: {\"type\":\"");
-                out.raw(name.as_bytes());
-                out.raw(b"\"");
+                out.write_raw(b"event: ");
+                out.write_raw(name.as_bytes());
+                out.write_raw(b"\ndata: {\"type\":\"");
+                out.write_raw(name.as_bytes());
+                out.write_raw(b"\"");
                 false
             }
         };
-        out.raw(b",\"sequence_number\":");
+        out.write_raw(b",\"sequence_number\":");
         out.number(number);
         Some(Frame { out, socket })
     }
@@ -135,17 +135,17 @@ impl Frames {
     pub(super) fn delta(&mut self, template: &Template, text: &str, out: &mut Out) {
         let Some(number) = self.number() else { return };
         out.body.reserve(template.head.len() + template.middle.len() + template.tail.len() + text.len() + 24);
-        out.raw(&template.head);
+        out.write_raw(&template.head);
         out.number(number);
-        out.raw(&template.middle);
+        out.write_raw(&template.middle);
         out.write_json(text);
-        out.raw(template.tail.as_bytes());
+        out.write_raw(template.tail.as_bytes());
     }
 
     /// Ends the row of events.
     pub(super) fn close(&self, out: &mut Out) {
         if self.target == (Target::Sse { done: true }) {
-            out.raw(b"data: [DONE]\n\n");
+            out.write_raw(b"data: [DONE]\n\n");
         }
     }
 
@@ -155,7 +155,7 @@ impl Frames {
             Target::Sse { .. } => out.frame(Some(name), value),
             Target::Socket { .. } => {
                 out.write_json(value);
-                out.raw(b"\n");
+                out.write_raw(b"\n");
             }
             Target::Nowhere => {}
         }
@@ -180,15 +180,15 @@ pub(super) struct Frame<'o> {
 impl Frame<'_> {
     /// Adds a field.
     pub(super) fn with<T: Serialize + ?Sized>(self, name: &str, value: &T) -> Self {
-        self.out.raw(b",\"");
-        self.out.raw(name.as_bytes());
-        self.out.raw(b"\":");
+        self.out.write_raw(b",\"");
+        self.out.write_raw(name.as_bytes());
+        self.out.write_raw(b"\":");
         self.out.write_json(value);
         self
     }
 
     /// Ends it.
     pub(super) fn end(self) {
-        self.out.raw(if self.socket { b"}\n" } else { b"}\n\n" });
+        self.out.write_raw(if self.socket { b"}\n" } else { b"}\n\n" });
     }
 }

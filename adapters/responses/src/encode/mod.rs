@@ -46,7 +46,7 @@ pub(crate) struct Encoder {
     server_label: String,
     status: Status,
     /// What is open, by the message's place in the run.
-    live: Vec<Option<Box<Live>>>,
+    live: Vec<Option<Box<ActiveRun>>>,
     /// The items by `output_index`; None until they are done.
     items: Vec<Option<Json>>,
     calls: Vec<Tracked>,
@@ -60,7 +60,7 @@ pub(crate) struct Encoder {
 
 /// What is open of a message.
 #[derive(Default)]
-struct Live {
+struct ActiveRun {
     /// Its item, if it is one of text.
     said: Option<Said>,
     /// The text under way.
@@ -96,7 +96,7 @@ impl Encoder {
             echo,
             declared,
             frames,
-            id: run.id.spelled(ids::RESPONSE),
+            id: run.id.to_prefixed(ids::RESPONSE),
             server_label,
             status,
             live: Vec::new(),
@@ -244,7 +244,7 @@ impl Encoder {
     }
 
     /// What is open of a message.
-    fn live(&mut self, at: usize) -> &mut Live {
+    fn live(&mut self, at: usize) -> &mut ActiveRun {
         if self.live.len() <= at {
             self.live.resize_with(at + 1, || None);
         }
@@ -263,7 +263,7 @@ impl Encoder {
 
     /// Tells that an item is done, and keeps it for the final object.
     fn done(&mut self, index: usize, item: &Item<'_>, out: &mut Out) {
-        self.done_as(index, Json::of(item), out);
+        self.done_as(index, Json::from_serialize(item), out);
     }
 
     fn done_as(&mut self, index: usize, item: Json, out: &mut Out) {

@@ -50,7 +50,7 @@ impl Encoder {
                 };
                 let name = self.shared.options.request_input.clone();
                 let id = ids::output("fc_", run, at, content);
-                self.function_told(&id, &asked.id, &name, Json::of(&question).text(), out);
+                self.function_told(&id, &asked.id, &name, Json::from_serialize(&question).text(), out);
             }
             PendingKind::Tool => {
                 let id = ids::output("fc_", run, at, content);
@@ -77,11 +77,11 @@ impl Encoder {
 
     /// The tools of a server. Optional keys that are null are left out: the AI SDK refuses them.
     pub(super) fn tools_listed(&mut self, run: RunId, at: usize, content: usize, slot: &Slot, out: &mut Out) {
-        let Some(fields) = slot.data().and_then(Json::read::<Extra>) else { return };
-        let tools: Vec<Extra> = fields.get("tools").and_then(Json::read).unwrap_or_default();
-        let tools: Vec<Json> = tools.into_iter().map(|tool| Json::of(&without_nulls(&tool))).collect();
+        let Some(fields) = slot.data().and_then(Json::decode::<Extra>) else { return };
+        let tools: Vec<Extra> = fields.get("tools").and_then(Json::decode).unwrap_or_default();
+        let tools: Vec<Json> = tools.into_iter().map(|tool| Json::from_serialize(&without_nulls(&tool))).collect();
         let error = fields.get("error").filter(|error| !error.is_null());
-        let label = fields.get("server_label").and_then(Json::read::<String>);
+        let label = fields.get("server_label").and_then(Json::decode::<String>);
         let label = label.unwrap_or_else(|| self.server_label.clone());
         let id = ids::output("mcpl_", run, at, content);
         let index = self.add(&Item::McpListTools { id: &id, server_label: &label, tools: &[], error: None }, out);

@@ -5,7 +5,7 @@ use interlingua_core::model::{Body, Content};
 use serde::Deserialize;
 
 /// Inline data longer than this is told of, not shown: clients render the text, and a model reads it again.
-const LONGEST_INLINE: usize = 32 * 1024;
+const MAX_INLINE_BYTES: usize = 32 * 1024;
 
 /// An image that is in the message itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(crate) fn content(content: &Content, show_data: bool) -> Option<String> {
             }
         }
         Body::Data(data) => (show_data && !data.is_null()).then(|| data.text().to_owned()),
-        Body::Other(_) => show_data.then(|| Json::of(content).text().to_owned()),
+        Body::Other(_) => show_data.then(|| Json::from_serialize(content).text().to_owned()),
     }
 }
 
@@ -69,7 +69,7 @@ fn is_link(text: &str) -> bool {
 
 fn link(url: Option<&str>, name: &str) -> Option<String> {
     let url = url.filter(|url| !url.is_empty())?;
-    if url.starts_with("data:") && url.len() > LONGEST_INLINE {
+    if url.starts_with("data:") && url.len() > MAX_INLINE_BYTES {
         // Three bytes in four characters.
         let size = url.split_once(',').map_or(0, |(_, data)| data.len() / 4 * 3);
         return Some(format!("[{name}: {size} bytes]"));

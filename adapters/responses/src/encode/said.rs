@@ -245,8 +245,8 @@ pub(super) const fn status_of(end: Option<End>) -> &'static str {
 
 /// A list under a name, in what applications may add.
 fn listed(fields: Option<&Json>, name: &str) -> Vec<Json> {
-    let fields: Option<Extra> = fields.and_then(Json::read);
-    fields.and_then(|fields| fields.get(name)?.read()).unwrap_or_default()
+    let fields: Option<Extra> = fields.and_then(Json::decode);
+    fields.and_then(|fields| fields.get(name)?.decode()).unwrap_or_default()
 }
 
 impl Encoder {
@@ -291,8 +291,8 @@ impl Encoder {
             let text = matches!(form, Reasoning::Text | Reasoning::Both);
             ("rs_", Form::Thought { summary, text })
         } else {
-            let metadata: Option<Extra> = message.announced_metadata.as_ref().and_then(Json::read);
-            let phase = metadata.and_then(|metadata| metadata.get("phase")?.read());
+            let metadata: Option<Extra> = message.announced_metadata.as_ref().and_then(Json::decode);
+            let phase = metadata.and_then(|metadata| metadata.get("phase")?.decode());
             ("msg_", Form::Message { phase })
         };
         let mut said = Said { index: 0, id: ids::output(prefix, run, at, 0), form, parts: Vec::new() };
@@ -316,7 +316,7 @@ impl Encoder {
             let (Some(flow), Some(said)) = (live.flow.take(), live.said.as_mut()) else { return };
             if let Some(part) = said.parts.last_mut() {
                 part.text = Text::Slot { content, told: flow.told() };
-                part.annotations = slot.extra.get("annotations").and_then(Json::read).unwrap_or_default();
+                part.annotations = slot.extra.get("annotations").and_then(Json::decode).unwrap_or_default();
             }
             return said.close_part(message, &mut self.frames, out);
         }

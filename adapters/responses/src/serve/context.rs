@@ -21,7 +21,7 @@ use crate::ids::{self, Place};
 use crate::options::OpenCalls;
 
 /// Items of so many responses may be referred to in one request: each is looked up.
-const MOST_RUNS: usize = 200;
+const MAX_RUNS: usize = 200;
 
 /// Something to look up.
 #[derive(Clone, Debug)]
@@ -133,8 +133,8 @@ impl Context {
             match ids::place(id) {
                 Some((run, place)) => {
                     self.wanted.entry(run).or_default().push((id.clone(), place));
-                    if self.wanted.len() > MOST_RUNS {
-                        let message = format!("refers to items of more than {MOST_RUNS} responses");
+                    if self.wanted.len() > MAX_RUNS {
+                        let message = format!("refers to items of more than {MAX_RUNS} responses");
                         return Err(Fault::invalid("input", message));
                     }
                 }
@@ -203,7 +203,7 @@ impl Context {
         match lookup {
             Lookup::Previous { id, .. } => previous_not_found(id),
             Lookup::Conversation(id) => not_found("Conversation", id),
-            Lookup::Items(run) => not_found("Item", &run.spelled("")),
+            Lookup::Items(run) => not_found("Item", &run.to_prefixed("")),
             Lookup::Leave(view) | Lookup::Come(view) => not_found("Conversation", &view.id),
             Lookup::Session(_) => about_input("no tool call found for this function call output"),
         }

@@ -23,7 +23,7 @@ use crate::ids;
 use crate::wire::{self, Deleted};
 
 /// The most items one request may add.
-const MOST_ITEMS: usize = 20;
+const MAX_ITEMS: usize = 20;
 
 /// What is asked of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +95,8 @@ impl Conversations {
     /// Items as they are kept: each with an id.
     fn read_items(&self, node: &Node<'_>, request: &Request<'_>) -> Result<Vec<Message>, Fault> {
         let entries = read_items(node, &self.shared.options, &Echo::default())?;
-        if entries.len() > MOST_ITEMS {
-            return Err(node.invalid(format!("must have at most {MOST_ITEMS} items")));
+        if entries.len() > MAX_ITEMS {
+            return Err(node.invalid(format!("must have at most {MAX_ITEMS} items")));
         }
         let mut messages = Vec::with_capacity(entries.len());
         for (index, entry) in entries.into_iter().enumerate() {
@@ -152,7 +152,7 @@ impl Conversations {
 
     fn labels(&self) -> Extra {
         let mut labels = Extra::new();
-        labels.push(crate::NAME, Json::of(&self.label.clone().unwrap_or_default()));
+        labels.push(crate::NAME, Json::from_serialize(&self.label.clone().unwrap_or_default()));
         labels
     }
 
@@ -171,13 +171,13 @@ impl Conversations {
             id: &view.id,
             object: "conversation",
             created_at: view.created_at / 1000,
-            metadata: &Json::of(&label.metadata),
+            metadata: &Json::from_serialize(&label.metadata),
         });
     }
 
     /// What to do with a conversation that was found.
     fn act(&mut self, view: &SessionView, out: &mut Out) -> Result<Next, Fault> {
-        let label: Label = label(view).and_then(Json::read).ok_or_else(|| not_found("Conversation", &self.id))?;
+        let label: Label = label(view).and_then(Json::decode).ok_or_else(|| not_found("Conversation", &self.id))?;
         let session = self.id.clone();
         self.acting = true;
         Ok(Next::Call(Call::Session(match self.asked {
@@ -227,7 +227,7 @@ impl Conversations {
                 out.json(&Deleted { id: &self.id, object: "conversation.deleted", deleted: true });
             }
             (Asked::Update | Asked::Remove | Asked::Create, Some(view)) => {
-                let label = self.label.clone().or_else(|| label(view)?.read()).unwrap_or_default();
+                let label = self.label.clone().or_else(|| label(view)?.decode()).unwrap_or_default();
                 self.conversation(view, &label, out);
             }
             (Asked::Append, Some(view)) => {
@@ -253,7 +253,7 @@ impl Exchange for Conversations {
             self.body(request)?;
         }
         if self.asked == Asked::Create {
-            self.id = request.fresh.spelled(ids::CONVERSATION);
+            self.id = request.fresh.to_prefixed(ids::CONVERSATION);
             self.acting = true;
             let agent = self.shared.agents.first().map(|agent| agent.name.clone()).unwrap_or_default();
             let items = std::mem::take(&mut self.items);

@@ -63,9 +63,9 @@ impl Count {
             Wanted::Compaction => {
                 let usage = Usage::of_input(estimate(messages.iter()) as u64);
                 let kept = compacted(&messages);
-                let id = fresh.spelled("cmp_");
+                let id = fresh.to_prefixed("cmp_");
                 let output = [Item::Compaction { id: &id, encrypted_content: &kept }];
-                let id = fresh.spelled(crate::ids::RESPONSE);
+                let id = fresh.to_prefixed(crate::ids::RESPONSE);
                 let (object, created_at) = ("response.compaction", self.now / 1000);
                 out.json(&Compaction { id: &id, object, created_at, output: &output, usage });
             }
@@ -81,7 +81,7 @@ fn estimate<'a>(messages: impl Iterator<Item = &'a Message>) -> usize {
             let contents = message.content.iter().map(|content| match &content.body {
                 Body::Text(text) | Body::Refusal(text) => text.len().div_ceil(BYTES_PER_TOKEN),
                 Body::Data(data) => data.text().len().div_ceil(BYTES_PER_TOKEN),
-                Body::Other(_) => Json::of(content).text().len().div_ceil(BYTES_PER_TOKEN),
+                Body::Other(_) => Json::from_serialize(content).text().len().div_ceil(BYTES_PER_TOKEN),
                 Body::Image(_) | Body::Video(_) | Body::Audio { .. } | Body::File(_) => PER_MEDIUM,
             });
             PER_MESSAGE + contents.sum::<usize>()

@@ -87,8 +87,8 @@ impl Create {
             (false, true) => Delivery::Background,
             (false, false) => Delivery::Collect,
         };
-        call.durable = background || self.shared.options.disconnect == Disconnect::Detach;
-        call.early = background;
+        call.detached = background || self.shared.options.disconnect == Disconnect::Detach;
+        call.respond_immediately = background;
         call.stored = asked.echo.store;
         call.record_only = self.warms_up;
         // Two runs at once in a conversation are refused (section 12). Elsewhere a run in the way has just ended, and
@@ -102,7 +102,7 @@ impl Create {
             (None, None, Some(fresh)) if resolved.returns && !resolved.decides => Thread::Session(fresh.to_string()),
             (None, None, _) => Thread::New,
         };
-        call.labels = Json::of(&asked.echo);
+        call.labels = Json::from_serialize(&asked.echo);
         Ok(Call::Run(Box::new(call)))
     }
 
@@ -173,7 +173,7 @@ impl Exchange for Create {
             Reply::Waiting(view) => {
                 let open: Vec<_> = view.pending.iter().map(|item| format!("'{}'", item.id)).collect();
                 let message = format!("a decision is open and has to be answered first: {}", open.join(", "));
-                Err(Fault::new(FaultKind::Waiting, message).at("input"))
+                Err(Fault::new(FaultKind::Waiting, message).with_field("input"))
             }
             _ => Err(astray()),
         }

@@ -66,7 +66,7 @@ impl Showing<'_> {
     }
 
     fn mcp_call(&self, id: &str, call: &ToolCall, output: Option<ToolOutput>) -> Json {
-        Json::of(&Item::McpCall {
+        Json::from_serialize(&Item::McpCall {
             id,
             status: "completed",
             server_label: call.server_label.as_deref().unwrap_or(self.server_label),
@@ -82,8 +82,8 @@ impl Showing<'_> {
         if let Some(original) = original(message) {
             return with_id(&original, id);
         }
-        let kept: Extra = message.metadata.as_ref().and_then(Json::read).unwrap_or_default();
-        let word = |name: &str| kept.get(name).and_then(Json::read::<String>);
+        let kept: Extra = message.metadata.as_ref().and_then(Json::decode).unwrap_or_default();
+        let word = |name: &str| kept.get(name).and_then(Json::decode::<String>);
         match &message.kind {
             MessageType::Reasoning => {
                 let summary: Vec<_> =
@@ -91,7 +91,13 @@ impl Showing<'_> {
                 let encrypted = word("encrypted_content");
                 let content: &[ReasoningText<'_>] = &[];
                 let encrypted_content = encrypted.as_deref();
-                Json::of(&Item::Reasoning { id, summary: &summary, content, encrypted_content, status: None })
+                Json::from_serialize(&Item::Reasoning {
+                    id,
+                    summary: &summary,
+                    content,
+                    encrypted_content,
+                    status: None,
+                })
             }
             MessageType::FunctionCall => {
                 let call = message.calls().next().unwrap_or_default();
@@ -101,29 +107,41 @@ impl Showing<'_> {
                 let (namespace, call_id) = (namespace.as_deref(), call.call_id.as_str());
                 if word("type").as_deref() == Some("custom_tool_call") {
                     let fields = serde_json::from_str::<Extra>(&call.arguments).unwrap_or_default();
-                    let input = fields.get("input").and_then(Json::read::<String>).unwrap_or_default();
+                    let input = fields.get("input").and_then(Json::decode::<String>).unwrap_or_default();
                     let status = "completed";
-                    return Json::of(&Item::CustomToolCall { id, status, call_id, name, input: &input, namespace });
+                    return Json::from_serialize(&Item::CustomToolCall {
+                        id,
+                        status,
+                        call_id,
+                        name,
+                        input: &input,
+                        namespace,
+                    });
                 }
                 let (status, arguments) = ("completed", call.arguments.as_str());
-                Json::of(&Item::FunctionCall { id, status, call_id, name, arguments, namespace })
+                Json::from_serialize(&Item::FunctionCall { id, status, call_id, name, arguments, namespace })
             }
             kind if kind.is_output() => {
                 let output = message.outputs().next().unwrap_or_default();
                 let (call_id, output) = (output.call_id.as_str(), output.output.as_str());
                 if word("type").as_deref() == Some("custom_tool_call_output") {
-                    return Json::of(&Item::CustomToolCallOutput { id, call_id, output, status: "completed" });
+                    return Json::from_serialize(&Item::CustomToolCallOutput {
+                        id,
+                        call_id,
+                        output,
+                        status: "completed",
+                    });
                 }
-                Json::of(&Item::FunctionCallOutput { id, call_id, output, status: "completed" })
+                Json::from_serialize(&Item::FunctionCallOutput { id, call_id, output, status: "completed" })
             }
             MessageType::McpApprovalRequest => self.question(id, message),
             MessageType::McpApprovalResponse => approval(id, message),
             MessageType::McpListTools => {
-                let data = message.content.iter().find_map(Content::as_data).and_then(Json::read::<Extra>);
+                let data = message.content.iter().find_map(Content::as_data).and_then(Json::decode::<Extra>);
                 let mut whole = data.unwrap_or_default();
-                whole.set("type", Json::of("mcp_list_tools"));
-                whole.set("id", Json::of(id));
-                Json::of(&whole)
+                whole.set("type", Json::from_serialize("mcp_list_tools"));
+                whole.set("id", Json::from_serialize(id));
+                Json::from_serialize(&whole)
             }
             _ => self.said(id, message, word("role"), word("phase").as_deref()),
         }
@@ -136,10 +154,22 @@ impl Showing<'_> {
         let arguments = asked.arguments.as_str();
         if asked.kind == PendingKind::Approval {
             let server_label = asked.server_label.as_deref().unwrap_or(self.server_label);
-            return Json::of(&Item::McpApprovalRequest { id: &asked.id, server_label, name: &asked.name, arguments });
+            return Json::from_serialize(&Item::McpApprovalRequest {
+                id: &asked.id,
+                server_label,
+                name: &asked.name,
+                arguments,
+            });
         }
         let name = self.request_input;
-        Json::of(&Item::FunctionCall { id, status: "completed", call_id: &asked.id, name, arguments, namespace: None })
+        Json::from_serialize(&Item::FunctionCall {
+            id,
+            status: "completed",
+            call_id: &asked.id,
+            name,
+            arguments,
+            namespace: None,
+        })
     }
 
     fn said(&self, id: &str, message: &Message, role: Option<String>, phase: Option<&str>) -> Json {
@@ -153,7 +183,7 @@ impl Showing<'_> {
         let annotations: Vec<Vec<Json>> = message
             .content
             .iter()
-            .map(|content| content.extra.get("annotations").and_then(Json::read).unwrap_or_default())
+            .map(|content| content.extra.get("annotations").and_then(Json::decode).unwrap_or_default())
             .collect();
         let texts: Vec<Option<String>> = message.content.iter().map(|content| render::content(content, true)).collect();
         let parts: Vec<Part<'_>> = message
@@ -168,7 +198,7 @@ impl Showing<'_> {
                 (_, None) => None,
             })
             .collect();
-        Json::of(&Item::Message { id, status: "completed", role, content: &parts, phase })
+        Json::from_serialize(&Item::Message { id, status: "completed", role, content: &parts, phase })
     }
 }
 
@@ -177,20 +207,25 @@ fn by_agent(kind: &MessageType) -> bool {
 }
 
 fn with_id(original: &Json, id: &str) -> Json {
-    let mut whole: Extra = original.read().unwrap_or_default();
+    let mut whole: Extra = original.decode().unwrap_or_default();
     if whole.get("id").is_none_or(Json::is_null) {
-        whole.set("id", Json::of(id));
+        whole.set("id", Json::from_serialize(id));
     }
-    Json::of(&whole)
+    Json::from_serialize(&whole)
 }
 
 fn approval(id: &str, message: &Message) -> Json {
     let data = message.content.iter().find_map(Content::as_data);
-    let fields: Extra = data.and_then(Json::read).unwrap_or_default();
+    let fields: Extra = data.and_then(Json::decode).unwrap_or_default();
     let asked = data.and_then(interlingua_core::pending::approval_id).unwrap_or_default();
-    let approve = fields.get("approve").and_then(Json::read).unwrap_or(false);
-    let reason: Option<String> = fields.get("reason").and_then(Json::read);
-    Json::of(&Item::McpApprovalResponse { id, approval_request_id: &asked, approve, reason: reason.as_deref() })
+    let approve = fields.get("approve").and_then(Json::decode).unwrap_or(false);
+    let reason: Option<String> = fields.get("reason").and_then(Json::decode);
+    Json::from_serialize(&Item::McpApprovalResponse {
+        id,
+        approval_request_id: &asked,
+        approve,
+        reason: reason.as_deref(),
+    })
 }
 
 /// A content of a user's or a system's message, as a part of an input.
@@ -198,7 +233,7 @@ fn said_part(content: &Content) -> Json {
     let value = match &content.body {
         Body::Text(text) => json!({ "type": "input_text", "text": text }),
         Body::Image(url) => {
-            let detail = content.extra.get("detail").and_then(Json::read::<String>);
+            let detail = content.extra.get("detail").and_then(Json::decode::<String>);
             json!({ "type": "input_image", "image_url": url, "file_id": null, "detail": detail.as_deref().unwrap_or("auto") })
         }
         Body::Video(url) => json!({ "type": "input_video", "video_url": url }),
@@ -218,7 +253,7 @@ fn said_part(content: &Content) -> Json {
         }
         Body::Refusal(text) => json!({ "type": "refusal", "refusal": text }),
         Body::Data(data) => json!({ "type": "input_text", "text": data.text() }),
-        Body::Other(_) => json!({ "type": "input_text", "text": Json::of(content).text() }),
+        Body::Other(_) => json!({ "type": "input_text", "text": Json::from_serialize(content).text() }),
     };
-    Json::of(&value)
+    Json::from_serialize(&value)
 }

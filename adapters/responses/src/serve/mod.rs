@@ -47,7 +47,7 @@ impl Shared {
             _ => {
                 let known: Vec<_> = self.models().map(|(name, _)| format!("'{name}'")).collect();
                 let message = format!("The model '{model}' does not exist. Known models: {}.", known.join(", "));
-                Err(Fault::new(FaultKind::NoSuchAgent, message).at("model"))
+                Err(Fault::new(FaultKind::NoSuchAgent, message).with_field("model"))
             }
         }
     }
@@ -78,7 +78,7 @@ pub(crate) struct Address {
 impl Address {
     /// Of the answer to a request.
     pub(crate) fn of(request: &Request<'_>) -> Self {
-        Self { request_id: Some(request.fresh.spelled("req_")) }
+        Self { request_id: Some(request.fresh.to_prefixed("req_")) }
     }
 
     /// Sets the headers.
@@ -124,11 +124,11 @@ pub(crate) fn astray() -> Fault {
 
 /// Answers what no endpoint answers, and endpoints that are switched off.
 #[derive(Default)]
-pub(crate) struct Stray {
+pub(crate) struct Fallback {
     address: Address,
 }
 
-impl Exchange for Stray {
+impl Exchange for Fallback {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         self.address = Address::of(request);
         Err(Fault::new(FaultKind::NoSuchPath, format!("Invalid URL ({} {})", request.method, request.path)))

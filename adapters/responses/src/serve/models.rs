@@ -45,7 +45,7 @@ impl Exchange for Models {
             Some(one) => {
                 let gone = || {
                     let message = format!("The model '{one}' does not exist.");
-                    Fault::new(FaultKind::NoSuchAgent, message).at("model")
+                    Fault::new(FaultKind::NoSuchAgent, message).with_field("model")
                 };
                 let model = data.pop().ok_or_else(gone)?;
                 self.address.on(&mut out.head);

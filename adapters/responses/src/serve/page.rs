@@ -32,7 +32,7 @@ impl Page {
     pub(crate) fn read(request: &Request<'_>) -> Result<Self, Fault> {
         let mut page = Self::default();
         if let Some(limit) = request.query("limit") {
-            let wrong = |kind| Fault::new(kind, "must be a number from 1 to 100").at("limit");
+            let wrong = |kind| Fault::new(kind, "must be a number from 1 to 100").with_field("limit");
             page.limit = limit.parse().map_err(|_| wrong(FaultKind::WrongType))?;
             if !(1..=100).contains(&page.limit) {
                 return Err(wrong(FaultKind::Invalid));

@@ -85,7 +85,8 @@ impl Exchange for Retrieve {
             .filter(|number| !number.is_empty())
             .map(|number| {
                 number.parse().map_err(|_| {
-                    Fault::new(FaultKind::WrongType, "must be the sequence number of an event").at("starting_after")
+                    Fault::new(FaultKind::WrongType, "must be the sequence number of an event")
+                        .with_field("starting_after")
                 })
             })
             .transpose()?;

@@ -153,16 +153,16 @@ impl Usage {
     /// Reads what an agent told, in either family of names (section 16). None if it told nothing known.
     pub(crate) fn read(told: &Json) -> Option<Self> {
         fn number(fields: &Extra, names: &[&str]) -> Option<u64> {
-            names.iter().find_map(|name| fields.get(name)?.read::<f64>()).map(whole)
+            names.iter().find_map(|name| fields.get(name)?.decode::<f64>()).map(whole)
         }
-        let fields: Extra = told.read()?;
+        let fields: Extra = told.decode()?;
         let input = number(&fields, &["input_tokens", "prompt_tokens"]);
         let output = number(&fields, &["output_tokens", "completion_tokens"]);
         let total = number(&fields, &["total_tokens"]);
         if input.is_none() && output.is_none() && total.is_none() {
             return None;
         }
-        let details = |names: &[&str]| names.iter().find_map(|name| fields.get(name)?.read::<Extra>());
+        let details = |names: &[&str]| names.iter().find_map(|name| fields.get(name)?.decode::<Extra>());
         let of_input = details(&["input_tokens_details", "prompt_tokens_details"]).unwrap_or_default();
         let of_output = details(&["output_tokens_details", "completion_tokens_details"]).unwrap_or_default();
         let (input_tokens, output_tokens) = (input.unwrap_or(0), output.unwrap_or(0));

@@ -6,7 +6,7 @@ pub mod strict;
 
 use std::sync::Arc;
 
-use interlingua_core::call::{About, AgentCard, Reply, RunState, RunView};
+use interlingua_core::call::{AgentCard, Reply, RunInfo, RunState, RunView};
 use interlingua_core::exchange::{Caller, Exchange, Flow, Mount, Mounted, ProtocolAdapter};
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{AgentRequest, Content, ContentType, MessageType, Role};
@@ -26,7 +26,7 @@ pub fn run_id(number: u128) -> RunId {
 
 /// The response of [`run_id`].
 pub fn response_id(number: u128) -> String {
-    run_id(number).spelled("resp_")
+    run_id(number).to_prefixed("resp_")
 }
 
 pub fn card(name: &str) -> Arc<AgentCard> {
@@ -120,7 +120,7 @@ impl Route {
         });
         let (mut exchange, params) = match found {
             Some((endpoint, params)) => ((endpoint.open)(), params),
-            None => ((self.0.stray)(), Vec::new()),
+            None => ((self.0.fallback)(), Vec::new()),
         };
         let caller = Caller { owner: "anonymous".into(), authenticated: false };
         let outcome = exchange.decode(&Request {
@@ -186,7 +186,7 @@ impl Asked {
         self.stream_as(record, &about)
     }
 
-    pub fn stream_as(&mut self, record: &Record, about: &About) -> Answer {
+    pub fn stream_as(&mut self, record: &Record, about: &RunInfo) -> Answer {
         let mut out = Out::new();
         self.exchange.head(&mut out.head);
         self.exchange.begin(RunView { record, about, pending: &[] }, &mut out);
@@ -204,12 +204,12 @@ impl Asked {
 }
 
 /// What the engine would know of a run that was asked for so.
-pub fn about_of(call: &RunCall, record: &Record) -> About {
-    About { stored: call.stored, delivery: call.delivery, ..about(record, call.labels.clone()) }
+pub fn about_of(call: &RunCall, record: &Record) -> RunInfo {
+    RunInfo { stored: call.stored, delivery: call.delivery, ..about(record, call.labels.clone()) }
 }
 
-pub fn about(record: &Record, labels: Json) -> About {
-    About {
+pub fn about(record: &Record, labels: Json) -> RunInfo {
+    RunInfo {
         protocol: "responses".to_owned(),
         owner: "anonymous".to_owned(),
         state: record.run().end.map_or(RunState::Running, RunState::Ended),
@@ -219,7 +219,7 @@ pub fn about(record: &Record, labels: Json) -> About {
         stored: true,
         request: AgentRequest::default(),
         labels,
-        keeper: None,
+        retention: None,
     }
 }
 
@@ -336,7 +336,7 @@ pub fn tale(body: &str) -> String {
             response.as_object_mut().expect("an object").retain(|name, _| kept.contains(&name.as_str()));
         }
         let rest = serde_json::to_string(fields).expect("JSON");
-        let rest = rest.replace(&run_id(1).spelled(""), "RUN");
+        let rest = rest.replace(&run_id(1).to_prefixed(""), "RUN");
         lines.push_str(&format!("{number} {name} {rest}\n"));
     }
     if body.ends_with("data: [DONE]\n\n") {

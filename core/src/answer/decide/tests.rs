@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::answer::{EVERY_DECISION, NATIVE_DECISIONS, offer};
+use crate::answer::{ALL_DECISIONS, NATIVE_DECISIONS, offer};
 
 fn item(kind: PendingKind) -> Pending {
     let data = r#"{"id":"appr_1","name":"send_mail","arguments":"{\"to\":\"a\"}"}"#;
@@ -18,7 +18,7 @@ fn json(text: &str) -> Json {
 
 fn read(kind: PendingKind, given: &Given) -> String {
     let item = item(kind);
-    match decide(&item, given, &offer(&item, EVERY_DECISION)) {
+    match decide(&item, given, &offer(&item, ALL_DECISIONS)) {
         Ok(decided) => {
             let mut line = decided.decision.as_str().to_owned();
             if let Some(arguments) = decided.arguments {
@@ -161,7 +161,7 @@ fn to_cancel_is_always_possible() {
 fn a_question_without_yes_and_no_takes_yes_for_an_answer() {
     let mut item = item(PendingKind::Input);
     item.decisions = vec![Decision::Respond];
-    let offered = offer(&item, EVERY_DECISION);
+    let offered = offer(&item, ALL_DECISIONS);
     let decided = decide(&item, &Given::Text("yes".into()), &offered).expect("an answer");
     assert_eq!((decided.decision, decided.text.as_deref()), (Decision::Respond, Some("yes")));
     let decided = decide(&item, &Given::Payload(json("true")), &offered).expect("an answer");
@@ -173,7 +173,7 @@ fn an_answer_is_checked_against_the_schema_of_its_question() {
     let mut item = item(PendingKind::Input);
     item.response_schema =
         Some(json(r#"{"type":"object","required":["city"],"properties":{"city":{"type":"string"}}}"#));
-    let offered = offer(&item, EVERY_DECISION);
+    let offered = offer(&item, ALL_DECISIONS);
     let answer = |given: Given| decide(&item, &given, &offered);
     assert!(answer(Given::Payload(json(r#"{"city":"Paris"}"#))).is_ok());
     assert!(answer(Given::Text(r#"{"city":"Paris"}"#.into())).is_ok());
@@ -198,7 +198,7 @@ fn whatever_form_an_answer_comes_in_the_agent_gets_the_value_that_was_checked() 
     let mut item = item(PendingKind::Input);
     item.response_schema =
         Some(json(r#"{"type":"object","required":["city"],"properties":{"city":{"type":"string"}}}"#));
-    let offered = offer(&item, EVERY_DECISION);
+    let offered = offer(&item, ALL_DECISIONS);
     let text = |text: &str| Given::Text(text.to_owned());
     let decided = |text: Option<&str>, payload: Option<&str>| Given::Decided {
         decision: Decision::Respond,
@@ -230,7 +230,7 @@ fn an_answer_that_does_not_fit_is_told_what_would() {
     item.response_schema = Some(json(
         r#"{"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string"}}}"#,
     ));
-    let offered = offer(&item, EVERY_DECISION);
+    let offered = offer(&item, ALL_DECISIONS);
     let refused = decide(&item, &Given::Text("Paris".into()), &offered).expect_err("which field is meant is not said");
     let told = refused.to_string();
     assert!(told.contains("'a' (required, string), 'b' (required, string)"), "{told}");
@@ -241,7 +241,7 @@ fn an_answer_that_does_not_fit_is_told_what_would() {
 fn a_plain_native_yes_with_a_text_answers_a_question() {
     let mut item = item(PendingKind::Input);
     item.decisions = vec![Decision::Respond, Decision::Reject];
-    let offered = offer(&item, EVERY_DECISION);
+    let offered = offer(&item, ALL_DECISIONS);
     let yes = |text: Option<&str>| Given::Decided {
         decision: Decision::Accept,
         arguments: None,
@@ -257,12 +257,12 @@ fn a_plain_native_yes_with_a_text_answers_a_question() {
 fn who_says_that_the_login_is_done_goes_on_and_approves_nothing() {
     let mut login = item(PendingKind::Auth);
     login.decisions = vec![Decision::Accept, Decision::Reject];
-    let offered = offer(&login, EVERY_DECISION);
+    let offered = offer(&login, ALL_DECISIONS);
     for text in ["done", "Done.", "I'm done!", "logged in", "ok", "yes"] {
         let decided = decide(&login, &Given::Text(text.into()), &offered).expect(text);
         assert_eq!(decided.decision, Decision::Accept, "{text}");
         let approval = item(PendingKind::Approval);
-        let approved = decide(&approval, &Given::Text(text.into()), EVERY_DECISION);
+        let approved = decide(&approval, &Given::Text(text.into()), ALL_DECISIONS);
         assert_eq!(approved.is_ok(), matches!(text, "ok" | "yes"), "{text}: {approved:?}");
     }
     for text in ["not done", "what for?", ""] {
@@ -274,8 +274,8 @@ fn who_says_that_the_login_is_done_goes_on_and_approves_nothing() {
 fn the_answer_itself_is_kept_verbatim() {
     let item = item(PendingKind::Approval);
     let said = r#"{ "approved" : true, "editedArgs": {"z":1.50,"a":2}, "note":"x" }"#;
-    for given in [Given::Payload(json(said)), Given::Text(said.into()), Given::Payload(Json::of(said))] {
-        let decided = decide(&item, &given, EVERY_DECISION).expect("an edit");
+    for given in [Given::Payload(json(said)), Given::Text(said.into()), Given::Payload(Json::from_serialize(said))] {
+        let decided = decide(&item, &given, ALL_DECISIONS).expect("an edit");
         assert_eq!(decided.payload.expect("kept").text(), said);
         assert_eq!(decided.arguments.as_deref(), Some(r#"{"z":1.50,"a":2}"#));
     }
@@ -285,9 +285,9 @@ fn the_answer_itself_is_kept_verbatim() {
 fn depth_costs_nothing_and_decides_nothing() {
     let deep = format!("{{\"decisions\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
     let item = item(PendingKind::Approval);
-    assert!(decide(&item, &Given::Text(deep), EVERY_DECISION).is_err());
+    assert!(decide(&item, &Given::Text(deep), ALL_DECISIONS).is_err());
     let edit = format!("{{\"type\":\"edit\",\"args\":{}1{}}}", "{\"a\":".repeat(50_000), "}".repeat(50_000));
-    assert!(decide(&item, &Given::Text(edit), EVERY_DECISION).is_err());
+    assert!(decide(&item, &Given::Text(edit), ALL_DECISIONS).is_err());
 }
 
 /// Anything JSON-like, near the words that mean something.
@@ -327,7 +327,7 @@ proptest! {
     #[test]
     fn nothing_approves_by_default(payload in anything()) {
         let item = item(PendingKind::Approval);
-        if let Ok(decided) = decide(&item, &Given::Text(payload.clone()), EVERY_DECISION)
+        if let Ok(decided) = decide(&item, &Given::Text(payload.clone()), ALL_DECISIONS)
             && decided.decision == Decision::Accept
         {
             let words = ["true", "accept", "approve", "yes", "ok"];
@@ -338,7 +338,7 @@ proptest! {
 
     #[test]
     fn an_edit_always_has_an_object_of_arguments(payload in anything()) {
-        if let Ok(decided) = decide(&item(PendingKind::Approval), &Given::Text(payload), EVERY_DECISION) {
+        if let Ok(decided) = decide(&item(PendingKind::Approval), &Given::Text(payload), ALL_DECISIONS) {
             let is_edit = decided.decision == Decision::Edit;
             prop_assert_eq!(is_edit, decided.arguments.is_some_and(|arguments| arguments.starts_with('{')));
         }

@@ -13,17 +13,17 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Bytes that count as a sign of life though no line has ended yet: one long event over a slow line. Fewer, a byte
 /// now and then, do not.
-const SIGN_OF_LIFE: usize = 1024;
+const ACTIVITY_BYTES: usize = 1024;
 
 /// What is left of the willingness to wait for an answer.
-pub struct Patience {
+pub struct ResponseTimeouts {
     idle: Duration,
     total: Duration,
     ends: Instant,
     /// Since when nothing was heard while somebody waited.
     waiting: Option<Instant>,
     /// Bytes since the last sign of life.
-    crumbs: usize,
+    bytes_since_activity: usize,
     timer: Option<Pin<Box<Sleep>>>,
     /// Whom the timer wakes.
     waiter: Option<Waker>,
@@ -31,8 +31,8 @@ pub struct Patience {
     unwatched: u8,
 }
 
-impl Patience {
-    /// Patience for an answer that was asked for at `since`: `idle` for each silence, `total` for all of it.
+impl ResponseTimeouts {
+    /// ResponseTimeouts for an answer that was asked for at `since`: `idle` for each silence, `total` for all of it.
     #[must_use]
     pub fn new(since: Instant, idle: Duration, total: Duration) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Patience {
             total,
             ends: after(since, total),
             waiting: None,
-            crumbs: 0,
+            bytes_since_activity: 0,
             timer: None,
             waiter: None,
             unwatched: 0,
@@ -48,10 +48,10 @@ impl Patience {
     }
 
     /// Something came: so many bytes, and perhaps the end of a line.
-    pub(super) fn heard(&mut self, bytes: usize, line: bool) {
-        self.crumbs += bytes;
-        if line || self.crumbs >= SIGN_OF_LIFE {
-            self.crumbs = 0;
+    pub(super) fn on_bytes(&mut self, bytes: usize, line: bool) {
+        self.bytes_since_activity += bytes;
+        if line || self.bytes_since_activity >= ACTIVITY_BYTES {
+            self.bytes_since_activity = 0;
             self.waiting = None;
         }
     }
@@ -61,10 +61,10 @@ impl Patience {
     ///
     /// # Errors
     /// [`FaultKind::UpstreamTimeout`] if not.
-    pub(super) fn outlasts(&mut self) -> Result<(), Fault> {
-        const NOW_AND_THEN: u8 = 64;
+    pub(super) fn check_total(&mut self) -> Result<(), Fault> {
+        const CHECK_INTERVAL: u8 = 64;
         self.unwatched += 1;
-        if self.unwatched < NOW_AND_THEN {
+        if self.unwatched < CHECK_INTERVAL {
             return Ok(());
         }
         self.unwatched = 0;
@@ -73,11 +73,11 @@ impl Patience {
 
     fn too_long(&self) -> Fault {
         Fault::new(FaultKind::UpstreamTimeout, "the agent took too long to answer")
-            .because(format_args!("the answer was not complete after {:?} (timeouts.total)", self.total))
+            .with_detail(format_args!("the answer was not complete after {:?} (timeouts.total)", self.total))
     }
 
     /// Ready when patience is lost. To be asked only when there is nothing to read.
-    pub(super) fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<Fault> {
+    pub(super) fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Fault> {
         let begins = self.waiting.is_none();
         let waiting = *self.waiting.get_or_insert_with(Instant::now);
         let known = self.waiter.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
@@ -101,7 +101,7 @@ impl Patience {
             if now >= deadline {
                 return Poll::Ready(
                     Fault::new(FaultKind::UpstreamTimeout, "the agent fell silent in the middle of its answer")
-                        .because(format_args!("nothing was heard for {:?} (timeouts.idle)", self.idle)),
+                        .with_detail(format_args!("nothing was heard for {:?} (timeouts.idle)", self.idle)),
                 );
             }
             timer.as_mut().reset(deadline);

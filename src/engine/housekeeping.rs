@@ -1,20 +1,20 @@
-//! Keeping the house: what the last process left open, what is too old, and how the gateway is closed.
+//! Housekeeping the house: what the last process left open, what is too old, and how the gateway is closed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use interlingua_core::call::{About, Keeper, RunState};
+use interlingua_core::call::{RetentionOwner, RunInfo, RunState};
 use interlingua_core::run::RunError;
 use interlingua_core::{End, Fault, FaultKind, Owner, RunId};
 
 use super::session::Session;
-use super::{Agent, Engine, History, Live, RunHandle, Scope, clock};
+use super::{ActiveRun, Agent, Engine, History, RunHandle, Scope, clock};
 use crate::store::{Journal, Retention, Signal, StoreError};
 
 /// How long runs are kept.
-pub struct Keeping {
+pub struct Housekeeping {
     /// What is forgotten when.
     pub retention: Retention,
     /// The mounts of routes that have rules of their own: what happens to their runs is delivered as it is there.
@@ -22,11 +22,11 @@ pub struct Keeping {
 }
 
 /// Whose rules a new run is kept by.
-pub(super) fn keeper(agent: &Agent, session: &Session, scope: &Scope) -> Option<Keeper> {
+pub(super) fn keeper(agent: &Agent, session: &Session, scope: &Scope) -> Option<RetentionOwner> {
     let route = scope.route.as_ref()?.to_string();
     // Then later turns are told of what was said in this one.
     let remembered = agent.history == History::Gateway || session.doc().kept;
-    Some(Keeper { route, remembered })
+    Some(RetentionOwner { route, remembered })
 }
 
 /// The pause between two rounds: no run outlives its time by much.
@@ -40,7 +40,7 @@ impl Engine {
         let rest = pause(&self.0.keeping.retention);
         let mut signals = self.store().signals();
         loop {
-            self.tidy().await;
+            self.run_housekeeping_once().await;
             let pause = tokio::time::sleep(rest);
             tokio::pin!(pause);
             loop {
@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// Ends what has waited for too long, and forgets what is too old.
-    async fn tidy(&self) {
+    async fn run_housekeeping_once(&self) {
         // Each one once: one whose end cannot be written down is not tried for ever.
         let mut tried = HashSet::new();
         let mut more = true;
@@ -80,7 +80,7 @@ impl Engine {
 
     /// Ends a run that has waited for an answer for longer than it may. True if it did.
     async fn expire(&self, id: RunId) -> bool {
-        let stale = |about: &About| self.0.keeping.retention.is_stale(about, clock::now());
+        let stale = |about: &RunInfo| self.0.keeping.retention.is_stale(about, clock::now());
         let expired = async {
             // It may have been answered since the store was asked.
             let Some(run) = self.handle(id).await?.filter(|run| run.view(|view| stale(view.about))) else {
@@ -88,7 +88,7 @@ impl Engine {
             };
             let live = self.raise(run).await?;
             if let Some(scope) = self.scope_of(&live) {
-                self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, &scope).await?;
+                self.start_deliveries(&RunHandle::InMemory(Arc::clone(&live)), false, &scope).await?;
             }
             Ok::<bool, Fault>(self.end_waiting(&live, stale).await)
         };
@@ -99,9 +99,9 @@ impl Engine {
     }
 
     /// Where a run was begun, if that has rules of its own.
-    pub(super) fn scope_of(&self, live: &Live) -> Option<Scope> {
+    pub(super) fn scope_of(&self, live: &ActiveRun) -> Option<Scope> {
         live.view(|view| {
-            let keeper = view.about.keeper.as_ref()?;
+            let keeper = view.about.retention.as_ref()?;
             let scope = self.0.keeping.scopes.iter().find(|scope| {
                 scope.route.as_deref() == Some(keeper.route.as_str())
                     && scope.agents.iter().any(|card| card.name == view.run().agent)
@@ -122,11 +122,11 @@ impl Engine {
             else {
                 continue;
             };
-            let live = Live::stored(Arc::clone(agent), &stored);
+            let live = ActiveRun::stored(Arc::clone(agent), &stored);
             let journal = Arc::clone(&live) as Arc<dyn Journal>;
             self.store().open(&journal).await?;
             if let Some(scope) = self.scope_of(&live)
-                && let Err(fault) = self.deliver_run(&RunHandle::Live(Arc::clone(&live)), false, &scope).await
+                && let Err(fault) = self.start_deliveries(&RunHandle::InMemory(Arc::clone(&live)), false, &scope).await
             {
                 tracing::warn!(run = %id, "nobody is told how a run ended: {fault}");
             }
@@ -134,13 +134,13 @@ impl Engine {
                 code: FaultKind::Restarted.code().to_owned(),
                 message: "the gateway was restarted while the run was under way".to_owned(),
             };
-            live.grow_unseen(|state| state.cut(End::Failed, Some(error)));
+            live.update_unpublished(|state| state.cut(End::Failed, Some(error)));
             // What an earlier turn asked is not open any more: nothing waits after a failure.
-            if let Err(fault) = self.withdraw(&RunHandle::Live(Arc::clone(&live))).await {
+            if let Err(fault) = self.withdraw(&RunHandle::InMemory(Arc::clone(&live))).await {
                 tracing::warn!(run = %id, "what a run asked could not be withdrawn: {fault}");
             }
             self.store().settle(&journal).await?;
-            live.show();
+            live.publish();
         }
         Ok(left.len())
     }
@@ -153,18 +153,18 @@ impl Engine {
         const DELIVERING: Duration = Engine::AFTER_DRAIN.saturating_sub(ENDING);
         self.0.closing.store(true, Ordering::Relaxed);
         within(patience, || self.working() == 0).await;
-        let left: Vec<Arc<Live>> = self.lives().values().cloned().collect();
+        let left: Vec<Arc<ActiveRun>> = self.lives().values().cloned().collect();
         for live in left {
             live.stop(Some(Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down")));
         }
         within(ENDING, || self.working() == 0).await;
         // What has happened is told, as far as receivers take it: after this process nobody does.
-        within(DELIVERING, || !self.0.deliveries.are_behind()).await;
+        within(DELIVERING, || !self.0.deliveries.is_lagging()).await;
         // Whoever follows a run that waits would follow it for ever.
         self.0.over.store(true, Ordering::Release);
-        let left: Vec<Arc<Live>> = self.lives().values().cloned().collect();
+        let left: Vec<Arc<ActiveRun>> = self.lives().values().cloned().collect();
         for live in left {
-            live.nudge();
+            live.wake();
         }
     }
 
@@ -180,7 +180,7 @@ impl Engine {
     /// How many runs have a turn under way, or one that waits to begin.
     #[must_use]
     pub fn working(&self) -> usize {
-        let lives: Vec<Arc<Live>> = self.lives().values().cloned().collect();
+        let lives: Vec<Arc<ActiveRun>> = self.lives().values().cloned().collect();
         lives
             .iter()
             .filter(|live| live.view(|view| matches!(view.about.state, RunState::Queued | RunState::Running)))

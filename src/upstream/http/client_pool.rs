@@ -25,16 +25,16 @@ const POOLED: Duration = Duration::from_secs(4);
 const POOL_SIZE: usize = 64;
 
 thread_local! {
-    static CLIENTS: RefCell<Vec<(Dialler, bool, Client)>> = const { RefCell::new(Vec::new()) };
+    static CLIENTS: RefCell<Vec<(ClientPool, bool, Client)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// How connections are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dialler {
+pub(super) struct ClientPool {
     connect: Duration,
 }
 
-impl Dialler {
+impl ClientPool {
     pub(super) fn new(connect: Duration) -> Self {
         Self { connect }
     }
@@ -47,7 +47,8 @@ impl Dialler {
                 return Ok(client.clone());
             }
             let client = self.build(secure).map_err(|error| {
-                Fault::new(FaultKind::Internal, "the agent could not be asked").because(super::failure::chain(&error))
+                Fault::new(FaultKind::Internal, "the agent could not be asked")
+                    .with_detail(super::failure::chain(&error))
             })?;
             clients.push((self, secure, client.clone()));
             Ok(client)

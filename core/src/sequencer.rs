@@ -15,7 +15,7 @@ use crate::event::{Event, Millis, Step};
 ///
 /// Where messages do not overlap nothing is held, and nothing is allocated.
 #[derive(Debug, Default)]
-pub struct OneAtATime {
+pub struct MessageSequencer {
     open: Option<u32>,
     /// By message, and so in the order of their beginning: places in a run are given out in that order.
     held: BTreeMap<u32, Vec<Held>>,
@@ -43,7 +43,7 @@ impl Held {
     }
 }
 
-impl OneAtATime {
+impl MessageSequencer {
     /// An order in which nothing was told yet.
     #[must_use]
     pub fn new() -> Self {
@@ -52,13 +52,13 @@ impl OneAtATime {
 
     /// True if something was fed that is not told yet.
     #[must_use]
-    pub fn is_holding(&self) -> bool {
+    pub fn has_held(&self) -> bool {
         !self.held.is_empty()
     }
 
     /// Takes the next step of a run and tells none, one or several.
     #[inline]
-    pub fn feed<'a>(&mut self, step: Step<'a>, mut tell: impl FnMut(Step<'a>)) {
+    pub fn push<'a>(&mut self, step: Step<'a>, mut tell: impl FnMut(Step<'a>)) {
         let Some(message) = message_of(step.event) else {
             // Invariant of the record: no message is open where a turn or run begins or ends. Should one be, it goes
             // first all the same, since nothing comes after the end of a run.
@@ -165,12 +165,12 @@ mod tests {
     }
 
     fn told(record: &Record) -> Vec<Step<'_>> {
-        let mut order = OneAtATime::new();
+        let mut order = MessageSequencer::new();
         let mut told = Vec::new();
         for step in record.steps(0) {
-            order.feed(step, |step| told.push(step));
+            order.push(step, |step| told.push(step));
         }
-        assert!(!order.is_holding());
+        assert!(!order.has_held());
         told
     }
 
@@ -195,12 +195,12 @@ mod tests {
         record.push(second.0, second.1, "held");
         finish(&mut record, first.0, first.1);
         let from = record.len();
-        let mut order = OneAtATime::new();
+        let mut order = MessageSequencer::new();
         let mut count = 0;
-        record.steps(0).for_each(|step| order.feed(step, |_| count += 1));
+        record.steps(0).for_each(|step| order.push(step, |_| count += 1));
         assert_eq!(count, from, "all that was held is told when the first message has ended");
         record.push(second.0, second.1, "live");
-        record.steps(from).for_each(|step| order.feed(step, |step| assert_eq!(step.delta(), "live")));
+        record.steps(from).for_each(|step| order.push(step, |step| assert_eq!(step.delta(), "live")));
     }
 
     proptest! {

@@ -1,13 +1,13 @@
 //! Push notifications: the events of a task as requests to the places its owner named (section 11).
 //!
-//! Text deltas are joined: a courier holds them back until something else happens, the artifact is complete, or the
+//! Text deltas are joined: a notifier holds them back until something else happens, the artifact is complete, or the
 //! gateway says that the interval is over. Not here: sending, retries, and where may be sent to.
 
 use std::sync::Arc;
 
-use interlingua_core::courier::{Courier, Couriers, Parcel};
 use interlingua_core::event::{Event, Millis, Span, Step};
 use interlingua_core::model::ContentType;
+use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
 use interlingua_core::{Json, Run};
 use serde::Serialize;
 
@@ -23,20 +23,20 @@ use crate::wire::{Artifact, ArtifactUpdate, Item, Part, Raw, Spelled, State, Sta
 use crate::{Route, parts, task};
 
 /// What a route delivers.
-pub(crate) fn couriers(route: &Arc<Route>) -> Couriers {
+pub(crate) fn notifiers(route: &Arc<Route>) -> PushNotifiers {
     let owned = Arc::clone(route);
-    Couriers {
+    PushNotifiers {
         collection: COLLECTION,
         policy: route.options.push_policy(),
         pause: route.options.push_interval,
         open: Box::new(move |document| {
-            let config: Config = document.read()?;
-            (!config.given_up).then(|| Box::new(Receiver::new(&owned, config)) as Box<dyn Courier>)
+            let config: Config = document.decode()?;
+            (!config.given_up).then(|| Box::new(Receiver::new(&owned, config)) as Box<dyn PushNotifier>)
         }),
         give_up: Box::new(|document| {
-            let mut config: Config = document.read()?;
+            let mut config: Config = document.decode()?;
             config.given_up = true;
-            Some(Json::of(&config))
+            Some(Json::from_serialize(&config))
         }),
     }
 }
@@ -116,7 +116,7 @@ impl Receiver {
         self.route.options.push_events == PushEvents::All
     }
 
-    fn parcel<T: Serialize>(&self, value: &T) -> Parcel {
+    fn parcel<T: Serialize>(&self, value: &T) -> PushRequest {
         let mut headers = Vec::with_capacity(4);
         if self.config.old {
             headers.push(("content-type", "application/json".to_owned()));
@@ -131,15 +131,15 @@ impl Receiver {
         if let Some(token) = &self.config.token {
             headers.push(("x-a2a-notification-token", token.clone()));
         }
-        Parcel { headers, body: serde_json::to_vec(value).unwrap_or_default() }
+        PushRequest { headers, body: serde_json::to_vec(value).unwrap_or_default() }
     }
 
     /// One event, or the whole task in its place.
-    fn event(&self, item: &Item<'_>, run: &Run) -> Parcel {
+    fn event(&self, item: &Item<'_>, run: &Run) -> PushRequest {
         if self.sends_tasks() { self.whole(run) } else { self.parcel(&Spelled(item, self.form())) }
     }
 
-    fn whole(&self, run: &Run) -> Parcel {
+    fn whole(&self, run: &Run) -> PushRequest {
         let artifacts = self.updates.artifacts(run);
         self.parcel(&Whole {
             kind: "task",
@@ -183,13 +183,13 @@ impl Receiver {
             Update::Said(turn) => {
                 let sent = input::as_sent(step.run, *turn);
                 let sent = sent.into_iter().map(|message| message.on(task, context));
-                self.known.history.say(sent.map(|message| Json::of(&Spelled(&message, Form::V03))));
+                self.known.history.say(sent.map(|message| Json::from_serialize(&Spelled(&message, Form::V03))));
                 self.known.at = self.known.at.max(step.at);
             }
             Update::Unasked { said } => self.known.history.unask(*said),
             Update::Status(change) => {
                 let message = change.message.clone().map(|message| message.on(task, context));
-                let message = message.map(|message| Json::of(&Spelled(&message, Form::V03)));
+                let message = message.map(|message| Json::from_serialize(&Spelled(&message, Form::V03)));
                 self.known.history.set(message, |new, old| new == old);
                 (self.known.state, self.known.at) = (change.state, step.at);
             }
@@ -197,7 +197,7 @@ impl Receiver {
         }
     }
 
-    fn tell(&mut self, update: Update<'_>, step: Step<'_>, parcels: &mut Vec<Parcel>) {
+    fn tell(&mut self, update: Update<'_>, step: Step<'_>, parcels: &mut Vec<PushRequest>) {
         self.learn(&update, step);
         let run = step.run;
         let task = self.config.task.clone();
@@ -275,12 +275,12 @@ impl Receiver {
     }
 }
 
-impl Courier for Receiver {
+impl PushNotifier for Receiver {
     fn url(&self) -> &str {
         &self.config.url
     }
 
-    fn pass(&mut self, step: Step<'_>) {
+    fn skip(&mut self, step: Step<'_>) {
         self.count(step);
         let mut told = Vec::new();
         self.updates.take_quietly(step, &mut |update| told.push(update));
@@ -289,7 +289,7 @@ impl Courier for Receiver {
         }
     }
 
-    fn take(&mut self, step: Step<'_>, parcels: &mut Vec<Parcel>) {
+    fn take(&mut self, step: Step<'_>, parcels: &mut Vec<PushRequest>) {
         self.count(step);
         let mut told = Vec::new();
         self.updates.take(step, &mut |update| told.push(update));
@@ -298,18 +298,18 @@ impl Courier for Receiver {
         }
     }
 
-    fn is_holding(&self) -> bool {
+    fn has_held(&self) -> bool {
         self.held.is_some()
     }
 
-    fn flush(&mut self, step: Step<'_>, parcels: &mut Vec<Parcel>) {
+    fn flush(&mut self, step: Step<'_>, parcels: &mut Vec<PushRequest>) {
         self.send_held(step, false, parcels);
     }
 }
 
 impl Receiver {
     /// Sends the text that was held back. `last`: with it the artifact is complete.
-    fn send_held(&mut self, step: Step<'_>, last: bool, parcels: &mut Vec<Parcel>) {
+    fn send_held(&mut self, step: Step<'_>, last: bool, parcels: &mut Vec<PushRequest>) {
         let Some(held) = self.held.take() else { return };
         let slot = step.run.messages.get(held.message as usize).and_then(|it| it.slots.get(held.content as usize));
         let Some(slot) = slot else { return };

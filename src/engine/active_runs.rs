@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use interlingua_core::RunId;
 
-use super::{Engine, Live};
+use super::{ActiveRun, Engine};
 
 /// All runs in memory.
 #[derive(Default)]
-pub(super) struct Lives {
-    by_id: HashMap<RunId, Arc<Live>>,
+pub(super) struct ActiveRuns {
+    by_id: HashMap<RunId, Arc<ActiveRun>>,
     loading: HashMap<RunId, Loading>,
 }
 
@@ -24,16 +24,16 @@ struct Loading {
     left: u64,
 }
 
-impl Deref for Lives {
-    type Target = HashMap<RunId, Arc<Live>>;
+impl Deref for ActiveRuns {
+    type Target = HashMap<RunId, Arc<ActiveRun>>;
 
     fn deref(&self) -> &Self::Target {
         &self.by_id
     }
 }
 
-impl Lives {
-    pub(super) fn insert(&mut self, live: &Arc<Live>) {
+impl ActiveRuns {
+    pub(super) fn insert(&mut self, live: &Arc<ActiveRun>) {
         self.by_id.insert(live.id(), Arc::clone(live));
     }
 
@@ -67,7 +67,7 @@ impl Bringing {
     }
 
     /// Whether what was loaded meanwhile is still the last word.
-    pub(super) fn is_current(&self, lives: &Lives) -> bool {
+    pub(super) fn is_current(&self, lives: &ActiveRuns) -> bool {
         lives.left(self.id) == self.left
     }
 }

@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-use interlingua_core::answer::{Answer, Terms};
+use interlingua_core::answer::{Answer, AnswerPolicy};
 use interlingua_core::call::{Busy, RunState, Thread};
 use interlingua_core::connector::{Ear, Question};
 use interlingua_core::heard::Heard;
@@ -17,22 +17,22 @@ use interlingua_core::pending::PendingKind;
 use interlingua_core::{End, Fault, FaultKind, Record};
 use tokio::sync::oneshot;
 
+use super::abort_guard::AbortGuard;
+use super::active_run::{ActiveRun, State};
+use super::coalescer::Coalescer;
 use super::context::{self, Prepared, Preparing};
 use super::early::{end_early, fault_of, vanish};
 use super::elsewhere::Moved;
 use super::entries::Entry;
-use super::live::{Live, State};
 use super::report::{self, Report};
-use super::rhythm::Rhythm;
 use super::session::{Queued, Session, TurnGuard};
-use super::undone::Undone;
 use super::waits::{BACKLOG, cancellable, poll_once, room};
 use super::{ConnectionCache, Engine, Journal, RunHandle, Scope, clock, written};
 use crate::store::Later;
 use crate::upstream::{Conversation, Trace};
 
 /// What comes in one go is told in pieces of this, in bytes.
-const TOGETHER: usize = 16 * 1024;
+const MAX_BATCH_BYTES: usize = 16 * 1024;
 /// A turn to be taken.
 pub(super) struct Turn {
     pub(super) session: Arc<Session>,
@@ -41,12 +41,12 @@ pub(super) struct Turn {
     pub(super) request: AgentRequest,
     pub(super) preamble: Vec<Message>,
     pub(super) answers: Vec<Answer>,
-    pub(super) terms: Terms,
+    pub(super) answer_policy: AnswerPolicy,
     pub(super) thread: Thread,
     /// Leaves the run waiting if the turn does.
-    pub(super) turns: bool,
+    pub(super) multi_turn: bool,
     /// After which ends it does although nothing is pending.
-    pub(super) waits_after: Vec<End>,
+    pub(super) pause_on: Vec<End>,
     pub(super) stored: bool,
     /// The agent is not asked: what was said is taken down, and the turn ends at once.
     pub(super) record_only: bool,
@@ -60,9 +60,9 @@ pub(super) struct Turn {
     /// The runs that wait no longer, since it answers what they asked.
     pub(super) moved: Moved,
     /// Nobody finds the run if its client is told why the agent was never reached.
-    pub(super) vanishes: bool,
+    pub(super) discard_if_unreached: bool,
     /// Told once the upstream has begun to answer, or why it never did.
-    pub(super) begun: Option<oneshot::Sender<Result<(), Fault>>>,
+    pub(super) started: Option<oneshot::Sender<Result<(), Fault>>>,
 }
 
 /// Where a turn stands in its session's queue.
@@ -92,7 +92,7 @@ impl Turn {
             request: &self.request,
             preamble: &self.preamble,
             answers: &self.answers,
-            terms: self.terms,
+            terms: self.answer_policy,
             thread: &self.thread,
         }
     }
@@ -104,11 +104,11 @@ impl Turn {
 
     /// Whether somebody waits to hear how it began.
     fn is_awaited(&self) -> bool {
-        self.begun.as_ref().is_some_and(|begun| !begun.is_closed())
+        self.started.as_ref().is_some_and(|begun| !begun.is_closed())
     }
 
     fn tell(&mut self, begun: Result<(), Fault>) {
-        if let Some(waiting) = self.begun.take() {
+        if let Some(waiting) = self.started.take() {
             // Whoever asked may have stopped waiting.
             let _ = waiting.send(begun);
         }
@@ -134,12 +134,12 @@ impl Ear for Listener<'_> {
 /// known and this call: a client that leaves in between would leave a turn behind that nobody takes.
 ///
 /// The turn is boxed: a future holds what it is handed several times over.
-pub(super) fn start(undone: Undone, first: Box<Turn>, beginning: Option<Beginning>) {
-    tokio::task::spawn_local(drive(undone, first, beginning));
+pub(super) fn start(abort_guard: AbortGuard, first: Box<Turn>, beginning: Option<Beginning>) {
+    tokio::task::spawn_local(drive(abort_guard, first, beginning));
 }
 
-async fn drive(undone: Undone, first: Box<Turn>, beginning: Option<Beginning>) {
-    let (engine, live) = (undone.engine(), undone.live());
+async fn drive(abort_guard: AbortGuard, first: Box<Turn>, beginning: Option<Beginning>) {
+    let (engine, live) = (abort_guard.engine(), abort_guard.live());
     let journal: Arc<dyn Journal> = Arc::clone(live) as Arc<dyn Journal>;
     let Begun { mut refused, safe, opened } = match beginning {
         Some(beginning) => Box::pin(begin(engine, live, &first.session, beginning)).await,
@@ -155,7 +155,7 @@ async fn drive(undone: Undone, first: Box<Turn>, beginning: Option<Beginning>) {
         next = take(engine, live, &journal, turn, None, None).await.map(Box::new);
     }
     let (engine, live) = (engine.clone(), Arc::clone(live));
-    drop(undone);
+    drop(abort_guard);
     engine.ended(&live);
 }
 
@@ -183,7 +183,7 @@ struct Begun {
 /// Waits until a new run may take its first turn.
 async fn begin(
     engine: &Engine,
-    live: &Arc<Live>,
+    live: &Arc<ActiveRun>,
     session: &Session,
     Beginning { opened, mut safe, scope }: Beginning,
 ) -> Begun {
@@ -195,7 +195,7 @@ async fn begin(
             written::known(opened).await?;
         }
         if let Some(scope) = scope {
-            engine.deliver_run(&RunHandle::Live(Arc::clone(live)), true, &scope).await?;
+            engine.start_deliveries(&RunHandle::InMemory(Arc::clone(live)), true, &scope).await?;
         }
         Ok(())
     };
@@ -217,7 +217,7 @@ async fn begin(
 /// Takes one turn, or ends it if it is `refused` before it begins; answers the one that was queued behind it.
 async fn take(
     engine: &Engine,
-    live: &Arc<Live>,
+    live: &Arc<ActiveRun>,
     journal: &Arc<dyn Journal>,
     mut turn: Box<Turn>,
     refused_before: Option<Fault>,
@@ -268,7 +268,7 @@ async fn take(
     };
     if let Some(conversation) = &mut conversation {
         let heard = listen(engine, live, journal, conversation, &mut normalizer, &mut turn).await;
-        live.grow(|state| {
+        live.update(|state| {
             state.record.at(clock::now());
             match heard {
                 Ok(()) => {}
@@ -287,7 +287,7 @@ async fn take(
         });
     }
     if turn.record_only && refused.is_none() {
-        live.grow(|state| {
+        live.update(|state| {
             state.record.at(clock::now());
             state.record.start_answer();
             state.record.finish_turn(End::Completed, None);
@@ -304,7 +304,7 @@ async fn take(
     if refused.is_none() && !normalizer.has_begun() && turn.resumes.is_none() {
         refused = live.view(|view| view.run().error().map(fault_of));
     }
-    if turn.vanishes && refused.is_some() && turn.is_awaited() {
+    if turn.discard_if_unreached && refused.is_some() && turn.is_awaited() {
         vanish(live, &turn.session);
     }
     let remembered = conversation.as_ref().and_then(Conversation::remember);
@@ -337,7 +337,12 @@ struct Asked {
 }
 
 /// Waits for the session's turn, finds out what to ask, and asks; meanwhile the store is told of the run.
-async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn, known: Option<Later<()>>) -> Result<Asked, Fault> {
+async fn ask(
+    engine: &Engine,
+    live: &Arc<ActiveRun>,
+    turn: &mut Turn,
+    known: Option<Later<()>>,
+) -> Result<Asked, Fault> {
     let (guard, mut prepared) = match turn.place.take() {
         Some(Place::Ready(guard, prepared)) => (guard, prepared),
         None => return Err(Fault::new(FaultKind::Internal, "the turn was taken before")),
@@ -351,7 +356,7 @@ async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn, known: Option<L
     // As native clients see it, so that one search finds both sides of a run.
     prepared.request.id = Some(format!("response_{}", live.id()));
     let now = clock::now();
-    live.grow(|state| {
+    live.update(|state| {
         state.record.at(now);
         state.set(RunState::Running, now);
         if let Some(input) = prepared.said.take() {
@@ -390,7 +395,7 @@ async fn ask(engine: &Engine, live: &Arc<Live>, turn: &mut Turn, known: Option<L
 /// Hears the answer to its end.
 async fn listen(
     engine: &Engine,
-    live: &Arc<Live>,
+    live: &Arc<ActiveRun>,
     journal: &Arc<dyn Journal>,
     conversation: &mut Conversation,
     normalizer: &mut Normalizer,
@@ -398,14 +403,14 @@ async fn listen(
 ) -> Result<(), Fault> {
     // How much was heard that nobody was told of yet.
     let mut unseen = 0;
-    let mut rhythm = Rhythm::new();
+    let mut rhythm = Coalescer::new();
     // A store that outlives the process shows what it has written, and wakes whoever follows: nothing to be told here.
     let at_once = live.is_safe_at_once();
     let mut beats = normalizer.heartbeats();
     loop {
         let mut chunk = Poll::Pending;
-        if unseen >= TOGETHER || (unseen > 0 && live.cancel.is_told()) {
-            live.announce();
+        if unseen >= MAX_BATCH_BYTES || (unseen > 0 && live.cancel.is_told()) {
+            live.notify();
             unseen = 0;
         }
         if unseen > 0 {
@@ -417,7 +422,7 @@ async fn listen(
                 chunk = poll_once(|context| conversation.poll_chunk(context)).await;
             }
             if chunk.is_pending() {
-                live.announce();
+                live.notify();
                 rhythm.pause();
             }
         }
@@ -448,16 +453,16 @@ async fn listen(
                     (heard, state.has_room(BACKLOG))
                 };
                 if !at_once {
-                    live.grow_quietly(feed)
+                    live.update_deferred(feed)
                 } else if rhythm.is_alone(now) {
-                    live.grow(feed)
+                    live.update(feed)
                 } else {
                     unseen += chunk.len();
-                    live.grow_quietly(feed)
+                    live.update_deferred(feed)
                 }
             }
             Ok(None) => {
-                return live.grow(|state| {
+                return live.update(|state| {
                     state.record.at(clock::now());
                     let finished = conversation.finish(&mut Listener { record: &mut state.record, normalizer });
                     finished?;
@@ -474,7 +479,7 @@ async fn listen(
             }
             Err(fault) => {
                 // A last whole frame may have come before the connection went.
-                live.grow(|state| {
+                live.update(|state| {
                     let _ = conversation.finish(&mut Listener { record: &mut state.record, normalizer });
                 });
                 return if normalizer.has_ended() { Ok(()) } else { Err(fault) };
@@ -482,10 +487,10 @@ async fn listen(
         };
         if normalizer.heartbeats() != beats {
             beats = normalizer.heartbeats();
-            live.beat();
+            live.keep_alive();
         }
         engine.store().touch(journal);
-        if normalizer.has_begun() && turn.begun.is_some() {
+        if normalizer.has_begun() && turn.started.is_some() {
             turn.tell(Ok(()));
         }
         if normalizer.has_ended() {
@@ -501,7 +506,7 @@ async fn listen(
 /// Writes down what a turn has come to, and shows it.
 async fn conclude(
     engine: &Engine,
-    live: &Arc<Live>,
+    live: &Arc<ActiveRun>,
     journal: &Arc<dyn Journal>,
     turn: &mut Turn,
     prepared: Option<&Prepared>,
@@ -523,7 +528,7 @@ async fn conclude(
         // As if it had not been asked.
         open = turn.session.doc().waiting.pending_of(live.id());
     } else if let Some(prepared) = prepared {
-        let vanished = turn.vanishes && !live.view(|view| view.about.stored);
+        let vanished = turn.discard_if_unreached && !live.view(|view| view.about.stored);
         let mut doc = turn.session.doc();
         if !vanished {
             doc.latest = Some(live.id());
@@ -531,7 +536,7 @@ async fn conclude(
         doc.waiting.settled();
         if good {
             let tools = turn.request.tools.as_deref().unwrap_or_default();
-            let asking = context::Asking { now, terms: turn.terms, tools };
+            let asking = context::AskPolicy { now, terms: turn.answer_policy, tools };
             open = context::ask(&mut doc, &live.agent, live.id(), pending.clone(), &asking);
             let branches = doc.is_empty() && before.as_ref().is_some_and(|before| !before.is_empty());
             if let Some(before) = before {
@@ -559,7 +564,7 @@ async fn conclude(
         }
     }
     let hint = live.view(|view| context::hint(view.run()));
-    let waits = turn.turns && good && (!open.is_empty() || turn.waits_after.contains(&end) || hint.is_some());
+    let waits = turn.multi_turn && good && (!open.is_empty() || turn.pause_on.contains(&end) || hint.is_some());
     let auth = match open.first() {
         Some(_) => open.iter().any(|item| item.kind == PendingKind::Auth),
         None => hint == Some(RunState::WaitingForAuth),
@@ -572,7 +577,7 @@ async fn conclude(
         _ if waits => asks,
         _ => RunState::Ended(end),
     };
-    let next = live.grow_unseen(|state| {
+    let next = live.update_unpublished(|state| {
         state.pending = open;
         let over = matches!(comes_to, RunState::Ended(_));
         if state.ends && !over {
@@ -655,7 +660,7 @@ impl Prepared {
     }
 }
 
-impl super::live::State {
+impl super::active_run::State {
     /// Whether the agent works on the turn under way.
     fn has_begun(&self) -> bool {
         self.record.run().turn().is_some_and(|turn| turn.begun)

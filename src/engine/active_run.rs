@@ -1,6 +1,6 @@
 //! A run in memory: its record under a lock, who follows it, and who may stop it.
 //!
-//! Not here: what drives a run forward ([`super::pump`]) and where it is kept ([`crate::store`]).
+//! Not here: what drives a run forward ([`super::driver`]) and where it is kept ([`crate::store`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::task::AtomicWaker;
 
-use interlingua_core::call::{About, RunState, RunView};
+use interlingua_core::call::{RunInfo, RunState, RunView};
 use interlingua_core::event::{Event, Millis};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, Record, RunId};
@@ -18,7 +18,7 @@ use super::{Agent, clock};
 use crate::store::{Journal, Mark, Stored};
 
 /// A run in memory.
-pub struct Live {
+pub struct ActiveRun {
     id: RunId,
     /// Its agent.
     pub(super) agent: Arc<Agent>,
@@ -73,7 +73,7 @@ impl Stop {
 /// What is under the lock.
 pub(super) struct State {
     pub(super) record: Record,
-    pub(super) about: About,
+    pub(super) about: RunInfo,
     /// What the run waits for, as far as that is still open.
     pub(super) pending: Vec<Pending>,
     /// How much of the record may be seen.
@@ -84,7 +84,7 @@ pub(super) struct State {
     /// The pump, while it is held back by a slow reader.
     held: Option<Waker>,
     /// Turns that wait for the one under way.
-    pub(super) queued: Vec<super::pump::Turn>,
+    pub(super) queued: Vec<super::driver::Turn>,
     /// Why it was cancelled, if not by its client.
     pub(super) cancelled_for: Option<Fault>,
     /// It ends with the turn under way.
@@ -101,9 +101,9 @@ struct Follows {
     attached: bool,
 }
 
-impl Live {
+impl ActiveRun {
     /// A new run, of which nothing is safe yet.
-    pub(super) fn new(agent: Arc<Agent>, record: Record, about: About) -> Arc<Self> {
+    pub(super) fn new(agent: Arc<Agent>, record: Record, about: RunInfo) -> Arc<Self> {
         Self::made(agent, record, about, 0)
     }
 
@@ -113,7 +113,7 @@ impl Live {
         Self::made(agent, stored.record.clone(), stored.about.clone(), safe)
     }
 
-    fn made(agent: Arc<Agent>, record: Record, about: About, safe: u64) -> Arc<Self> {
+    fn made(agent: Arc<Agent>, record: Record, about: RunInfo, safe: u64) -> Arc<Self> {
         let shown = Visible::new(&record, safe);
         Arc::new(Self {
             id: record.run().id,
@@ -176,7 +176,7 @@ impl Live {
     }
 
     /// Shows the run as it stands, if that is between two turns and there is no event from `next` on.
-    pub(super) fn paused<T>(&self, next: u64, look: impl FnOnce(RunView<'_>) -> T) -> Option<T> {
+    pub(super) fn if_paused<T>(&self, next: u64, look: impl FnOnce(RunView<'_>) -> T) -> Option<T> {
         let state = self.state();
         let waits = matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth);
         let all = state.shown.visible() == state.record.len() && next == state.record.len();
@@ -185,29 +185,29 @@ impl Live {
     }
 
     /// Changes the run, and wakes whoever may see more of it now.
-    pub(super) fn grow<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();
         let result = change(&mut state);
-        state.reveal();
-        state.announce();
+        state.publish_all();
+        state.notify();
         result
     }
 
     /// Changes the run, and lets nobody know yet: more is likely to come at once, and is shown together with it.
-    pub(super) fn grow_quietly<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn update_deferred<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();
         let result = change(&mut state);
-        state.reveal();
+        state.publish_all();
         result
     }
 
     /// Wakes whoever may see more of it than when it was woken last.
-    pub(super) fn announce(&self) {
-        self.state().announce();
+    pub(super) fn notify(&self) {
+        self.state().notify();
     }
 
     /// Wakes whoever follows, though there may be nothing new to see.
-    pub(super) fn nudge(&self) {
+    pub(super) fn wake(&self) {
         self.state().wake();
     }
 
@@ -217,36 +217,36 @@ impl Live {
     }
 
     /// The agent lives, and says no more than that: whoever follows is told so too.
-    pub(super) fn beat(&self) {
+    pub(super) fn keep_alive(&self) {
         self.beats.fetch_add(1, Ordering::Relaxed);
-        self.nudge();
+        self.wake();
     }
 
     /// Counts up with every sign of life.
-    pub(super) fn beats(&self) -> u64 {
+    pub(super) fn keep_alives(&self) -> u64 {
         self.beats.load(Ordering::Relaxed)
     }
 
     /// Changes the run without showing it yet: what comes out is safe first.
-    pub(super) fn grow_unseen<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn update_unpublished<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         change(&mut self.state())
     }
 
     /// Everything there is may be seen as soon as it is safe.
-    pub(super) fn show(&self) {
-        self.state().show();
+    pub(super) fn publish(&self) {
+        self.state().publish();
     }
 
     /// Shows everything there is, safe or not: for ends that are told in the place of what could not be written.
-    pub(super) fn show_unsafe(&self) {
+    pub(super) fn publish_uncommitted(&self) {
         let mut state = self.state();
         let State { record, shown, .. } = &mut *state;
         shown.uncover(record);
-        state.announce();
+        state.notify();
     }
 
     /// True for a run that the store does not know, and that is not to be found.
-    pub(super) fn is_nobodys(&self) -> bool {
+    pub(super) fn is_unobserved(&self) -> bool {
         let state = self.state();
         !state.about.stored && !state.shown.is_known()
     }
@@ -273,7 +273,7 @@ impl Live {
         state.cut(End::Failed, Some(error));
         self.mark.rewritten();
         drop(state);
-        self.show_unsafe();
+        self.publish_uncommitted();
         true
     }
 
@@ -303,7 +303,7 @@ impl Live {
     }
 
     /// How many of its events may be seen, and whether that is all there will ever be.
-    pub(super) fn shown(&self) -> (u64, bool) {
+    pub(super) fn published(&self) -> (u64, bool) {
         let state = self.state();
         (state.shown.visible(), state.is_over())
     }
@@ -317,7 +317,7 @@ impl Live {
 
     /// Waits until the pump may go on reading: what is not safe yet stays below a bound, and while somebody is attached,
     /// what nobody has read.
-    pub(super) fn poll_room(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
+    pub(super) fn poll_capacity(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
         let mut state = self.state();
         if state.has_room(bound) {
             state.held = None;
@@ -338,7 +338,7 @@ impl Live {
     }
 
     /// Begins to follow it. An attached follower takes the run along when it leaves.
-    pub(super) fn follow(self: &Arc<Self>, attached: bool) -> usize {
+    pub(super) fn add_follower(self: &Arc<Self>, attached: bool) -> usize {
         let mut state = self.state();
         let follows = Follows { seen: state.record.size(), waker: None, attached };
         if let Some(place) = state.followers.iter().position(Option::is_none) {
@@ -351,7 +351,7 @@ impl Live {
     }
 
     /// Ends following. True if nobody attached is left and the run has no other reason to go on.
-    pub(super) fn unfollow(&self, place: usize) -> bool {
+    pub(super) fn remove_follower(&self, place: usize) -> bool {
         let mut state = self.state();
         let attached = state.followers[place].take().is_some_and(|follows| follows.attached);
         if let Some(held) = state.held.take() {
@@ -360,12 +360,12 @@ impl Live {
         attached && !state.record.is_finished() && !state.followers.iter().flatten().any(|follows| follows.attached)
     }
 
-    /// Keeps it in memory, until [`Live::let_go`].
+    /// Keeps it in memory, until [`ActiveRun::release`].
     pub(super) fn hold(&self) {
         self.holders.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(super) fn let_go(&self) {
+    pub(super) fn release(&self) {
         self.holders.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -380,7 +380,7 @@ impl Live {
     }
 
     /// True if nobody follows it.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(super) fn is_unreferenced(&self) -> bool {
         self.state().followers.iter().all(Option::is_none)
     }
 
@@ -469,18 +469,18 @@ impl State {
         self.shown.is_behind(&self.record, bound)
     }
 
-    fn show(&mut self) {
+    fn publish(&mut self) {
         self.shown.conclude(&self.record);
-        self.announce();
+        self.notify();
     }
 
-    fn reveal(&mut self) {
+    fn publish_all(&mut self) {
         self.shown.grown(&self.record);
     }
 
     fn committed(&mut self, events: u64) {
         self.shown.committed(events);
-        self.announce();
+        self.notify();
         if let Some(held) = self.held.take() {
             held.wake();
         }
@@ -491,7 +491,7 @@ impl State {
         }
     }
 
-    fn announce(&mut self) {
+    fn notify(&mut self) {
         if self.shown.take_news() {
             self.wake();
         }
@@ -514,7 +514,7 @@ impl State {
     }
 
     /// Ends a run whose record cannot be ended: whoever follows it is let go.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn abandon(&mut self) {
         self.broken = true;
         self.about.state = RunState::Ended(End::Failed);
         self.queued.clear();
@@ -533,12 +533,12 @@ impl State {
     }
 }
 
-impl Journal for Live {
+impl Journal for ActiveRun {
     fn id(&self) -> RunId {
         self.id
     }
 
-    fn with(&self, look: &mut dyn FnMut(&Record, &About)) {
+    fn with(&self, look: &mut dyn FnMut(&Record, &RunInfo)) {
         let state = self.state();
         look(&state.record, &state.about);
     }

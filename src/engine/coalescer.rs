@@ -1,11 +1,11 @@
 //! In what rhythm an answer comes, so that pieces that come together are told together. Not here: telling them
-//! ([`super::pump`]).
+//! ([`super::driver`]).
 
 use interlingua_core::event::Millis;
 
 /// Whether the pieces of an answer come one by one, as tokens do, or many at once. Those that come one by one are told
 /// at once, without a look whether more is on its way.
-pub(super) struct Rhythm {
+pub(super) struct Coalescer {
     /// So many of the last ones came alone.
     alone: u8,
     /// Pieces since the last pause.
@@ -13,7 +13,7 @@ pub(super) struct Rhythm {
     last: Millis,
 }
 
-impl Rhythm {
+impl Coalescer {
     /// Pieces that have to come alone in a row before the next one is taken to.
     const SURE: u8 = 3;
     /// What comes within this time of the piece before, in milliseconds, came together with it.

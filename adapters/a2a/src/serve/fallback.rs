@@ -12,12 +12,12 @@ use crate::Route;
 use crate::dialect::{Asked, Binding, Dialect, Generation};
 
 /// Answers paths and methods that no endpoint answers.
-pub(crate) struct Stray {
+pub(crate) struct Fallback {
     route: Arc<Route>,
     write: Writer,
 }
 
-impl Stray {
+impl Fallback {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
         let dialect = Dialect { binding: Binding::Rest, generation: Generation::V1 };
         Self { route: Arc::clone(route), write: Writer::new(dialect) }
@@ -41,7 +41,7 @@ fn nothing() -> Fault {
     Fault::new(FaultKind::NoSuchPath, "nothing answers on this path")
 }
 
-impl Exchange for Stray {
+impl Exchange for Fallback {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         self.write.hears(request);
         self.write.dialect = self.dialect(request);
