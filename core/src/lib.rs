@@ -7,9 +7,11 @@
 //! Deliberately absent: sockets, clocks, random numbers, threads, runtimes. Time and fresh ids are handed in. What
 //! waits lives in the gateway; what is here can be tested without it.
 
+pub mod agent_event;
 pub mod answer;
 pub mod builder;
 pub mod call;
+pub mod capability;
 pub mod connector;
 pub mod event;
 pub mod exchange;
