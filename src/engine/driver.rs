@@ -10,7 +10,7 @@ use std::task::Poll;
 use interlingua_core::answer::{Answer, AnswerPolicy};
 use interlingua_core::call::{Busy, RunState, Thread};
 use interlingua_core::connector::{Ear, Question};
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::pending::PendingKind;

@@ -8,7 +8,7 @@ use std::io::Write;
 use anyhow::{Context as _, bail};
 use eventsource_stream::Eventsource as _;
 use futures_util::StreamExt as _;
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::json::Json;
 use serde_json::{Value, json};
 

@@ -20,7 +20,7 @@ use futures_util::future::{BoxFuture, FutureExt, ready};
 use futures_util::stream::{self, StreamExt};
 use interlingua_core::builder::ResponseBuilder;
 use interlingua_core::connector::{Ear, Question, Reader};
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::{Fault, FaultKind, sse};
 use uuid::Uuid;
 
@@ -101,7 +101,7 @@ struct Native;
 
 impl Reader for Native {
     fn read(&mut self, frame: sse::Frame<'_>, ear: &mut dyn Ear) -> Result<(), Fault> {
-        Heard::read(frame.data).map_or(Ok(()), |heard| ear.hear(&heard))
+        Frame::parse(frame.data).map_or(Ok(()), |heard| ear.hear(&heard))
     }
 
     fn read_body(&mut self, _: &[u8], _: &mut dyn Ear) -> Result<(), Fault> {
