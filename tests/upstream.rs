@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use interlingua::upstream::http::{HttpSettings, HttpUpstream};
 use interlingua::upstream::{Conversation, Upstream};
-use interlingua_core::connector::{Ask, Connector, Ear, Question, Reader};
 use interlingua_core::agent_api::Frame;
+use interlingua_core::connector::{Ask, Connector, Ear, Question, Reader};
 use interlingua_core::model::AgentRequest;
 use interlingua_core::{Fault, FaultKind, Json, sse};
 use scripted::Answer;

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use interlingua::upstream::Upstream;
 use interlingua::upstream::demo::DemoUpstream;
-use interlingua_core::connector::{Ear, Question};
 use interlingua_core::agent_api::Frame;
+use interlingua_core::connector::{Ear, Question};
 use interlingua_core::model::{AgentRequest, Content, ContentType, Message, MessageType, Role};
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::pending::{Decision, Pending, PendingKind};

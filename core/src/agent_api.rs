@@ -15,7 +15,9 @@ use serde_json::value::RawValue;
 use crate::agent_event::{
     AgentError, AgentEvent, Awaits, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
 };
+use crate::connector::EventSink;
 use crate::event::End;
+use crate::fault::Fault;
 use crate::model::{ContentType, File, MessageType, Role};
 
 /// A frame, or an object nested in one. Each field is documented by the object it belongs to.
@@ -232,15 +234,46 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What the last message of an agent says the agent waits for, in its metadata (A2A page, section 13). None: nothing.
-#[must_use]
-pub fn awaits(metadata: &RawValue) -> Option<Awaits> {
+/// Emits what frames report, and finds what the agent waits for at the end of its turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameReader {
+    /// What the message that came last says the agent waits for.
+    awaits: Option<Awaits>,
+}
+
+impl FrameReader {
+    /// Emits what a frame reports.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    #[inline]
+    pub fn read(&mut self, frame: Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let mut event = frame.event();
+        match &mut event {
+            AgentEvent::Message(message) => self.awaits = awaits(message),
+            AgentEvent::Response(response) if response.end.is_some() => {
+                // A server may repeat all messages at the end; the last of them is the last of the turn.
+                self.awaits = response.output.last().map_or(self.awaits, awaits);
+                response.awaits = self.awaits;
+            }
+            _ => {}
+        }
+        sink.emit(&event)
+    }
+}
+
+/// What a message says in its metadata that the agent waits for (A2A page, section 13).
+fn awaits(message: &MessageEvent<'_>) -> Option<Awaits> {
+    let metadata = match message.metadata.as_ref()? {
+        JsonRef::Borrowed(raw) => raw.get(),
+        JsonRef::Owned(json) => json.text(),
+    };
     // Nearly all metadata has nothing of this.
-    if !metadata.get().contains("\"a2a\"") {
+    if !metadata.contains("\"a2a\"") {
         return None;
     }
 
-    let metadata: serde_json::Value = serde_json::from_str(metadata.get()).ok()?;
+    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
     match metadata.pointer("/a2a/state")?.as_str()? {
         "input-required" => Some(Awaits::Input),
         "auth-required" => Some(Awaits::Auth),

@@ -371,7 +371,9 @@ impl<'a> ContentEvent<'a> {
             ContentValue::Refusal(text) => Body::Refusal(text.clone().into_owned()),
             ContentValue::Image(url) => Body::Image(own(url.as_ref())),
             ContentValue::Video(url) => Body::Video(own(url.as_ref())),
-            ContentValue::Audio { data, format } => Body::Audio { data: own(data.as_ref()), format: own(format.as_ref()) },
+            ContentValue::Audio { data, format } => {
+                Body::Audio { data: own(data.as_ref()), format: own(format.as_ref()) }
+            }
             ContentValue::File(file) => Body::File(file.clone()),
             ContentValue::Other(word) => Body::Other(word.clone().into_owned().into_boxed_str()),
             ContentValue::Data(_) | ContentValue::OwnedData(_) | ContentValue::Call(_) => {

@@ -341,7 +341,9 @@ fn an_agent_that_says_everything_anew_again_and_again_does_not_exhaust_its_run()
     let text = |number: usize| format!("{number}: {}", "x".repeat(10_000));
     for number in 0..1_000 {
         let frame = serde_json::json!({ "object": "content", "index": 0, "msg_id": "m", "text": text(number) });
-        recorder.try_emit(&Frame::parse(frame.to_string().as_bytes()).expect("an object").event()).expect("there is room");
+        recorder
+            .try_emit(&Frame::parse(frame.to_string().as_bytes()).expect("an object").event())
+            .expect("there is room");
     }
     let record = recorder.finish();
     assert_eq!(record.run().messages[0].text(), text(999));

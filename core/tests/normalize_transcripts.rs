@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use interlingua_core::testkit::{grammar, record as recorded, laws, tale, transcripts};
+use interlingua_core::testkit::{grammar, laws, record as recorded, tale, transcripts};
 use serde_json::Value;
 
 /// The data of a stream's frames.

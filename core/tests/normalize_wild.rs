@@ -4,13 +4,15 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use interlingua_core::call::{Call, Reply};
-use interlingua_core::exchange::{Exchange, Flow, Next, Request};
 use interlingua_core::agent_api::Frame;
 use interlingua_core::agent_event::{AgentEvent, ContentValue};
+use interlingua_core::call::{Call, Reply};
+use interlingua_core::exchange::{Exchange, Flow, Next, Request};
 use interlingua_core::model::{ContentType, Message};
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{Recorder, Script, begun, grammar, record as recorded, laws, script, scripts, tale, wild};
+use interlingua_core::testkit::{
+    Recorder, Script, begun, grammar, laws, record as recorded, script, scripts, tale, wild,
+};
 use interlingua_core::{End, Event, Fault, Json, Out, Step};
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -3,8 +3,7 @@
 //! Not here: parsing a frame ([`interlingua_core::agent_api`], the wire format of the canonical model), and what frames mean
 //! for the run: they are passed on as events, and the normalizer repairs whatever a real server does to them.
 
-use interlingua_core::agent_api::{self, Frame};
-use interlingua_core::agent_event::{AgentEvent, Awaits, JsonRef, MessageEvent};
+use interlingua_core::agent_api::{Frame, FrameReader};
 use interlingua_core::answer::{self, NATIVE_DECISIONS};
 use interlingua_core::capability::{Cancel, Media, UpstreamCapabilities};
 use interlingua_core::connector::{
@@ -69,7 +68,11 @@ impl Connector for NativeConnector {
         let completed = with_requests.map(|input| AgentRequest { input: input.into(), ..request.request.clone() });
         let body = to_body(completed.as_ref().unwrap_or(request.request))?;
         let cancel = self.stop_url.as_ref().and_then(|url| stop_request(url, request.request));
-        Ok(Box::new(NativeTurn { request: Some(HttpRequest::post(&self.url, body)), cancel, awaits: None }))
+        Ok(Box::new(NativeTurn {
+            request: Some(HttpRequest::post(&self.url, body)),
+            cancel,
+            reader: FrameReader::default(),
+        }))
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -99,7 +102,8 @@ fn stop_request(url: &str, request: &AgentRequest) -> Option<HttpRequest> {
         session_id: Option<&'a str>,
     }
 
-    let body = to_body(&Stop { user_id: request.user_id.as_deref(), session_id: request.session_id.as_deref() }).ok()?;
+    let body =
+        to_body(&Stop { user_id: request.user_id.as_deref(), session_id: request.session_id.as_deref() }).ok()?;
     let headers = vec![("content-type", "application/json".to_owned())];
     Some(HttpRequest { method: "POST", url: url.to_owned(), headers, body, purpose: Purpose::Ask })
 }
@@ -185,8 +189,7 @@ fn detail(body: &[u8]) -> Option<String> {
 struct NativeTurn {
     request: Option<HttpRequest>,
     cancel: Option<HttpRequest>,
-    /// What the message that came last says the agent waits for.
-    awaits: Option<Awaits>,
+    reader: FrameReader,
 }
 
 impl AgentTurn for NativeTurn {
@@ -197,7 +200,7 @@ impl AgentTurn for NativeTurn {
     #[inline]
     fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         match Frame::parse(frame.data) {
-            Some(frame) => self.emit(frame.event(), sink),
+            Some(frame) => self.reader.read(frame, sink),
             // An event of its own kind without data, or the end mark of other servers, reports nothing.
             None if frame.is_done() || frame.data.trim_ascii().is_empty() => Ok(()),
             None => Err(garbage(frame.data)),
@@ -211,7 +214,7 @@ impl AgentTurn for NativeTurn {
         let is_answer = frame.object.as_deref() == Some("response");
         let is_error = frame.error.is_some() || (frame.code.is_some() && frame.message.is_some());
         if is_answer || is_error {
-            return self.emit(frame.event(), sink);
+            return self.reader.read(frame, sink);
         }
 
         match detail(body) {
@@ -235,30 +238,6 @@ impl AgentTurn for NativeTurn {
 
     fn cancel(&self) -> Option<HttpRequest> {
         self.cancel.clone()
-    }
-}
-
-impl NativeTurn {
-    #[inline]
-    fn emit(&mut self, mut event: AgentEvent<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        match &mut event {
-            AgentEvent::Message(message) => self.awaits = awaits(message),
-            AgentEvent::Response(response) if response.end.is_some() => {
-                // A server may repeat all messages at the end; the last of them is the last of the turn.
-                self.awaits = response.output.last().map_or(self.awaits, awaits);
-                response.awaits = self.awaits;
-            }
-            _ => {}
-        }
-        sink.emit(&event)
-    }
-}
-
-/// What a message says the agent waits for.
-fn awaits(message: &MessageEvent<'_>) -> Option<Awaits> {
-    match message.metadata.as_ref()? {
-        JsonRef::Borrowed(raw) => agent_api::awaits(raw),
-        JsonRef::Owned(json) => agent_api::awaits(json.raw()),
     }
 }
 
@@ -297,7 +276,7 @@ mod tests {
     #[derive(Default)]
     struct Counted(usize);
     impl EventSink for Counted {
-        fn emit(&mut self, _: &AgentEvent<'_>) -> Result<(), Fault> {
+        fn emit(&mut self, _: &interlingua_core::agent_event::AgentEvent<'_>) -> Result<(), Fault> {
             self.0 += 1;
             Ok(())
         }
@@ -414,7 +393,8 @@ mod tests {
 
     #[test]
     fn a_request_stands_once_in_front_of_its_answer() {
-        let item = Pending::read(&Json::parse(r#"{"id":"appr_1","name":"send_mail"}"#).expect("JSON")).expect("an item");
+        let item =
+            Pending::read(&Json::parse(r#"{"id":"appr_1","name":"send_mail"}"#).expect("JSON")).expect("an item");
         let answer = Decided::new(Decision::Accept).message(&item, false);
         let input = [answer, Message::user("and now?")];
 

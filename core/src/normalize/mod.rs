@@ -31,7 +31,8 @@ use self::same::Comparison;
 use self::slot::is_media;
 use self::slots::{Slots, Told};
 use crate::agent_event::{
-    AgentError, AgentEvent, Awaits, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent, to_extra,
+    AgentError, AgentEvent, Awaits, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
+    to_extra,
 };
 use crate::event::End;
 use crate::fault::{Fault, FaultKind};

@@ -41,7 +41,12 @@ impl Told {
     }
 
     /// The place of the first finished message that says what is heard and is not spoken for.
-    pub(super) fn find(&mut self, record: &Record, event: &MessageEvent<'_>, comparison: &mut Comparison) -> Option<u32> {
+    pub(super) fn find(
+        &mut self,
+        record: &Record,
+        event: &MessageEvent<'_>,
+        comparison: &mut Comparison,
+    ) -> Option<u32> {
         let parts: Vec<Content> = event.contents.iter().map(ContentEvent::to_content).collect();
         if parts.is_empty() {
             return None;
@@ -74,8 +79,7 @@ pub(super) fn says_the_same(told: &Message, event: &MessageEvent<'_>) -> bool {
 /// Contents may have been told in another order than they stand in: what nobody completed is told last.
 fn says(told: &Message, event: &MessageEvent<'_>, parts: &[Content]) -> bool {
     let is_call = told.kind.is_call();
-    if event.kind.as_ref().is_some_and(|kind| *kind != told.kind) || parts.len() != told.slots.len()
-    {
+    if event.kind.as_ref().is_some_and(|kind| *kind != told.kind) || parts.len() != told.slots.len() {
         return false;
     }
     let same = |part: &Content, had: &Content| match (&part.body, &had.body) {

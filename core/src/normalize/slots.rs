@@ -222,7 +222,11 @@ impl Told {
         });
         self.slots.review.matched.insert(place);
         self.slots.review.seen.insert((self.slots.all[place].index, kind));
-        let call = if self.tells_calls(record) && event.content_type() == ContentType::Data { CallData::of(event) } else { None };
+        let call = if self.tells_calls(record) && event.content_type() == ContentType::Data {
+            CallData::of(event)
+        } else {
+            None
+        };
         self.take_at(record, event, call.as_ref(), place, true);
     }
 
@@ -255,7 +259,13 @@ impl Told {
 
     /// The content of a place that a frame is about: the latest one, or an older one that says just this. None for
     /// another picture, sound, film or file than were heard there: it is a further content, and the one before is over.
-    fn place_of_value(&self, record: &Record, event: &ContentEvent<'_>, latest: usize, fragment: bool) -> Option<usize> {
+    fn place_of_value(
+        &self,
+        record: &Record,
+        event: &ContentEvent<'_>,
+        latest: usize,
+        fragment: bool,
+    ) -> Option<usize> {
         if !self.slots.all[latest].is_another(event, fragment) {
             return Some(latest);
         }
@@ -300,7 +310,14 @@ impl Told {
         place
     }
 
-    fn take_at(&mut self, record: &Record, event: &ContentEvent<'_>, call: Option<&CallData<'_>>, place: usize, complete: bool) {
+    fn take_at(
+        &mut self,
+        record: &Record,
+        event: &ContentEvent<'_>,
+        call: Option<&CallData<'_>>,
+        place: usize,
+        complete: bool,
+    ) {
         let slot = &self.slots.all[place];
         let fragment = event.is_delta() && !complete;
         if slot.finished {

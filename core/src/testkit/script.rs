@@ -10,9 +10,9 @@
 use std::borrow::Cow;
 
 use super::Recorder;
-use crate::event::{End, Event};
 use crate::agent_api::Frame;
 use crate::agent_event::AgentEvent;
+use crate::event::{End, Event};
 use crate::json::{Extra, Json};
 use crate::model::{AgentRequest, Body, ContentType, Message, MessageType};
 use crate::pending::PendingKind;
