@@ -146,9 +146,9 @@ impl Conversation {
         lines.find(|line| !line.is_empty() && !line.starts_with(b":"))?;
         let message = "the agent's answer is not in the protocol that it is asked in";
         let beginning = String::from_utf8_lossy(&self.beginning);
-        let beginning = secrets::mask_beginning(&beginning);
+        let beginning = secrets::mask_truncated(&beginning);
         let detail = format!("content-type: {}; the answer begins {beginning:?}", self.media);
-        Some(secrets::masked(Fault::new(FaultKind::UpstreamGarbage, message).with_detail(detail)))
+        Some(secrets::mask_fault(Fault::new(FaultKind::UpstreamGarbage, message).with_detail(detail)))
     }
 
     /// The first frame that said nothing the protocol knows, as far as the log needs it.
@@ -193,7 +193,7 @@ impl Conversation {
     /// values or levels than [`tree::Bounds::DEFAULT`], else what the reader or the listener says. The conversation is
     /// over then.
     pub fn feed(&mut self, chunk: &[u8], ear: &mut dyn Ear) -> Result<(), Fault> {
-        let fed = self.read(chunk, ear).map_err(secrets::masked);
+        let fed = self.read(chunk, ear).map_err(secrets::mask_fault);
         self.broken |= fed.is_err();
         fed
     }
@@ -244,7 +244,7 @@ impl Conversation {
     /// # Errors
     /// As [`feed`](Self::feed).
     pub fn finish(&mut self, ear: &mut dyn Ear) -> Result<(), Fault> {
-        self.read_rest(ear).map_err(secrets::masked)
+        self.read_rest(ear).map_err(secrets::mask_fault)
     }
 
     fn read_rest(&mut self, ear: &mut dyn Ear) -> Result<(), Fault> {

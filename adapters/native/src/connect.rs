@@ -125,7 +125,7 @@ fn with_asked_approvals(request: &AgentRequest, answered: &[Pending]) -> Option<
     };
     let of_kind = |kind: MessageType| request.input.iter().filter(move |message| message.kind == kind);
     let mut asked: Vec<String> = of_kind(MessageType::McpApprovalRequest)
-        .flat_map(|message| ids(message, |data| Pending::read(data).map(|item| item.id)))
+        .flat_map(|message| ids(message, |data| Pending::parse(data).map(|item| item.id)))
         .collect();
     let mut input = Vec::with_capacity(request.input.len() + answered.len());
     for message in &request.input {
@@ -134,7 +134,7 @@ fn with_asked_approvals(request: &AgentRequest, answered: &[Pending]) -> Option<
                 let question = answered.iter().find(|item| item.id == id).and_then(|item| item.request.as_ref());
                 if let Some(question) = question
                     && !asked.contains(&id)
-                    && let Ok(question) = Message::read(&Node::with_path("", question.raw()))
+                    && let Ok(question) = Message::parse(&Node::with_path("", question.raw()))
                 {
                     input.push(question);
                     asked.push(id);
@@ -237,7 +237,7 @@ mod tests {
     fn a_request_goes_upstream_with_everything_in_it() {
         let body =
             br#"{"input":[{"role":"user","content":"hi","x":[1]}],"session_id":"s","temperature":0.5,"biz":{"a": 1}}"#;
-        let request = AgentRequest::read(&Node::parse_object(body).expect("JSON")).expect("a request");
+        let request = AgentRequest::parse(&Node::parse_object(body).expect("JSON")).expect("a request");
         assert_eq!(
             asked(&request, &[]),
             r#"{"input":[{"type":"message","role":"user","content":[{"type":"text","text":"hi"}],"x":[1]}],"stream":true,"session_id":"s","temperature":0.5,"biz":{"a": 1}}"#
@@ -248,11 +248,11 @@ mod tests {
     fn the_question_goes_in_front_of_its_answer_once() {
         let answer = r#"{"type":"mcp_approval_response","role":"user","content":[{"type":"data","data":{"approve":true,"approval_request_id":"a1"}}]}"#;
         let question = r#"{"id":"m1","type":"mcp_approval_request","role":"assistant","content":[{"type":"data","data":{"id":"a1","name":"rm"}}]}"#;
-        let mut item = Pending::read(&Json::parse(r#"{"id":"a1","name":"rm"}"#).expect("JSON")).expect("an id");
+        let mut item = Pending::parse(&Json::parse(r#"{"id":"a1","name":"rm"}"#).expect("JSON")).expect("an id");
         item.request = Json::parse(question);
         for given in [format!("[{answer}]"), format!("[{question},{answer}]")] {
             let body = format!(r#"{{"input":{given}}}"#);
-            let request = AgentRequest::read(&Node::parse_object(body.as_bytes()).expect("JSON")).expect("a request");
+            let request = AgentRequest::parse(&Node::parse_object(body.as_bytes()).expect("JSON")).expect("a request");
             let asked = asked(&request, std::slice::from_ref(&item));
             assert!(asked.starts_with(&format!(r#"{{"input":[{question},{answer}]"#)), "{asked}");
         }

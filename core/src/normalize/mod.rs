@@ -36,7 +36,7 @@ use crate::filter;
 use crate::heard::Heard;
 use crate::json::{Extra, Json};
 use crate::model::{ContentType, MessageType, Role};
-use crate::run::{Announced, MessageEnd, Record, RunError, room_for_one};
+use crate::run::{MessageEnd, MessageStart, Record, RunError, reserve_one};
 
 /// Messages nobody ended that are compared with those of the final output that have other ids.
 const MAX_OPEN: usize = 16;
@@ -77,7 +77,7 @@ pub struct Normalizer {
     told: same::Told,
     names: Names,
     /// How many unknown fields of responses were kept.
-    noted: usize,
+    turn_updated_at: usize,
     /// The end of a response that is not this one (rule 13): it counts if nothing better comes.
     foreign_end: Option<(End, Option<RunError>)>,
     /// That end says the agent rejected the request, and it said nothing since.
@@ -112,7 +112,7 @@ impl Normalizer {
             response_id: None,
             told: same::Told::default(),
             names: Names::default(),
-            noted: 0,
+            turn_updated_at: 0,
             foreign_end: None,
             rejected: false,
             limit,
@@ -278,9 +278,10 @@ impl Normalizer {
         let end = heard.status.as_deref().and_then(End::parse);
         let error = heard.error.map(|raw| self.complained(raw));
         if own {
-            let extra = if self.noted + heard.extra.len() <= MAX_NOTED { heard.extra() } else { Extra::new() };
-            self.noted += extra.len();
-            record.note(id, heard.usage.map(Json::from_raw), extra);
+            let extra =
+                if self.turn_updated_at + heard.extra.len() <= MAX_NOTED { heard.extra() } else { Extra::new() };
+            self.turn_updated_at += extra.len();
+            record.update_turn(id, heard.usage.map(Json::from_raw), extra);
         }
         self.begun |= error.is_none();
         match (end, error) {
@@ -569,7 +570,7 @@ impl Normalizer {
             return;
         }
         let id = self.names.unique(record, &told.id);
-        let mut announced = Announced::new(id, told.kind.clone(), told.role.clone());
+        let mut announced = MessageStart::new(id, told.kind.clone(), told.role.clone());
         announced.metadata = told.metadata.clone();
         announced.extra = std::mem::take(&mut told.extra);
         record.start_answer();
@@ -618,7 +619,7 @@ impl Normalizer {
             self.by_id.insert(id.to_owned(), index);
         }
         self.held += told.held();
-        room_for_one(&mut self.messages);
+        reserve_one(&mut self.messages);
         self.messages.push(told);
         self.current = Some(index);
         index

@@ -4,7 +4,7 @@ use super::merge::{self, Growing};
 use crate::heard::Heard;
 use crate::json::{Extra, Json};
 use crate::model::{Body, Content, ContentType, ToolCall};
-use crate::run::{CallHead, weight};
+use crate::run::{CallHead, content_size};
 
 #[derive(Debug)]
 pub(super) struct SlotHeard {
@@ -314,7 +314,7 @@ impl SlotHeard {
         size_of::<Self>()
             + self.waiting.len()
             + self.snapshot.as_ref().map_or(0, String::len)
-            + self.value.as_ref().map_or(0, weight)
+            + self.value.as_ref().map_or(0, content_size)
             + self.grown
             + self.besides
     }

@@ -67,7 +67,7 @@ impl Listener {
     /// # Errors
     /// If it does.
     pub fn try_hear(&mut self, heard: &Heard<'_>) -> Result<Progress, Fault> {
-        self.record.at(self.record.now() + self.tick);
+        self.record.set_time(self.record.now() + self.tick);
         let hearing = self.normalizer.hear(&mut self.record, heard);
         if let Err(fault) = &hearing {
             self.normalizer.fail(&mut self.record, fault);

@@ -305,7 +305,7 @@ impl Agent {
         let body = String::from_utf8_lossy(&body);
         let masked = secrets::mask(&body);
         let refusal = Refusal { status, body: masked.as_bytes(), retry_after };
-        let mut fault = secrets::masked(self.connector.map_refusal(&refusal));
+        let mut fault = secrets::mask_fault(self.connector.map_refusal(&refusal));
         // An operator has to know who was asked, and where a redirect leads: both without what URLs may hide.
         let said = fault.detail.take().unwrap_or_default();
         let asked = failure::shown(url);
