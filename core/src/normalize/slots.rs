@@ -561,7 +561,7 @@ impl Slots {
         }
         self.last = Some(index);
         self.review.fresh = self.review.fresh.max(index.saturating_add(1));
-        room_for_one(&mut self.all);
+        reserve_one(&mut self.all);
         self.all.push(slot);
         self.change(place, |_| {});
         place
