@@ -1,7 +1,7 @@
 //! What an agent is asked: the new input, what was said before where it has to be told, and the answers to what it
 //! waits for (Responses page, section 15; human-in-the-loop page, section 3).
 
-use interlingua_core::answer::{self, Answer, AnswerPolicy, Asked};
+use interlingua_core::answer::{self, Answer, AnswerPolicy, AskContext};
 use interlingua_core::call::Thread;
 use interlingua_core::event::Millis;
 use interlingua_core::model::{AgentRequest, Input, Message, MessageType};

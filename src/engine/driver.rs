@@ -28,7 +28,7 @@ use super::report::{self, Report};
 use super::session::{Queued, Session, TurnGuard};
 use super::waits::{BACKLOG, cancellable, poll_once, room};
 use super::{ConnectionCache, Engine, Journal, RunHandle, Scope, clock, written};
-use crate::store::Later;
+use crate::store::StoreFuture;
 use crate::upstream::{Conversation, Flow, Trace};
 
 /// What comes in one go is told in pieces of this, in bytes.

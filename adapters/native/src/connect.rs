@@ -301,7 +301,7 @@ mod tests {
         item.request = Json::parse(question);
         for given in [format!("[{answer}]"), format!("[{question},{answer}]")] {
             let body = format!(r#"{{"input":{given}}}"#);
-            let request = AgentRequest::read(&Node::parse_object(body.as_bytes()).expect("JSON")).expect("a request");
+            let request = AgentRequest::parse(&Node::parse_object(body.as_bytes()).expect("JSON")).expect("a request");
             let sent = sent(&request, std::slice::from_ref(&item));
             assert!(sent.starts_with(&format!(r#"{{"input":[{question},{answer}]"#)), "{sent}");
         }
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn a_request_stands_once_in_front_of_its_answer() {
         let item =
-            Pending::read(&Json::parse(r#"{"id":"appr_1","name":"send_mail"}"#).expect("JSON")).expect("an item");
+            Pending::parse(&Json::parse(r#"{"id":"appr_1","name":"send_mail"}"#).expect("JSON")).expect("an item");
         let answer = Decided::new(Decision::Accept).message(&item, false);
         let input = [answer, Message::user("and now?")];
 
