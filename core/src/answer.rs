@@ -15,11 +15,13 @@ mod terms;
 mod text;
 mod waiting;
 
-pub use decide::{Decided, Undecided, decide};
+pub use decide::{AnswerError, Decided, decide};
 pub use native::native;
-pub use schema::{Misfit, fits};
-pub use terms::{ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, Ttl, offer, taken};
-pub use waiting::{Asked, Open, Outcome, Waiting};
+pub use schema::{SchemaMismatch, fits};
+pub use terms::{
+    ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, Ttl, offer, supported_decisions,
+};
+pub use waiting::{AskContext, Open, Outcome, Waiting};
 
 use crate::json::Json;
 use crate::pending::Decision;

@@ -478,7 +478,7 @@ async fn listen(
             }
             Ok(None) => {
                 let flow = live.update(|state| {
-                    state.record.at(clock::now());
+                    state.record.set_time(clock::now());
                     let flow = conversation.finish(&mut Listener { record: &mut state.record, normalizer })?;
                     if flow == Flow::Ended {
                         end_of_turn(conversation, normalizer, &mut state.record)?;

@@ -308,9 +308,13 @@ impl Normalizer {
         let end = event.end;
         let error = event.error.as_ref().map(|error| self.complained(error));
         if own {
-            let extra = if self.turn_updated_at + event.extra.len() <= MAX_NOTED { to_extra(&event.extra) } else { Extra::new() };
+            let extra = if self.turn_updated_at + event.extra.len() <= MAX_NOTED {
+                to_extra(&event.extra)
+            } else {
+                Extra::new()
+            };
             self.turn_updated_at += extra.len();
-            record.note(id, event.usage.as_ref().map(JsonRef::to_json), extra);
+            record.update_turn(id, event.usage.as_ref().map(JsonRef::to_json), extra);
             self.awaits = event.awaits.or(self.awaits);
         }
         self.begun |= error.is_none();
