@@ -1,7 +1,8 @@
 //! Frames of the Agent API, the wire format of the canonical model: read borrowed, in one pass, and trusting nothing.
 //!
-//! Any field may be missing, null, or of another type than the specification says. None of that is an error here (Agent API,
-//! section 12). [`Frame::event`] says what a frame reports; what that means for the run, [`crate::normalize`] decides.
+//! Any field may be missing, null, or of another type than the specification says. None of that is an error here
+//! (docs/protocols/agent-api.md#repairs). [`Frame::event`] says what a frame reports; what that means for the run,
+//! [`crate::normalize`] decides.
 //!
 //! Used by the native connector, by scripts of the tests, and by `interlingua call`. No other connector makes frames: they
 //! emit [`AgentEvent`]s themselves.
@@ -385,7 +386,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Frame<'a> {
                         "file_id" => frame.file_id = map.next_value::<Text<'de>>()?.0,
                         "filename" | "file_name" => frame.filename = map.next_value::<Text<'de>>()?.0,
                         "file_data" => frame.file_data = map.next_value::<Text<'de>>()?.0,
-                        // Arrival order is what counts (section 12, rule 4); the rest is the gateway's own to say.
+                        // Arrival order is what counts (docs/protocols/agent-api.md#repair-4); the rest is the
+                        // gateway's own to say.
                         "sequence_number" | "created_at" | "completed_at" | "session_id" => {
                             map.next_value::<IgnoredAny>()?;
                         }

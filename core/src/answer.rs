@@ -1,5 +1,5 @@
-//! Processing of clients' answers to pending items, in one way for all protocols
-//! (human-in-the-loop page, sections 3, 4, 6 and 8). Never approves by default, never decides twice.
+//! Processing of clients' answers to pending items, in one way for all protocols (docs/human-in-the-loop.md#rules).
+//! Never approves by default, never decides twice.
 //!
 //! Steps: a protocol's form becomes an [`Answer`] ([`native`] finds those in canonical messages). [`Waiting`] knows
 //! which items are open and whether the answer is allowed now. [`decide`] checks the answer against its item.

@@ -1,5 +1,5 @@
 //! Builds canonical responses: a response contains messages, a message contains contents, and every step produces a
-//! frame (Agent API, section 11).
+//! frame (docs/protocols/agent-api.md#builder).
 //!
 //! For code that acts as an agent: the demo agent, tests, and agents written in Rust. Behaves like the runtime's
 //! builder, including nulls, snapshots and merging. The caller provides ids and times.
@@ -330,7 +330,7 @@ impl ContentBuilder<'_> {
     }
 
     /// The frame for a data delta. It is merged into the data so far: strings and arrays are appended, numbers added,
-    /// objects merged, everything else replaced (Agent API, section 6).
+    /// objects merged, everything else replaced (docs/protocols/agent-api.md#deltas).
     pub fn add_data_delta<T: Serialize + ?Sized>(&mut self, fragment: &T) -> Frame {
         let fragment = Json::from_serialize(fragment);
         let draft = self.draft();

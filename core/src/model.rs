@@ -87,7 +87,7 @@ open_set! {
 }
 
 open_set! {
-    /// The type of a message (Agent API, section 4).
+    /// The type of a message (docs/protocols/agent-api.md#events).
     MessageType {
         /// Ordinary conversation.
         Message = "message",
@@ -160,7 +160,7 @@ impl MessageType {
 }
 
 open_set! {
-    /// The progress of an object (Agent API, section 5). `canceled` has one `l`.
+    /// The progress of an object (docs/protocols/agent-api.md#lifecycle). `canceled` has one `l`.
     Status {
         /// Announced, not started.
         Created = "created",
@@ -461,7 +461,8 @@ impl Serialize for Message {
     }
 }
 
-/// The data of a `function_call`, `plugin_call`, `mcp_call` or `component_call` (Agent API, section 7).
+/// The data of a `function_call`, `plugin_call`, `mcp_call` or `component_call`
+/// (docs/protocols/agent-api.md#tools-and-approvals).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolCall {
@@ -479,7 +480,7 @@ pub struct ToolCall {
     pub server_label: Option<String>,
 }
 
-/// The data of a call output (Agent API, section 7).
+/// The data of a call output (docs/protocols/agent-api.md#tools-and-approvals).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolOutput {
@@ -507,7 +508,7 @@ fn lenient_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
     Ok(Some(json.decode::<String>().unwrap_or_else(|| json.text().to_owned())))
 }
 
-/// A validated request (Agent API, section 3).
+/// A validated request (docs/protocols/agent-api.md#request).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentRequest {
     /// The messages; may be empty.

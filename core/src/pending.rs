@@ -146,7 +146,8 @@ impl Pending {
         let mut decisions: Vec<Decision> = words.iter().filter_map(|word| crate::answer::decision_word(word)).collect();
         let mut message = extension.message;
 
-        // A LangGraph payload determines what is asked (section 8), as far as the extension does not.
+        // A LangGraph payload determines what is asked (docs/human-in-the-loop.md#langgraph-payloads), as far as the
+        // extension does not.
         if let Some((questions, _)) = payload.as_ref().map(crate::answer::langgraph::parse)
             && let Ok([question]) = <[_; 1]>::try_from(questions)
             && question.kind == kind
@@ -287,8 +288,8 @@ struct Interrupt<'a> {
 }
 
 impl Pending {
-    /// The item as the data of an `mcp_approval_request` (section 2). The source's extension is used verbatim if there
-    /// is one.
+    /// The item as the data of an `mcp_approval_request` (docs/human-in-the-loop.md#canonical-form). The source's
+    /// extension is used verbatim if there is one.
     #[must_use]
     pub fn to_data(&self) -> Json {
         if let Some(extension) = &self.extension {

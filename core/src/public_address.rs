@@ -1,5 +1,5 @@
 //! Protection against server-side request forgery: which addresses are public, and which URLs a client may register
-//! (A2A page, section 11).
+//! (docs/protocols/a2a.md#webhook-addresses).
 //!
 //! Pure: names are resolved elsewhere. Every resolved address is checked here, once when the URL is registered and
 //! again before each connection. The connection must go to the exact address that was checked, follow no redirect and

@@ -1,5 +1,5 @@
 //! Push delivery: the events of a run, sent as HTTP requests to receivers that clients have registered
-//! (A2A page, section 11).
+//! (docs/protocols/a2a.md#push-notifications).
 //!
 //! Pure, like an [`crate::Exchange`]: a notifier produces the requests to send. The gateway sends them, retries, gives
 //! up, and decides which addresses are allowed ([`crate::public_address`]).

@@ -1,5 +1,5 @@
 //! Parsing of canonical requests: strict about anything ambiguous, tolerant of harmless deviations
-//! (Agent API, sections 3 and 13.8). Every error names its field.
+//! (docs/protocols/agent-api.md#request, docs/protocols/agent-api.md#writer-8). Every error names its field.
 
 use crate::fault::{Fault, FaultKind};
 use crate::model::{AgentRequest, Body, Content, File, Message, MessageType, Role, Sampling, Status, Stop};
@@ -117,7 +117,8 @@ impl Message {
             .transpose()?;
 
         let kind = match object.string("type")?.as_deref() {
-            // Examples in both published specifications use `assistant`, which no enum contains (Agent API, section 1).
+            // Examples in both published specifications use `assistant`, which no enum contains
+            // (docs/protocols/agent-api.md#type-assistant).
             None | Some("assistant") => MessageType::Message,
             Some(word) => MessageType::from(word),
         };

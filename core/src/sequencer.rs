@@ -1,5 +1,5 @@
 //! Serializes overlapping messages, for protocols whose clients cannot tell two open messages apart
-//! (native strict writer, rule 13.3; AG-Kit, section 9).
+//! (docs/protocols/agent-api.md#writer-3, docs/protocols/ag-kit.md#from-the-agent-to-the-client).
 //!
 //! Not here: closing messages that the upstream left open. The record does that, so every held step is emitted in the
 //! end.

@@ -1,4 +1,5 @@
-//! What real servers send, and what becomes of it (Agent API page, sections 5, 9 and 14).
+//! What real servers send, and what becomes of it (docs/protocols/agent-api.md#lifecycle,
+//! docs/protocols/agent-api.md#errors, docs/protocols/agent-api.md#examples).
 //!
 //! Each transcript becomes one snapshot that people can read; the rules of section 12 that transcripts do not show
 //! have a test of their own.

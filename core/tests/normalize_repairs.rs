@@ -1,4 +1,4 @@
-//! Repairs that no transcript shows: what upstreams could send, one rule a test (Agent API, section 12).
+//! Repairs that no transcript shows: what upstreams could send, one rule a test (docs/protocols/agent-api.md#repairs).
 
 use interlingua_core::FaultKind;
 use interlingua_core::agent_api::Frame;

@@ -1,5 +1,5 @@
-//! Every recorded stream of the real runtime, as it is told (Agent API, sections 5 and 14): one snapshot each, and two
-//! checks that need no snapshot.
+//! Every recorded stream of the real runtime, as it is told (docs/protocols/agent-api.md#lifecycle,
+//! docs/protocols/agent-api.md#examples): one snapshot each, and two checks that need no snapshot.
 
 use std::collections::BTreeMap;
 

@@ -424,7 +424,8 @@ fn said() -> impl Strategy<Value = Said> {
             let is_call = kind.ends_with("call");
             let kinds: std::collections::HashSet<_> =
                 contents.iter().map(|content| std::mem::discriminant(&content.what)).collect();
-            // Without an index a content belongs to the last one (rule 5): only if that is plain can it be left out.
+            // Without an index a content belongs to the last one (docs/protocols/agent-api.md#repair-5): only if that
+            // is plain can it be left out.
             let plain = kinds.len() == contents.len()
                 && contents
                     .iter()

@@ -125,8 +125,9 @@ impl Engine {
             preamble.iter().cloned().chain(join(before, input)).collect()
         };
         asked.session_id = Some(upstream_id.clone());
-        // Without both ids all anonymous clients share one lock upstream (Agent API, section 10). And an upstream that
-        // waits for an answer knows its session by both: a client that names no user means the one named before.
+        // Without both ids all anonymous clients share one lock upstream
+        // (docs/protocols/agent-api.md#sessions-and-background-tasks). And an upstream that waits for an answer knows
+        // its session by both: a client that names no user means the one named before.
         let user = asked.user_id.take().or(doc.user_id).unwrap_or_else(|| session.own_user());
         asked.user_id = Some(session.upstream_user(&user, &upstream_id));
         session.doc().user_id.get_or_insert(user);

@@ -248,7 +248,7 @@ async fn take(
                     (Some(guard), Some(prepared))
                 }
                 Err(fault) => {
-                    // What was decided did not arrive: it can be decided again (human-in-the-loop page, rule 3).
+                    // What was decided did not arrive: it can be decided again (docs/human-in-the-loop.md#rule-3).
                     if fault.kind != FaultKind::Canceled {
                         turn.session.doc().waiting.reopen();
                         let Turn { moved, session, .. } = &mut *turn;

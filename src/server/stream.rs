@@ -17,8 +17,8 @@ use crate::engine::{Follower, Take};
 /// The target size of a chunk in bytes. A chunk ends after the event that reaches it.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Some client libraries reject larger events, for instance with an inline file (A2A page, section 9). They are sent
-/// nevertheless.
+/// Some client libraries reject larger events, for instance with an inline file (docs/protocols/a2a.md#streams). They
+/// are sent nevertheless.
 const LARGE_EVENT: usize = 4 << 20;
 
 /// The chunks of a streamed response.

@@ -1,4 +1,5 @@
-//! Sending to places that clients have named, and to no place they must not name (A2A page, section 11).
+//! Sending to places that clients have named, and to no place they must not name
+//! (docs/protocols/a2a.md#webhook-addresses).
 //!
 //! A name is resolved, every address it has is judged, and the connection goes to one of just those: nobody resolves
 //! it a second time, however it is spelled. A name that nobody knows yet may be named, since every delivery judges it

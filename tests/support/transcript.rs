@@ -1,5 +1,6 @@
-//! Validates the stream that a client receives against the rules for a strict writer (Agent API, section 13). The
-//! gateway follows them whatever the agent sends. Written from the specification, not from the implementation.
+//! Validates the stream that a client receives against the rules for a strict writer
+//! (docs/protocols/agent-api.md#writer). The gateway follows them whatever the agent sends. Written from the
+//! specification, not from the implementation.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 

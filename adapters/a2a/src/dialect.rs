@@ -1,4 +1,5 @@
-//! The four A2A dialects: two protocol versions times two bindings, and how a request selects one (sections 1 to 3).
+//! The four A2A dialects: two protocol versions times two bindings, and how a request selects one
+//! (docs/protocols/a2a.md#version-and-binding-of-a-request).
 //!
 //! Not here: encoding (`wire`) and operations (`serve`).
 
@@ -51,7 +52,8 @@ impl Binding {
     }
 }
 
-/// JSON encoding of objects: one for both bindings of 1.0, one for each binding of 0.3 (section 5).
+/// JSON encoding of objects: one for both bindings of 1.0, one for each binding of 0.3
+/// (docs/protocols/a2a.md#data-model).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WireFormat {
     V1,
@@ -126,7 +128,7 @@ fn is_patch(patch: Option<&str>) -> bool {
     patch.is_none_or(|patch| !patch.is_empty() && patch.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The operations of the protocol (section 6).
+/// The operations of the protocol (docs/protocols/a2a.md#operations).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Send,
@@ -173,7 +175,7 @@ pub(crate) struct ServedVersions<'a> {
 }
 
 impl ServedVersions<'_> {
-    /// Finds the operation and version of a JSON-RPC method (section 3).
+    /// Finds the operation and version of a JSON-RPC method (docs/protocols/a2a.md#version-and-binding-of-a-request).
     pub(crate) fn resolve_method(
         self,
         method: &str,
@@ -212,7 +214,8 @@ impl ServedVersions<'_> {
         Ok((operation, generation))
     }
 
-    /// Checks that a REST path of this version may be used with the requested version (section 3).
+    /// Checks that a REST path of this version may be used with the requested version
+    /// (docs/protocols/a2a.md#version-and-binding-of-a-request).
     pub(crate) fn check_path(self, generation: Generation, requested: RequestedVersion) -> Result<(), Fault> {
         let fits = match generation {
             Generation::V1 => {
@@ -249,7 +252,7 @@ fn v1_name(operation: Operation) -> &'static str {
     Operation::METHODS.iter().find(|(known, ..)| *known == operation).map_or("", |(_, name, _)| name)
 }
 
-/// Checks the media type of a request body (section 2). A missing type is accepted.
+/// Checks the media type of a request body (docs/protocols/a2a.md#media-types). A missing type is accepted.
 pub(crate) fn check_media_type(request: &Request<'_>, binding: Binding, generation: Generation) -> Result<(), Fault> {
     let media = request.media_type();
     let fits = match media.as_str() {

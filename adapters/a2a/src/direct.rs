@@ -1,4 +1,5 @@
-//! Replies that are a message instead of a task (section 13, rule 6): the conditions, and the content.
+//! Replies that are a message instead of a task (docs/protocols/a2a.md#direct-messages): the conditions, and the
+//! content.
 
 use interlingua_core::End;
 use interlingua_core::call::{RunState, RunView};

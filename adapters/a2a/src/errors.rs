@@ -1,5 +1,5 @@
-//! A2A errors for each binding and version (section 10): one function maps a fault to a row of the table, one writer
-//! encodes it in each of the four formats.
+//! A2A errors for each binding and version (docs/protocols/a2a.md#errors): one function maps a fault to a row of the
+//! table, one writer encodes it in each of the four formats.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The messages of a task in order, without the one in its current status (section 8, rule 6).
+//! The messages of a task in order, without the one in its current status (docs/protocols/a2a.md#history).
 //!
 //! Generic over the message type: tasks borrow their messages, push notifications store them encoded. Not here: the
 //! updates themselves ([`crate::updates`]).

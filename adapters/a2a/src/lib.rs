@@ -39,7 +39,7 @@ pub use options::{
 
 /// Protocol name in `gateway.toml`.
 pub(crate) const NAME: &str = "a2a";
-/// Media type of A2UI parts; passed through unchanged (section 12).
+/// Media type of A2UI parts; passed through unchanged (docs/protocols/a2a.md#extensions).
 pub(crate) const A2UI: &str = "application/json+a2ui";
 
 /// The protocol adapter that serves A2A to clients.

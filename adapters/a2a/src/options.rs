@@ -1,5 +1,5 @@
-//! Options of an A2A route (section 19), with all defaults filled in. Not here: whose conversation history an agent
-//! uses, which is a setting of the agent.
+//! Options of an A2A route (docs/protocols/a2a.md#options), with all defaults filled in. Not here: whose conversation
+//! history an agent uses, which is a setting of the agent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -248,14 +248,14 @@ macro_rules! choice {
 }
 
 choice! {
-    /// Base card of a route (section 4).
+    /// Base card of a route.
     CardFrom {
         /// The card published by the agent's own server.
         #[default] Upstream = "upstream",
     }
 }
 choice! {
-    /// Card format for requests without a version (section 4).
+    /// Card format for requests without a version.
     CardWithoutVersion {
         /// Both versions in one object.
         #[default] Hybrid = "hybrid",
@@ -266,7 +266,7 @@ choice! {
     }
 }
 choice! {
-    /// How to treat 1.0 calls without a version header (section 3).
+    /// How to treat 1.0 calls without a version header.
     MissingVersion {
         /// Reject them, as the specification requires.
         #[default] Strict = "strict",
@@ -275,7 +275,7 @@ choice! {
     }
 }
 choice! {
-    /// How to treat a message to a working task (section 8).
+    /// How to treat a message to a working task.
     WhileWorking {
         /// Queue it as the next turn.
         #[default] Queue = "queue",
@@ -284,7 +284,7 @@ choice! {
     }
 }
 choice! {
-    /// Scope in which messages with the same id are duplicates (section 7).
+    /// Scope in which messages with the same id are duplicates.
     Deduplicate {
         /// None: some clients reuse ids.
         #[default] Off = "off",
@@ -293,7 +293,7 @@ choice! {
     }
 }
 choice! {
-    /// Task state after a completed turn (section 13).
+    /// Task state after a completed turn.
     TurnEnd {
         /// The task has ended.
         #[default] Completed = "completed",
@@ -302,7 +302,7 @@ choice! {
     }
 }
 choice! {
-    /// Task state after a cut-off answer (section 13).
+    /// Task state after a cut-off answer.
     Incomplete {
         /// The task waits and can be continued.
         #[default] InputRequired = "input-required",
@@ -313,7 +313,7 @@ choice! {
     }
 }
 choice! {
-    /// Reply with tasks or with messages (section 13, rule 6).
+    /// Reply with tasks or with messages.
     ReplyAs {
         /// Tasks; blocking calls follow the agent's hint.
         #[default] Task = "task",
@@ -324,7 +324,7 @@ choice! {
     }
 }
 choice! {
-    /// Scope of an artifact (section 13, rule 5).
+    /// Scope of an artifact.
     ArtifactPer {
         /// One per agent message.
         #[default] Message = "message",
@@ -333,7 +333,7 @@ choice! {
     }
 }
 choice! {
-    /// Which closing statuses repeat the last answer's text (section 13, rule 3).
+    /// Which closing statuses repeat the last answer's text.
     StatusText {
         /// None.
         Never = "never",
@@ -344,7 +344,7 @@ choice! {
     }
 }
 choice! {
-    /// How reasoning is sent (section 13).
+    /// How reasoning is sent.
     Reasoning {
         /// Complete, in one status.
         #[default] Status = "status",
@@ -357,7 +357,7 @@ choice! {
     }
 }
 choice! {
-    /// How tool calls are sent (section 13).
+    /// How tool calls are sent.
     Tools {
         /// Calls and outputs, as statuses.
         #[default] Status = "status",
@@ -368,7 +368,7 @@ choice! {
     }
 }
 choice! {
-    /// Which events are pushed (section 11).
+    /// Which events are pushed.
     PushEvents {
         /// Every event.
         #[default] All = "all",
@@ -377,7 +377,7 @@ choice! {
     }
 }
 choice! {
-    /// Body of push notifications for 0.3 receivers (section 11).
+    /// Body of push notifications for 0.3 receivers.
     PushV03 {
         /// The complete task each time.
         #[default] Task = "task",

@@ -1,4 +1,5 @@
-//! Converts between A2A parts and Agent API contents: text, files by bytes or link, data (sections 13 and 14).
+//! Converts between A2A parts and Agent API contents: text, files by bytes or link, data
+//! (docs/protocols/a2a.md#what-a-client-receives).
 //!
 //! Not here: which artifact or status a content goes to (`updates`), and which parts are answers (`input`).
 
@@ -183,7 +184,8 @@ pub(crate) fn to_content(part: &Part<'_>) -> Content {
     Content::new(body)
 }
 
-/// Part fields that a content cannot hold; stored in the message's metadata (section 14). `None`: nothing is lost.
+/// Part fields that a content cannot hold; stored in the message's metadata
+/// (docs/protocols/a2a.md#what-the-agent-receives). `None`: nothing is lost.
 pub(crate) fn extras(part: &Part<'_>) -> Option<Json> {
     let is_file = matches!(part.content, wire::Content::Bytes(_) | wire::Content::Url(_));
     // Files always get an entry: it shows which media type the client sent and which was guessed.

@@ -1,4 +1,5 @@
-//! Push notifications: the events of a task as requests to the receivers its owner configured (section 11).
+//! Push notifications: the events of a task as requests to the receivers its owner configured
+//! (docs/protocols/a2a.md#push-notifications).
 //!
 //! Text deltas are joined: a notifier buffers them until another event occurs, the artifact is complete, or the gateway
 //! flushes at the end of the interval. Not here: sending, retries, and allowed destinations.

@@ -1,5 +1,5 @@
 //! Renders agent output as A2A objects: artifacts, reasoning, tool calls and outputs, questions, errors. All gateway
-//! metadata is under one key, `agent_api` (section 13). Not here: when each is sent (`updates`).
+//! metadata is under one key, `agent_api` (docs/protocols/a2a.md#metadata). Not here: when each is sent (`updates`).
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -229,7 +229,7 @@ pub(crate) fn as_data(message: &Message) -> Vec<Part<'_>> {
     message.slots.iter().map(|slot| part(slot).with_metadata(metadata.clone())).collect()
 }
 
-/// A question: a prompt for people, and one data part per pending item (human-in-the-loop page, section 5).
+/// A question: a prompt for people, and one data part per pending item (docs/human-in-the-loop.md#asking).
 pub(crate) fn question<'r>(run: &'r Run, turn: usize, pending: &[Pending], edits: bool) -> wire::Message<'r> {
     let prompts: Vec<String> = pending.iter().map(prompt).collect();
     let mut parts = vec![Part::text(prompts.join("\n"))];

@@ -1,4 +1,5 @@
-//! Converts a run to a task: folds its updates into status, history and artifacts (section 8).
+//! Converts a run to a task: folds its updates into status, history and artifacts
+//! (docs/protocols/a2a.md#tasks-and-contexts).
 //!
 //! Not here: the updates ([`crate::updates`]).
 

@@ -6,7 +6,7 @@ use std::fmt;
 use interlingua_core::event::Millis;
 use serde::{Serialize, Serializer};
 
-/// UTC, always with milliseconds: `2026-11-20T10:00:00.000Z` (section 5).
+/// UTC, always with milliseconds: `2026-11-20T10:00:00.000Z` (docs/protocols/a2a.md#data-model).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timestamp(pub(crate) Millis);
 

@@ -1,4 +1,5 @@
-//! Converts the steps of a run to A2A updates: status changes and artifact chunks (section 13).
+//! Converts the steps of a run to A2A updates: status changes and artifact chunks
+//! (docs/protocols/a2a.md#what-a-client-receives).
 //!
 //! One state machine serves three consumers: streams write its updates, tasks are folded from them, and push
 //! notifications are built from them. Invariant: it reads only what the current step has made final in the run, so the
@@ -26,7 +27,7 @@ pub(crate) enum Update<'r> {
     TurnStarted(u32),
     /// The input of the turn did not reach the agent: the status from before the turn applies again.
     TurnWithdrawn {
-        /// False: the client received an error (section 10, last sentence), so the input is not part of the history.
+        /// False: the client received an error (docs/protocols/a2a.md#errors), so the input is not part of the history.
         keep_input: bool,
     },
     /// The status or its message changed.
@@ -367,7 +368,8 @@ impl Updates {
         }
     }
 
-    /// Emits the end of an artifact, with an empty text: the list of parts must not be empty (section 13).
+    /// Emits the end of an artifact, with an empty text: the list of parts must not be empty
+    /// (docs/protocols/a2a.md#what-a-client-receives).
     fn emit_artifact_end<'r>(&self, run: &'r Run, index: usize, emit: Emit<'_, 'r>) {
         if self.route.options.last_chunk {
             let first = &run.messages[self.artifacts[index].message as usize];
@@ -575,7 +577,7 @@ impl Updates {
         emit(Update::Status(Change { state, message, metadata: metadata.to_metadata() }));
     }
 
-    /// The artifacts as emitted, with the deltas of each text joined (section 13, rule 4).
+    /// The artifacts as emitted, with the deltas of each text joined (docs/protocols/a2a.md#artifacts).
     pub(crate) fn artifacts<'r>(&self, run: &'r Run) -> Vec<Artifact<'r>> {
         let emitted = self.artifacts.iter();
         emitted

@@ -1,4 +1,4 @@
-//! Push notifications: configs in every format and dialect, and deliveries (sections 6, 7, 11 and 20).
+//! Push notifications: configs in every format and dialect, and deliveries (docs/protocols/a2a.md#push-notifications).
 
 mod support;
 

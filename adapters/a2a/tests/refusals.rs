@@ -1,5 +1,6 @@
-//! Rejected requests: the order of checks, the named fields, and the message texts per version (sections 2, 3, 7, 10
-//! and 12). Not here: accepted requests (`requests`), and tests that need a server (`tests/behaviour`).
+//! Rejected requests: the order of checks, the named fields, and the message texts per version
+//! (docs/protocols/a2a.md#errors). Not here: accepted requests (`requests`), and tests that need a server
+//! (`tests/behaviour`).
 
 mod support;
 

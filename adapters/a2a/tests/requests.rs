@@ -96,7 +96,8 @@ fn request_media_types_are_checked() {
         let decoded = host.send(&request);
         assert_eq!(decoded.call.is_ok(), read, "{path} {media}");
         if !read {
-            // An unsupported body type is 415 as in HTTP; that of a part is 400 in 1.0.1 (section 10).
+            // An unsupported body type is 415 as in HTTP; that of a part is 400 in 1.0.1
+            // (docs/protocols/a2a.md#errors).
             let status = if path.is_empty() { 200 } else { 415 };
             let answer = decoded.rejected();
             assert_eq!(answer.status, status, "{path} {media}");

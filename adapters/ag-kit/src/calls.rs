@@ -1,4 +1,6 @@
-//! Calls and their results (sections 5 and 9): each call is sent once, in order, and never a result before its call.
+//! Calls and their results (docs/protocols/ag-kit.md#order-rules,
+//! docs/protocols/ag-kit.md#from-the-agent-to-the-client): each call is sent once, in order, and never a result before
+//! its call.
 
 use std::collections::HashMap;
 
@@ -129,7 +131,8 @@ impl Calls {
 
         let name = output.name.as_deref().unwrap_or_default();
         let call = self.find(&output.call_id, name).unwrap_or_else(|| {
-            // The client has not seen the call of this result, so one is created for it (section 5, rule 1).
+            // The client has not seen the call of this result, so one is created for it
+            // (docs/protocols/ag-kit.md#order-1).
             let has_no_id = output.call_id.is_empty();
             let id = if has_no_id { self.unique_id(derived_id(message, slot_at)) } else { output.call_id.clone() };
             let call = self.announce(id, name, true, out);
@@ -148,7 +151,7 @@ impl Calls {
     }
 
     /// Sends the missing results at the end: a call of the agent without a result would look like a call for the client
-    /// (section 5, rule 4).
+    /// (docs/protocols/ag-kit.md#order-4).
     pub(crate) fn finish(&mut self, out: &mut Out) {
         for call in 0..self.calls.len() {
             if self.calls[call].agent_side && !self.calls[call].has_result {

@@ -1,5 +1,6 @@
-//! Encodes a run as a stream (sections 4, 5 and 9): which steps go to the text, which to the calls, and how the stream
-//! ends.
+//! Encodes a run as a stream (docs/protocols/ag-kit.md#events, docs/protocols/ag-kit.md#order-rules,
+//! docs/protocols/ag-kit.md#from-the-agent-to-the-client): which steps go to the text, which to the calls, and how the
+//! stream ends.
 //!
 //! Only data that [`interlingua_core::event`] calls stable is read from the run, so that the same steps produce the
 //! same bytes live and on every replay.

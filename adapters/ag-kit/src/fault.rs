@@ -1,4 +1,5 @@
-//! Error responses: the only place where a fault is converted to the protocol's format (section 8).
+//! Error responses: the only place where a fault is converted to the protocol's format
+//! (docs/protocols/ag-kit.md#errors).
 
 use interlingua_core::answer::{NOT_TAKEN, NOT_WAITING, UNDECIDED};
 use interlingua_core::exchange::Next;

@@ -1,4 +1,4 @@
-//! `GET /healthz`: clients check only the status (section 2).
+//! `GET /healthz`: clients check only the status (docs/protocols/ag-kit.md#endpoints).
 
 use std::sync::Arc;
 

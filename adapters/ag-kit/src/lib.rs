@@ -171,7 +171,7 @@ struct Route {
 }
 
 impl Route {
-    /// A stream can carry one interrupt, and a request one answer (AG-Kit page, section 5, rule 5).
+    /// A stream can carry one interrupt, and a request one answer (docs/protocols/ag-kit.md#order-5).
     fn answer_policy(&self) -> AnswerPolicy {
         AnswerPolicy {
             asking: AskPolicy::OneByOne,

@@ -1,4 +1,5 @@
-//! What the next stream of a conversation has to know: the calls that were announced in it (section 5, rules 1 and 2).
+//! What the next stream of a conversation has to know: the calls that were announced in it
+//! (docs/protocols/ag-kit.md#order-1, docs/protocols/ag-kit.md#order-2).
 //!
 //! It is stored in the labels of the run, so that a replay has the same data. Not here: the conversation's history.
 

@@ -1,5 +1,5 @@
-//! Parses requests (sections 3 and 10): every error names its field. More tolerant than the reference implementation
-//! where the meaning is unambiguous.
+//! Parses requests (docs/protocols/ag-kit.md#request, docs/protocols/ag-kit.md#from-the-client-to-the-agent): every
+//! error names its field. More tolerant than the reference implementation where the meaning is unambiguous.
 
 use interlingua_core::answer::{Answer, AnswerBody};
 use interlingua_core::model::{self, Body, Content, File, Message, MessageType, Role, ToolCall, ToolOutput};

@@ -1,4 +1,5 @@
-//! `POST /send-message`: one request, one stream (sections 2, 3 and 6).
+//! `POST /send-message`: one request, one stream (docs/protocols/ag-kit.md#endpoints, docs/protocols/ag-kit.md#request,
+//! docs/protocols/ag-kit.md#scenarios).
 //!
 //! Before the agent is called, the conversation's latest run is loaded: it has the tools that the client declared and
 //! the calls that the client has seen.
@@ -33,7 +34,8 @@ impl Send {
     }
 
     fn agent(&self, id: &str) -> Result<Arc<AgentCard>, Fault> {
-        // The reference implementation accepts any id; it matters only if the route has several agents (section 2).
+        // The reference implementation accepts any id; it matters only if the route has several agents
+        // (docs/protocols/ag-kit.md#endpoints).
         let agent = match (id, self.route.agents.as_slice()) {
             (_, [only]) => Some(only),
             ("", _) => self.route.default_agent.as_ref(),
@@ -73,7 +75,7 @@ impl Send {
     }
 }
 
-/// Writes a pending item as an interrupt (human-in-the-loop page, section 5).
+/// Writes a pending item as an interrupt (docs/human-in-the-loop.md#asking).
 pub(crate) fn write_interrupt(route: &Route, agent: &str, item: &Pending, out: &mut Out) {
     let approval_extension = route.agent(agent).is_some_and(|card| card.approval_extension);
     let payload = langgraph::payload(item, &offer(item, supported_decisions(item, approval_extension)));
@@ -121,7 +123,7 @@ impl Exchange for Send {
                         "the engine returned a complete answer instead of a stream",
                     ));
                 };
-                // A request with a tool's result usually declares no tools (section 10).
+                // A request with a tool's result usually declares no tools (docs/protocols/ag-kit.md#sticky-tools).
                 if self.route.options.sticky_tools && run.request.tools.is_none() {
                     run.request.tools.clone_from(&view.info.request.tools);
                 }

@@ -1,4 +1,5 @@
-//! The `text` events: texts, refusals, links and data of ordinary messages, and reasoning by option (section 9).
+//! The `text` events: texts, refusals, links and data of ordinary messages, and reasoning by option
+//! (docs/protocols/ag-kit.md#from-the-agent-to-the-client).
 
 use std::borrow::Cow;
 
@@ -99,7 +100,7 @@ impl Text {
             return;
         }
 
-        // Clients show all text between two calls as one text (section 5, rule 3).
+        // Clients show all text between two calls as one text (docs/protocols/ag-kit.md#order-3).
         let follows = self.last.is_some_and(|last| last != index) && calls.events() == self.calls_before;
         if follows && options.separator {
             wire::Event::Text { content: "\n\n" }.write(out);

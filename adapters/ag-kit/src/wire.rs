@@ -38,7 +38,7 @@ pub(crate) fn done(out: &mut Out) {
     out.write_raw(b"data: [DONE]\n\n");
 }
 
-/// An error response before the stream (section 8).
+/// An error response before the stream (docs/protocols/ag-kit.md#errors).
 #[derive(Debug, Serialize)]
 pub(crate) struct ErrorBody<'a> {
     pub(crate) error: ErrorDetail<'a>,
@@ -53,7 +53,7 @@ pub(crate) struct ErrorDetail<'a> {
     pub(crate) path: Option<&'a str>,
 }
 
-/// The response of `healthz` (section 2).
+/// The response of `healthz` (docs/protocols/ag-kit.md#endpoints).
 #[derive(Debug, Serialize)]
 pub(crate) struct Health<'a> {
     pub(crate) status: &'static str,

@@ -1,4 +1,5 @@
-//! Parses a body: all errors are reported at once, in the format of the original's framework (section 7).
+//! Parses a body: all errors are reported at once, in the format of the original's framework
+//! (docs/human-in-the-loop.md#reading-bodies).
 
 use interlingua_core::json::Json;
 use interlingua_core::tree::{Kind, Node, Object};

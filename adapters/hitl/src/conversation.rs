@@ -1,4 +1,4 @@
-//! Converts messages to the format of LangChain (section 7, «Serving»).
+//! Converts messages to the format of LangChain (docs/human-in-the-loop.md#conversation).
 
 use interlingua_core::json::Json;
 use interlingua_core::model::{self, Body, MessageType, Role};
@@ -155,7 +155,8 @@ fn text_of(message: &model::Message) -> String {
     text
 }
 
-/// Converts a pending item to `interrupt_data` (human-in-the-loop page, sections 5 and 7).
+/// Converts a pending item to `interrupt_data` (docs/human-in-the-loop.md#asking,
+/// docs/human-in-the-loop.md#interrupt-data).
 pub(crate) fn interrupt_data(item: &Pending, approval_extension: bool) -> wire::InterruptData {
     let decisions = answer::offer(item, answer::supported_decisions(item, approval_extension));
     let allows = |decision| decisions.contains(&decision);

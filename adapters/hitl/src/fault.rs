@@ -1,4 +1,5 @@
-//! Error responses: the only place where a fault is converted to the service's format (section 7, error cases).
+//! Error responses: the only place where a fault is converted to the service's format
+//! (docs/human-in-the-loop.md#error-cases).
 
 use interlingua_core::exchange::{Flow, Next};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, Step};

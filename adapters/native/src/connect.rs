@@ -1,4 +1,5 @@
-//! Agents that speak the native Agent API: the request, and what their frames report (Agent API, sections 2, 3 and 12).
+//! Agents that speak the native Agent API: the request, and what their frames report
+//! (docs/protocols/agent-api.md#transport, docs/protocols/agent-api.md#request, docs/protocols/agent-api.md#repairs).
 //!
 //! Not here: parsing a frame ([`interlingua_core::agent_api`], the wire format of the canonical model), and what frames mean
 //! for the run: they are passed on as events, and the normalizer repairs whatever a real server does to them.
@@ -128,7 +129,7 @@ fn to_body<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
 }
 
 /// The input with the request for approval in front of each answer to one, the form that native clients send and agents
-/// expect (human-in-the-loop page, section 2). None if nothing has to be added.
+/// expect (docs/human-in-the-loop.md#request-before-answer). None if nothing has to be added.
 fn with_requests(input: &[Message], answered: &[Pending]) -> Option<Vec<Message>> {
     if answered.is_empty() {
         return None;
@@ -159,8 +160,8 @@ fn with_requests(input: &[Message], answered: &[Pending]) -> Option<Vec<Message>
     (written.len() > input.len()).then_some(written)
 }
 
-/// What `detail` says, a text or a list of `{loc, msg}` (Agent API, rule 12.12). Meant for clients, though not
-/// always fit for them.
+/// What `detail` says, a text or a list of `{loc, msg}` (docs/protocols/agent-api.md#repair-12). Meant for clients,
+/// though not always fit for them.
 fn detail(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Body {

@@ -1,5 +1,6 @@
 //! How faults are told before a stream begins: an HTTP status and `{"detail": …}`, as the runtime and the framework
-//! under it do, with the stable code beside it (Agent API, sections 2 and 13.6).
+//! under it do, with the stable code beside it (docs/protocols/agent-api.md#transport,
+//! docs/protocols/agent-api.md#writer-6).
 //!
 //! Not here: faults of a run that has begun; they are its end, told by a response frame.
 

@@ -1,4 +1,4 @@
-//! The row of frames a run becomes: the strict writer (Agent API, section 13).
+//! The row of frames a run becomes: the strict writer (docs/protocols/agent-api.md#writer).
 //!
 //! Invariant: whatever the run, its frames are numbered from 0 without gaps, one message is open at a time, and
 //! exactly one terminal response comes, last. The same steps make the same frames: what a frame shows of the run is
@@ -190,7 +190,8 @@ fn terminal_response<'a>(
         (End::Failed, None) => Some(("AGENT_ERROR", "the agent failed")).map(|words| make(made, words)),
         (_, None) if !told_as_failed => None,
         (_, error) => {
-            // The precise status has to stand somewhere (rule 13.5); the agent's own sentence stays.
+            // The precise status has to stand somewhere (docs/protocols/agent-api.md#writer-5); the agent's own
+            // sentence stays.
             let (code, sentence) = match end {
                 End::Incomplete => ("INCOMPLETE", "the answer was cut off"),
                 End::Rejected => ("REJECTED", "the agent turned the request away"),
@@ -223,7 +224,7 @@ impl Writer {
                 self.fragment(step.delta(), out);
             }
             // The arguments of a call and a refusal are told when they are whole: no client can be relied on to put
-            // anything but text together (sections 5 and 6).
+            // anything but text together (docs/protocols/agent-api.md#deltas).
             Event::ContentDelta { .. } | Event::AnswerStarted { .. } | Event::TurnFinished { .. } => {}
             Event::RunStarted => self.begin(step.run, out),
             // Later turns of a run begun over another protocol go on in the same response.

@@ -43,7 +43,7 @@ impl Default for Options {
     }
 }
 
-/// How a response is told that ended as `incomplete`, `rejected` or `canceled` (Agent API, rule 13.5).
+/// How a response is told that ended as `incomplete`, `rejected` or `canceled` (docs/protocols/agent-api.md#writer-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Terminal {

@@ -1,4 +1,5 @@
-//! Background tasks and stopping, as the runtime and the applications on it have them (Agent API, section 10).
+//! Background tasks and stopping, as the runtime and the applications on it have them
+//! (docs/protocols/agent-api.md#sessions-and-background-tasks).
 
 use std::sync::Arc;
 

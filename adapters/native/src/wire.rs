@@ -1,4 +1,5 @@
-//! The frames of the Agent API as the runtime writes them: key order, nulls and all (Agent API, sections 4 and 14.1).
+//! The frames of the Agent API as the runtime writes them: key order, nulls and all
+//! (docs/protocols/agent-api.md#events, docs/protocols/agent-api.md#example-text).
 //!
 //! Everything borrows from the run and can only be written. Not here: which frame comes when (`frames`).
 

@@ -1,5 +1,5 @@
-//! Faults as errors of this protocol (section 11): one function maps a fault kind to status, type and code, another
-//! maps an agent's failure to the error of a response.
+//! Faults as errors of this protocol (docs/protocols/responses.md#errors): one function maps a fault kind to status,
+//! type and code, another maps an agent's failure to the error of a response.
 
 use std::borrow::Cow;
 
@@ -31,7 +31,8 @@ pub(crate) const fn error_fields(kind: FaultKind) -> (u16, &'static str, Option<
         | K::MethodNotAllowed
         | K::NotFound
         | K::Canceled => (kind.status(), INVALID, None),
-        // Waiting and Conflict are sent as 400, not 409: clients retry a 409 automatically (section 2).
+        // Waiting and Conflict are sent as 400, not 409: clients retry a 409 automatically
+        // (docs/protocols/responses.md#transport).
         K::Waiting | K::Conflict => (400, INVALID, None),
         K::Missing => (400, INVALID, Some("missing_required_parameter")),
         K::WrongType => (400, INVALID, Some("invalid_type")),
@@ -118,8 +119,8 @@ impl<'a> ErrorBody<'a> {
     }
 }
 
-/// The `error` event: the fields are flat, as the specification has them, and nested, as OpenAI sends them (section
-/// 11).
+/// The `error` event: the fields are flat, as the specification has them, and nested, as OpenAI sends them
+/// (docs/protocols/responses.md#errors).
 #[derive(Serialize)]
 pub(crate) struct ErrorEvent<'a> {
     #[serde(rename = "type")]
@@ -159,7 +160,8 @@ fn retry_after(fault: &Fault, status: u16) -> Option<u64> {
     }
 }
 
-/// True if the agent may have started to work on the request: an automatic retry would do the work twice (section 2).
+/// True if the agent may have started to work on the request: an automatic retry would do the work twice
+/// (docs/protocols/responses.md#transport).
 const fn may_have_side_effects(kind: FaultKind) -> bool {
     use FaultKind as K;
     matches!(
@@ -201,7 +203,7 @@ pub(crate) fn missing(field: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Missing, format!("missing required parameter: '{field}'")).with_field(field)
 }
 
-/// The error of a response whose run failed (section 11). `None` if the run ended otherwise.
+/// The error of a response whose run failed (docs/protocols/responses.md#errors). `None` if the run ended otherwise.
 pub(crate) fn run_error(end: End, error: Option<&RunError>) -> Option<ErrorObject<'_>> {
     let code = match end {
         End::Rejected => "invalid_prompt",

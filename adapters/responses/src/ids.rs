@@ -1,5 +1,5 @@
 //! Ids of this protocol. They are derived from a run and a position in it, so that stream, object and replay agree and
-//! a reference can be resolved without a lookup table (sections 7 and 9).
+//! a reference can be resolved without a lookup table (docs/protocols/responses.md#ids).
 
 use std::fmt::Write as _;
 

@@ -2,8 +2,8 @@
 //!
 //! [`decode`](self) parses requests into agent requests. One encoder in `encode` writes runs, as one object or as a
 //! stream. The exchanges in `serve` look up what a request refers to before the agent is called. Not here: calling
-//! agents that speak Responses (section 17 of the protocol's page), and any state. What outlives a request is stored in
-//! runs, their labels, and sessions.
+//! agents that speak Responses (docs/protocols/responses.md#agents-that-speak-responses), and any state. What outlives
+//! a request is stored in runs, their labels, and sessions.
 
 mod decode;
 mod echo;

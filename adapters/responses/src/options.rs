@@ -1,4 +1,4 @@
-//! Options of a Responses route (section 19 of the protocol's page).
+//! Options of a Responses route (docs/protocols/responses.md#options).
 //!
 //! Not here: keep-alive, retention and access. They are settings of the gateway and apply to every protocol.
 
@@ -105,7 +105,7 @@ macro_rules! choice {
 }
 
 choice! {
-    /// How calls that the agent runs itself are shown (section 14).
+    /// How calls that the agent runs itself are shown.
     ToolItems {
         /// As `mcp_call` items, which all common clients understand.
         #[default]
@@ -117,7 +117,7 @@ choice! {
     }
 }
 choice! {
-    /// How the agent's reasoning is shown (section 10 c).
+    /// How the agent's reasoning is shown.
     Reasoning {
         /// As a summary, which all common clients show.
         #[default]
@@ -205,7 +205,7 @@ choice! {
     }
 }
 choice! {
-    /// Whether calls of the previous response may stay unanswered (human-in-the-loop page, rule 5).
+    /// Whether calls of the previous response may stay unanswered.
     OpenCalls {
         /// They may.
         #[default]
@@ -225,7 +225,7 @@ choice! {
     }
 }
 choice! {
-    /// `POST /responses/compact` (section 12).
+    /// `POST /responses/compact`.
     Compact {
         /// Return a `compaction` item that contains the complete context.
         #[default]

@@ -1,4 +1,4 @@
-//! Every error about a request, with its exact text, and the error of every fault (section 11).
+//! Every error about a request, with its exact text, and the error of every fault (docs/protocols/responses.md#errors).
 
 mod support;
 

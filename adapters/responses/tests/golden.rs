@@ -1,4 +1,4 @@
-//! The events of each kind of output, one snapshot per kind (sections 10 and 16).
+//! The events of each kind of output, one snapshot per kind (docs/protocols/responses.md#sequences).
 
 mod support;
 

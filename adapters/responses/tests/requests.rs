@@ -1,4 +1,5 @@
-//! Requests as agents receive them (section 15), and what they refer to (section 12).
+//! Requests as agents receive them (docs/protocols/responses.md#what-the-agent-receives), and what they refer to
+//! (docs/protocols/responses.md#state).
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Stored objects: responses, their input, conversations and their items, models, counts (sections 1 and 12).
+//! Stored objects: responses, their input, conversations and their items, models, counts
+//! (docs/protocols/responses.md#endpoints).
 
 mod support;
 

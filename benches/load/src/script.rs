@@ -86,7 +86,7 @@ impl FromStr for Script {
     }
 }
 
-/// The frames of one run, numbered as the runtime numbers them (section 14.1 of the protocol page).
+/// The frames of one run, numbered as the runtime numbers them (docs/protocols/agent-api.md#example-text).
 pub(crate) struct Frames {
     id: u64,
     sequence: u64,

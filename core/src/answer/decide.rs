@@ -105,7 +105,8 @@ pub fn decide(item: &Pending, given: &AnswerBody, offered: &[Decision]) -> Resul
     parsed.validate(item, offered)
 }
 
-/// The plain canonical form has no word for a response: a text with an approval is one (section 2).
+/// The plain canonical form has no word for a response: a text with an approval is one
+/// (docs/human-in-the-loop.md#plain-yes).
 fn effective_decision(item: &Pending, decision: Decision, text: Option<&str>, offered: &[Decision]) -> Decision {
     let answers = item.kind == PendingKind::Input && text.is_some_and(|text| !text.is_empty());
     let is_offered = |decision| offered.contains(&decision);

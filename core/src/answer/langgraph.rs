@@ -1,5 +1,6 @@
 //! Payloads of LangGraph agents, which many upstreams pass through: what they ask, and the answer they expect
-//! (sections 6 and 8). Also the payload the gateway makes if a protocol needs one and the source has none.
+//! (docs/human-in-the-loop.md#answering, docs/human-in-the-loop.md#langgraph-payloads). Also the payload the gateway
+//! makes if a protocol needs one and the source has none.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -284,7 +285,7 @@ struct InputRequest<'a> {
     response_schema: Option<&'a Json>,
 }
 
-/// The payload to ask with: the source's own, verbatim, else a generated one (section 5).
+/// The payload to ask with: the source's own, verbatim, else a generated one (docs/human-in-the-loop.md#asking).
 #[must_use]
 pub fn payload(item: &Pending, offered: &[Decision]) -> Json {
     if let Some(payload) = &item.payload {

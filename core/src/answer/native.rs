@@ -1,4 +1,5 @@
-//! Answers as canonical messages, in both directions: sent upstream, and received from clients (sections 2 and 6).
+//! Answers as canonical messages, in both directions: sent upstream, and received from clients
+//! (docs/human-in-the-loop.md#canonical-form, docs/human-in-the-loop.md#answering).
 
 use serde::Serialize;
 
@@ -52,7 +53,7 @@ impl Decided {
 
         let (approve, reason) = match self.decision {
             // Not offered, so it should never be decided. Reject it, so that nothing runs without approval
-            // (section 3, rule 2).
+            // (docs/human-in-the-loop.md#rule-2).
             Decision::Edit if !extension => (false, Some("the upstream does not support edits")),
             Decision::Accept | Decision::Edit => (true, self.text.as_deref()),
             // An answer to a question lets the agent continue, but a text in place of an approval does not run the

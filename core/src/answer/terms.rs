@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::pending::{Decision, Pending, PendingKind};
 
-/// How a protocol asks for several open items (section 3, rule 4).
+/// How a protocol asks for several open items (docs/human-in-the-loop.md#rule-4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskPolicy {
     /// All items at once, answered in one request. Tool calls may be left out.
@@ -18,7 +18,8 @@ pub enum AskPolicy {
     OneByOneWithTools,
 }
 
-/// What to do with an answer to an unknown item: the store was lost, or another gateway asked (section 9).
+/// What to do with an answer to an unknown item: the store was lost, or another gateway asked
+/// (docs/human-in-the-loop.md#unknown-items).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrphanPolicy {
@@ -49,8 +50,8 @@ pub const ALL_DECISIONS: &[Decision] =
 /// The decisions of an upstream that only knows the plain canonical approval.
 pub const NATIVE_DECISIONS: &[Decision] = &[Decision::Accept, Decision::Respond, Decision::Reject, Decision::Cancel];
 
-/// The decisions that an upstream with the Agent API accepts for this item (section 3, rule 2). An upstream that sends
-/// the extension with `edit` in its decisions accepts edits.
+/// The decisions that an upstream with the Agent API accepts for this item (docs/human-in-the-loop.md#rule-2). An
+/// upstream that sends the extension with `edit` in its decisions accepts edits.
 #[must_use]
 pub fn supported_decisions(item: &Pending, approval_extension: bool) -> &'static [Decision] {
     let offers_edit = item.extension.is_some() && item.decisions.contains(&Decision::Edit);

@@ -151,7 +151,7 @@ impl Waiting {
         runs
     }
 
-    /// True if new input would not reach the upstream (rule 5). Tool calls do not block.
+    /// True if new input would not reach the upstream (docs/human-in-the-loop.md#rule-5). Tool calls do not block.
     #[must_use]
     pub fn blocks(&self) -> bool {
         self.open().any(|open| open.blocks(AskPolicy::Together))
@@ -227,7 +227,7 @@ impl Waiting {
         self.sent.clear();
     }
 
-    /// The upstream has not accepted the answers: their items are open again (rule 3).
+    /// The upstream has not accepted the answers: their items are open again (docs/human-in-the-loop.md#rule-3).
     pub fn reopen(&mut self) {
         for mut open in std::mem::take(&mut self.sent).into_iter().rev() {
             open.decided = None;
@@ -352,7 +352,8 @@ impl Waiting {
         Fault::new(FaultKind::Waiting, message).with_code(NOT_TAKEN)
     }
 
-    /// Cancels expired items if only they block the request (rule 7). True if nothing blocks it any longer.
+    /// Cancels expired items if only they block the request (docs/human-in-the-loop.md#rule-7). True if nothing blocks
+    /// it any longer.
     fn cancel_expired(&mut self, now: Millis, asking: AskPolicy) -> bool {
         if self.open.iter().any(|open| open.blocks(asking) && !open.is_expired(now)) {
             return false;
@@ -363,7 +364,8 @@ impl Waiting {
         true
     }
 
-    /// Splits an answer with one decision per action of a payload into answers to the items of all actions (section 4).
+    /// Splits an answer with one decision per action of a payload into answers to the items of all actions
+    /// (docs/human-in-the-loop.md#decisions-for-several-items).
     fn expand_groups(&self, found: Vec<LocatedAnswer>) -> Vec<LocatedAnswer> {
         let mut expanded = Vec::with_capacity(found.len());
         for found in found {
@@ -454,7 +456,8 @@ fn answered_already(id: &str) -> Fault {
     Fault::new(FaultKind::Conflict, format!("'{id}' was answered or withdrawn already")).with_code(NOT_WAITING)
 }
 
-/// Processes an answer to an unknown item (section 9). Canonical answers stay in the input.
+/// Processes an answer to an unknown item (docs/human-in-the-loop.md#unknown-items). Canonical answers stay in the
+/// input.
 fn orphan(found: &LocatedAnswer, orphans: OrphanPolicy) -> Result<Option<Message>, Fault> {
     let id = found.answer.id.as_str();
     if orphans == OrphanPolicy::Refuse {

@@ -1,4 +1,5 @@
-//! The frames the builder makes, serialized exactly as the runtime does (Agent API, sections 4 and 14.1).
+//! The frames the builder makes, serialized exactly as the runtime does (docs/protocols/agent-api.md#events,
+//! docs/protocols/agent-api.md#example-text).
 
 use std::fmt;
 

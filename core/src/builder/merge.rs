@@ -1,5 +1,6 @@
-//! Merges data deltas by the builder's rules (Agent API, section 6): strings and arrays are appended, numbers added,
-//! objects merged, everything else replaced, new keys added. Booleans are not numbers. Keys keep their order.
+//! Merges data deltas by the builder's rules (docs/protocols/agent-api.md#deltas): strings and arrays are appended,
+//! numbers added, objects merged, everything else replaced, new keys added. Booleans are not numbers. Keys keep their
+//! order.
 
 use serde_json::value::RawValue;
 

@@ -1,5 +1,6 @@
-//! Merging fragments of contents that are no text, by the rule of the runtime's builder (Agent API, section 6): strings
-//! and lists are joined, numbers added, objects merged, all else replaced. Keys keep their order.
+//! Merging fragments of contents that are no text, by the rule of the runtime's builder
+//! (docs/protocols/agent-api.md#deltas): strings and lists are joined, numbers added, objects merged, all else
+//! replaced. Keys keep their order.
 //!
 //! A value that grows by many fragments is taken apart once, not with every fragment: [`Growing`] costs what the
 //! fragments cost. What no fragment touches is never taken apart, and keeps its spelling.

@@ -71,7 +71,7 @@ pub struct Normalizer {
     /// The message the last content belonged to: nearly always that of the next one too.
     current: Option<usize>,
     /// A complete data content of a message that was not announced: its message's own frame, which says what it is,
-    /// nearly always comes next (section 14.7).
+    /// nearly always comes next (docs/protocols/agent-api.md#example-unannounced-call).
     stash: Option<usize>,
     response_id: Option<String>,
     /// A message whose last content is a picture, sound, film or file that nobody has ended. Some agents never do.
@@ -81,7 +81,8 @@ pub struct Normalizer {
     names: Names,
     /// How many unknown fields of responses were kept.
     turn_updated_at: usize,
-    /// The end of a response that is not this one (rule 13): it counts if nothing better comes.
+    /// The end of a response that is not this one (docs/protocols/agent-api.md#repair-13): it counts if nothing better
+    /// comes.
     foreign_end: Option<(End, Option<RunError>)>,
     /// That end says the agent rejected the request, and it said nothing since.
     rejected: bool,
@@ -255,7 +256,8 @@ impl Normalizer {
         true
     }
 
-    /// The body ended, or the connection did: without a terminal response the turn failed (rule 10).
+    /// The body ended, or the connection did: without a terminal response the turn failed
+    /// (docs/protocols/agent-api.md#repair-10).
     pub fn end_of_body(&mut self, record: &mut Record) {
         if self.ended {
             return;
@@ -358,7 +360,7 @@ impl Normalizer {
     }
 
     /// Compares what was told with the messages of a terminal response: it is authoritative for those that are in it,
-    /// what is not in it stays (rule 8).
+    /// what is not in it stays (docs/protocols/agent-api.md#repair-8).
     fn reconcile(&mut self, record: &mut Record, output: &[MessageEvent<'_>], response_end: End, own: bool) {
         self.settle_stash(record);
         let mut comparison = Comparison::default();
@@ -476,7 +478,8 @@ impl Normalizer {
         }
     }
 
-    /// A message's end: it is authoritative. What is missing is told, what was told is not told again (rule 7).
+    /// A message's end: it is authoritative. What is missing is told, what was told is not told again
+    /// (docs/protocols/agent-api.md#repair-7).
     fn complete(&mut self, record: &mut Record, index: usize, event: &MessageEvent<'_>, end: End) {
         for (place, part) in event.contents.iter().enumerate() {
             if self.says_nothing_new(record, index, part) {
@@ -531,7 +534,7 @@ impl Normalizer {
         record.start_answer();
         let known = match event.message.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => self.by_id.get(id).copied(),
-            // Without a message's id it belongs to the last open one (rule 5).
+            // Without a message's id it belongs to the last open one (docs/protocols/agent-api.md#repair-5).
             None => self.current.filter(|&index| !self.messages[index].finished),
         };
         if self.stash.is_some() && self.stash != known {
@@ -683,7 +686,7 @@ fn code_and_message(raw: &RawValue) -> (String, String) {
     (code, message)
 }
 
-/// The runtime tells of a busy session in words only (section 10).
+/// The runtime tells of a busy session in words only (docs/protocols/agent-api.md#errors).
 fn busy_or(message: &str, kind: FaultKind) -> &'static str {
     let busy = message.starts_with("Task ") && message.contains("already in RUNNING state");
     if busy { FaultKind::Busy.code() } else { kind.code() }

@@ -76,7 +76,8 @@ impl Told {
         }
     }
 
-    /// Takes over what the message's own frame says. What was told already keeps its kind (section 12, rule 6).
+    /// Takes over what the message's own frame says. What was told already keeps its kind
+    /// (docs/protocols/agent-api.md#repair-6).
     pub(super) fn announce(&mut self, event: &MessageEvent<'_>) {
         self.announced = true;
         if let Some(kind) = &event.kind {
@@ -95,7 +96,7 @@ impl Told {
         }
     }
 
-    /// Guesses what a message is by its first content (section 12, rule 6).
+    /// Guesses what a message is by its first content (docs/protocols/agent-api.md#repair-6).
     pub(super) fn guess(&mut self, event: &ContentEvent<'_>) {
         let fields = match &event.value {
             ContentValue::Call(_) => {
@@ -423,8 +424,8 @@ impl Told {
         self.slots.change(open, |slot| {
             let Some(content) = slot.at else { return };
             // A text said anew that goes on from what was told is a fragment; another one takes its place, or is held
-            // back until it is final where that was done too much: every version of a text is kept. Arguments said
-            // anew do not grow as prefixes (section 6): they always are held back.
+            // back until it is final where that was done too much: every version of a text is kept. Arguments said anew
+            // do not grow as prefixes (docs/protocols/agent-api.md#argument-snapshots): they always are held back.
             match &slot.snapshot {
                 Some(snapshot) if slot.call.is_none() => {
                     let told = record.run().messages[message as usize].slots[content as usize].text();

@@ -1,8 +1,8 @@
 //! Scripts: what an agent may say, one native frame a line, in files that people can read and add to.
 //!
 //! A line leaves out whatever is null; [`Script::bytes`] writes the frames as the runtime does, nulls and sequence
-//! numbers included (Agent API, sections 2 and 4). Every script meets every adapter: their tests run over
-//! [`scripts`], so a new file here is a new case everywhere.
+//! numbers included (docs/protocols/agent-api.md#transport, docs/protocols/agent-api.md#events). Every script meets
+//! every adapter: their tests run over [`scripts`], so a new file here is a new case everywhere.
 //!
 //! Not here: what adapters have to make of them ([`super::laws`]), and what real servers sent, which is recorded in
 //! `tests/transcripts` and handed out by [`transcripts`].

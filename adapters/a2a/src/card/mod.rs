@@ -1,4 +1,5 @@
-//! The agent card: its options, and its three formats, 1.0, 0.3 and a hybrid of both (section 4).
+//! The agent card: its options, and its three formats, 1.0, 0.3 and a hybrid of both
+//! (docs/protocols/a2a.md#agent-card).
 //!
 //! Invariant: interfaces, capabilities, security and URLs are always the gateway's, never an upstream's. Not here:
 //! which fields an upstream's card may contribute (`upstream`), and serving cards over HTTP (`serve`).
@@ -215,7 +216,7 @@ impl CardBuilder<'_> {
         self.sources().find_map(read).unwrap_or(fallback)
     }
 
-    /// All served interfaces in order of preference (section 4, P).
+    /// All served interfaces in order of preference (docs/protocols/a2a.md#agent-card).
     fn interfaces(&self) -> Vec<(Binding, Generation)> {
         let all = [
             (Binding::JsonRpc, Generation::V1),

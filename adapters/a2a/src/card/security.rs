@@ -1,4 +1,4 @@
-//! Security schemes of cards: configured once, encoded for both versions (section 4).
+//! Security schemes of cards: configured once, encoded for both versions (docs/protocols/a2a.md#agent-card).
 
 use std::collections::BTreeMap;
 

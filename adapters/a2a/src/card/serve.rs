@@ -1,5 +1,5 @@
-//! Serves cards over HTTP: format, URL and caching (section 4). Not here: the extended card, which is a regular
-//! operation (`crate::serve`).
+//! Serves cards over HTTP: format, URL and caching (docs/protocols/a2a.md#agent-card). Not here: the extended card,
+//! which is a regular operation (`crate::serve`).
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Route {
         self.options.extended_card.as_ref().filter(|_| self.authenticates)
     }
 
-    /// The card format for the requested version (section 3).
+    /// The card format for the requested version (docs/protocols/a2a.md#version-and-binding-of-a-request).
     fn variant(&self, requested: RequestedVersion) -> Variant {
         let serves_v03 = self.options.versions.contains(&Generation::V03);
         match (requested, self.options.card_without_version) {

@@ -1,4 +1,4 @@
-//! Unknown paths and wrong methods, rejected in the dialect of the path (section 2).
+//! Unknown paths and wrong methods, rejected in the dialect of the path (docs/protocols/a2a.md#endpoints).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! ListTasks: filters, pages, and a cursor that stays valid while tasks change (section 6).
+//! ListTasks: filters, pages, and a cursor that stays valid while tasks change (docs/protocols/a2a.md#listing-tasks).
 
 use interlingua_core::call::{Call, Cursor, Filter, Page};
 use interlingua_core::tree::Node;

@@ -141,7 +141,8 @@ impl A2aExchange {
         }
     }
 
-    /// Checks that the route supports the operation. Runs before parameter validation (section 7).
+    /// Checks that the route supports the operation. Runs before parameter validation
+    /// (docs/protocols/a2a.md#reading-requests).
     fn check_capabilities(
         &self,
         operation: Operation,

@@ -1,4 +1,4 @@
-//! The parameters of an operation, from path, JSON object or query (section 6).
+//! The parameters of an operation, from path, JSON object or query (docs/protocols/a2a.md#operations).
 
 use std::borrow::Cow;
 

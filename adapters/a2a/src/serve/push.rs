@@ -1,5 +1,5 @@
-//! Push notification configs: set, get, list, delete, in three wire formats (sections 5, 6, 7 and 11). They are stored
-//! as documents of the engine. Not here: what is delivered (`crate::push`).
+//! Push notification configs: set, get, list, delete, in three wire formats (docs/protocols/a2a.md#push-notifications).
+//! They are stored as documents of the engine. Not here: what is delivered (`crate::push`).
 
 use interlingua_core::call::{Call, DocumentCall, Reply, Target};
 use interlingua_core::exchange::Next;
@@ -201,7 +201,7 @@ fn invalid_header_value(object: &Object<'_>, name: &str) -> Fault {
     Fault::invalid(object.path_of(name), "contains characters that are not allowed in a header")
 }
 
-/// A config in the wire format of a dialect (section 5).
+/// A config in the wire format of a dialect (docs/protocols/a2a.md#data-model).
 struct EncodedConfig<'a>(&'a Config, WireFormat);
 
 impl Serialize for EncodedConfig<'_> {
@@ -332,7 +332,8 @@ impl A2aExchange {
         Ok(Call::Fetch(Target::Run(task)))
     }
 
-    /// Parses the config of a create call in any of its formats (section 7), and the task it names.
+    /// Parses the config of a create call in any of its formats (docs/protocols/a2a.md#reading-requests), and the task
+    /// it names.
     fn read_set(&self, params: &Params<'_>, request: &Request<'_>) -> Result<(Config, Option<String>), Fault> {
         let outer = &params.object;
         let dialect = self.writer.dialect;

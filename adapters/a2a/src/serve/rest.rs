@@ -1,4 +1,4 @@
-//! The REST binding: maps paths to operations and versions (section 2).
+//! The REST binding: maps paths to operations and versions (docs/protocols/a2a.md#endpoints).
 
 use interlingua_core::{Call, Fault, FaultKind, Method, Request};
 

@@ -1,4 +1,4 @@
-//! The JSON-RPC binding: decodes the envelope and the method (sections 3 and 7).
+//! The JSON-RPC binding: decodes the envelope and the method (docs/protocols/a2a.md#reading-requests).
 
 use interlingua_core::tree::{Kind, Node};
 use interlingua_core::{Call, Fault, Json, Request};

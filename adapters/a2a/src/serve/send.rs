@@ -1,4 +1,4 @@
-//! SendMessage and SendStreamingMessage: a new task, or the next turn of one (sections 6 to 8 and 14).
+//! SendMessage and SendStreamingMessage: a new task, or the next turn of one (docs/protocols/a2a.md#operations).
 //!
 //! A message to a task is parsed for the task's pending items, so the task is loaded first.
 
@@ -39,7 +39,7 @@ pub(super) struct SendOperation {
     stage: Stage,
 }
 
-/// How long the agent's first event is awaited before the client sees the task (section 13).
+/// How long the agent's first event is awaited before the client sees the task (docs/protocols/a2a.md#streams).
 const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How many of a context's newest tasks are searched for a duplicate message.
@@ -275,11 +275,11 @@ impl A2aExchange {
             (false, false) => Delivery::Collect,
         };
 
-        // A task outlives its connection (section 8, rule 5).
+        // A task outlives its connection (docs/protocols/a2a.md#tasks-and-contexts).
         call.detached = true;
 
         // The client sees the task when the agent answers, so an unreachable agent is an error without a task. The wait
-        // is short, so the client soon has an id to cancel (sections 10 and 13).
+        // is short, so the client soon has an id to cancel (docs/protocols/a2a.md#streams).
         call.first_event_timeout = Some(FIRST_EVENT_TIMEOUT);
         call.discard_if_unreached = true;
 
@@ -445,7 +445,8 @@ impl A2aExchange {
             input::check_outputs(&operation.message, pending)?;
         }
         let parsed = input::parse(&operation.message, pending, self.route.edits);
-        // An unreachable upstream leaves the task unchanged, and the client gets the error (section 10).
+        // An unreachable upstream leaves the task unchanged, and the client gets the error
+        // (docs/protocols/a2a.md#errors).
         let mut call = self.run_call(operation, parsed.messages);
         call.thread = Thread::Continue(id);
         call.answers = parsed.answers;
@@ -488,7 +489,8 @@ impl Settings {
         let length = faults.record(length);
 
         let output_modes = faults.record(read::strings(object, "acceptedOutputModes"));
-        // REST 0.3 cannot distinguish false from absent; over JSON-RPC absent means blocking (section 6).
+        // REST 0.3 cannot distinguish false from absent; over JSON-RPC absent means blocking
+        // (docs/protocols/a2a.md#waiting-for-the-answer).
         let background = match (dialect.wire_format(), now?, blocking?) {
             (_, Some(now), None) => now,
             (WireFormat::V1, now, blocking) => now.unwrap_or(blocking == Some(false)),

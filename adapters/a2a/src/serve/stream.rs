@@ -1,4 +1,4 @@
-//! A streamed response: first the task, then its updates, until the stream may close (section 9).
+//! A streamed response: first the task, then its updates, until the stream may close (docs/protocols/a2a.md#streams).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Writes responses, complete or as stream items, with the envelope and headers of the dialect (sections 2, 7, 9 and
-//! 10).
+//! Writes responses, complete or as stream items, with the envelope and headers of the dialect
+//! (docs/protocols/a2a.md#media-types).
 
 use interlingua_core::out::Head;
 use interlingua_core::{Fault, FaultKind, Json, Out, Request};
@@ -57,7 +57,7 @@ impl Writer {
         }
     }
 
-    /// Stores the media types that the client accepts (section 2).
+    /// Stores the media types that the client accepts (docs/protocols/a2a.md#media-types).
     pub(super) fn read_accept(&mut self, request: &Request<'_>) {
         // The Python client of 0.3 sends two Accept headers with its streams.
         let accepts = request.headers.iter().filter(|(name, _)| *name == "accept").map(|(_, value)| *value);
@@ -146,7 +146,7 @@ impl Writer {
         let failure = Failure { jsonrpc: "2.0", id: &self.id, error: RpcError(&report, self.dialect.generation) };
         let streams = self.operation.is_some_and(Operation::is_streaming);
         if streams && self.dialect.is_v03() && self.takes_events && status == 200 {
-            // Clients of 0.3 require an event stream here and lose the error otherwise (section 9).
+            // Clients of 0.3 require an event stream here and lose the error otherwise (docs/protocols/a2a.md#streams).
             self.stream_head(&mut out.head);
             out.frame(None, &failure);
         } else {

@@ -1,5 +1,5 @@
 //! Lenient base64: both alphabets and missing padding are accepted, the standard form with padding is written
-//! (section 5).
+//! (docs/protocols/a2a.md#data-model).
 
 use std::borrow::Cow;
 

@@ -30,7 +30,7 @@ pub(crate) fn to_raw<T: Serialize + ?Sized>(value: &T) -> Raw<'static> {
     Cow::Owned(Json::from_serialize(value).raw().to_owned())
 }
 
-/// The state of a task (section 8).
+/// The state of a task (docs/protocols/a2a.md#tasks-and-contexts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum State {
     Submitted,
@@ -60,7 +60,7 @@ impl State {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
     }
 
-    /// Name of the state in a wire format (section 5).
+    /// Name of the state in a wire format (docs/protocols/a2a.md#data-model).
     pub(crate) const fn name(self, form: WireFormat) -> &'static str {
         match form {
             WireFormat::V1 => match self {

@@ -1,6 +1,6 @@
-//! Parses requests of any dialect, as leniently as ProtoJSON and partly migrated clients need (sections 5 and 7): names
-//! in camel or snake case, enums by name or number, numbers as strings, base64 in any form, parts of either version.
-//! Errors are collected, so one response names every invalid field.
+//! Parses requests of any dialect, as leniently as ProtoJSON and partly migrated clients need
+//! (docs/protocols/a2a.md#reading-requests): names in camel or snake case, enums by name or number, numbers as strings,
+//! base64 in any form, parts of either version. Errors are collected, so one response names every invalid field.
 
 use std::borrow::Cow;
 

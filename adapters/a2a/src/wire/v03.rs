@@ -1,5 +1,5 @@
 //! Encodes A2A 0.3 in its two dialects: the JSON-RPC binding with `kind` members, and the REST binding in ProtoJSON of
-//! the 0.3 protobuf (section 5).
+//! the 0.3 protobuf (docs/protocols/a2a.md#data-model).
 
 use std::borrow::Cow;
 
@@ -130,7 +130,7 @@ impl Serialize for V03<'_, Part<'_>> {
     }
 }
 
-/// Part metadata, plus the fields that only 1.0 has (section 5).
+/// Part metadata, plus the fields that only 1.0 has (docs/protocols/a2a.md#data-model).
 fn part_metadata<'a>(part: &'a Part<'a>) -> Option<Raw<'a>> {
     let is_file = matches!(part.content, Content::Bytes(_) | Content::Url(_));
     let is_wrapped = matches!(&part.content, Content::Data(data) if !data.get().starts_with('{'));
@@ -144,7 +144,7 @@ fn part_metadata<'a>(part: &'a Part<'a>) -> Option<Raw<'a>> {
     let mut fields: Extra = part.metadata.as_ref().and_then(|raw| Json::from_raw(raw).decode()).unwrap_or_default();
     if let Some(media_type) = media_type {
         fields.set("mediaType", Json::from_serialize(media_type));
-        // A2UI renderers of 0.3 look for this name (section 13).
+        // A2UI renderers of 0.3 look for this name (docs/protocols/a2a.md#extensions).
         if media_type == crate::A2UI {
             fields.set("mimeType", Json::from_serialize(media_type));
         }

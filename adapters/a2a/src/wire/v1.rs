@@ -1,4 +1,5 @@
-//! Encodes A2A 1.0 for both of its bindings: ProtoJSON of `lf.a2a.v1`, without unset or empty fields (section 5).
+//! Encodes A2A 1.0 for both of its bindings: ProtoJSON of `lf.a2a.v1`, without unset or empty fields
+//! (docs/protocols/a2a.md#data-model).
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};

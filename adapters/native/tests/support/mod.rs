@@ -1,5 +1,5 @@
 //! What the tests of this adapter share: opening exchanges as the server does, and the strict-writer rules as checks
-//! (Agent API, section 13).
+//! (docs/protocols/agent-api.md#writer).
 #![allow(dead_code, unreachable_pub, reason = "each test file uses what it needs")]
 
 use interlingua_core::call::{AgentCard, Call, Delivery, RunInfo, RunState, RunView};

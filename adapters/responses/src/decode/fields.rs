@@ -43,7 +43,8 @@ pub(super) fn number_in_range(object: &Object<'_>, name: &str, min: f64, max: f6
     }
 }
 
-/// Parses `metadata`: at most 16 string pairs, keys of at most 64 and values of at most 512 characters (section 3).
+/// Parses `metadata`: at most 16 string pairs, keys of at most 64 and values of at most 512 characters
+/// (docs/protocols/responses.md#request).
 pub(crate) fn metadata(object: &Object<'_>) -> Result<Extra, Fault> {
     let Some(node) = object.get("metadata") else { return Ok(Extra::new()) };
     let pairs = node.object()?;

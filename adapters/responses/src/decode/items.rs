@@ -1,5 +1,6 @@
-//! Parses input items into messages of the canonical model (sections 4 and 15). What only this protocol has is stored
-//! in their metadata, so that it can be returned: hosted calls unchanged, the role `developer`, the phase of a message.
+//! Parses input items into messages of the canonical model (docs/protocols/responses.md#input-items). What only this
+//! protocol has is stored in their metadata, so that it can be returned: hosted calls unchanged, the role `developer`,
+//! the phase of a message.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +22,7 @@ use crate::options::Options;
 pub(crate) enum InputEntry {
     /// A message for the agent.
     Message(Message),
-    /// A stored item (section 4, `item_reference`).
+    /// A stored item (docs/protocols/responses.md#input-items).
     Reference {
         /// Id of the item.
         id: String,
@@ -87,7 +88,7 @@ fn new_message(object: &Object<'_>, kind: MessageType, role: Role, content: Vec<
     Ok(Message { id, ..Message::new(kind, Some(role), content) })
 }
 
-/// The content of an approval response (human-in-the-loop page, section 2).
+/// The content of an approval response (docs/human-in-the-loop.md#canonical-form).
 #[derive(Serialize)]
 struct Approval<'a> {
     approval_request_id: &'a str,
@@ -259,7 +260,7 @@ impl ItemParser<'_> {
 
     fn approval(&mut self, object: &Object<'_>) -> Result<(), Fault> {
         let request_id = required(object, "approval_request_id")?;
-        // Never approve by default: a response without a decision is an error (human-in-the-loop page, rule 1).
+        // Never approve by default: a response without a decision is an error (docs/human-in-the-loop.md#rule-1).
         let approve = object.boolean("approve")?.ok_or_else(|| missing(object.path_of("approve")))?;
         let reason = text(object, "reason")?;
         let data = Approval { approval_request_id: &request_id, id: &request_id, approve, reason: reason.as_deref() };

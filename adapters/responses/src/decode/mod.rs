@@ -1,5 +1,5 @@
-//! Parses requests (sections 3 to 5) into agent requests (section 15). Every error names its field, and no field is
-//! dropped silently.
+//! Parses requests (docs/protocols/responses.md#request) into agent requests (section 15). Every error names its field,
+//! and no field is dropped silently.
 //!
 //! Here: the fields of a request. `items` and `parts` parse the input, `tools` parses tools and formats. Not here:
 //! lookups. What has to be looked up before the agent is called is returned as [`InputEntry`]s.
@@ -78,7 +78,7 @@ const KNOWN_FIELDS: &[&str] = &[
     "moderation",
     "access_programs",
     "image",
-    // Only over a WebSocket (section 13).
+    // Only over a WebSocket (docs/protocols/responses.md#websocket).
     "type",
     "stream_id",
     "generate",
@@ -183,7 +183,7 @@ fn refuse_unsupported(object: &Object<'_>, options: &Options) -> Result<(), Faul
     Ok(())
 }
 
-/// What the request continues: at most one of a response and a conversation (section 12).
+/// What the request continues: at most one of a response and a conversation (docs/protocols/responses.md#state).
 type Chain = (Option<(RunId, String)>, Option<String>);
 
 fn chain(object: &Object<'_>, options: &Options) -> Result<Chain, Fault> {

@@ -1,4 +1,4 @@
-//! Parses the parts of a message into contents of the canonical model (sections 4 and 15).
+//! Parses the parts of a message into contents of the canonical model (docs/protocols/responses.md#input-items).
 
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::tree::{Kind, Node, Object};
@@ -98,7 +98,8 @@ fn file(object: &Object<'_>) -> Result<Content, Fault> {
     Ok(Content::new(Body::File(file)))
 }
 
-/// Parses a tool output into one string. Parts that are all text are joined, others stay JSON (section 15).
+/// Parses a tool output into one string. Parts that are all text are joined, others stay JSON
+/// (docs/protocols/responses.md#what-the-agent-receives).
 pub(super) fn output(node: &Node<'_>) -> Result<String, Fault> {
     match node.kind() {
         Kind::String => Ok(node.string()?.into_owned()),

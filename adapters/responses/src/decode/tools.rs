@@ -1,4 +1,4 @@
-//! Parses tools, `tool_choice`, and `text.format` (section 5).
+//! Parses tools, `tool_choice`, and `text.format` (docs/protocols/responses.md#tools-and-output-formats).
 
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::tree::{Kind, Node, Object};
@@ -61,7 +61,8 @@ fn parse_tool(node: &Node<'_>, options: &Options, nested: bool) -> Result<Json, 
             let parameters = object.get("parameters").map(|node| node.json_object()).transpose()?;
             let strict = object.boolean("strict")?;
 
-            // Responses repeat these three keys even if they are not set (section 5).
+            // Responses repeat these three keys even if they are not set
+            // (docs/protocols/responses.md#tools-and-output-formats).
             let mut fields = Extra::new();
             fields.push("type", Json::from_serialize("function"));
             fields.push("name", Json::from_serialize(&name));
@@ -104,7 +105,7 @@ fn without_secrets(object: &Object<'_>) -> Json {
     Json::from_serialize(&tool)
 }
 
-/// The declared functions in the form that agents expect (section 15).
+/// The declared functions in the form that agents expect (docs/protocols/responses.md#what-the-agent-receives).
 fn agent_tools(tools: &[Json], declared: &DeclaredTools) -> Vec<Json> {
     let mut functions = Vec::new();
     collect_functions(tools, None, declared, &mut functions);

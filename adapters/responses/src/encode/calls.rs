@@ -1,5 +1,5 @@
-//! Encodes calls and their outputs (section 10 b, b′; section 16): `function_call` for functions the client declared,
-//! `mcp_call` for tools the agent runs itself.
+//! Encodes calls and their outputs (docs/protocols/responses.md#calls): `function_call` for functions the client
+//! declared, `mcp_call` for tools the agent runs itself.
 //!
 //! A call of an undeclared function is deferred. If its output follows in the same run, the agent ran it; if the run
 //! ends without one, the client has to run it.

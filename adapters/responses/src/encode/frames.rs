@@ -1,5 +1,5 @@
-//! Frames and numbers events (sections 2, 8 and 13): as server-sent events, as WebSocket messages, or not at all if
-//! only the final object is needed.
+//! Frames and numbers events (docs/protocols/responses.md#events): as server-sent events, as WebSocket messages, or not
+//! at all if only the final object is needed.
 //!
 //! The bytes around a delta are built once, when its part is opened. A delta then costs only copying and escaping.
 
@@ -31,7 +31,7 @@ pub(crate) enum Target {
 pub(crate) struct Frames {
     target: Target,
     next: u64,
-    /// Events up to this number are skipped (section 12, resume).
+    /// Events up to this number are skipped (docs/protocols/responses.md#state).
     after: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Encodes messages and reasoning: items that consist of texts (section 10 a, c, d).
+//! Encodes messages and reasoning: items that consist of texts (docs/protocols/responses.md#sequences).
 
 use interlingua_core::event::{End, Event};
 use interlingua_core::model::ContentType;

@@ -1,4 +1,4 @@
-//! Encodes steps as events (sections 7 to 10 and 16): one deterministic state machine for each run.
+//! Encodes steps as events (docs/protocols/responses.md#events): one deterministic state machine for each run.
 //!
 //! Response objects come from the same machine over the recorded steps, with its events discarded. So the final object
 //! of a stream, of a reply without streaming, of `GET` and of a replay cannot differ.
@@ -227,7 +227,7 @@ impl Encoder {
         }
     }
 
-    /// How a message is encoded (section 16).
+    /// How a message is encoded (docs/protocols/responses.md#what-a-client-receives).
     fn shape(&self, message: &Message) -> Shape {
         match &message.announced {
             MessageType::Message => match message.role {
@@ -366,7 +366,7 @@ impl Encoder {
     }
 }
 
-/// Why a response is incomplete: a closed set of two (section 6).
+/// Why a response is incomplete: a closed set of two (docs/protocols/responses.md#response-object).
 fn incomplete_reason(run: &Run) -> &'static str {
     let filtered = |error: &interlingua_core::run::RunError| {
         let code = error.code.to_ascii_lowercase();

@@ -1,4 +1,5 @@
-//! Encodes everything except text and calls: approvals, tool lists, images, errors, unknown messages (section 16).
+//! Encodes everything except text and calls: approvals, tool lists, images, errors, unknown messages
+//! (docs/protocols/responses.md#what-a-client-receives).
 
 use interlingua_core::event::End;
 use interlingua_core::model::{Body, Content};
@@ -11,7 +12,7 @@ use super::{Encoder, messages, render};
 use crate::ids;
 use crate::wire::Item;
 
-/// The arguments of the function call that represents a question to a person (human-in-the-loop page, section 5).
+/// The arguments of the function call that represents a question to a person (docs/human-in-the-loop.md#asking).
 #[derive(Serialize)]
 struct Question<'a> {
     message: Option<&'a str>,

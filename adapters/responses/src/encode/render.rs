@@ -1,4 +1,5 @@
-//! Renders contents that have no part type in this protocol as text (section 16): links, data, tool outputs.
+//! Renders contents that have no part type in this protocol as text
+//! (docs/protocols/responses.md#what-a-client-receives): links, data, tool outputs.
 
 use interlingua_core::Json;
 use interlingua_core::model::{Body, Content};

@@ -1,5 +1,5 @@
-//! A text that is being streamed: what was sent of it, and that sent text is never retracted (section 9, rule 6;
-//! section 16).
+//! A text that is being streamed: what was sent of it, and that sent text is never retracted
+//! (docs/protocols/responses.md#event-order).
 
 use interlingua_core::Out;
 use interlingua_core::event::Span;

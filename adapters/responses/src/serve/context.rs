@@ -1,5 +1,5 @@
 //! Resolves what a request refers to before the agent is called: the previous response, the conversation, referenced
-//! items, and the calls whose outputs it contains (sections 4, 11 and 12).
+//! items, and the calls whose outputs it contains (docs/protocols/responses.md#state).
 //!
 //! A separate state machine, since three endpoints use it: it returns the next lookup, accepts the reply, and ends with
 //! messages for the agent. Not here: choosing the session and loading its history for the agent, which the engine does.
@@ -220,7 +220,7 @@ impl Context {
     }
 
     /// True if this caller may refer to a run: a stored one, or over a WebSocket one that the connection retains
-    /// (section 13). Other unstored runs do not exist for clients once they have ended.
+    /// (docs/protocols/responses.md#websocket). Other unstored runs do not exist for clients once they have ended.
     fn may_use(&self, view: &RunView<'_>) -> bool {
         view.info.stored || (self.socket && view.run().end.is_some())
     }
@@ -354,7 +354,7 @@ impl Context {
             return Ok(resolved);
         }
 
-        // A question that was sent as a call is answered by an output (human-in-the-loop page, section 6).
+        // A question that was sent as a call is answered by an output (docs/human-in-the-loop.md#answering).
         let questions = self.answered_questions();
         resolved.has_decision = self.drop_settled_entries(&questions);
         resolved.has_tool_output = self.entries.iter().any(|entry| matches!(entry, InputEntry::ToolOutput { .. }));
@@ -382,7 +382,8 @@ impl Context {
 
     /// Clients without a chain send their complete history. Approvals in it that the agent has already acted on are
     /// dropped together with their requests, since their outcome follows in the history. Before a new decision,
-    /// everything the session already contains is dropped (section 15). True if there is a new decision.
+    /// everything the session already contains is dropped (docs/protocols/responses.md#sessions-and-history). True if
+    /// there is a new decision.
     fn drop_settled_entries(&mut self, questions: &BTreeSet<String>) -> bool {
         let approval = |entry: &InputEntry, kind: &MessageType| match entry {
             InputEntry::Message(message) if message.kind == *kind => {

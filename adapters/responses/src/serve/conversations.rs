@@ -1,4 +1,5 @@
-//! Conversations and their items (sections 1 and 12): sessions of the engine, with this protocol's metadata as a label.
+//! Conversations and their items (docs/protocols/responses.md#state): sessions of the engine, with this protocol's
+//! metadata as a label.
 //!
 //! Only sessions created here are conversations. A session of another protocol has no such label and is not found. The
 //! engine appends the messages of the runs in a conversation.

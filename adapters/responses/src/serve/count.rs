@@ -1,5 +1,5 @@
 //! Endpoints that report on a context without calling the agent: `POST /responses/input_tokens`, an estimate, and
-//! `POST /responses/compact`, the context as one item (section 12).
+//! `POST /responses/compact`, the context as one item (docs/protocols/responses.md#state).
 
 use std::sync::Arc;
 

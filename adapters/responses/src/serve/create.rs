@@ -1,4 +1,4 @@
-//! `POST /responses`, and the same over a WebSocket (sections 3, 12 and 13).
+//! `POST /responses`, and the same over a WebSocket (docs/protocols/responses.md#request).
 //!
 //! Over a WebSocket every text frame is a separate request, with method `WEBSOCKET` and the frame as its body. The
 //! output is JSON, one value per line: each line is one message to the client. A value never contains a line break,
@@ -98,8 +98,8 @@ impl Create {
         call.stored = create.echo.store;
         call.record_only = self.warm_up;
 
-        // A second concurrent run in a conversation is refused (section 12). Elsewhere the other run has just ended and
-        // its session is about to become free, so a chain continues without delay.
+        // A second concurrent run in a conversation is refused (docs/protocols/responses.md#state). Elsewhere the other
+        // run has just ended and its session is about to become free, so a chain continues without delay.
         call.busy = Some(if resolved.busy { Busy::Refuse } else { Busy::Queue });
         call.thread = match (&create.previous, &create.conversation, self.run_id) {
             (Some((run, _)), _, _) => Thread::After(*run),

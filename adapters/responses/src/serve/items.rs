@@ -1,4 +1,4 @@
-//! Renders stored messages as items, for `input_items` and conversations (sections 4, 7 and 12).
+//! Renders stored messages as items, for `input_items` and conversations (docs/protocols/responses.md#output-items).
 //!
 //! Not here: the output items of a response, which [`crate::encode`] writes.
 

@@ -70,7 +70,7 @@ impl Shared {
     }
 }
 
-/// Headers of every HTTP response (section 2).
+/// Headers of every HTTP response (docs/protocols/responses.md#transport).
 #[derive(Debug, Default)]
 pub(crate) struct ResponseHeaders {
     request_id: Option<String>,

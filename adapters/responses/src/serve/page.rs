@@ -1,4 +1,4 @@
-//! Pagination of lists (section 1): `limit`, `order`, `after`.
+//! Pagination of lists (docs/protocols/responses.md#list-pages): `limit`, `order`, `after`.
 
 use interlingua_core::{Fault, FaultKind, Out, Request};
 

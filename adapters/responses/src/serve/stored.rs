@@ -1,4 +1,4 @@
-//! Stored responses: retrieve, resume, cancel, delete, and list their input (section 12).
+//! Stored responses: retrieve, resume, cancel, delete, and list their input (docs/protocols/responses.md#state).
 
 use std::sync::Arc;
 

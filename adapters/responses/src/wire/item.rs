@@ -1,4 +1,4 @@
-//! Output items and their parts (section 7).
+//! Output items and their parts (docs/protocols/responses.md#output-items).
 
 use interlingua_core::Json;
 use serde::ser::{Serialize, SerializeSeq, Serializer};

@@ -1,5 +1,5 @@
-//! Outgoing wire types of the protocol (sections 6, 7, 1 and 11). They borrow their data and write every required key,
-//! nulls included.
+//! Outgoing wire types of the protocol (docs/protocols/responses.md#response-object). They borrow their data and write
+//! every required key, nulls included.
 //!
 //! Not here: requests. [`crate::decode`] parses them field by field, so that an error can name its field.
 

@@ -1,4 +1,5 @@
-//! The response object (section 6), its usage and its error, and the conversation object.
+//! The response object (docs/protocols/responses.md#response-object), its usage and its error, and the conversation
+//! object.
 
 use interlingua_core::{Extra, Json};
 use serde::Serialize;
@@ -123,7 +124,8 @@ impl Default for PlainText {
     }
 }
 
-/// Why a response failed. `type` and `param` are written for clients that expect them (section 6).
+/// Why a response failed. `type` and `param` are written for clients that expect them
+/// (docs/protocols/responses.md#response-object).
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ErrorObject<'a> {
     pub(crate) code: &'static str,
@@ -155,8 +157,8 @@ struct OutputDetails {
 }
 
 impl Usage {
-    /// Parses the usage an agent reported, under the field names of Responses or of Chat Completions (section 16).
-    /// `None` if it has none of the known fields.
+    /// Parses the usage an agent reported, under the field names of Responses or of Chat Completions
+    /// (docs/protocols/responses.md#response-object). `None` if it has none of the known fields.
     pub(crate) fn from_agent(usage: &Json) -> Option<Self> {
         fn number(fields: &Extra, names: &[&str]) -> Option<u64> {
             names.iter().find_map(|name| fields.get(name)?.decode::<f64>()).map(to_count)

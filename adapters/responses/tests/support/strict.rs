@@ -1,5 +1,5 @@
-//! A strict client (sections 9 and 14): rebuilds the response from the events alone, and fails on everything on which
-//! an SDK would fail or show a wrong result.
+//! A strict client (docs/protocols/responses.md#event-order): rebuilds the response from the events alone, and fails on
+//! everything on which an SDK would fail or show a wrong result.
 
 use std::collections::BTreeMap;
 
