@@ -183,7 +183,7 @@ impl<'a> Frame<'a> {
         MessageEvent {
             id: self.id,
             kind: self.kind.map(|word| match word.as_ref() {
-                // In the examples of both published texts, in no enum (section 1).
+                // In the examples of both published texts, in no enum (docs/protocols/agent-api.md#type-assistant).
                 "assistant" => MessageType::Message,
                 word => MessageType::from(word),
             }),
@@ -219,7 +219,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Frames that are no object of the protocol (section 9).
+    /// Frames that are no object of the protocol (docs/protocols/agent-api.md#errors).
     fn into_other(self) -> AgentEvent<'a> {
         if let Some(value) = self.error {
             return AgentEvent::Error(AgentError::Raw { value, code: self.code });
@@ -263,7 +263,7 @@ impl FrameReader {
     }
 }
 
-/// What a message says in its metadata that the agent waits for (A2A page, section 13).
+/// What a message says in its metadata that the agent waits for (docs/protocols/a2a.md#hints).
 fn awaits(message: &MessageEvent<'_>) -> Option<Awaits> {
     let metadata = match message.metadata.as_ref()? {
         JsonRef::Borrowed(raw) => raw.get(),

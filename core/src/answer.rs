@@ -85,9 +85,9 @@ pub struct AnswerMessage {
 /// The forms of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnswerBody {
-    /// Any JSON, interpreted by the table of section 4.
+    /// Any JSON, interpreted by the table in docs/human-in-the-loop.md#reading-decisions.
     Payload(Json),
-    /// Plain text, interpreted by the table of section 4.
+    /// Plain text, interpreted by the table in docs/human-in-the-loop.md#reading-decisions.
     Text(String),
     /// A decision for which the protocol has a word.
     Decided {

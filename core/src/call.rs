@@ -448,8 +448,8 @@ pub enum Reply<'a> {
     Documents(&'a [(String, Json)]),
     /// What an agent's server publishes about the agent. `None`: it publishes nothing, or it is not known yet.
     FetchedDocument(Option<&'a FetchedDocument>),
-    /// The agent was not called: the session waits for answers to these items first
-    /// (human-in-the-loop page, section 3, rule 5). The run is the one that has the pending items.
+    /// The agent was not called: the session waits for answers to these items first (docs/human-in-the-loop.md#rule-5).
+    /// The run is the one that has the pending items.
     Waiting(RunView<'a>),
     /// Success without a result.
     Done,

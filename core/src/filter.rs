@@ -1,6 +1,6 @@
 //! Filters error texts of agents. Clients get a plain sentence without class names, stack traces, source paths, links
-//! to a validator's documentation, keys, credentials and private addresses (Agent API, section 9: "it leaks internals,
-//! do not pass it on unfiltered"). Log lines get the text without secrets.
+//! to a validator's documentation, keys, credentials and private addresses (docs/protocols/agent-api.md#error-text).
+//! Log lines get the text without secrets.
 //!
 //! Only error texts are filtered, never an agent's answer. Not here: which faults contain text from an agent, and the
 //! secrets in the configuration, which the gateway masks literally before this filter.

@@ -1,4 +1,4 @@
-//! What a stopped run still waits for: one canonical form for all protocols (human-in-the-loop page, section 2).
+//! What a stopped run still waits for: one canonical form for all protocols (docs/human-in-the-loop.md#canonical-form).
 //!
 //! Not here: processing answers and tracking open items ([`crate::answer`]), and who may answer (the engine).
 
@@ -178,8 +178,8 @@ impl Pending {
 }
 
 impl Run {
-    /// What the last turn that reached the agent still waits for. All adapters use this function (human-in-the-loop
-    /// page, section 2).
+    /// What the last turn that reached the agent still waits for. All adapters use this function
+    /// (docs/human-in-the-loop.md#pending-items).
     ///
     /// Every `function_call` and every `mcp_approval_request` in order, except those with an output or answer later in
     /// the same turn. Empty if the turn failed, was rejected or canceled, or has not ended.

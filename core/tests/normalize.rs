@@ -1,8 +1,8 @@
 //! What real servers send, and what becomes of it (docs/protocols/agent-api.md#lifecycle,
 //! docs/protocols/agent-api.md#errors, docs/protocols/agent-api.md#examples).
 //!
-//! Each transcript becomes one snapshot that people can read; the rules of section 12 that transcripts do not show
-//! have a test of their own.
+//! Each transcript becomes one snapshot that people can read; the rules of docs/protocols/agent-api.md#repairs that
+//! transcripts do not show have a test of their own.
 #![cfg(feature = "testkit")]
 
 use interlingua_core::testkit::{record as recorded, tale};

@@ -1,5 +1,5 @@
 //! What an agent is asked: the new input, what was said before where it has to be told, and the answers to what it
-//! waits for (Responses page, section 15; human-in-the-loop page, section 3).
+//! waits for (docs/protocols/responses.md#sessions-and-history, docs/human-in-the-loop.md#rules).
 
 use interlingua_core::answer::{self, Answer, AnswerPolicy, AskContext};
 use interlingua_core::call::Thread;

@@ -16,7 +16,7 @@ use super::bodies::BodyReservation;
 
 /// How long a message may take to arrive, from its first byte.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest payload of a control frame, in bytes (section 5.5).
+/// The largest payload of a control frame, in bytes (RFC 6455, section 5.5).
 const MAX_CONTROL_LEN: usize = 125;
 
 /// The messages of one client.
@@ -185,7 +185,8 @@ where
         }
     }
 
-    /// The header of a frame (section 5.2), once it is complete. Rejects invalid frames, before their payload is read.
+    /// The header of a frame (RFC 6455, section 5.2), once it is complete. Rejects invalid frames, before their payload
+    /// is read.
     fn parse_head(&mut self) -> Result<Option<Frame>, Closed> {
         let bytes = &self.unread[..];
         let [first, second, rest @ ..] = bytes else { return Ok(None) };
@@ -255,7 +256,7 @@ const fn is_control(opcode: u8) -> bool {
     opcode & 0x8 != 0
 }
 
-/// Parses a close frame (section 5.5.1).
+/// Parses a close frame (RFC 6455, section 5.5.1).
 fn parse_close(payload: &[u8]) -> Closed {
     match payload {
         [] => Closed::ByClient(None),

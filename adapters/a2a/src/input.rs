@@ -1,5 +1,5 @@
-//! Converts client messages to messages and answers of the Agent API, and back for a task's history (section 14;
-//! human-in-the-loop page, section 6).
+//! Converts client messages to messages and answers of the Agent API, and back for a task's history
+//! (docs/protocols/a2a.md#what-the-agent-receives; docs/human-in-the-loop.md#answering).
 //!
 //! Fields that the Agent API lacks travel in `metadata.a2a`, so the history shows every message as it was sent.
 

@@ -1,4 +1,4 @@
-//! Which requests are accepted and rejected: the tables of sections 2, 3, 4, 6 and 7.
+//! Which requests are accepted and rejected: the tables of docs/protocols/a2a.md.
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! The human-in-the-loop agent service: a REST service around approvals, with JSON requests and responses
-//! (human-in-the-loop page, section 7). This is the server side.
+//! (docs/human-in-the-loop.md#the-rest-protocol). This is the server side.
 //!
 //! This file has the protocol's name, options and endpoints; each endpoint has a module. A session's state, messages
 //! and pending items belong to the engine: the adapter only stores the names of each user's sessions.

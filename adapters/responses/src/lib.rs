@@ -68,7 +68,7 @@ impl ProtocolAdapter for Responses {
     }
 }
 
-/// The table of section 1, more specific paths first.
+/// The table of docs/protocols/responses.md#endpoints, more specific paths first.
 fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
     /// Returns a constructor of exchanges that share the mounted route.
     fn open<E: Exchange>(

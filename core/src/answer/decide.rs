@@ -1,4 +1,5 @@
-//! Checks one answer against one item: the table of section 4, and the data a decision requires.
+//! Checks one answer against one item: the table in docs/human-in-the-loop.md#reading-decisions, and the data a
+//! decision requires.
 //!
 //! Not here: whether the item is open at all ([`super::Waiting`]).
 

@@ -1,5 +1,5 @@
-//! Plain text as the answer to a question with a schema: people in a chat write words, not JSON (human-in-the-loop
-//! page, section 4). Also the hint they get if their text does not match.
+//! Plain text as the answer to a question with a schema: people in a chat write words, not JSON
+//! (docs/human-in-the-loop.md#questions-with-a-schema). Also the hint they get if their text does not match.
 
 use serde_json::{Map, Value};
 

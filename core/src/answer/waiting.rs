@@ -1,4 +1,4 @@
-//! The pending items of a session, and what they mean for a new request: the rules of section 3.
+//! The pending items of a session, and what they mean for a new request: the rules in docs/human-in-the-loop.md#rules.
 //!
 //! Pure bookkeeping. The engine stores it in the session's document, so that it survives a restart. A request that is
 //! refused leaves no trace in it. Not here: the session's owner, and sending anything.

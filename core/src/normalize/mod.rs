@@ -1,8 +1,8 @@
 //! Repairing what upstreams really send: from the events of connectors to events that keep the grammar.
 //!
-//! The rules are those of the Agent API page, section 12. Where an upstream deviates from the specification, nothing it
-//! said is lost, nothing is told twice, and every message, content and turn that begins also ends. `slots` decides
-//! about the contents of one message, `slot` about one of them, `merge` about fragments of data, `same` which
+//! The rules are those of docs/protocols/agent-api.md#repairs. Where an upstream deviates from the specification,
+//! nothing it said is lost, nothing is told twice, and every message, content and turn that begins also ends. `slots`
+//! decides about the contents of one message, `slot` about one of them, `merge` about fragments of data, `same` which
 //! message of the final output was told under another id, `names` which ids messages have.
 //!
 //! Of a text, precisely: every fragment that comes for a message before its end is told once, in order, as long as the

@@ -1,5 +1,5 @@
-//! What the demo agent asks of people and programs, and what it does about their answers (human-in-the-loop page,
-//! section 2): it runs nothing that was not approved, and nothing else than what was.
+//! What the demo agent asks of people and programs, and what it does about their answers
+//! (docs/human-in-the-loop.md#canonical-form): it runs nothing that was not approved, and nothing else than what was.
 
 use interlingua_core::Json;
 use interlingua_core::answer::decision_word;

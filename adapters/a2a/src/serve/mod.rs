@@ -175,7 +175,7 @@ impl A2aExchange {
         id
     }
 
-    /// Activates the extensions that the client lists and the card declares (section 12).
+    /// Activates the extensions that the client lists and the card declares (docs/protocols/a2a.md#extensions).
     fn activate_extensions(&mut self, request: &Request<'_>) -> Result<(), Fault> {
         let listed = ["a2a-extensions", "x-a2a-extensions"].into_iter().filter_map(|name| request.header(name));
         let listed: Vec<&str> = listed.flat_map(|value| value.split(',')).map(str::trim).collect();
@@ -195,7 +195,7 @@ impl A2aExchange {
         Ok(())
     }
 
-    /// Determines the tenant and its agent (section 12).
+    /// Determines the tenant and its agent (docs/protocols/a2a.md#tenants-and-authentication).
     fn resolve_tenant(&mut self, params: &Params<'_>) -> Result<(), Fault> {
         let in_path = params.path("tenant");
         if self.writer.dialect.is_v03() {

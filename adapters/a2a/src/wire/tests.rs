@@ -1,4 +1,4 @@
-//! The table of section 5: every type in every dialect, and lenient parsing.
+//! The table of docs/protocols/a2a.md#data-model: every type in every dialect, and lenient parsing.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -160,7 +160,7 @@ pub(crate) fn record(messages: Vec<Vec<String>>) -> Record {
     normalized(&frames.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Checks the order rules of section 5, one by one.
+/// Checks the rules of docs/protocols/ag-kit.md#order-rules, one by one.
 pub(crate) fn keeps_the_order_rules(output: &str, record: &Record) {
     assert!(output.ends_with("data: [DONE]\n\n") && output.matches("[DONE]").count() == 1, "{output}");
     let mut calls: HashMap<String, &str> = HashMap::new();

@@ -1,5 +1,6 @@
-//! Parses requests (docs/protocols/responses.md#request) into agent requests (section 15). Every error names its field,
-//! and no field is dropped silently.
+//! Parses requests (docs/protocols/responses.md#request) into agent requests
+//! (docs/protocols/responses.md#what-the-agent-receives). Every error names its field, and no field is dropped
+//! silently.
 //!
 //! Here: the fields of a request. `items` and `parts` parse the input, `tools` parses tools and formats. Not here:
 //! lookups. What has to be looked up before the agent is called is returned as [`InputEntry`]s.
@@ -219,8 +220,8 @@ fn instructions(object: &Object<'_>) -> Result<Option<String>, Fault> {
     text(object, "instructions")
 }
 
-/// Validates settings, stores them for the response, and forwards them to the agent (section 15): in its own fields
-/// where it has them, else as extra fields of the same name.
+/// Validates settings, stores them for the response, and forwards them to the agent
+/// (docs/protocols/responses.md#request): in its own fields where it has them, else as extra fields of the same name.
 fn settings(object: &Object<'_>, echo: &mut Echo, request: &mut AgentRequest) -> Result<(), Fault> {
     let raw = |name: &str| object.get(name).map(|node: Node<'_>| node.to_json());
     request.sampling = Sampling {

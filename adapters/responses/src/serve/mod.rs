@@ -1,4 +1,4 @@
-//! The exchanges, one for each endpoint of section 1, and what they share.
+//! The exchanges, one for each endpoint of docs/protocols/responses.md#endpoints, and what they share.
 //!
 //! Here: the mounted route, and the headers of every response. Not here: writing runs, see [`crate::encode`].
 

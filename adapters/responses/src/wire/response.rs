@@ -19,7 +19,8 @@ pub(crate) enum Status {
     Cancelled,
 }
 
-/// The response object at one point in time. Invariant: every key of section 6 is written, nulls included.
+/// The response object at one point in time. Invariant: every key of docs/protocols/responses.md#response-object is
+/// written, nulls included.
 pub(crate) struct Response<'a> {
     pub(crate) id: &'a str,
     /// Unix time in seconds.

@@ -1,4 +1,4 @@
-//! The table of section 4, row by row, and properties of all answers.
+//! The table in docs/human-in-the-loop.md#reading-decisions, row by row, and properties of all answers.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The rules of section 3, one by one.
+//! The rules in docs/human-in-the-loop.md#rules, one by one.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn open(waiting: &Waiting) -> Vec<&str> {
     waiting.open().map(|open| open.item.id.as_str()).collect()
 }
 
-// Rule 1.
+// docs/human-in-the-loop.md#rule-1.
 
 #[test]
 fn an_answer_without_a_decision_is_refused_and_leaves_the_item_open() {
@@ -92,7 +92,7 @@ fn a_new_user_message_approves_nothing() {
     assert_eq!(open(&waiting), ["a"]);
 }
 
-// Rule 2.
+// docs/human-in-the-loop.md#rule-2.
 
 #[test]
 fn an_edit_for_an_upstream_that_does_not_accept_edits_is_refused() {
@@ -117,7 +117,7 @@ fn edited_arguments_must_match_the_schema_of_the_tool() {
     assert!(input[0].contains(r#""interrupt":{"decision":"edit","arguments":"{\"to\":\"b\"}""#), "{input:?}");
 }
 
-// Rule 3.
+// docs/human-in-the-loop.md#rule-3.
 
 #[test]
 fn an_item_cannot_be_decided_twice() {
@@ -158,7 +158,7 @@ fn the_number_of_remembered_ids_is_limited() {
     assert!(waiting.open.is_empty() && waiting.sent.is_empty());
 }
 
-// Rule 4.
+// docs/human-in-the-loop.md#rule-4.
 
 #[test]
 fn answers_given_together_must_be_complete() {
@@ -205,7 +205,7 @@ fn one_answer_with_a_decision_per_action_answers_all_items_of_the_payload() {
     assert!(input[1].contains(r#""id":"i:1","approve":false,"reason":"why""#), "{input:?}");
 }
 
-// Rule 5.
+// docs/human-in-the-loop.md#rule-5.
 
 #[test]
 fn new_input_waits_for_open_items_but_not_for_open_tool_calls() {
@@ -235,7 +235,7 @@ fn a_person_who_stands_in_for_tools_is_asked_for_each_call() {
     );
 }
 
-// Rule 6 is up to the engine. These tests show that answers of any protocol count.
+// docs/human-in-the-loop.md#rule-6 is up to the engine. These tests show that answers of any protocol count.
 
 #[test]
 fn canonical_answers_are_read_from_the_input_and_replaced_in_place() {
@@ -260,7 +260,7 @@ fn the_output_of_the_call_that_an_approval_concerns_is_its_answer() {
     }
 }
 
-// Rule 7.
+// docs/human-in-the-loop.md#rule-7.
 
 #[test]
 fn an_expired_item_can_only_be_cancelled() {
@@ -293,7 +293,7 @@ fn the_source_s_expiry_takes_precedence_over_the_route_s() {
     sent(waiting.take(Vec::new(), vec![answer("a", "yes")], ALL_TOGETHER, 1_999));
 }
 
-// Rule 8.
+// docs/human-in-the-loop.md#rule-8.
 
 #[test]
 fn the_answer_s_payload_is_passed_on_verbatim() {
