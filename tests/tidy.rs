@@ -1,6 +1,9 @@
 //! Checks the rules of `ARCHITECTURE.md`: which module may use which, how files start, how long they are, and what they
 //! must not contain. Reads the sources as text. Not here: tests of behaviour.
 
+#[path = "tidy/docs.rs"]
+mod docs;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
