@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use crate::tree::{Bounds, exceeded};
+use crate::tree::check::{Bounds, exceeded};
 
 /// One JSON value, stored as its text.
 #[derive(Clone)]

@@ -8,7 +8,7 @@
 //!
 //! Not here: the upstream's frames, which are parsed in one pass ([`crate::heard`]).
 
-mod check;
+pub(crate) mod check;
 mod place;
 
 use std::borrow::Cow;

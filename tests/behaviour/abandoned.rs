@@ -17,11 +17,12 @@ use interlingua::upstream::{Conversation, Trace, Upstream};
 use interlingua_core::call::{AgentCard, Busy, Filter, RunState, SessionCall, Target};
 use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::connector::TurnRequest;
-use interlingua_core::event::{End, Step};
+use interlingua_core::event::End;
 use interlingua_core::json::Extra;
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::public_address::{Policy, Refused};
 use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
+use interlingua_core::step::Step;
 use interlingua_core::{Call, Delivery, Fault, Owner, RunCall, RunId, Thread};
 use tokio::task::LocalSet;
 

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Call, Delivery, Reply, RunCall, RunView, Target, Thread};
-use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
 use interlingua_core::model::AgentRequest;
+use interlingua_core::step::Step;
 use interlingua_core::{Fault, FaultKind, Out, Request};
 
 use crate::frames::{self, Frames, Shown};

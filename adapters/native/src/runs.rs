@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Call, Cursor, Filter, Page, Reply, Target};
-use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
 use interlingua_core::run::RunError;
+use interlingua_core::step::Step;
 use interlingua_core::{Fault, Out, Request, RunId};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};

@@ -3,11 +3,31 @@
 use std::borrow::Cow;
 
 use super::merge::{self, Growing};
-use super::slots::CallData;
 use crate::agent_event::{CallPart, ContentEvent, ContentValue, empty_body, to_extra};
 use crate::json::{Extra, Json};
 use crate::model::{Body, Content, ContentType, ToolCall};
 use crate::run::{CallHead, content_size};
+
+/// The data of a call, parsed.
+pub(super) struct CallData<'a> {
+    pub(super) part: CallPart<'a>,
+    /// Fields it holds besides.
+    pub(super) rest: Extra,
+}
+
+impl<'a> CallData<'a> {
+    /// None if the data is no object.
+    pub(super) fn of(event: &ContentEvent<'a>) -> Option<Self> {
+        match &event.value {
+            ContentValue::Call(part) => Some(Self { part: part.clone(), rest: Extra::new() }),
+            ContentValue::Data(Some(raw)) => {
+                let (part, rest) = CallPart::parse(raw)?;
+                Some(Self { part, rest: to_extra(&rest) })
+            }
+            _ => None,
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct ContentState {

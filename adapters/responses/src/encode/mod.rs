@@ -17,10 +17,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use interlingua_core::call::{RunState, RunView};
-use interlingua_core::event::{End, Event, Step};
+use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::run::{Message, Run};
+use interlingua_core::step::Step;
 use interlingua_core::{Json, Out};
 
 use crate::echo::{DeclaredTools, Echo};

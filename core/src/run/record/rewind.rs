@@ -5,7 +5,7 @@
 use super::Record;
 use crate::event::Event;
 use crate::json::Extra;
-use crate::run::{Run, Slot, Version};
+use crate::run::state::{Run, Slot, Version};
 
 impl Record {
     /// Undoes all events from index `to` on. The first event, the start of the run, always stays.
