@@ -226,7 +226,7 @@ impl Gateway {
                 total: upstream.timeouts.total,
                 retries: upstream.retries,
                 max_event: upstream.max_event,
-                home: upstream.url.clone(),
+                base_url: upstream.url.clone(),
             };
 
             Arc::new(HttpUpstream::new(connector, settings).map_err(anyhow::Error::msg)?)

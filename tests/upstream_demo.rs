@@ -259,7 +259,7 @@ async fn a_tool_runs_only_as_it_was_approved() {
         (edit, Some("sent to bob"), "sent to bob"),
         (respond, Some("done by hand"), "done by hand"),
         (json!({ "approve": false, "reason": "not now" }), None, "rejected it: not now"),
-        (json!({ "approve": false, "interrupt": { "decision": "cancel" } }), None, "nobody decided"),
+        (json!({ "approve": false, "interrupt": { "decision": "cancel" } }), None, "no one decided"),
         (json!({}), None, "rejected it"),
     ];
 

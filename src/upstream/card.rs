@@ -1,11 +1,10 @@
-//! What agents' servers publish about them, such as cards, as far as it is known: fetched when somebody asks, kept for
-//! as long as the server says, fetched again when somebody asks later.
+//! Caches the documents that agents' servers publish about them, such as cards: fetched on demand, kept for as long as
+//! the server says, then fetched again on demand.
 //!
-//! Invariants: one fetch at a time for each document; whoever asks waits a bounded time and gets what is known then;
-//! what was found once stays until something else is found. A server that has nothing to say is asked again after a
-//! pause, and complained about once.
+//! Invariants: one fetch at a time for each document; a caller waits a bounded time and gets what is cached then; a
+//! document stays until another one is fetched. A server that fails is retried after a pause and logged once.
 //!
-//! Not here: the fetching ([`super::http`]), and what such a document means (the adapter).
+//! Not here: fetching ([`super::http`]), and what such a document means (the adapter).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,23 +16,23 @@ use tokio::time::{Instant, timeout};
 
 use crate::engine::clock;
 
-/// How long is waited for what, and kept.
+/// Time limits of a cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
-    /// Whoever asks waits so long where nothing is known yet.
+    /// How long a caller waits if nothing is cached yet.
     pub(super) first: Duration,
-    /// And so long where something is known already.
+    /// How long a caller waits if a stale document is cached.
     pub(super) again: Duration,
-    /// A fetch may take so long.
+    /// The limit of one fetch.
     pub(super) fetch: Duration,
-    /// Nothing is fetched for so long after a fetch that failed.
+    /// The pause after a failed fetch.
     pub(super) pause: Duration,
-    /// A document is fresh for so long if its server does not say.
+    /// How long a document is fresh if its server does not say.
     pub(super) fresh: Duration,
-    /// Whatever the server says, not for less time,
-    pub(super) least: Duration,
-    /// and not for more.
-    pub(super) most: Duration,
+    /// The lower limit of what the server may say,
+    pub(super) min_age: Duration,
+    /// and the upper one.
+    pub(super) max_age: Duration,
 }
 
 impl Default for Times {
@@ -44,43 +43,43 @@ impl Default for Times {
             fetch: Duration::from_secs(15),
             pause: Duration::from_secs(30),
             fresh: Duration::from_secs(5 * 60),
-            least: Duration::from_secs(60),
-            most: Duration::from_secs(60 * 60),
+            min_age: Duration::from_secs(60),
+            max_age: Duration::from_secs(60 * 60),
         }
     }
 }
 
-/// What was fetched.
+/// A fetched document.
 pub(super) struct Fetched {
-    /// What is kept of it.
+    /// The part that is cached.
     pub(super) document: Json,
-    /// For how long its server says that it is fresh.
+    /// How long it is fresh. `None`: the server does not say.
     pub(super) max_age: Option<Duration>,
 }
 
-/// Where a document may lie: what tells two of them apart.
-type Paths = &'static [&'static str];
+/// The paths where a document may be found: the key of the cache.
+type PathList = &'static [&'static str];
 
-/// The documents of one agent.
+/// The cached documents of one agent.
 #[derive(Default)]
-pub(super) struct Shelf {
+pub(super) struct WellKnownCache {
     times: Times,
-    places: Mutex<Vec<(Paths, Arc<watch::Sender<Place>>)>>,
+    entries: Mutex<Vec<(PathList, Arc<watch::Sender<CacheEntry>>)>>,
 }
 
-/// The place of one document.
+/// One document and the state of its fetches.
 #[derive(Default)]
-struct Place {
+struct CacheEntry {
     known: Option<Arc<FetchedDocument>>,
     fetching: bool,
-    /// Nothing is fetched before.
-    rests_until: Option<Instant>,
+    /// No fetch starts before this.
+    next_fetch: Option<Instant>,
     failing: bool,
 }
 
-impl Shelf {
-    /// The document, as far as it is known. `fetch` is called if it has to be fetched; its future runs on the runtime
-    /// of the thread that asks, whether anybody still waits for it or not.
+impl WellKnownCache {
+    /// Returns the document, or `None` if it could not be fetched in time. `fetch` is called if a fetch is due; its
+    /// future runs on the runtime of the calling thread, even if no caller waits for it any longer.
     pub(super) async fn get<F>(
         &self,
         wanted: &WellKnownDocument,
@@ -89,46 +88,46 @@ impl Shelf {
     where
         F: Future<Output = Result<Fetched, String>> + Send + 'static,
     {
-        let place = self.place(wanted.paths);
-        let begins = place.send_if_modified(|place| {
-            let rests = place.rests_until.is_some_and(|until| Instant::now() < until);
-            let begins = !place.fetching && !rests;
-            place.fetching |= begins;
+        let entry = self.entry(wanted.paths);
+        let begins = entry.send_if_modified(|entry| {
+            let waits = entry.next_fetch.is_some_and(|until| Instant::now() < until);
+            let begins = !entry.fetching && !waits;
+            entry.fetching |= begins;
             begins
         });
         if begins {
             let fetching =
-                Fetching { place: Arc::clone(&place), agent: wanted.agent.clone(), times: self.times, over: false };
+                Fetching { entry: Arc::clone(&entry), agent: wanted.agent.clone(), times: self.times, over: false };
             let (fetch, bound) = (fetch(), self.times.fetch);
             tokio::spawn(async move {
                 let fetched = timeout(bound, fetch).await;
-                fetching.done(fetched.unwrap_or_else(|_| Err(format!("no whole answer after {bound:?}"))));
+                fetching.done(fetched.unwrap_or_else(|_| Err(format!("no complete answer after {bound:?}"))));
             });
         }
-        let mut seen = place.subscribe();
-        let patience = if seen.borrow().known.is_some() { self.times.again } else { self.times.first };
-        // What is known when patience ends has to do; the fetch goes on.
-        let _ = timeout(patience, seen.wait_for(|place| !place.fetching)).await;
-        place.borrow().known.clone()
+        let mut seen = entry.subscribe();
+        let limit = if seen.borrow().known.is_some() { self.times.again } else { self.times.first };
+        // The caller gets what is cached when the time is up; the fetch goes on.
+        let _ = timeout(limit, seen.wait_for(|entry| !entry.fetching)).await;
+        entry.borrow().known.clone()
     }
 
-    fn place(&self, paths: Paths) -> Arc<watch::Sender<Place>> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, place)) = places.iter().find(|(known, _)| *known == paths) {
-            return Arc::clone(place);
+    fn entry(&self, paths: PathList) -> Arc<watch::Sender<CacheEntry>> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, entry)) = entries.iter().find(|(known, _)| *known == paths) {
+            return Arc::clone(entry);
         }
-        let place = Arc::new(watch::Sender::new(Place::default()));
-        places.push((paths, Arc::clone(&place)));
-        place
+        let entry = Arc::new(watch::Sender::new(CacheEntry::default()));
+        entries.push((paths, Arc::clone(&entry)));
+        entry
     }
 }
 
-/// A fetch under way. Dropped in the middle, with the thread it ran on, it makes way for another one.
+/// A running fetch. If it is dropped before its end, because its thread ended, another one may start.
 struct Fetching {
-    place: Arc<watch::Sender<Place>>,
+    entry: Arc<watch::Sender<CacheEntry>>,
     agent: String,
     times: Times,
-    /// Its result is taken in: the place may be another fetch's already.
+    /// The result is stored: another fetch may be running already.
     over: bool,
 }
 
@@ -136,11 +135,11 @@ impl Fetching {
     fn done(mut self, fetched: Result<Fetched, String>) {
         self.over = true;
         let agent = &self.agent;
-        let mut news = None;
-        self.place.send_modify(|place| news = place.take(fetched, self.times));
-        match news {
-            Some(News::Again) => tracing::info!(agent, "the agent's own card was read again"),
-            Some(News::Gone { why, instead }) => {
+        let mut outcome = None;
+        self.entry.send_modify(|entry| outcome = entry.take(fetched, self.times));
+        match outcome {
+            Some(FetchOutcome::Again) => tracing::info!(agent, "the agent's own card was read again"),
+            Some(FetchOutcome::Gone { why, instead }) => {
                 tracing::warn!(agent, why, "the agent's own card cannot be read: {instead} is shown");
             }
             None => {}
@@ -148,42 +147,42 @@ impl Fetching {
     }
 }
 
-/// What an operator should hear of a fetch.
+/// What is logged about a fetch.
 #[derive(Debug, PartialEq, Eq)]
-enum News {
-    /// It has worked after it had not.
+enum FetchOutcome {
+    /// It succeeded after a failure.
     Again,
-    /// It has not worked after it had, or at first.
+    /// It failed after a success, or as the first one.
     Gone { why: String, instead: &'static str },
 }
 
-impl Place {
-    /// Takes in what a fetch has come to.
-    fn take(&mut self, fetched: Result<Fetched, String>, times: Times) -> Option<News> {
+impl CacheEntry {
+    /// Stores the result of a fetch. Returns what has to be logged.
+    fn take(&mut self, fetched: Result<Fetched, String>, times: Times) -> Option<FetchOutcome> {
         self.fetching = false;
         let failed_before = std::mem::replace(&mut self.failing, fetched.is_err());
-        let (rest, news) = match fetched {
+        let (rest, outcome) = match fetched {
             Ok(Fetched { document, max_age }) => {
                 if self.known.as_ref().is_none_or(|known| known.document != document) {
                     self.known = Some(Arc::new(FetchedDocument { document, since: clock::now() }));
                 }
-                let rest = max_age.unwrap_or(times.fresh).clamp(times.least, times.most);
-                (rest, failed_before.then_some(News::Again))
+                let rest = max_age.unwrap_or(times.fresh).clamp(times.min_age, times.max_age);
+                (rest, failed_before.then_some(FetchOutcome::Again))
             }
             Err(why) => {
                 let instead = if self.known.is_some() { "the old one" } else { "what the configuration says" };
-                (times.pause, (!failed_before).then_some(News::Gone { why, instead }))
+                (times.pause, (!failed_before).then_some(FetchOutcome::Gone { why, instead }))
             }
         };
-        self.rests_until = Some(Instant::now() + rest);
-        news
+        self.next_fetch = Some(Instant::now() + rest);
+        outcome
     }
 }
 
 impl Drop for Fetching {
     fn drop(&mut self) {
         if !self.over {
-            self.place.send_if_modified(|place| std::mem::take(&mut place.fetching));
+            self.entry.send_if_modified(|entry| std::mem::take(&mut entry.fetching));
         }
     }
 }

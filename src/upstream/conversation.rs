@@ -503,8 +503,8 @@ impl Conversation {
         self.turn.session_state()
     }
 
-    /// Tells the agent to stop, where closing the connection is not enough: with what the turn has learned so far. Best effort,
-    /// bounded in time. None: nothing has to be sent.
+    /// Asks the agent to stop, where closing the connection is not enough, with what the turn has learned so far. Best
+    /// effort, bounded in time. `None`: nothing has to be sent.
     #[must_use]
     pub fn cancel(&self) -> Option<BoxFuture<'static, ()>> {
         self.turn.cancel().map(|request| self.transport.cancel(request))

@@ -4,7 +4,7 @@
 //! this process. A [`Conversation`] is one turn under way.
 //!
 //! Not here: what an answer means (the connectors and [`interlingua_core::normalize`]), what becomes of a run whose agent
-//! fails, and when to stop reading because nobody follows (the engine).
+//! fails, and when to stop reading because there is no follower (the engine).
 
 mod card;
 pub mod client;

@@ -1,10 +1,10 @@
-//! Sending to places that clients have named, and to no place they must not name
+//! Sends requests to URLs that clients have configured, and never to an address that they must not reach
 //! (docs/protocols/a2a.md#webhook-addresses).
 //!
-//! A name is resolved, every address it has is judged, and the connection goes to one of just those: nobody resolves
-//! it a second time, however it is spelled. A name that nobody knows yet may be named, since every delivery judges it
-//! anew; names that are local by themselves may not. No redirects, no proxies, no credentials of the gateway. Which
-//! addresses are public is decided in `interlingua_core::public_address`.
+//! A name is resolved once, all its addresses are checked, and the connection goes to one of exactly these, in whatever
+//! form the name is written. A name that cannot be resolved yet is accepted, since every delivery checks it again;
+//! local names are not. No redirects, no proxies, no credentials of the gateway. `interlingua_core::public_address`
+//! decides which addresses are public.
 
 mod pool;
 
@@ -23,25 +23,25 @@ use rustls_platform_verifier::ConfigVerifierExt as _;
 use self::pool::Pool;
 use crate::engine::deliver::{Failed, WebhookClient};
 
-/// How long a receiver may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// No more is read of a receiver's answer.
+/// The limit for resolving a name, for connecting, and for one request.
+const RECEIVER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most that is read of a receiver's answer, in bytes.
 const MAX_READ: usize = 64 * 1024;
 
-/// Asks for all addresses of a name, to be used with a port.
+/// Resolves a name to all its addresses, each with the port.
 type Lookup = Arc<dyn Fn(String, u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
-/// Sends over HTTP.
+/// Sends webhooks over HTTP.
 #[derive(Clone)]
 pub struct HttpWebhookClient {
-    /// What the gateway listens on: never a receiver.
+    /// The gateway's own addresses, which are never receivers.
     listens: Vec<SocketAddr>,
     lookup: Lookup,
     pool: Arc<Pool>,
 }
 
 impl HttpWebhookClient {
-    /// For a gateway that listens on these addresses.
+    /// Creates the client of a gateway that listens on these addresses.
     #[must_use]
     pub fn new(listens: Vec<SocketAddr>) -> Self {
         // Fails only if there is one already.
@@ -52,7 +52,7 @@ impl HttpWebhookClient {
         Self { listens, lookup: Arc::new(lookup), pool: Arc::default() }
     }
 
-    /// The gateway as it can be reached now: addresses of a machine come and go.
+    /// The addresses at which the gateway can be reached now: those of a machine change.
     fn own(&self) -> OwnAddresses {
         let machine = if self.listens.iter().any(|listens| listens.ip().is_unspecified()) {
             let found = if_addrs::get_if_addrs();
@@ -64,8 +64,8 @@ impl HttpWebhookClient {
         OwnAddresses { listens: self.listens.clone(), machine }
     }
 
-    /// Resolves a place, and judges all of its addresses.
-    async fn resolve(&self, url: &str, policy: &Policy) -> Result<Place, Unreached> {
+    /// Resolves the host of a URL and checks all its addresses.
+    async fn resolve(&self, url: &str, policy: &Policy) -> Result<Receiver, Unreached> {
         let destination = policy.destination(url).map_err(Unreached::Refused)?;
         let url = reqwest::Url::parse(url).ok().filter(|url| agree(url, &destination));
         let url = url.ok_or(Unreached::Refused(Refused::InvalidUrl))?;
@@ -73,14 +73,14 @@ impl HttpWebhookClient {
             Some(address) => vec![SocketAddr::new(address, destination.port)],
             None => {
                 let found = (self.lookup)(destination.host.clone(), destination.port);
-                match tokio::time::timeout(PATIENCE, found).await {
+                match tokio::time::timeout(RECEIVER_TIMEOUT, found).await {
                     Ok(Ok(found)) => found,
                     Ok(Err(_)) | Err(_) => return Err(Unreached::Unknown(destination.host)),
                 }
             }
         };
         policy.check_resolved(&destination.host, &addresses, &self.own()).map_err(Unreached::Refused)?;
-        Ok(Place { url, addresses })
+        Ok(Receiver { url, addresses })
     }
 }
 
@@ -98,36 +98,36 @@ impl WebhookClient for HttpWebhookClient {
         .boxed()
     }
 
-    fn post(&self, url: &str, policy: &Policy, parcel: PushRequest) -> BoxFuture<'static, Result<(), Failed>> {
+    fn post(&self, url: &str, policy: &Policy, delivery: PushRequest) -> BoxFuture<'static, Result<(), Failed>> {
         let (this, url, policy) = (self.clone(), url.to_owned(), policy.clone());
         async move {
             let place = this.resolve(&url, &policy).await.map_err(|unreached| match unreached {
-                // What a name resolves to may change back.
+                // A name may resolve to a public address again later.
                 Unreached::Refused(refused) => Failed { again: refused == Refused::Host, why: refused.to_string() },
                 Unreached::Unknown(_) => Failed { again: true, why: "its name is not known".to_owned() },
             })?;
-            send(&this.pool, place, parcel).await
+            send(&this.pool, place, delivery).await
         }
         .boxed()
     }
 }
 
-/// A place that may be connected to.
-struct Place {
+/// A receiver that may be connected to.
+struct Receiver {
     url: reqwest::Url,
-    /// All of them judged.
+    /// All of them have been checked.
     addresses: Vec<SocketAddr>,
 }
 
-/// Why a place has no address that may be connected to.
+/// Why a receiver has no address that may be connected to.
 enum Unreached {
-    /// It may not be.
+    /// The URL or an address is not allowed.
     Refused(Refused),
-    /// Nobody knows this name, at the moment.
+    /// The name cannot be resolved at the moment.
     Unknown(String),
 }
 
-/// Whether who connects reads the same host and port as who judged.
+/// True if the HTTP client reads the same host and port in the URL as the check did.
 fn agree(url: &reqwest::Url, destination: &Destination) -> bool {
     let host = url.host_str().unwrap_or("").trim_start_matches('[').trim_end_matches([']', '.']);
     let same = match destination.address {
@@ -137,25 +137,25 @@ fn agree(url: &reqwest::Url, destination: &Destination) -> bool {
     same && url.port_or_known_default() == Some(destination.port)
 }
 
-/// Resolves every name to the addresses that were judged: a name that is spelled another way (with a dot at its end)
-/// must not be asked for anew.
-struct Judged(Vec<SocketAddr>);
+/// Resolves every name to the addresses that were checked: another form of the name (with a dot at its end) must not be
+/// resolved again.
+struct FixedAddresses(Vec<SocketAddr>);
 
-impl Resolve for Judged {
+impl Resolve for FixedAddresses {
     fn resolve(&self, _: Name) -> Resolving {
         let addresses: Addrs = Box::new(self.0.clone().into_iter());
         Box::pin(ready(Ok(addresses)))
     }
 }
 
-/// Receivers are trusted whom the system trusts. Its certificates are read once, not for each push.
-fn trusting_the_system() -> rustls::ClientConfig {
+/// Trusts the certificates of the system. They are read once, not for each push.
+fn system_root_store() -> rustls::ClientConfig {
     static TRUSTING: OnceLock<rustls::ClientConfig> = OnceLock::new();
     let read = || {
         let trusting = rustls::ClientConfig::with_platform_verifier();
         let mut trusting = trusting.unwrap_or_else(|error| {
             tracing::error!(%error, "the system's certificates cannot be read: no push over https will arrive");
-            trusting_nobody()
+            empty_root_store()
         });
         trusting.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         trusting
@@ -164,18 +164,18 @@ fn trusting_the_system() -> rustls::ClientConfig {
 }
 
 /// For plain HTTP.
-fn trusting_nobody() -> rustls::ClientConfig {
+fn empty_root_store() -> rustls::ClientConfig {
     rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
 }
 
-async fn send(pool: &Pool, place: Place, parcel: PushRequest) -> Result<(), Failed> {
+async fn send(pool: &Pool, place: Receiver, delivery: PushRequest) -> Result<(), Failed> {
     let secure = place.url.scheme() == "https";
     let failed = |again: bool, why: String| Failed { again, why };
-    // The URL may hold a secret: errors are told without it.
+    // The URL may contain a secret: errors are reported without it.
     let client = pool.client(secure, place.addresses);
     let client = client.map_err(|error| failed(false, error.without_url().to_string()))?;
-    let mut request = client.post(place.url).body(parcel.body);
-    for (name, value) in parcel.headers {
+    let mut request = client.post(place.url).body(delivery.body);
+    for (name, value) in delivery.headers {
         request = request.header(name, value);
     }
     let response = request.send().await.map_err(|error| {

@@ -7,7 +7,7 @@ const MAX_PARENT_LEN: usize = 256;
 /// The longest `tracestate`, in bytes: what everybody has to pass on. A longer one is dropped whole.
 const MAX_STATE_LEN: usize = 512;
 
-/// A trace, and what its vendors want to be told along it.
+/// A trace, and the vendors' state that is passed along with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// `traceparent`.

@@ -1,4 +1,4 @@
-//! When documents are fetched, how long anybody waits for one, and what is shown meanwhile.
+//! When documents are fetched, how long a caller waits for one, and what is returned meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,9 +8,9 @@ use super::*;
 const MOMENT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(60);
 
-/// A server that says these things one after the other, each after a while.
+/// A server that gives these answers one after the other, each after a delay.
 struct Server {
-    shelf: Shelf,
+    cache: WellKnownCache,
     fetches: AtomicUsize,
     answers: Mutex<VecDeque<(Duration, Result<Fetched, String>)>>,
 }
@@ -29,13 +29,13 @@ fn fails() -> Result<Fetched, String> {
 
 impl Server {
     fn new(times: Times, answers: impl IntoIterator<Item = (Duration, Result<Fetched, String>)>) -> Self {
-        let shelf = Shelf { times, places: Mutex::default() };
-        Self { shelf, fetches: AtomicUsize::new(0), answers: Mutex::new(answers.into_iter().collect()) }
+        let cache = WellKnownCache { times, entries: Mutex::default() };
+        Self { cache, fetches: AtomicUsize::new(0), answers: Mutex::new(answers.into_iter().collect()) }
     }
 
     async fn get(&self) -> Option<String> {
         let wanted = wanted();
-        let got = self.shelf.get(&wanted, || {
+        let got = self.cache.get(&wanted, || {
             self.fetches.fetch_add(1, Ordering::Relaxed);
             let (pause, answer) = self.answers.lock().expect("unbroken").pop_front().expect("an answer is left");
             async move {
@@ -51,15 +51,15 @@ impl Server {
     }
 }
 
-/// Everybody is patient, everything is stale at once.
+/// Callers wait for long, and every document is stale at once.
 fn hurried() -> Times {
     let none = Duration::ZERO;
-    Times { first: LONG, again: LONG, fetch: LONG, pause: none, fresh: none, least: none, most: none }
+    Times { first: LONG, again: LONG, fetch: LONG, pause: none, fresh: none, min_age: none, max_age: none }
 }
 
 #[tokio::test]
-async fn many_who_ask_at_once_share_one_fetch() {
-    let server = Server::new(Times { fresh: LONG, most: LONG, ..hurried() }, [(MOMENT, says("a"))]);
+async fn concurrent_callers_share_one_fetch() {
+    let server = Server::new(Times { fresh: LONG, max_age: LONG, ..hurried() }, [(MOMENT, says("a"))]);
     let (one, other) = tokio::join!(server.get(), server.get());
     assert_eq!((one.as_deref(), other.as_deref(), server.fetches()), (Some("a"), Some("a"), 1));
     assert_eq!((server.get().await.as_deref(), server.fetches()), (Some("a"), 1), "it is fresh");
@@ -70,7 +70,7 @@ async fn a_stale_document_is_fetched_again_and_dated_by_its_last_change() {
     let now = Duration::ZERO;
     let server = Server::new(hurried(), [(now, says("a")), (MOMENT, says("a")), (MOMENT, says("b"))]);
     server.get().await;
-    let since = |server: &Server| server.shelf.place(&["/card"]).borrow().known.as_ref().map(|known| known.since);
+    let since = |server: &Server| server.cache.entry(&["/card"]).borrow().known.as_ref().map(|known| known.since);
     let first = since(&server).expect("it is known");
     assert_eq!((server.get().await.as_deref(), since(&server)), (Some("a"), Some(first)));
     assert_eq!((server.get().await.as_deref(), server.fetches()), (Some("b"), 3));
@@ -96,8 +96,8 @@ async fn a_server_that_fails_is_left_alone_for_a_pause() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_long_and_the_fetch_goes_on() {
-    let times = Times { first: MOMENT, again: MOMENT, fresh: LONG, most: LONG, ..hurried() };
+async fn no_caller_waits_for_long_and_the_fetch_goes_on() {
+    let times = Times { first: MOMENT, again: MOMENT, fresh: LONG, max_age: LONG, ..hurried() };
     let server = Server::new(times, [(MOMENT * 4, says("a"))]);
     assert_eq!(server.get().await, None);
     tokio::time::sleep(MOMENT * 5).await;
@@ -124,27 +124,30 @@ fn a_fetch_whose_thread_ends_makes_way_for_another() {
 }
 
 #[tokio::test]
-async fn how_long_it_is_fresh_is_the_server_s_word_within_bounds() {
-    for (told, rests) in [(None, 300), (Some(1), 60), (Some(90), 90), (Some(99_999), 3600)] {
-        let max_age = told.map(Duration::from_secs);
+async fn the_server_says_within_limits_how_long_a_document_is_fresh() {
+    for (announced, rests) in [(None, 300), (Some(1), 60), (Some(90), 90), (Some(99_999), 3600)] {
+        let max_age = announced.map(Duration::from_secs);
         let fetched = Fetched { document: Json::null(), max_age };
         let server = Server::new(Times::default(), [(Duration::ZERO, Ok(fetched))]);
         let before = Instant::now();
         server.get().await;
-        let until = server.shelf.place(&["/card"]).borrow().rests_until.expect("it rests");
+        let until = server.cache.entry(&["/card"]).borrow().next_fetch.expect("it rests");
         let rested = until - before;
         assert!(
             rested >= Duration::from_secs(rests) && rested < Duration::from_secs(rests + 5),
-            "{told:?}: {rested:?}"
+            "{announced:?}: {rested:?}"
         );
     }
 }
 
 #[test]
-fn a_row_of_failures_is_told_once_and_so_is_its_end() {
-    let mut place = Place::default();
+fn a_series_of_failures_is_logged_once_and_so_is_its_end() {
+    let mut entry = CacheEntry::default();
     let answers = [fails(), fails(), says("a"), says("a"), fails(), fails()];
-    let news = answers.map(|answer| place.take(answer, hurried()));
-    let gone = |instead| Some(News::Gone { why: "connection refused".into(), instead });
-    assert_eq!(news, [gone("what the configuration says"), None, Some(News::Again), None, gone("the old one"), None]);
+    let outcomes = answers.map(|answer| entry.take(answer, hurried()));
+    let gone = |instead| Some(FetchOutcome::Gone { why: "connection refused".into(), instead });
+    assert_eq!(
+        outcomes,
+        [gone("what the configuration says"), None, Some(FetchOutcome::Again), None, gone("the old one"), None]
+    );
 }

@@ -5,9 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use interlingua_core::model::{AgentRequest, Message, MessageType, Role};
 
 /// Sessions remembered; the oldest is forgotten first.
-const SESSIONS: usize = 10_000;
-/// Letters remembered of a message.
-const LETTERS: usize = 80;
+const MAX_SESSIONS: usize = 10_000;
+/// Characters of a message that are remembered.
+const MAX_CHARACTERS: usize = 80;
 
 /// All sessions.
 #[derive(Debug, Default)]
@@ -31,15 +31,16 @@ pub(super) struct History {
 impl Memory {
     /// Adds what is said now, and answers all of it.
     pub(super) fn take_in(&mut self, request: &AgentRequest) -> History {
-        // Somebody else remembers for us: the whole history stands in the request.
-        let told = request.input.iter().any(|message| message.role == Some(Role::Assistant) && !answers(message));
-        let (Some(session), false) = (&request.session_id, told) else {
+        // The gateway keeps the history: all of it is in the request.
+        let has_history =
+            request.input.iter().any(|message| message.role == Some(Role::Assistant) && !answers(message));
+        let (Some(session), false) = (&request.session_id, has_history) else {
             return added(History::default(), request);
         };
         let key = (request.user_id.clone().unwrap_or_default(), session.clone());
         if !self.sessions.contains_key(&key) {
             self.oldest.push_back(key.clone());
-            if self.oldest.len() > SESSIONS
+            if self.oldest.len() > MAX_SESSIONS
                 && let Some(oldest) = self.oldest.pop_front()
             {
                 self.sessions.remove(&oldest);
@@ -59,7 +60,7 @@ fn answers(message: &Message) -> bool {
 fn added(mut history: History, request: &AgentRequest) -> History {
     let said = request.input.iter().filter(|message| super::words::is_said(message));
     for message in said {
-        let text: String = message.text().chars().take(LETTERS).collect();
+        let text: String = message.text().chars().take(MAX_CHARACTERS).collect();
         if history.messages == 0 {
             history.first.clone_from(&text);
         }
@@ -83,19 +84,19 @@ mod tests {
         memory.take_in(&request("a", vec![Message::user("one")]));
         let history = memory.take_in(&request("a", vec![Message::user("two")]));
         assert_eq!((history.messages, history.first.as_str(), history.previous.as_deref()), (2, "one", Some("one")));
-        for session in 0..SESSIONS {
+        for session in 0..MAX_SESSIONS {
             memory.take_in(&request(&format!("s{session}"), vec![Message::user("x")]));
         }
-        assert_eq!(memory.sessions.len(), SESSIONS);
+        assert_eq!(memory.sessions.len(), MAX_SESSIONS);
         assert_eq!(memory.take_in(&request("a", vec![Message::user("three")])).messages, 1);
     }
 
     #[test]
-    fn a_history_that_is_told_is_not_counted_twice() {
+    fn a_history_in_the_request_is_not_counted_twice() {
         let mut memory = Memory::default();
-        let told = vec![Message::user("one"), Message::assistant("yes"), Message::user("two")];
+        let input = vec![Message::user("one"), Message::assistant("yes"), Message::user("two")];
         for _ in 0..2 {
-            assert_eq!(memory.take_in(&request("a", told.clone())).messages, 2);
+            assert_eq!(memory.take_in(&request("a", input.clone())).messages, 2);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The demo agent: a real one in miniature, without a model and without a network.
 //!
-//! It streams an answer to what it was asked, a few letters at a time, and shows on request everything an agent can
-//! say or do, so that every protocol can be tried with it. Which words ask for what stands in [`words`]; what it does
-//! about answers to its own questions, in [`replies`]. It speaks native event-stream bytes, which are cut into
-//! frames, read and normalized like those of any other agent.
+//! It streams an answer to its input, a word at a time, and shows on request everything an agent can say or do, so that
+//! every protocol can be tried with it. [`words`] lists the words that request it; [`replies`] handles the answers to
+//! its own questions. It sends event-stream bytes of the Agent API, which are cut into frames, read and normalized like
+//! those of any other agent.
 //!
 //! Not here: anything a protocol would have to know. To the gateway this agent is nothing special.
 
@@ -130,13 +130,13 @@ impl Transport for Stage {
         };
 
         let body = stream::unfold(performance, |mut performance| async {
-            let beat = performance.next()?;
-            match beat.after {
+            let frame = performance.next()?;
+            match frame.after {
                 // An agent without pauses must not keep others from their turn.
                 Duration::ZERO => tokio::task::coop::consume_budget().await,
                 pause => tokio::time::sleep(pause).await,
             }
-            Some((Ok(Bytes::from(beat.bytes)), performance))
+            Some((Ok(Bytes::from(frame.bytes)), performance))
         });
         // An answer that is released may be polled once more.
         let body = body.fuse().boxed();

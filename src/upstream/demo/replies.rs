@@ -174,7 +174,7 @@ fn approved(item: &Pending, decision: Decision, edited: Option<String>, text: Op
     };
     let to = serde_json::from_str::<Value>(&call.arguments).ok();
     let to =
-        to.as_ref().and_then(|arguments| arguments.get("to")).and_then(Value::as_str).unwrap_or("nobody").to_owned();
+        to.as_ref().and_then(|arguments| arguments.get("to")).and_then(Value::as_str).unwrap_or("no one").to_owned();
     match decision {
         Decision::Accept | Decision::Edit => {
             let output = output(&call, format!("sent to {to}"));
@@ -187,7 +187,7 @@ fn approved(item: &Pending, decision: Decision, edited: Option<String>, text: Op
             vec![Act::Call(MessageType::PluginCall, call), output, answer]
         }
         Decision::Reject => vec![say(format!("I did not send it, because you rejected it{}", because(text)))],
-        Decision::Cancel => vec![say("I did not send it, because nobody decided.".to_owned())],
+        Decision::Cancel => vec![say("I did not send it, because no one decided.".to_owned())],
     }
 }
 

@@ -1,6 +1,6 @@
-//! Performing: a plan of acts becomes frames and pauses, one after the other, as somebody listens.
+//! Turns a plan of acts into frames and pauses, one after the other, as the answer is read.
 //!
-//! A long answer is made while it is told, never ahead of it. How frames look is the builder's matter.
+//! A long answer is produced while it is read, never ahead. The builder decides how frames look.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,11 +25,11 @@ pub(super) struct Plan {
 /// One thing the agent does.
 #[derive(Debug)]
 pub(super) enum Act {
-    /// A message told in pieces.
+    /// A message sent in fragments.
     Say(MessageType, String),
     /// The beginning of a message that is never ended.
     Begin(String),
-    /// Two messages told at the same time: thoughts and an answer.
+    /// Two messages sent at the same time: reasoning and an answer.
     Overlap(String, String),
     /// So many words, each after this pause.
     Count(usize, Duration),
@@ -39,7 +39,7 @@ pub(super) enum Act {
     Show(MessageType, Role, Vec<Content>),
     /// A message of type `error`; the run goes on.
     Complain(&'static str, &'static str),
-    /// A sign of life.
+    /// A heartbeat.
     Heartbeat,
     /// Nothing, for a while.
     Pause(Duration),
@@ -50,7 +50,7 @@ pub(super) enum Act {
 pub(super) enum Ending {
     /// As such.
     As(End),
-    /// With a failure, which is told: code and text.
+    /// With a reported failure: code and text.
     Failing(&'static str, &'static str),
     /// Not at all: the body is over.
     Breaking,
@@ -58,21 +58,21 @@ pub(super) enum Ending {
 
 /// Bytes of the answer, and the pause before them.
 #[derive(Debug)]
-pub(super) struct Beat {
+pub(super) struct TimedFrame {
     pub(super) after: Duration,
     pub(super) bytes: String,
 }
 
-/// An answer being told.
+/// An answer that is being sent.
 pub(super) struct Performance {
     plan: Plan,
     response: ResponseBuilder,
     began: u64,
     pace: Duration,
-    /// What is ready to be told.
-    ready: VecDeque<Beat>,
-    /// Pieces told so far.
-    told: usize,
+    /// Frames that are ready to be sent.
+    ready: VecDeque<TimedFrame>,
+    /// Fragments sent so far.
+    sent: usize,
     counting: Option<Counting>,
     scene: Scene,
 }
@@ -80,7 +80,7 @@ pub(super) struct Performance {
 /// A long count under way.
 struct Counting {
     message: usize,
-    told: usize,
+    sent: usize,
     words: usize,
     every: Duration,
 }
@@ -93,17 +93,17 @@ enum Scene {
 }
 
 impl Performance {
-    /// An answer to be told with this pause between pieces. `began` in Unix seconds.
+    /// Starts an answer with this pause between fragments. `began`: in Unix seconds.
     pub(super) fn new(plan: Plan, response: ResponseBuilder, began: u64, pace: Duration) -> Self {
         let scene = Scene::Opening;
-        Self { plan, response, began, pace, ready: VecDeque::new(), told: 0, counting: None, scene }
+        Self { plan, response, began, pace, ready: VecDeque::new(), sent: 0, counting: None, scene }
     }
 
     /// What comes next. None: the body is over.
-    pub(super) fn next(&mut self) -> Option<Beat> {
+    pub(super) fn next(&mut self) -> Option<TimedFrame> {
         loop {
-            if let Some(beat) = self.ready.pop_front() {
-                return Some(beat);
+            if let Some(frame) = self.ready.pop_front() {
+                return Some(frame);
             }
             match self.scene {
                 Scene::Opening => {
@@ -128,17 +128,17 @@ impl Performance {
         match act {
             Act::Say(kind, text) => {
                 let message = self.begin(kind, Role::Assistant);
-                self.tell(message, pieces(&text));
+                self.send_text(message, pieces(&text));
                 self.close(message);
             }
             Act::Begin(text) => {
                 let message = self.begin(MessageType::Message, Role::Assistant);
-                self.tell(message, pieces(&text));
+                self.send_text(message, pieces(&text));
             }
             Act::Overlap(thought, answer) => self.overlap(&thought, &answer),
             Act::Count(words, every) => {
                 let message = self.begin(MessageType::Message, Role::Assistant);
-                self.counting = Some(Counting { message, told: 0, words, every });
+                self.counting = Some(Counting { message, sent: 0, words, every });
             }
             Act::Call(kind, call) => self.call(kind, &call),
             Act::Show(kind, role, contents) => {
@@ -149,7 +149,7 @@ impl Performance {
                 self.end(message);
             }
             Act::Complain(code, text) => {
-                let frame = self.fresh(MessageType::Error, Role::Assistant).fail(code, text);
+                let frame = self.new_message(MessageType::Error, Role::Assistant).fail(code, text);
                 self.paced(&frame);
             }
             Act::Heartbeat => {
@@ -157,28 +157,28 @@ impl Performance {
                 self.end(message);
             }
             // A comment says nothing: what comes next comes after the pause.
-            Act::Pause(pause) => self.ready.push_back(Beat { after: pause, bytes: ": awake\n\n".to_owned() }),
+            Act::Pause(pause) => self.ready.push_back(TimedFrame { after: pause, bytes: ": awake\n\n".to_owned() }),
         }
     }
 
     fn overlap(&mut self, thought: &str, answer: &str) {
         let (mut thoughts, mut words) = (pieces(thought), pieces(answer));
         let thinking = self.begin(MessageType::Reasoning, Role::Assistant);
-        self.tell(thinking, thoughts.next());
+        self.send_text(thinking, thoughts.next());
         let answering = self.begin(MessageType::Message, Role::Assistant);
         loop {
             let (word, thought) = (words.next(), thoughts.next());
             if word.is_none() && thought.is_none() {
                 break;
             }
-            self.tell(answering, word);
-            self.tell(thinking, thought);
+            self.send_text(answering, word);
+            self.send_text(thinking, thought);
         }
         self.close(thinking);
         self.close(answering);
     }
 
-    /// Arguments come as snapshots that grow, as agents have them that think aloud.
+    /// Arguments are sent as growing snapshots, as some agents do.
     fn call(&mut self, kind: MessageType, call: &ToolCall) {
         let message = self.begin(kind, Role::Assistant);
         let mut so_far = ToolCall { arguments: String::new(), ..call.clone() };
@@ -198,21 +198,21 @@ impl Performance {
 
     fn count(&mut self) {
         let Some(mut counting) = self.counting.take() else { return };
-        if counting.told == counting.words {
+        if counting.sent == counting.words {
             self.close(counting.message);
             return;
         }
-        counting.told += 1;
-        let bytes = self.text(counting.message, &format!("{} ", counting.told)).sse();
-        self.told += 1;
-        self.ready.push_back(Beat { after: counting.every, bytes });
+        counting.sent += 1;
+        let bytes = self.text(counting.message, &format!("{} ", counting.sent)).sse();
+        self.sent += 1;
+        self.ready.push_back(TimedFrame { after: counting.every, bytes });
         self.counting = Some(counting);
     }
 
     fn finish(&mut self) {
         if let Some(asked) = self.plan.usage {
-            let told = self.told;
-            let usage = json!({ "input_tokens": asked, "output_tokens": told, "total_tokens": asked + told });
+            let sent = self.sent;
+            let usage = json!({ "input_tokens": asked, "output_tokens": sent, "total_tokens": asked + sent });
             self.response.set_usage(&usage);
         }
         let frame = match self.plan.ending {
@@ -224,13 +224,13 @@ impl Performance {
         self.at_once(&frame);
     }
 
-    /// A message that was not told of yet. Its id differs from those of other turns of the same run.
-    fn fresh(&mut self, kind: MessageType, role: Role) -> MessageBuilder<'_> {
+    /// A new message. Its id differs from those of other turns of the same run.
+    fn new_message(&mut self, kind: MessageType, role: Role) -> MessageBuilder<'_> {
         self.response.message(kind, role).id(format!("msg_{}", Uuid::now_v7().simple()))
     }
 
     fn begin(&mut self, kind: MessageType, role: Role) -> usize {
-        let mut message = self.fresh(kind, role);
+        let mut message = self.new_message(kind, role);
         let (index, frame) = (message.index(), message.in_progress());
         self.at_once(&frame);
         index
@@ -249,7 +249,7 @@ impl Performance {
         message.text().add_text_delta(piece)
     }
 
-    fn tell<'t>(&mut self, message: usize, pieces: impl IntoIterator<Item = &'t str>) {
+    fn send_text<'t>(&mut self, message: usize, pieces: impl IntoIterator<Item = &'t str>) {
         for piece in pieces {
             let frame = self.text(message, piece);
             self.paced(&frame);
@@ -265,7 +265,7 @@ impl Performance {
         self.at_once(&complete);
     }
 
-    /// Ends a message that is one text told in pieces.
+    /// Ends a message that is one text sent in fragments.
     fn close(&mut self, message: usize) {
         let frame = self.message(message).resume(0).map(ContentBuilder::complete);
         frame.iter().for_each(|frame| self.at_once(frame));
@@ -278,12 +278,12 @@ impl Performance {
     }
 
     fn at_once(&mut self, frame: &Frame) {
-        self.ready.push_back(Beat { after: Duration::ZERO, bytes: frame.sse() });
+        self.ready.push_back(TimedFrame { after: Duration::ZERO, bytes: frame.sse() });
     }
 
     fn paced(&mut self, frame: &Frame) {
-        self.told += 1;
-        self.ready.push_back(Beat { after: self.pace, bytes: frame.sse() });
+        self.sent += 1;
+        self.ready.push_back(TimedFrame { after: self.pace, bytes: frame.sse() });
     }
 }
 
@@ -300,7 +300,7 @@ fn set(content: &mut ContentBuilder<'_>, body: Body) -> Frame {
     }
 }
 
-/// A text in pieces such as models speak in: a word each, with the space after it.
+/// A text in fragments as models produce them: a word each, with the space after it.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive([' ', '\n'])
 }

@@ -45,16 +45,16 @@ const WORDS: &[Word] = &[
     word("question", "a question with a schema for your answer", question),
     word("login", "a request to log in somewhere", login),
     word("image", "a picture", image),
-    word("audio", "a sound", audio),
-    word("video", "a film", video),
+    word("audio", "a short audio clip", audio),
+    word("video", "a video", video),
     word("file", "a file", file),
     word("data", "a JSON object", data),
     word("refusal", "an answer that declines", refusal),
     word("warning", "an error message in the middle of an answer", warning),
-    word("unicode", "letters from all over the world", unicode),
+    word("unicode", "characters from all over the world", unicode),
     word("history", "what I remember of this session", history),
     word("usage", "what the answer cost", usage),
-    word("heartbeat", "a sign of life that says nothing", heartbeat),
+    word("heartbeat", "a keep-alive without content", heartbeat),
     word("empty", "an answer without content", empty),
     word("error", "a failure before the first word", error),
     word("fail", "a failure after some words", fail),
@@ -68,7 +68,7 @@ const WORDS: &[Word] = &[
 const MAX_WORDS: usize = 100_000;
 /// The longest pause on request.
 const MAX_PAUSE: Duration = Duration::from_secs(600);
-/// The longest text repeated in an ordinary answer, in letters.
+/// The longest text repeated in an ordinary answer, in characters.
 const REPEATED: usize = 2000;
 
 /// What the agent is going to do about a question.
@@ -115,17 +115,20 @@ struct Scenario<'a> {
 
 impl Scenario<'_> {
     fn follow(&mut self, message: Option<&Message>) {
-        let mut heard = false;
+        let mut has_command = false;
         while let Some(word) = self.next_word() {
-            heard = true;
+            has_command = true;
             (word.does)(self);
         }
         let unsaid = |act: &Act| matches!(act, Act::Pause(_) | Act::Heartbeat | Act::Say(MessageType::Reasoning, _));
         if self.silent || (self.rest.is_empty() && !self.acts.iter().all(unsaid)) {
             return;
         }
-        let answer =
-            if heard && self.rest.is_empty() { "There you are.".to_owned() } else { ordinary(self.rest, message) };
+        let answer = if has_command && self.rest.is_empty() {
+            "There you are.".to_owned()
+        } else {
+            ordinary(self.rest, message)
+        };
         self.say(answer);
     }
 
@@ -190,7 +193,7 @@ fn ordinary(text: &str, message: Option<&Message>) -> String {
     let others = message
         .map_or(0, |message| message.content.iter().filter(|content| content.body.kind() != ContentType::Text).count());
     let mut answer = match text {
-        "" => "I heard you, but you said nothing.".to_owned(),
+        "" => "I has_command you, but you said nothing.".to_owned(),
         text => format!("You said: {}", text.chars().take(REPEATED).collect::<String>()),
     };
     if let Some(message) = message.filter(|_| others > 0) {
@@ -357,7 +360,7 @@ fn login(scenario: &mut Scenario<'_>) {
         arguments: json!({ "url": "https://example.com/login" }),
         server_label: "demo",
         reason: "auth_required",
-        message: "Please log in at https://example.com/login and tell me when you are done.",
+        message: "Please log in at https://example.com/login and answer when you are done.",
         decisions: &[Decision::Accept, Decision::Reject],
         response_schema: None,
         payload: Some(json!({ "url": "https://example.com/login" })),
@@ -384,8 +387,8 @@ fn audio(scenario: &mut Scenario<'_>) {
 }
 
 fn video(scenario: &mut Scenario<'_>) {
-    let film = Body::Video(Some("https://example.com/film.mp4".to_owned()));
-    scenario.show("Here is a film:", Content::new(film));
+    let video = Body::Video(Some("https://example.com/video.mp4".to_owned()));
+    scenario.show("Here is a video:", Content::new(video));
 }
 
 fn file(scenario: &mut Scenario<'_>) {
@@ -438,7 +441,7 @@ fn empty(scenario: &mut Scenario<'_>) {
 
 fn error(scenario: &mut Scenario<'_>) {
     scenario.silent = true;
-    // As real servers say it, insides included: filtering them is the gateway's business.
+    // As real servers report it, with internals: the gateway filters them.
     scenario.ending =
         Ending::Failing("AGENT_UNKNOWN_ERROR", "Unknown agent error: RuntimeError: you asked for an error");
 }
@@ -464,6 +467,6 @@ fn cancel(scenario: &mut Scenario<'_>) {
 }
 
 fn breaks(scenario: &mut Scenario<'_>) {
-    scenario.begin("What nobody expects is");
+    scenario.begin("What no one expects is");
     scenario.ending = Ending::Breaking;
 }

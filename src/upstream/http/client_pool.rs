@@ -1,7 +1,7 @@
-//! Connections: one pool a thread, and for each question whether it got a new connection or one from the pool.
+//! Connections: one pool per thread, and for each request whether it got a new connection or a pooled one.
 //!
-//! A thread drives the connections it opened itself, so an answer never wakes another thread on its way. Pools are
-//! shared by all agents a thread asks with the same bounds.
+//! A thread drives the connections it opened itself, so an answer never wakes another thread. Pools are shared by all
+//! agents that a thread calls with the same limits.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -19,8 +19,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 /// How long an unused connection is kept: less than the five seconds after which common servers close it, so that
-/// hardly a question meets a connection that is being closed.
-const POOLED: Duration = Duration::from_secs(4);
+/// hardly a request meets a connection that is being closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// How many unused connections a thread keeps for one host.
 const POOL_SIZE: usize = 64;
 
@@ -42,7 +42,7 @@ impl ClientPool {
     /// This thread's client. `secure`: whether it has to speak TLS.
     pub(super) fn client(self, secure: bool) -> Result<Client, Fault> {
         CLIENTS.with_borrow_mut(|clients| {
-            let known = clients.iter().find(|(dialler, for_tls, _)| *dialler == self && *for_tls == secure);
+            let known = clients.iter().find(|(pool, for_tls, _)| *pool == self && *for_tls == secure);
             if let Some((_, _, client)) = known {
                 return Ok(client.clone());
             }
@@ -61,28 +61,28 @@ impl ClientPool {
             .redirect(Policy::none())
             .no_proxy()
             .connect_timeout(self.connect)
-            .pool_idle_timeout(POOLED)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(POOL_SIZE)
             .connector_layer(Watch);
         if !secure {
             // Reading the system's certificates takes time and memory that plain HTTP has no use for.
-            client = client.tls_backend_preconfigured(trusting_nobody());
+            client = client.tls_backend_preconfigured(empty_root_store());
         }
         client.build()
     }
 }
 
-/// Chooses the cryptography of the process, once, unless somebody chose before. To be called before any client is
-/// built.
+/// Installs the cryptography provider of the process, once, unless another one is installed. Must be called before any
+/// client is built.
 pub fn install_crypto() {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
-        // Fails if somebody installed another one before; that one does as well.
+        // Fails if another one is installed already, which is just as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
 }
 
-fn trusting_nobody() -> rustls::ClientConfig {
+fn empty_root_store() -> rustls::ClientConfig {
     rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
 }
 
@@ -90,7 +90,7 @@ tokio::task_local! {
     static ATTEMPT: Arc<Attempt>;
 }
 
-/// What became of a question on its way to the wire.
+/// How a request was sent: over a new connection or a pooled one.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     dialled: AtomicBool,
@@ -103,12 +103,12 @@ impl Attempt {
         ATTEMPT.scope(Arc::clone(self), sending)
     }
 
-    /// Whether a new connection was asked for. If not, the question went over one from the pool.
+    /// True if a new connection was requested. Otherwise the request went over a pooled one.
     pub(super) fn dialled(&self) -> bool {
         self.dialled.load(Ordering::Relaxed)
     }
 
-    /// When there was a connection, or will have been at the latest.
+    /// When the connection was open, or the latest time it can be.
     pub(super) fn connected(&self, began: Instant, bound: Duration) -> Instant {
         match self.connected.get() {
             Some(moment) => *moment,
@@ -154,7 +154,7 @@ where
         Box::pin(async move {
             let connection = connecting.await?;
             if let Some(attempt) = attempt {
-                // Set before only if the question was sent over a second connection.
+                // Set before only if the request was sent over a second connection.
                 let _ = attempt.connected.set(Instant::now());
             }
             Ok(connection)

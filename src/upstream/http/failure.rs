@@ -1,5 +1,5 @@
-//! What went wrong on the wire, told as faults: a sentence without addresses for the client, the whole chain of
-//! causes for the log.
+//! Converts transport errors to faults: a sentence without addresses for the client, the complete chain of causes for
+//! the log.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ use reqwest::Url;
 
 use crate::secrets;
 
-/// What went wrong before the head of an answer had come. The log is told where from, without what a URL may hide.
+/// An error before the head of an answer was received. The log gets the URL without its query and user info.
 pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
     let error = &error.without_url();
     let (kind, message) = if error.is_connect() && error.is_timeout() {
@@ -25,14 +25,14 @@ pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
             Some(http) if http.is_parse() => {
                 (FaultKind::UpstreamGarbage, "the head of the agent's answer could not be read")
             }
-            // It may or may not have worked on the question.
+            // The agent may or may not have processed the request.
             _ => (FaultKind::UpstreamTruncated, "the agent closed the connection before it answered"),
         }
     };
     secrets::mask_fault(Fault::new(kind, message).with_detail(format_args!("{}: {}", shown(url), chain(error))))
 }
 
-/// What went wrong in the middle of an answer.
+/// An error in the middle of an answer.
 pub(super) fn in_answer(error: reqwest::Error) -> Fault {
     let error = &error.without_url();
     let garbage = cause::<io::Error>(error)
@@ -45,12 +45,12 @@ pub(super) fn in_answer(error: reqwest::Error) -> Fault {
     secrets::mask_fault(Fault::new(kind, message).with_detail(chain(error)))
 }
 
-/// ResponseTimeouts that was lost.
+/// The fault of an exceeded time limit.
 pub(super) fn timed_out(message: &'static str, detail: impl fmt::Display) -> Fault {
     Fault::new(FaultKind::UpstreamTimeout, message).with_detail(detail)
 }
 
-/// Whether the other side was gone, as opposed to sending nonsense.
+/// True if the agent closed the connection, false if it sent something that is not HTTP.
 pub(super) fn is_disconnect(error: &reqwest::Error) -> bool {
     match cause::<hyper::Error>(error) {
         Some(http) => !http.is_parse() && !http.is_user(),
@@ -58,12 +58,12 @@ pub(super) fn is_disconnect(error: &reqwest::Error) -> bool {
     }
 }
 
-/// A URL as the log may show it: neither its query nor who it names may be told.
+/// A URL as the log may show it: without query and user info.
 pub(super) fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
-/// An error and its causes in one line: the outermost alone says next to nothing.
+/// An error and its causes in one line: the outermost alone says very little.
 pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

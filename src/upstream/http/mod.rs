@@ -33,7 +33,7 @@ use reqwest::{Request, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::card::Shelf;
+use super::card::WellKnownCache;
 use super::{Body, Conversation, Form, Refused, Reply, ResponseTimeouts, SendError, Trace, Transport, Upstream};
 use crate::secrets;
 use client_pool::{Attempt, ClientPool};
@@ -41,37 +41,38 @@ use client_pool::{Attempt, ClientPool};
 pub use client_pool::install_crypto;
 
 /// How much of a refusal's body is read, in bytes.
-const REFUSAL: usize = 64 * 1024;
+const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 /// The largest document that is looked up, in bytes.
-const DOCUMENT: usize = 1024 * 1024;
+const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
 /// How long a refusal's body, or the answer to a stop call, is waited for.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause before a question is sent again; it doubles each time.
-const PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause an agent may ask for and still be asked again; beyond, the client is told to come back.
+/// The pause before a retry; it doubles each time.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// The longest `retry-after` of an agent that leads to a retry. With a longer one, the client gets the fault and the
+/// pause.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
-/// How soon a connection from the pool has to die to be taken for one that was dead already.
-const STALE: Duration = Duration::from_millis(500);
+/// A pooled connection that fails sooner than this counts as closed before the request was sent.
+const STALE_CONNECTION: Duration = Duration::from_millis(500);
 
 /// How one agent is reached, apart from its protocol.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
-    /// The operator's headers, names in small letters. They win over those of the protocol.
+    /// The operator's headers, names in lower case. They override those of the protocol.
     pub headers: Vec<(String, SecretString)>,
-    /// For a connection, name lookup and TLS included.
+    /// Limit for a connection, name lookup and TLS included.
     pub connect: Duration,
-    /// For the head of the answer, once there is a connection.
+    /// Limit for the head of the answer, from the moment the connection is open.
     pub first_byte: Duration,
-    /// For the next byte of the answer that shows the agent is alive.
+    /// Limit for a silence within the answer.
     pub idle: Duration,
-    /// For all of it.
+    /// Limit for the complete answer.
     pub total: Duration,
-    /// How often a question is sent again that surely was not worked on.
+    /// How often a request is retried that the agent certainly did not process.
     pub retries: u32,
-    /// The largest event, or answer that comes whole, in bytes.
+    /// The largest event, or answer in one body, in bytes.
     pub max_event: usize,
-    /// The agent's URL, around which lies what its server publishes about it. None: nothing is looked for.
-    pub home: Option<Url>,
+    /// The agent's URL, from which the URLs of published documents are derived. `None`: none are fetched.
+    pub base_url: Option<Url>,
 }
 
 impl Default for HttpSettings {
@@ -84,7 +85,7 @@ impl Default for HttpSettings {
             total: Duration::from_secs(60 * 60),
             retries: 2,
             max_event: 8 * 1024 * 1024,
-            home: None,
+            base_url: None,
         }
     }
 }
@@ -96,12 +97,12 @@ struct Agent {
     connector: Box<dyn Connector>,
     settings: HttpSettings,
     headers: HeaderMap,
-    dialler: ClientPool,
-    shelf: Shelf,
+    clients: ClientPool,
+    cache: WellKnownCache,
 }
 
 impl HttpUpstream {
-    /// The way to an agent. Nothing is connected yet.
+    /// Creates the client of an agent. Nothing is connected yet.
     ///
     /// # Errors
     /// A sentence for the operator about a header that HTTP does not allow.
@@ -114,8 +115,8 @@ impl HttpUpstream {
             value.set_sensitive(true);
             headers.append(known, value);
         }
-        let dialler = ClientPool::new(settings.connect);
-        Ok(Self(Arc::new(Agent { connector, settings, headers, dialler, shelf: Shelf::default() })))
+        let clients = ClientPool::new(settings.connect);
+        Ok(Self(Arc::new(Agent { connector, settings, headers, clients, cache: WellKnownCache::default() })))
     }
 }
 
@@ -134,7 +135,7 @@ impl Upstream for HttpUpstream {
         let (agent, wanted) = (Arc::clone(&self.0), wanted.clone());
         async move {
             let (fetcher, sought) = (Arc::clone(&agent), wanted.clone());
-            agent.shelf.get(&wanted, || async move { fetcher.fetch(&sought).await }).await
+            agent.cache.get(&wanted, || async move { fetcher.fetch(&sought).await }).await
         }
         .boxed()
     }
@@ -178,7 +179,7 @@ impl Agent {
                 Ok(response) => return Ok(response),
                 Err(failed) => failed,
             };
-            let pause = failed.retry_after().unwrap_or(PAUSE * 2_u32.saturating_pow(retried));
+            let pause = failed.retry_after().unwrap_or(RETRY_PAUSE * 2_u32.saturating_pow(retried));
             let is_safe = failed.unreceived || purpose == Purpose::Lookup;
             let in_time = pause <= MAX_PAUSE && since.elapsed() + pause < self.settings.total;
             if !is_safe || !in_time || retried >= self.settings.retries {
@@ -191,15 +192,15 @@ impl Agent {
         }
     }
 
-    /// Reads a document whole.
+    /// Reads a complete document.
     async fn document(&self, response: Response) -> Result<Vec<u8>, Fault> {
         let mut chunks = unpacked(response)?;
         let read = timeout(self.settings.first_byte, async {
             let mut document = Vec::new();
             while let Some(chunk) = chunks.next().await {
                 document.extend_from_slice(&chunk?);
-                if document.len() > DOCUMENT {
-                    let message = format!("the agent sent a document larger than {DOCUMENT} bytes");
+                if document.len() > MAX_DOCUMENT_BYTES {
+                    let message = format!("the agent sent a document larger than {MAX_DOCUMENT_BYTES} bytes");
                     return Err(Fault::new(FaultKind::UpstreamTooLarge, message));
                 }
             }
@@ -217,14 +218,16 @@ impl Agent {
         let limit = self.settings.connect + REFUSAL_TIMEOUT;
         let sent = async {
             let request = request?;
-            let client = self.dialler.client(request.url().scheme() == "https")?;
+            let client = self.clients.client(request.url().scheme() == "https")?;
             let url = request.url().clone();
             client.execute(request).await.map_err(|error| failure::before_answer(error, &url))
         };
         match timeout(limit, sent).await {
             Ok(Ok(response)) if response.status().is_success() => {}
             Ok(Ok(response)) => tracing::warn!(status = response.status().as_u16(), "the agent refused to stop"),
-            Ok(Err(fault)) => tracing::warn!(%fault, detail = fault.detail, "the agent could not be told to stop"),
+            Ok(Err(fault)) => {
+                tracing::warn!(%fault, detail = fault.detail, "the stop request could not be sent to the agent")
+            }
             Err(_) => tracing::warn!("the agent did not confirm that it stopped"),
         }
     }
@@ -234,7 +237,7 @@ impl Agent {
         let wrong = |what: String| Fault::new(FaultKind::Internal, "the agent could not be asked").with_detail(what);
         let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
         let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
-        let its_own = self.settings.home.as_ref().is_none_or(|home| home.origin() == url.origin());
+        let its_own = self.settings.base_url.as_ref().is_none_or(|base_url| base_url.origin() == url.origin());
         let mut request = Request::new(method, url);
         let headers = request.headers_mut();
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json;q=0.9"));
@@ -255,7 +258,7 @@ impl Agent {
             let value = HeaderValue::from_str(&value).map_err(|_| wrong(format!("the value of header {name}")))?;
             headers.insert(HeaderName::from_static(name), value);
         }
-        // They hold the agent's credentials, which are nobody else's: a stop URL may lie anywhere.
+        // They contain the agent's credentials, which no other server may get: a stop URL may be at another origin.
         if its_own {
             for name in self.headers.keys() {
                 headers.remove(name);
@@ -271,7 +274,7 @@ impl Agent {
 
     /// Sends a request once and waits for the head of the answer.
     async fn attempt(&self, request: &Request, since: Instant) -> Result<Response, Failed> {
-        let client = self.dialler.client(request.url().scheme() == "https").map_err(Failed::reported)?;
+        let client = self.clients.client(request.url().scheme() == "https").map_err(Failed::reported)?;
         let url = request.url().clone();
         let request = request.try_clone().expect("a body in memory can be sent twice");
         let attempt = Arc::new(Attempt::default());
@@ -313,7 +316,7 @@ impl Agent {
                 Err(Failed { error, unreceived })
             }
             Err(error) => {
-                let stale = !attempt.dialled() && began.elapsed() < STALE && failure::is_disconnect(&error);
+                let stale = !attempt.dialled() && began.elapsed() < STALE_CONNECTION && failure::is_disconnect(&error);
                 // A connection that could not be made in time is no use trying again: it would take as long.
                 let unreceived = stale || (error.is_connect() && !error.is_timeout());
                 Err(Failed { error: SendError::Fault(failure::before_answer(error, &url)), unreceived })
@@ -336,12 +339,12 @@ impl Agent {
         let target = response.headers().get(header::LOCATION).and_then(|target| url.join(target.to_str().ok()?).ok());
         let mut body = Vec::new();
         if let Ok(mut chunks) = unpacked(response) {
-            // What was read until then has to do.
+            // What was read until then is used.
             let _ = timeout(REFUSAL_TIMEOUT.min(self.settings.idle), async {
-                while body.len() < REFUSAL
+                while body.len() < MAX_REFUSAL_BYTES
                     && let Some(Ok(chunk)) = chunks.next().await
                 {
-                    body.extend_from_slice(&chunk[..chunk.len().min(REFUSAL - body.len())]);
+                    body.extend_from_slice(&chunk[..chunk.len().min(MAX_REFUSAL_BYTES - body.len())]);
                 }
             })
             .await;
@@ -391,15 +394,15 @@ impl fmt::Display for Failed {
     }
 }
 
-/// How a success is going to come, by its content type.
+/// The form of a successful answer, by its content type.
 fn form(headers: &HeaderMap) -> Result<Form, Fault> {
-    let told = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    let told = String::from_utf8_lossy(told);
-    let media = told.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let content_type = String::from_utf8_lossy(content_type);
+    let media = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
     Ok(match media.as_str() {
         "text/event-stream" => Form::Frames,
         "application/json" => Form::Whole,
-        // Left out, or what servers say who do not think about it.
+        // Missing, or the default of a server that does not set it.
         "" | "text/plain" | "application/octet-stream" => Form::Unsaid,
         json if json.ends_with("+json") => Form::Whole,
         _ => {
@@ -407,22 +410,22 @@ fn form(headers: &HeaderMap) -> Result<Form, Fault> {
                 FaultKind::UpstreamGarbage,
                 "the agent's answer is neither an event stream nor JSON",
             )
-            .with_detail(format_args!("content-type: {told}")));
+            .with_detail(format_args!("content-type: {content_type}")));
         }
     })
 }
 
-/// The body, unpacked if it came packed although nobody asked for that.
+/// The body, decompressed if the agent compressed it without being asked.
 fn unpacked(response: Response) -> Result<BoxStream<'static, Result<Bytes, Fault>>, Fault> {
-    let told = response.headers().get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes).unwrap_or_default();
-    let coding = told.trim_ascii().to_ascii_lowercase();
+    let encoding = response.headers().get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes).unwrap_or_default();
+    let coding = encoding.trim_ascii().to_ascii_lowercase();
     let plain = match coding.as_slice() {
         b"" | b"identity" => true,
         b"gzip" | b"x-gzip" => false,
         other => {
             return Err(Fault::new(
                 FaultKind::UpstreamGarbage,
-                "the agent's answer is compressed in a way nobody asked for",
+                "the agent's answer is compressed in a way that was not requested",
             )
             .with_detail(format_args!("content-encoding: {}", String::from_utf8_lossy(other))));
         }
@@ -431,17 +434,17 @@ fn unpacked(response: Response) -> Result<BoxStream<'static, Result<Bytes, Fault
     Ok(if plain { body.boxed() } else { unpack::gzip(body.boxed()).boxed() })
 }
 
-/// What `retry-after` says: seconds, or a date. Clients are told it, so it stays within what anybody waits for.
+/// Parses `retry-after`: seconds, or a date. At most a day, since clients receive it.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-    let told = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if !told.is_empty() && told.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than a number may have are more than a day.
-        return Some(told.parse().map_or(LONGEST, Duration::from_secs).min(LONGEST));
+    const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // A number that overflows is more than a day.
+        return Some(value.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs).min(MAX_RETRY_AFTER));
     }
-    let date = jiff::fmt::rfc2822::parse(told).ok()?.timestamp();
+    let date = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
     let pause = Duration::try_from(date.duration_since(jiff::Timestamp::now())).unwrap_or(Duration::ZERO);
-    Some(pause.min(LONGEST))
+    Some(pause.min(MAX_RETRY_AFTER))
 }
 
 #[cfg(test)]
@@ -449,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_that_nobody_waits_for_is_a_day() {
+    fn retry_after_is_at_most_a_day() {
         let pause = |value: &str| {
             let headers = HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from_str(value).expect("a value"))]);
             retry_after(&headers).map(|pause| pause.as_secs())

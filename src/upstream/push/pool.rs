@@ -1,5 +1,5 @@
-//! Connections to receivers: kept for a moment, for the next push to the same addresses. Whoever asks has judged these
-//! addresses in the same breath, and a connection to any other is never handed out.
+//! Connections to receivers: kept for a few seconds, for the next push to the same addresses. The caller has just
+//! checked these addresses; a connection to any other is never returned.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use reqwest::Client;
 
-use super::{Judged, PATIENCE, trusting_nobody, trusting_the_system};
+use super::{FixedAddresses, RECEIVER_TIMEOUT, empty_root_store, system_root_store};
 
-/// Places whose connections are kept.
-const MAX_PLACES: usize = 256;
+/// The most sets of addresses whose connections are kept.
+const MAX_CLIENTS: usize = 256;
 /// How long an unused connection is kept: less than the five seconds after which common servers close it.
-const POOLED: Duration = Duration::from_secs(4);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Clients by the addresses they connect to.
 #[derive(Default)]
-pub(super) struct Pool(Mutex<Vec<Entry>>);
+pub(super) struct Pool(Mutex<Vec<PooledClient>>);
 
-struct Entry {
+struct PooledClient {
     secure: bool,
     /// In order.
     addresses: Vec<SocketAddr>,
@@ -33,8 +33,8 @@ impl Pool {
         let now = Instant::now();
         {
             let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // What was not used for so long has no connection any more.
-            entries.retain(|entry| now.duration_since(entry.used) < POOLED);
+            // A client that was unused for this long has no open connection.
+            entries.retain(|entry| now.duration_since(entry.used) < IDLE_TIMEOUT);
             let known = entries.iter_mut().find(|entry| entry.secure == secure && entry.addresses == addresses);
             if let Some(entry) = known {
                 entry.used = now;
@@ -43,12 +43,12 @@ impl Pool {
         }
         let client = build(secure, addresses.clone())?;
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() >= MAX_PLACES
+        if entries.len() >= MAX_CLIENTS
             && let Some(oldest) = entries.iter().enumerate().min_by_key(|(_, entry)| entry.used).map(|(place, _)| place)
         {
             entries.swap_remove(oldest);
         }
-        entries.push(Entry { secure, addresses, client: client.clone(), used: now });
+        entries.push(PooledClient { secure, addresses, client: client.clone(), used: now });
         Ok(client)
     }
 }
@@ -57,11 +57,11 @@ fn build(secure: bool, addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
     Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
-        .dns_resolver(Arc::new(Judged(addresses)))
-        .tls_backend_preconfigured(if secure { trusting_the_system() } else { trusting_nobody() })
-        .connect_timeout(PATIENCE)
-        .timeout(PATIENCE)
-        .pool_idle_timeout(POOLED)
+        .dns_resolver(Arc::new(FixedAddresses(addresses)))
+        .tls_backend_preconfigured(if secure { system_root_store() } else { empty_root_store() })
+        .connect_timeout(RECEIVER_TIMEOUT)
+        .timeout(RECEIVER_TIMEOUT)
+        .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(2)
         .build()
 }

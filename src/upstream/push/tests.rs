@@ -1,5 +1,5 @@
-//! Names that are not known, that change what they stand for, and that are spelled otherwise: nobody but what was judged
-//! is connected to.
+//! Names that cannot be resolved, that resolve to other addresses later, and that are written in other forms:
+//! connections go to checked addresses only.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// A resolver that gives these answers, one after the other, and counts the questions.
+/// A resolver that gives these answers, one after the other, and counts the lookups.
 fn resolving(answers: Vec<io::Result<Vec<SocketAddr>>>) -> (HttpWebhookClient, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let (count, answers) = (Arc::clone(&asked), Mutex::new(answers.into_iter()));
@@ -31,18 +31,18 @@ fn policy(allow: &[&str]) -> Policy {
     Policy { allow_http: true, ports: Vec::new(), allow }
 }
 
-fn parcel() -> PushRequest {
+fn delivery() -> PushRequest {
     PushRequest { headers: vec![("x-a2a-notification-token", "t".to_owned())], body: b"{}".to_vec() }
 }
 
-/// A receiver that says that it got what came, and what `Host` it was asked for.
+/// A receiver that confirms every request and returns their `Host` headers.
 async fn receiver() -> (SocketAddr, tokio::task::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
-    let heard = tokio::spawn(async move {
+    let received = tokio::spawn(async move {
         let mut hosts = Vec::new();
-        let patience = Duration::from_millis(500);
-        while let Ok(Ok((mut stream, _))) = tokio::time::timeout(patience, listener.accept()).await {
+        let quiet_time = Duration::from_millis(500);
+        while let Ok(Ok((mut stream, _))) = tokio::time::timeout(quiet_time, listener.accept()).await {
             let mut head = Vec::new();
             while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
                 if stream.read_buf(&mut head).await.expect("a request") == 0 {
@@ -56,11 +56,11 @@ async fn receiver() -> (SocketAddr, tokio::task::JoinHandle<Vec<String>>) {
         }
         hosts
     });
-    (address, heard)
+    (address, received)
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_knows_yet_may_be_named_unless_it_is_a_local_one() {
+async fn a_name_that_cannot_be_resolved_is_accepted_unless_it_is_local() {
     for (url, expected) in [
         ("https://hooks.invalid.example/hook", Ok(())),
         ("http://hooks.invalid.example:8080/", Ok(())),
@@ -70,14 +70,14 @@ async fn a_name_that_nobody_knows_yet_may_be_named_unless_it_is_a_local_one() {
         ("https://LOCALHOST./", Err(Refused::Host)),
         ("https://printer.local/", Err(Refused::Host)),
         ("https://hooks/", Err(Refused::Host)),
-        // What operators allow they know better.
+        // Operators may allow local names.
         ("http://hooks.internal/", Ok(())),
     ] {
         let (post, asked) = resolving(vec![unknown()]);
         assert_eq!(post.check_url(url, &policy(&["hooks.internal"])).await, expected, "{url}");
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
-    // Once it is known it is judged by that.
+    // A name that can be resolved is checked by its addresses.
     let known = |address: &str| Ok(vec![address.parse().expect("an address")]);
     for (address, expected) in
         [("8.8.8.8:443", Ok(())), ("10.0.0.1:443", Err(Refused::Host)), ("[::1]:443", Err(Refused::Host))]
@@ -90,52 +90,52 @@ async fn a_name_that_nobody_knows_yet_may_be_named_unless_it_is_a_local_one() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_known_at_a_delivery_is_tried_again() {
+async fn a_name_that_cannot_be_resolved_at_a_delivery_is_retried() {
     let (post, _) = resolving(vec![unknown()]);
-    let failed = post.post("https://hooks.invalid.example/", &policy(&[]), parcel()).await;
+    let failed = post.post("https://hooks.invalid.example/", &policy(&[]), delivery()).await;
     assert!(failed.is_err_and(|failed| failed.again));
 }
 
 #[tokio::test]
-async fn a_name_that_changes_after_it_was_judged_is_not_followed() {
-    let (address, heard) = receiver().await;
+async fn a_name_that_resolves_elsewhere_after_the_check_is_not_followed() {
+    let (address, received) = receiver().await;
     let port = address.port();
     let inside: SocketAddr = format!("169.254.169.254:{port}").parse().expect("an address");
     let policy = policy(&["127.0.0.1"]);
-    // Good when the config is made, and for the first delivery; something of the inside from then on.
+    // Public when the config is created and for the first delivery, internal from then on.
     let answers = vec![Ok(vec![address]), Ok(vec![address]), Ok(vec![inside]), Ok(vec![address, inside])];
     let (post, asked) = resolving(answers);
     let url = format!("http://rebind.example:{port}/hook");
     assert_eq!(post.check_url(&url, &policy).await, Ok(()));
-    assert!(post.post(&url, &policy, parcel()).await.is_ok());
-    assert_eq!(asked.load(Ordering::Relaxed), 2, "the connection asks nobody");
+    assert!(post.post(&url, &policy, delivery()).await.is_ok());
+    assert_eq!(asked.load(Ordering::Relaxed), 2, "the connection resolves nothing");
     for _ in 0..2 {
-        let failed = post.post(&url, &policy, parcel()).await;
+        let failed = post.post(&url, &policy, delivery()).await;
         assert_eq!(failed.map_err(|failed| failed.why), Err(Refused::Host.to_string()));
     }
     assert_eq!(asked.load(Ordering::Relaxed), 4);
-    assert_eq!(heard.await.expect("a receiver"), [format!("rebind.example:{port}")]);
+    assert_eq!(received.await.expect("a receiver"), [format!("rebind.example:{port}")]);
 }
 
 #[tokio::test]
-async fn however_a_name_is_spelled_the_connection_goes_to_what_was_judged() {
-    let (address, heard) = receiver().await;
+async fn every_form_of_a_name_connects_to_the_checked_addresses() {
+    let (address, received) = receiver().await;
     let port = address.port();
     for host in ["hooks.invalid.example.", "HOOKS.invalid.EXAMPLE", "localhost."] {
-        // Were it resolved anew, by whatever else knows names here, nothing would come.
+        // If it were resolved again, by the system, nothing would arrive.
         let (post, asked) = resolving(vec![Ok(vec![address])]);
-        let sent = post.post(&format!("http://{host}:{port}/"), &policy(&["127.0.0.1"]), parcel()).await;
+        let sent = post.post(&format!("http://{host}:{port}/"), &policy(&["127.0.0.1"]), delivery()).await;
         assert!(sent.is_ok(), "{host}: {sent:?}");
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
-    // An address is one, in whatever notation, and nobody is asked for it.
+    // An address is one in every notation and is not resolved.
     for host in ["127.0.0.1", "127.1", "0x7f000001", "2130706433"] {
         let (post, asked) = resolving(Vec::new());
-        let sent = post.post(&format!("http://{host}:{port}/"), &policy(&["127.0.0.1"]), parcel()).await;
+        let sent = post.post(&format!("http://{host}:{port}/"), &policy(&["127.0.0.1"]), delivery()).await;
         assert!(sent.is_ok(), "{host}: {sent:?}");
         assert_eq!(asked.load(Ordering::Relaxed), 0);
     }
-    assert_eq!(heard.await.expect("a receiver").len(), 7);
+    assert_eq!(received.await.expect("a receiver").len(), 7);
 }
 
 #[tokio::test]
@@ -158,22 +158,22 @@ async fn a_gateway_that_listens_everywhere_knows_all_its_addresses() {
     assert!(!own.contains("8.8.8.8:8080".parse().expect("an address")));
 }
 
-/// A receiver that keeps its connections, and counts them and what comes over them.
+/// A receiver that keeps its connections open and counts connections and requests.
 async fn keeping() -> (SocketAddr, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
     let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (opened, heard) = (Arc::clone(&connections), Arc::clone(&requests));
+    let (opened, received) = (Arc::clone(&connections), Arc::clone(&requests));
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             opened.fetch_add(1, Ordering::Relaxed);
-            let heard = Arc::clone(&heard);
+            let received = Arc::clone(&received);
             tokio::spawn(async move {
                 let mut read = Vec::new();
                 while stream.read_buf(&mut read).await.is_ok_and(|count| count > 0) {
                     if read.ends_with(b"{}") {
                         read.clear();
-                        heard.fetch_add(1, Ordering::Relaxed);
+                        received.fetch_add(1, Ordering::Relaxed);
                         stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("a client");
                     }
                 }
@@ -193,12 +193,12 @@ async fn pushes_to_one_place_share_a_connection_as_long_as_it_resolves_to_the_sa
     let url = format!("http://hooks.example:{port}/hook");
     let policy = policy(&["127.0.0.1"]);
     for _ in 0..3 {
-        post.post(&url, &policy, parcel()).await.expect("it arrives");
+        post.post(&url, &policy, delivery()).await.expect("it arrives");
     }
     let counted = || (connections.load(Ordering::Relaxed), requests.load(Ordering::Relaxed));
     assert_eq!(counted(), (1, 3), "one connection, three requests");
-    // A connection that is open helps nobody whose place is judged badly now.
-    let failed = post.post(&url, &policy, parcel()).await;
+    // An open connection is not used once the name resolves to a refused address.
+    let failed = post.post(&url, &policy, delivery()).await;
     assert_eq!(failed.map_err(|failed| failed.why), Err(Refused::Host.to_string()));
     assert_eq!(counted(), (1, 3));
 }
