@@ -72,7 +72,9 @@ impl Refused {
         let refusal = Refusal { status: self.status, body: self.body.as_bytes(), retry_after: self.retry_after };
         let mut fault = secrets::mask_fault(turn.map_refusal(&refusal));
         let body = fault.detail.take().unwrap_or_default();
-        fault.detail = Some(format!("{}: {}", self.asked, beginning(&body)));
+        // Nearly every redirect has an empty body; where it leads is in `asked`.
+        let body = beginning(&body);
+        fault.detail = Some(if body.is_empty() { self.asked.clone() } else { format!("{}: {body}", self.asked) });
         fault
     }
 }

@@ -106,7 +106,7 @@ async fn a_subscriber_sees_that_its_task_was_answered_elsewhere_and_how_that_end
             // A later message is refused.
             let late = message(&gateway, &interrupt.session, Some(interrupt.id()), json!({ "text": "no" })).await;
             assert_eq!(late.status, 400, "{}", late.text());
-            assert!(late.text().contains("UNSUPPORTED_OPERATION") && late.text().contains("answered already"));
+            assert!(late.text().contains("UNSUPPORTED_OPERATION") && late.text().contains("already answered"));
         }
     }
 }
@@ -124,7 +124,7 @@ async fn a_message_to_a_task_answered_elsewhere_is_refused_and_cancelling_it_sto
     })
     .await;
     let late = message(&gateway, "s", Some(interrupt.id()), json!({ "text": "no" })).await;
-    assert!(late.status == 400 && late.text().contains("answered already"), "{}", late.text());
+    assert!(late.status == 400 && late.text().contains("already answered"), "{}", late.text());
 
     let cancelled = Protocol::A2a.cancel(&gateway, &interrupt).await.expect("supported");
     assert_eq!((cancelled.status, outcome(&cancelled.json()).0), (200, "CANCELED"), "{}", cancelled.text());
