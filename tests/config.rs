@@ -75,7 +75,7 @@ fn protocols() -> Protocols {
                 return Err("only one agent can be served per path".to_owned());
             }
 
-            let options = mount.route.options.get::<NativeOptions>().expect("the type declared above");
+            let options = mount.route.options.copy::<NativeOptions>().expect("the type declared above");
             let mut endpoints =
                 vec![EndpointName::new("POST", "/process"), EndpointName::new("GET", "/runs/{id}/events")];
             if options.tasks {
@@ -276,8 +276,8 @@ fn defaults_are_applied() {
     assert_eq!(route.on_disconnect, OnDisconnect::Cancel);
     assert!(route.shared_sessions && route.cors.is_none());
     assert_eq!((settings.server.forwarded, settings.server.allowed_hosts.is_none()), (Forwarded::XForwarded, true));
-    let options = route.options.get::<NativeOptions>().expect("the type they were declared with");
-    assert_eq!(*options, NativeOptions::default());
+    let options = route.options.copy::<NativeOptions>().expect("the type they were declared with");
+    assert_eq!(options, NativeOptions::default());
 }
 
 #[test]

@@ -52,8 +52,19 @@ const IMPURE: &[&str] = &[
 ];
 
 /// The allowed dependencies of core. proptest is used by the testkit only.
-const CORE_DEPENDENCIES: &[&str] =
-    &["bytes", "form_urlencoded", "memchr", "proptest", "serde", "serde_json", "thiserror", "uuid"];
+const CORE_DEPENDENCIES: &[&str] = &[
+    "bytes",
+    "form_urlencoded",
+    "ipnet",
+    "jiff",
+    "memchr",
+    "proptest",
+    "schemars",
+    "serde",
+    "serde_json",
+    "thiserror",
+    "uuid",
+];
 
 /// The allowed dependencies of adapters. Small crates without I/O can be added.
 const ADAPTER_DEPENDENCIES: &[&str] = &[
@@ -64,6 +75,7 @@ const ADAPTER_DEPENDENCIES: &[&str] = &[
     "jiff",
     "memchr",
     "p256",
+    "schemars",
     "serde",
     "serde_json",
     "thiserror",

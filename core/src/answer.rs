@@ -18,9 +18,7 @@ mod waiting;
 pub use decide::{AnswerError, Decided, decide};
 pub use native::native;
 pub use schema::{SchemaMismatch, fits};
-pub use terms::{
-    ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, Ttl, offer, supported_decisions,
-};
+pub use terms::{ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, offer, supported_decisions};
 pub use waiting::{AskContext, Open, Outcome, Waiting};
 
 use crate::json::Json;

@@ -21,6 +21,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::agent_event::AgentEvent;
@@ -98,7 +99,7 @@ pub trait UpstreamAdapter: 'static {
     const NAME: &'static str;
 
     /// Its own section of an agent: `upstream.options = { … }`.
-    type Options: DeserializeOwned + Default + Send + Sync + 'static;
+    type Options: DeserializeOwned + JsonSchema + Default + Send + Sync + 'static;
 
     /// A connector for one agent.
     ///
@@ -106,10 +107,10 @@ pub trait UpstreamAdapter: 'static {
     /// A sentence for the operator.
     fn connect(url: &str, options: Self::Options) -> Result<Box<dyn Connector>, String>;
 
-    /// JSON Schema of the options, for `interlingua schema`.
+    /// JSON Schema of the options, for `interlingua schema`. Doc comments of the options become descriptions.
     #[must_use]
     fn options_schema() -> serde_json::Value {
-        serde_json::json!({ "type": "object" })
+        crate::options::schema::<Self::Options>()
     }
 }
 

@@ -16,6 +16,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::call::{AgentCard, Call, Reply, RunView};
@@ -56,7 +57,7 @@ use crate::step::Step;
 /// # }
 ///
 /// /// `options = { prefix = "> " }` in `gateway.toml`. Unknown keys are reported with their line and column.
-/// #[derive(Clone, Default, serde::Deserialize)]
+/// #[derive(Clone, Default, serde::Deserialize, schemars::JsonSchema)]
 /// #[serde(default, deny_unknown_fields)]
 /// struct Options {
 ///     prefix: String,
@@ -99,16 +100,16 @@ pub trait ProtocolAdapter: 'static {
     /// The protocol's name in `gateway.toml`.
     const NAME: &'static str;
     /// The protocol's own settings of a route: `options = { … }`.
-    type Options: DeserializeOwned + Default + Send + Sync + 'static;
+    type Options: DeserializeOwned + JsonSchema + Default + Send + Sync + 'static;
     /// Builds the endpoints, with paths relative to the mount point.
     ///
     /// # Errors
     /// A message for the operator if the protocol cannot be mounted this way.
     fn mount(mount: &Mount, options: Self::Options) -> Result<Mounted, String>;
-    /// JSON Schema of the options, for `interlingua schema`.
+    /// JSON Schema of the options, for `interlingua schema`. Doc comments of the options become descriptions.
     #[must_use]
     fn options_schema() -> serde_json::Value {
-        serde_json::json!({ "type": "object" })
+        crate::options::schema::<Self::Options>()
     }
 }
 

@@ -14,6 +14,7 @@ pub mod builder;
 pub mod call;
 pub mod capability;
 pub mod connector;
+pub mod duration;
 pub mod event;
 pub mod exchange;
 pub mod fault;
@@ -22,7 +23,9 @@ pub mod id;
 pub mod journal;
 pub mod json;
 pub mod model;
+pub mod network;
 pub mod normalize;
+pub mod options;
 pub mod out;
 pub mod owner;
 pub mod pending;
@@ -34,6 +37,7 @@ pub mod sequencer;
 pub mod size;
 pub mod sse;
 pub mod step;
+pub mod time;
 pub mod well_known;
 
 #[cfg(feature = "testkit")]

@@ -2,8 +2,6 @@
 //!
 //! Not here: processing answers and tracking open items ([`crate::answer`]), and who may answer (the engine).
 
-pub mod time;
-
 use serde::Serialize;
 
 use crate::event::Millis;
@@ -342,7 +340,7 @@ impl Pending {
     /// When the item expires. `None`: never, or the time is not valid.
     #[must_use]
     pub fn expires(&self) -> Option<Millis> {
-        self.expires_at.as_deref().and_then(time::parse_rfc3339)
+        self.expires_at.as_deref().and_then(crate::time::parse_rfc3339)
     }
 
     /// True if the item can only be cancelled.

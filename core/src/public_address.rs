@@ -7,6 +7,14 @@
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::str::FromStr;
+use std::borrow::Cow;
+
+use ipnet::Ipv4Net;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::network::{self, IpNet};
 
 /// True for addresses of the public internet. False for all special ones: loopback, private, link-local including cloud
 /// metadata services, shared, documentation, benchmark, multicast, reserved; and for IPv6 addresses that contain one of
@@ -20,34 +28,34 @@ pub fn is_public(address: IpAddr) -> bool {
 }
 
 /// Special-purpose IPv4 blocks of the IANA registry, by first address and prefix length.
-const SPECIAL_V4: &[([u8; 4], u32)] = &[
-    ([0, 0, 0, 0], 8),        // this network, unspecified
-    ([10, 0, 0, 0], 8),       // private
-    ([100, 64, 0, 0], 10),    // carrier-grade NAT, some clouds' metadata
-    ([127, 0, 0, 0], 8),      // loopback
-    ([169, 254, 0, 0], 16),   // link-local, most clouds' metadata
-    ([172, 16, 0, 0], 12),    // private
-    ([192, 0, 0, 0], 24),     // protocol assignments, one cloud's metadata
-    ([192, 0, 2, 0], 24),     // documentation
-    ([192, 31, 196, 0], 24),  // AS112
-    ([192, 52, 193, 0], 24),  // AMT
-    ([192, 88, 99, 0], 24),   // 6to4 relays, retired
-    ([192, 168, 0, 0], 16),   // private
-    ([192, 175, 48, 0], 24),  // AS112
-    ([198, 18, 0, 0], 15),    // benchmarks
-    ([198, 51, 100, 0], 24),  // documentation
-    ([203, 0, 113, 0], 24),   // documentation
-    ([224, 0, 0, 0], 4),      // multicast
-    ([240, 0, 0, 0], 4),      // reserved, broadcast
-    ([168, 63, 129, 16], 32), // one cloud's host agent: formally public, in fact internal
+const SPECIAL_V4: &[Ipv4Net] = &[
+    block([0, 0, 0, 0], 8),        // this network, unspecified
+    block([10, 0, 0, 0], 8),       // private
+    block([100, 64, 0, 0], 10),    // carrier-grade NAT, some clouds' metadata
+    block([127, 0, 0, 0], 8),      // loopback
+    block([169, 254, 0, 0], 16),   // link-local, most clouds' metadata
+    block([172, 16, 0, 0], 12),    // private
+    block([192, 0, 0, 0], 24),     // protocol assignments, one cloud's metadata
+    block([192, 0, 2, 0], 24),     // documentation
+    block([192, 31, 196, 0], 24),  // AS112
+    block([192, 52, 193, 0], 24),  // AMT
+    block([192, 88, 99, 0], 24),   // 6to4 relays, retired
+    block([192, 168, 0, 0], 16),   // private
+    block([192, 175, 48, 0], 24),  // AS112
+    block([198, 18, 0, 0], 15),    // benchmarks
+    block([198, 51, 100, 0], 24),  // documentation
+    block([203, 0, 113, 0], 24),   // documentation
+    block([224, 0, 0, 0], 4),      // multicast
+    block([240, 0, 0, 0], 4),      // reserved, broadcast
+    block([168, 63, 129, 16], 32), // one cloud's host agent: formally public, in fact internal
 ];
 
+const fn block([a, b, c, d]: [u8; 4], prefix_len: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix_len)
+}
+
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    let bits = u32::from(address);
-    !SPECIAL_V4.iter().any(|(block, length)| {
-        let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
-        bits & mask == u32::from(Ipv4Addr::from(*block)) & mask
-    })
+    !SPECIAL_V4.iter().any(|block| block.contains(&address))
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
@@ -122,65 +130,78 @@ pub struct Policy {
     pub allow: Vec<Allowed>,
 }
 
-/// An exception: a block of addresses, or a host name with whatever it resolves to.
+/// An exception: a network, or a host name with whatever it resolves to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// A block: an address and the length of its prefix.
-    Block(IpAddr, u32),
+    /// The addresses of a network.
+    Network(IpNet),
     /// A host name in lower case.
     Name(String),
 }
 
+impl FromStr for Allowed {
+    type Err = String;
+
+    /// Parses `10.1.0.0/16`, `10.1.2.3`, `fd00::/8` or `hooks.internal`. An error is a message for the operator.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let address = text.split_once('/').map_or(text, |(address, _)| address);
+        if address.parse::<IpAddr>().is_ok() {
+            let network = network::parse(text).map_err(|_| format!("'{text}' has no valid prefix length"))?;
+            return Ok(Self::Network(network));
+        }
+
+        if !text.is_empty() && text.bytes().all(is_name_byte) {
+            Ok(Self::Name(text.trim_end_matches('.').to_ascii_lowercase()))
+        } else {
+            Err(format!("'{text}' is neither an address, a block like 10.1.0.0/16, nor a name"))
+        }
+    }
+}
+
 impl Allowed {
-    /// Parses `10.1.0.0/16`, `10.1.2.3`, `fd00::/8` or `hooks.internal`.
-    ///
-    /// # Errors
-    /// A message for the operator.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-        let Ok(address) = address.parse::<IpAddr>() else {
-            let is_name = length.is_none() && !text.is_empty() && text.bytes().all(is_name_byte);
-            return if is_name {
-                Ok(Self::Name(text.trim_end_matches('.').to_ascii_lowercase()))
-            } else {
-                Err(format!("'{text}' is neither an address, a block like 10.1.0.0/16, nor a name"))
-            };
-        };
+    fn covers(&self, host: &str, address: IpAddr) -> bool {
+        match (self, address) {
+            (Self::Name(name), _) => name == host,
+            (Self::Network(network @ IpNet::V4(_)), _) => network::contains(network, address),
+            (Self::Network(IpNet::V6(network)), IpAddr::V6(address)) => network.contains(&address),
+            (Self::Network(IpNet::V6(_)), IpAddr::V4(_)) => false,
+        }
+    }
+}
 
-        let max_length = if address.is_ipv4() { 32 } else { 128 };
-        let length = match length {
-            None => max_length,
-            Some(length) => length
-                .parse()
-                .ok()
-                .filter(|length| *length <= max_length)
-                .ok_or_else(|| format!("'{text}' has no valid prefix length"))?,
-        };
+impl fmt::Display for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(network) => network.fmt(f),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
 
-        Ok(Self::Block(address, length))
+impl<'de> Deserialize<'de> for Allowed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Allowed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Allowed {
+    fn inline_schema() -> bool {
+        true
     }
 
-    fn covers(&self, host: &str, address: IpAddr) -> bool {
-        match self {
-            Self::Name(name) => name == host,
-            Self::Block(IpAddr::V4(block), length) => {
-                let inner = match address {
-                    IpAddr::V4(address) => address,
-                    // Only the mapped form reaches the same host.
-                    IpAddr::V6(address) => match address.to_ipv4_mapped() {
-                        Some(inner) => inner,
-                        None => return false,
-                    },
-                };
-                let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
-                u32::from(inner) & mask == u32::from(*block) & mask
-            }
-            Self::Block(IpAddr::V6(block), length) => {
-                let IpAddr::V6(address) = address else { return false };
-                let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
-                u128::from(address) & mask == u128::from(*block) & mask
-            }
-        }
+    fn schema_name() -> Cow<'static, str> {
+        "Allowed".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
     }
 }
 

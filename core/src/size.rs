@@ -1,9 +1,12 @@
 //! Sizes as operators write them: `"64KiB"`, `"8MiB"`, `"1GiB"`, or plain bytes. Used by adapter options and by the
 //! gateway's own settings.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::{Serialize, Serializer};
 
 /// Units in bytes, largest first.
 const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
@@ -16,6 +19,12 @@ const MAX_BYTES: u64 = 1 << 40;
 pub struct Size(pub u64);
 
 impl Size {
+    /// A size of `number` KiB.
+    #[must_use]
+    pub const fn kibibytes(number: u64) -> Self {
+        Self(number << 10)
+    }
+
     /// A size of `number` MiB.
     #[must_use]
     pub const fn mebibytes(number: u64) -> Self {
@@ -111,6 +120,32 @@ impl<'de> Deserialize<'de> for Size {
             }
         }
         deserializer.deserialize_any(SizeVisitor)
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Size {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Size".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                { "type": "string", "pattern": r"^\s*\d+\s*(B|KiB|MiB|GiB)?\s*$" },
+                { "type": "integer", "minimum": 0 },
+            ],
+            "examples": ["64KiB", "8MiB", "1GiB", 65536],
+        })
     }
 }
 

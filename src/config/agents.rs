@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use interlingua_core::size::Size;
+
 use super::diagnostics::Diagnostic;
 use super::document::{AgentTable, Entries, Located, Table, TimeoutsTable, UpstreamTable};
 use super::headers;
 use super::resolve::Validator;
 use super::settings::{Agent, HistoryLimit, Timeouts, Upstream};
-use super::size::Size;
 use super::suggest;
 
 /// An agent that the file declares.

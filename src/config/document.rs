@@ -8,16 +8,16 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
+use interlingua_core::duration::Period;
+use interlingua_core::size::Size;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 use toml::Spanned;
 
-use super::duration::Period;
 use super::headers::HeaderValue;
 use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns, RouteAuth, StoreKind};
-use super::size::Size;
 
 /// A value and its span in the file. The span of a default is empty.
 pub(super) struct Located<T> {

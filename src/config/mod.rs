@@ -11,19 +11,16 @@
 mod agents;
 mod diagnostics;
 mod document;
-mod duration;
 mod endpoint;
 mod headers;
 mod host;
 mod mask;
-mod network;
 mod protocols;
 mod resolve;
 mod routes;
 mod schema;
 mod secret;
 mod settings;
-mod size;
 mod suggest;
 mod tree;
 
@@ -32,7 +29,6 @@ use std::path::Path;
 pub use self::diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use self::endpoint::EndpointName;
 pub use self::host::{Host, HostName, Origin, Origins, implied_port};
-pub use self::network::Network;
 pub use self::protocols::{ClientProtocol, Options, Protocols, UpstreamProtocol};
 pub use self::schema::schema;
 pub use self::secret::Env;

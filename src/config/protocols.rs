@@ -3,7 +3,6 @@
 //! The configuration module knows no particular protocol, only what is declared here: its name, the type of its options
 //! and the endpoints it serves. Everything else is up to the adapter.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,27 +21,19 @@ use super::tree::{self, Rejected, TomlValue};
 ///
 /// They have the type that the protocol was [declared](ClientProtocol::new) with.
 #[derive(Clone)]
-pub struct Options {
-    value: Arc<dyn Any + Send + Sync>,
-    table: Arc<toml::Table>,
-}
+pub struct Options(Arc<toml::Table>);
 
 impl Options {
-    /// The options, shared; `None` if they have another type.
-    pub fn get<O: Any + Send + Sync>(&self) -> Option<Arc<O>> {
-        Arc::clone(&self.value).downcast().ok()
-    }
-
-    /// An owned copy, for types without `Clone`; `None` if they do not deserialize as `O`.
+    /// The options as `O`; `None` if they do not deserialize as `O`.
     pub fn copy<O: DeserializeOwned>(&self) -> Option<O> {
-        O::deserialize(toml::Value::Table(toml::Table::clone(&self.table))).ok()
+        O::deserialize(toml::Value::Table(toml::Table::clone(&self.0))).ok()
     }
 }
 
 impl fmt::Debug for Options {
     /// Prints the keys only, since only the adapter knows which values are secret.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_set().entries(self.table.keys()).finish()
+        formatter.debug_set().entries(self.0.keys()).finish()
     }
 }
 
@@ -50,11 +41,8 @@ type ReadOptions = fn(TomlValue<'_>, &mut Vec<Diagnostic>) -> Option<Options>;
 type TryMount = Arc<dyn Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync>;
 type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<Vec<String>, String> + Send + Sync>;
 
-/// Deserializes options as `O` and stores them type-erased.
-fn read_options<O>(raw: TomlValue<'_>, found: &mut Vec<Diagnostic>) -> Option<Options>
-where
-    O: DeserializeOwned + Any + Send + Sync,
-{
+/// Validates options as `O`.
+fn read_options<O: DeserializeOwned>(raw: TomlValue<'_>, found: &mut Vec<Diagnostic>) -> Option<Options> {
     if !raw.get_ref().is_table() {
         let kind = tree::with_article(raw.get_ref().type_str());
         let message = format!("\"options\" must be a table, not {kind}");
@@ -63,12 +51,12 @@ where
     }
 
     let before = found.len();
-    let value = tree::read::<O>("options", raw.clone(), &mut Rejected::default(), found)?;
+    tree::read::<O>("options", raw.clone(), &mut Rejected::default(), found)?;
     if found.len() > before {
         return None;
     }
     let table = toml::Table::deserialize(ValueDeserializer::from(raw)).ok()?;
-    Some(Options { value: Arc::new(value), table: Arc::new(table) })
+    Some(Options(Arc::new(table)))
 }
 
 /// A protocol that routes can serve to clients.
@@ -85,7 +73,7 @@ impl ClientProtocol {
     ///
     /// `O` should deny unknown fields. If an error message of its `Deserialize` has a second line, it is shown next to
     /// the value as a suggestion.
-    pub fn new<O: DeserializeOwned + Any + Send + Sync>(name: impl Into<String>) -> Self {
+    pub fn new<O: DeserializeOwned>(name: impl Into<String>) -> Self {
         Self { name: name.into(), read: read_options::<O>, try_mount: None, schema: None }
     }
 
@@ -121,7 +109,7 @@ pub struct UpstreamProtocol {
 
 impl UpstreamProtocol {
     /// Declares a protocol whose options have the type `O`; see [`ClientProtocol::new`].
-    pub fn new<O: DeserializeOwned + Any + Send + Sync>(name: impl Into<String>) -> Self {
+    pub fn new<O: DeserializeOwned>(name: impl Into<String>) -> Self {
         Self { name: name.into(), read: read_options::<O>, try_connect: None, built_in: false, schema: None }
     }
 
@@ -238,9 +226,8 @@ mod tests {
         assert!(found.is_empty());
 
         let expected = TestOptions { size: 3, name: "x".to_owned() };
-        assert_eq!(options.get::<TestOptions>().as_deref(), Some(&expected));
         assert_eq!(options.copy::<TestOptions>(), Some(expected));
-        assert!(options.get::<String>().is_none());
+        assert!(options.copy::<String>().is_none());
         assert_eq!(format!("{options:?}"), "{\"size\", \"name\"}");
     }
 

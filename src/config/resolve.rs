@@ -4,6 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use interlingua_core::duration::Period;
+use interlingua_core::network;
+use interlingua_core::size::Size;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use url::Url;
@@ -12,13 +15,10 @@ use super::diagnostics::Diagnostic;
 use super::document::{
     Document, Located, OptionsRef, RetentionTable, ServerLimitsTable, ServerTable, ServerTimeoutsTable, StoreTable,
 };
-use super::duration::Period;
 use super::host::Host;
-use super::network::Network;
 use super::protocols::Protocols;
 use super::secret::{self, Env};
 use super::settings::{Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
-use super::size::Size;
 use super::tree::{self, Rejected, TomlValue};
 use super::{agents, routes};
 
@@ -198,7 +198,7 @@ fn server(table: &ServerTable, validator: &mut Validator<'_, '_>) -> Option<Serv
     };
     let mut trusted_proxies = Vec::new();
     for proxy in &table.trusted_proxies {
-        match proxy.value.parse::<Network>() {
+        match network::parse(&proxy.value) {
             Ok(network) => trusted_proxies.push(network),
             Err(label) => validator
                 .report(Diagnostic::error(format!("{:?} is not a network", proxy.value)).at(&proxy.span).label(label)),

@@ -1,8 +1,6 @@
 //! The JSON Schema of the configuration file, for editors: `interlingua schema`.
 
-use schemars::Schema;
-use schemars::generate::SchemaSettings;
-use schemars::transform::RecursiveTransform;
+use interlingua_core::options;
 use serde_json::{Value, json};
 
 use super::document::Document;
@@ -13,10 +11,7 @@ use super::protocols::Protocols;
 /// Constraints between several values, such as conflicting paths, are not part of it. Everything that the schema
 /// rejects, [`load`](super::load) rejects too.
 pub fn schema(protocols: &Protocols) -> Value {
-    let mut schema = SchemaSettings::draft07()
-        .with_transform(RecursiveTransform(remove_null))
-        .into_generator()
-        .into_root_schema_for::<Document>();
+    let mut schema = options::schema_settings().into_generator().into_root_schema_for::<Document>();
     let definitions = schema.get_mut("definitions").and_then(Value::as_object_mut);
     if let Some(definitions) = definitions {
         let clients =
@@ -60,34 +55,4 @@ fn constrain<'a>(
     if !rules.is_empty() {
         table["allOf"] = json!(rules);
     }
-}
-
-/// Removes what applies to the Rust types but not to TOML, which has no null.
-fn remove_null(schema: &mut Schema) {
-    if schema.get("default").is_some_and(Value::is_null) {
-        schema.remove("default");
-    }
-    if let Some(Value::Array(types)) = schema.get_mut("type") {
-        types.retain(|one| one != "null");
-        if let [only] = types.as_slice() {
-            let only = only.clone();
-            schema.insert("type".to_owned(), only);
-        }
-    }
-    if let Some(Value::Array(choices)) = schema.get_mut("anyOf") {
-        choices.retain(|choice| choice["type"] != "null");
-        if let [Value::Object(only)] = choices.as_mut_slice() {
-            let only = std::mem::take(only);
-            schema.remove("anyOf");
-            for (key, value) in only {
-                // A description at the place of use is more specific.
-                if schema.get(&key).is_none() {
-                    schema.insert(key, value);
-                }
-            }
-        }
-    }
-
-    // The names of Rust types mean nothing to a reader of the file.
-    schema.remove("title");
 }

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlingua_core::network::IpNet;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
 use super::host::{Host, Origins};
-use super::network::Network;
 use super::protocols::Options;
 
 /// The validated configuration.
@@ -62,7 +62,7 @@ pub struct Server {
     /// How long runs may continue after the gateway received a signal to stop.
     pub drain: Duration,
     /// Proxies whose forwarded headers are trusted.
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Vec<IpNet>,
     /// Which headers those proxies set.
     pub forwarded: Forwarded,
     /// The hosts that requests may name. `None` if the file does not list any.

@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::config::{Network, ServerLimits};
+use interlingua_core::network::{self, IpNet};
+
+use crate::config::ServerLimits;
 
 /// The minimum interval between two log lines about rejected connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -20,7 +22,7 @@ pub(super) struct Connections {
     max_per_address: usize,
     max_per_loopback_address: usize,
     /// Exempt from the limit per address, since each one stands for many clients.
-    proxies: Vec<Network>,
+    proxies: Vec<IpNet>,
     open: Mutex<OpenConnections>,
 }
 
@@ -40,7 +42,7 @@ pub(super) struct Permit {
 }
 
 impl Connections {
-    pub(super) fn new(limits: ServerLimits, proxies: Vec<Network>) -> Arc<Self> {
+    pub(super) fn new(limits: ServerLimits, proxies: Vec<IpNet>) -> Arc<Self> {
         Arc::new(Self {
             max: limits.connections,
             max_per_address: limits.connections_per_address,
@@ -56,7 +58,7 @@ impl Connections {
 
     /// Admits one more connection of this peer, or rejects it.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Permit> {
-        let is_proxy = self.proxies.iter().any(|proxy| proxy.contains(peer));
+        let is_proxy = self.proxies.iter().any(|proxy| network::contains(proxy, peer));
         let address = (!is_proxy).then(|| address_key(peer));
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
 

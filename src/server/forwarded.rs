@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::config::{Forwarded, Host, Network};
+use interlingua_core::network::{self, IpNet};
+
+use crate::config::{Forwarded, Host};
 
 /// What the outermost trusted proxy reported.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,11 +24,11 @@ pub(super) struct ForwardedInfo {
 /// Parses the headers. `headers` returns the values of a header, in order; `peer` is the address of the connection.
 pub(super) fn parse<'a>(
     family: Forwarded,
-    trusted: &[Network],
+    trusted: &[IpNet],
     peer: IpAddr,
     headers: impl Fn(&'static str) -> Vec<&'a str>,
 ) -> ForwardedInfo {
-    let is_trusted = |address: IpAddr| trusted.iter().any(|proxy| proxy.contains(address));
+    let is_trusted = |address: IpAddr| trusted.iter().any(|proxy| network::contains(proxy, address));
     if !is_trusted(peer) {
         return ForwardedInfo::default();
     }
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     fn parse(family: Forwarded, peer: &str, headers: &[(&str, &'static str)]) -> ForwardedInfo {
-        let trusted: Vec<Network> = ["10.0.0.0/8", "::1"].iter().map(|text| text.parse().expect(text)).collect();
+        let trusted: Vec<IpNet> = ["10.0.0.0/8", "::1"].iter().map(|text| network::parse(text).expect(text)).collect();
         super::parse(family, &trusted, peer.parse().expect("an address"), |name| {
             headers.iter().filter(|(known, _)| *known == name).map(|(_, value)| *value).collect()
         })

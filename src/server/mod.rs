@@ -26,10 +26,11 @@ use std::time::Duration;
 use actix_web::dev::ServerHandle;
 use actix_web::web;
 use interlingua_core::exchange::{Endpoint, Mounted};
+use interlingua_core::network::IpNet;
 use interlingua_core::{Fault, FaultKind};
 use tokio::sync::watch;
 
-use crate::config::{Forwarded, Network, Origins, ServerLimits, ServerTimeouts};
+use crate::config::{Forwarded, Origins, ServerLimits, ServerTimeouts};
 use crate::engine::{Engine, Scope};
 use crate::store::Health;
 
@@ -71,7 +72,7 @@ pub struct Settings {
     /// The URL at which clients reach the gateway, without a trailing slash. `None` if it is not configured.
     pub public_url: Option<String>,
     /// Proxies whose forwarded headers are trusted.
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Vec<IpNet>,
     /// Which headers those proxies set.
     pub forwarded: Forwarded,
     /// The hosts that requests may name.

@@ -4,12 +4,13 @@
 //! Not here: encoding (`wire`) and operations (`serve`).
 
 use interlingua_core::{Fault, FaultKind, Request};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::errors::{self, Problem};
 
 /// A served protocol version, as options and cards name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 pub enum Generation {
     /// 1.0
     #[serde(rename = "1.0")]
@@ -31,7 +32,7 @@ impl Generation {
 }
 
 /// A binding of the protocol to HTTP, as options and cards name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 pub enum Binding {
     /// JSON-RPC 2.0 over POST.
     #[serde(rename = "JSONRPC")]

@@ -143,7 +143,7 @@ impl ProtocolAdapter for A2a {
                  \"role\":\"ROLE_USER\",\"parts\":[{\"text\":\"hello\"}]}}}'"
                     .into(),
             ],
-            max_body: Some(route.options.max_body),
+            max_body: Some(route.options.max_body.bytes()),
             cors,
             any_origin: route.options.cors,
             announced_url: Some(route.public_url.clone().map_or(AnnouncedUrl::AsAsked, AnnouncedUrl::Fixed)),
@@ -152,10 +152,6 @@ impl ProtocolAdapter for A2a {
             warnings: route.warnings(),
             ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Fallback::new(&fallback_route))))
         })
-    }
-
-    fn options_schema() -> serde_json::Value {
-        options::schema()
     }
 }
 

@@ -2,20 +2,19 @@
 //! history an agent uses, which is a setting of the agent.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use interlingua_core::answer::Ttl;
+use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::RunRetention;
 use interlingua_core::public_address::{Allowed, Policy};
 use interlingua_core::size::Size;
-use serde::{Deserialize, Deserializer};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::card::{CardOptions, CardSigning};
 use crate::dialect::{Binding, Generation};
 
 /// Options of an A2A route, set by the operator.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// URL of the mount as clients reach it; `{agent}` is replaced. `None`: derived from the server's `public_url`.
@@ -31,16 +30,17 @@ pub struct Options {
     /// Card format for requests without a version.
     pub card_without_version: CardWithoutVersion,
     /// Protocol versions that are served.
+    #[schemars(length(min = 1))]
     pub versions: Vec<Generation>,
     /// Bindings that are served.
+    #[schemars(length(min = 1))]
     pub bindings: Vec<Binding>,
     /// How to treat 1.0 calls without a version header.
     pub missing_version: MissingVersion,
     /// True if the first A2A route also serves the well-known paths at the root of the host.
     pub well_known_at_root: bool,
     /// Time after which a blocking call returns the task in its current state.
-    #[serde(deserialize_with = "duration")]
-    pub blocking_timeout: Duration,
+    pub blocking_timeout: Ttl,
     /// How to treat a message to a working task.
     pub while_working: WhileWorking,
     /// Scope in which messages with the same id are duplicates.
@@ -66,33 +66,31 @@ pub struct Options {
     /// True to expose the upstream's response id.
     pub expose_ids: bool,
     /// How long a task is kept after its end.
-    #[serde(deserialize_with = "duration")]
-    pub task_ttl: Duration,
+    pub task_ttl: Ttl,
     /// How long a task waits for an answer before it is canceled.
-    #[serde(deserialize_with = "duration")]
-    pub interrupted_ttl: Duration,
+    pub interrupted_ttl: Ttl,
     /// Maximum number of tasks per owner on the route; beyond it, tasks that ended first are deleted.
+    #[schemars(range(min = 1))]
     pub max_tasks: u64,
     /// Maximum request body in bytes, written as `"20MiB"` or as a number. Files are sent inline.
-    #[serde(deserialize_with = "size")]
-    pub max_body: usize,
+    pub max_body: Size,
     /// True if push notifications are supported.
     pub push: bool,
     /// Which events are pushed.
     pub push_events: PushEvents,
     /// How long text deltas are collected before they are pushed.
-    #[serde(deserialize_with = "duration")]
-    pub push_interval: Duration,
+    pub push_interval: Ttl,
     /// Body of push notifications for 0.3 receivers.
     pub push_v03: PushV03,
     /// Addresses, networks and host names that may receive pushes although they are not public.
-    #[serde(deserialize_with = "allowed")]
     pub push_allow: Vec<Allowed>,
     /// True to allow `http` receivers.
     pub push_allow_http: bool,
     /// Allowed receiver ports. Empty: any.
+    #[schemars(inner(range(min = 1)))]
     pub push_ports: Vec<u16>,
     /// Maximum number of push configs per task.
+    #[schemars(range(min = 1))]
     pub max_push_configs: usize,
     /// Agent by tenant. Empty: any tenant is accepted and only separates tasks.
     pub tenants: BTreeMap<String, String>,
@@ -115,7 +113,7 @@ impl Default for Options {
             bindings: vec![Binding::JsonRpc, Binding::Rest],
             missing_version: MissingVersion::default(),
             well_known_at_root: true,
-            blocking_timeout: Duration::from_secs(600),
+            blocking_timeout: Ttl::seconds(600),
             while_working: WhileWorking::default(),
             deduplicate: Deduplicate::default(),
             turn_end: TurnEnd::default(),
@@ -128,13 +126,13 @@ impl Default for Options {
             tools: Tools::default(),
             enforce_input_modes: false,
             expose_ids: false,
-            task_ttl: Duration::from_secs(3600),
-            interrupted_ttl: Duration::from_secs(24 * 3600),
+            task_ttl: Ttl::seconds(3600),
+            interrupted_ttl: Ttl::seconds(24 * 3600),
             max_tasks: 10_000,
-            max_body: 20 << 20,
+            max_body: Size::mebibytes(20),
             push: true,
             push_events: PushEvents::default(),
-            push_interval: Duration::from_secs(1),
+            push_interval: Ttl::seconds(1),
             push_v03: PushV03::default(),
             push_allow: Vec::new(),
             push_allow_http: false,
@@ -155,7 +153,7 @@ impl Options {
 
     /// Retention of tasks.
     pub(crate) const fn retention(&self) -> RunRetention {
-        RunRetention { ended_ttl: self.task_ttl, waiting_ttl: self.interrupted_ttl, max_runs: self.max_tasks }
+        RunRetention { ended_ttl: self.task_ttl.0, waiting_ttl: self.interrupted_ttl.0, max_runs: self.max_tasks }
     }
 
     /// Checks what the types cannot express.
@@ -183,7 +181,7 @@ impl Options {
             ));
         }
 
-        if self.task_ttl.is_zero() || self.interrupted_ttl.is_zero() || self.max_tasks == 0 {
+        if self.task_ttl.0.is_zero() || self.interrupted_ttl.0.is_zero() || self.max_tasks == 0 {
             return Err(
                 "\"task_ttl\", \"interrupted_ttl\" and \"max_tasks\" of an \"a2a\" route must not be zero".into()
             );
@@ -203,21 +201,8 @@ impl Options {
 /// Maximum length of a tenant name, in bytes.
 const MAX_TENANT_BYTES: usize = 256;
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    Ttl::deserialize(deserializer).map(|written| written.0)
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    Size::deserialize(deserializer).map(Size::bytes)
-}
-
-fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Allowed>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    texts.iter().map(|text| Allowed::parse(text)).collect::<Result<_, _>>().map_err(serde::de::Error::custom)
-}
-
 /// A protocol extension declared in cards.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Extension {
     /// URI that identifies the extension.
@@ -236,13 +221,9 @@ pub struct Extension {
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $name_literal:literal),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
         pub enum $name {
             $($(#[$vdoc])* #[serde(rename = $name_literal)] $variant,)+
-        }
-        impl $name {
-            /// All configuration values, for the schema.
-            const NAMES: &'static [&'static str] = &[$($name_literal),+];
         }
     };
 }
@@ -386,98 +367,17 @@ choice! {
     }
 }
 
-/// JSON Schema of the options.
-pub(crate) fn schema() -> serde_json::Value {
-    let words = |words: &[&str]| json!({ "enum": words });
-    let flag = |default: bool| json!({ "type": "boolean", "default": default });
-    let duration = json!({ "type": ["string", "integer"], "examples": ["90s", "15m", "24h"] });
-    let count = json!({ "type": "integer", "minimum": 1 });
-    let texts = json!({ "type": "array", "items": { "type": "string" } });
-    let one_of = |words: &[&str]| json!({ "type": "array", "items": { "enum": words }, "minItems": 1 });
-
-    let extension = json!({
-        "type": "object",
-        "required": ["uri"],
-        "additionalProperties": false,
-        "properties": {
-            "uri": { "type": "string" },
-            "description": { "type": "string" },
-            "required": { "type": "boolean" },
-            "params": {}
-        }
-    });
-
-    let signing = json!({
-        "type": "object",
-        "required": ["algorithm", "key_id", "key"],
-        "additionalProperties": false,
-        "properties": {
-            "algorithm": { "enum": ["ES256", "EdDSA"] },
-            "key_id": { "type": "string" },
-            "jku": { "type": "string" },
-            "key": {
-                "description": "Private key, PKCS #8 in PEM: by { env } or { file }.",
-                "type": ["string", "object"]
-            }
-        }
-    });
-
-    let properties = [
-        ("public_url", json!({ "type": "string", "description": "The URL of the mount as clients reach it." })),
-        ("card", crate::card::schema()),
-        ("card_from", words(CardFrom::NAMES)),
-        ("extended_card", crate::card::schema()),
-        ("card_signing", signing),
-        ("card_without_version", words(CardWithoutVersion::NAMES)),
-        ("versions", one_of(&["1.0", "0.3"])),
-        ("bindings", one_of(&["JSONRPC", "HTTP+JSON"])),
-        ("missing_version", words(MissingVersion::NAMES)),
-        ("well_known_at_root", flag(true)),
-        ("blocking_timeout", duration.clone()),
-        ("while_working", words(WhileWorking::NAMES)),
-        ("deduplicate", words(Deduplicate::NAMES)),
-        ("turn_end", words(TurnEnd::NAMES)),
-        ("incomplete", words(Incomplete::NAMES)),
-        ("reply", words(ReplyAs::NAMES)),
-        ("artifacts", words(ArtifactPer::NAMES)),
-        ("status_text", words(StatusText::NAMES)),
-        ("last_chunk", flag(true)),
-        ("reasoning", words(Reasoning::NAMES)),
-        ("tools", words(Tools::NAMES)),
-        ("enforce_input_modes", flag(false)),
-        ("expose_ids", flag(false)),
-        ("task_ttl", duration.clone()),
-        ("interrupted_ttl", duration.clone()),
-        ("max_tasks", count.clone()),
-        (
-            "max_body",
-            json!({ "type": ["string", "integer"], "minimum": 0, "description": "Maximum request body, with a unit or in bytes." }),
-        ),
-        ("push", flag(true)),
-        ("push_events", words(PushEvents::NAMES)),
-        ("push_interval", duration),
-        ("push_v03", words(PushV03::NAMES)),
-        ("push_allow", texts),
-        ("push_allow_http", flag(false)),
-        ("push_ports", json!({ "type": "array", "items": { "type": "integer", "minimum": 1, "maximum": 65535 } })),
-        ("max_push_configs", count),
-        ("tenants", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
-        ("extensions", json!({ "type": "array", "items": extension })),
-        ("cors", flag(false)),
-    ];
-
-    let properties: serde_json::Map<_, _> =
-        properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
-    json!({ "type": "object", "additionalProperties": false, "properties": properties })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn the_schema_names_every_option() {
-        let schema = schema();
+        let schema = interlingua_core::options::schema::<Options>();
         let named = schema["properties"].as_object().expect("an object");
         for name in named.keys() {
             // serde reports an unknown name before an invalid value.
@@ -506,7 +406,7 @@ mod tests {
         .expect("options");
         assert_eq!(options.versions, [Generation::V1]);
         assert_eq!(options.push_policy().allow.len(), 2);
-        assert_eq!(options.blocking_timeout, Duration::from_secs(300));
+        assert_eq!(options.blocking_timeout, Ttl::seconds(300));
         assert!(serde_json::from_value::<Options>(json!({ "push_allow": ["a b"] })).is_err());
         assert!(Options { versions: Vec::new(), ..Options::default() }.check().is_err());
     }
@@ -514,7 +414,7 @@ mod tests {
     #[test]
     fn max_body_takes_a_size_with_a_unit() {
         let read = |size: serde_json::Value| {
-            serde_json::from_value::<Options>(json!({ "max_body": size })).map(|options| options.max_body).ok()
+            serde_json::from_value::<Options>(json!({ "max_body": size })).map(|options| options.max_body.bytes()).ok()
         };
         assert_eq!(
             (read(json!("64KiB")), read(json!("1 MiB")), read(json!(512))),

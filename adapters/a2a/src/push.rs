@@ -30,7 +30,7 @@ pub(crate) fn notifiers(route: &Arc<Route>) -> PushNotifiers {
     PushNotifiers {
         collection: COLLECTION,
         policy: route.options.push_policy(),
-        pause: route.options.push_interval,
+        pause: route.options.push_interval.0,
         open: Box::new(move |document| {
             let config: Config = document.decode()?;
             (!config.disabled).then(|| Box::new(Receiver::new(&receiver_route, config)) as Box<dyn PushNotifier>)

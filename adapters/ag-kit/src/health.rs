@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::{Flow, Next};
-use interlingua_core::pending::time;
+use interlingua_core::time;
 use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request, Step};
 
 use crate::{Route, fault, wire};

@@ -93,7 +93,7 @@ impl Exchange for Send {
         let mut message = SendMessage::parse(request)?;
         let options = &self.route.options;
         self.is_empty = message.is_empty();
-        if self.is_empty && !(options.allow_empty && message.conversation.is_some()) {
+        if self.is_empty && !(options.allow_empty.0 && message.conversation.is_some()) {
             return Err(Self::empty_request());
         }
 
@@ -124,7 +124,7 @@ impl Exchange for Send {
                     ));
                 };
                 // A request with a tool's result usually declares no tools (docs/protocols/ag-kit.md#sticky-tools).
-                if self.route.options.sticky_tools && run.request.tools.is_none() {
+                if self.route.options.sticky_tools.0 && run.request.tools.is_none() {
                     run.request.tools.clone_from(&view.info.request.tools);
                 }
                 run.labels = Memory::after(&view).to_labels();
@@ -164,7 +164,7 @@ impl Exchange for Send {
     }
 
     fn heartbeat(&mut self, out: &mut Out) {
-        if self.route.options.heartbeat {
+        if self.route.options.heartbeat.0 {
             out.comment("keep-alive");
         }
     }

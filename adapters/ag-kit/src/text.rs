@@ -102,7 +102,7 @@ impl Text {
 
         // Clients show all text between two calls as one text (docs/protocols/ag-kit.md#order-3).
         let follows = self.last.is_some_and(|last| last != index) && calls.events() == self.calls_before;
-        if follows && options.separator {
+        if follows && options.separator.0 {
             wire::Event::Text { content: "\n\n" }.write(out);
         }
         if is_reasoning && !self.is_thinking {

@@ -18,18 +18,20 @@ mod wire;
 
 use std::sync::Arc;
 
-use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy, Ttl};
+use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
-use interlingua_core::exchange::{Cors, Mounted};
+use interlingua_core::duration::Ttl;
+use interlingua_core::exchange::Mounted;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The server adapter for the human-in-the-loop agent service.
 #[derive(Clone, Copy, Debug)]
 pub struct Hitl;
 
 /// Options of a route of this service.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// The agent, on routes with several agents.
@@ -42,16 +44,16 @@ pub struct Options {
     pub invoke_while_interrupted: WhileInterrupted,
     /// If true, a client that disconnects cancels its run.
     pub cancel_on_disconnect: bool,
-    /// Time after which an interrupt can only be cancelled: seconds, or `"15m"`. `None`: never.
+    /// Time after which an interrupt can only be cancelled: seconds, or `"15m"`. Default: never.
     pub interrupt_ttl: Option<Ttl>,
-    /// Idle time after which the next query starts a new session. `None`: never.
+    /// Idle time after which the next query starts a new session. Default: never.
     pub session_idle: Option<Ttl>,
     /// If true, web pages of any origin may send requests, as with the route's `cors = ["*"]`.
     pub cors: bool,
 }
 
 /// Values of the option `result`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultScope {
     /// All messages of the session.
@@ -62,7 +64,7 @@ pub enum ResultScope {
 }
 
 /// Values of the option `reasoning`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reasoning {
     /// Sent in `additional_kwargs.reasoning_content` of the next `ai` message.
@@ -73,7 +75,7 @@ pub enum Reasoning {
 }
 
 /// Values of the option `invoke_while_interrupted`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhileInterrupted {
     /// The response repeats the question.
@@ -127,41 +129,13 @@ impl ProtocolAdapter for Hitl {
         let route = Arc::new(Route { agent: Arc::clone(agent), options });
 
         Ok(Mounted {
-            endpoints: endpoints(&route),
-            fallback: Box::new(|| Box::new(fault::Fallback)),
             curl: vec![
                 r#"curl {url}/agent/invoke -H 'content-type: application/json' -d '{"user_id":"ada","query":"hi"}'"#
                     .to_owned(),
                 "curl {url}/agent/status/ada".to_owned(),
             ],
-            announced_url: None,
-            max_body: None,
-            cors: Cors::default(),
             any_origin,
-            push: None,
-            retention: None,
-            warnings: Vec::new(),
-        })
-    }
-
-    fn options_schema() -> serde_json::Value {
-        let switch = |text: &str| serde_json::json!({ "type": "boolean", "description": text });
-        let choice = |values: &[&str], text: &str| serde_json::json!({ "enum": values, "description": text });
-        let time = |text: &str| serde_json::json!({ "type": ["string", "integer"], "description": text });
-
-        serde_json::json!({
-            "type": "object",
-            "additionalProperties": false,
-            "properties": {
-                "agent": { "type": "string", "description": "the agent, if the route has several" },
-                "result": choice(&["conversation", "turn"], "what result.messages contains"),
-                "reasoning": choice(&["kwargs", "drop"], "how reasoning is sent"),
-                "invoke_while_interrupted": choice(&["repeat", "conflict"], "what happens to a query while the session waits for an answer"),
-                "cancel_on_disconnect": switch("cancel the run when its client disconnects"),
-                "interrupt_ttl": time("time after which an interrupt can only be cancelled"),
-                "session_idle": time("idle time after which the next query starts a new session"),
-                "cors": switch("allow requests from any web page, as with the route's cors = [\"*\"]"),
-            }
+            ..Mounted::new(endpoints(&route), Box::new(|| Box::new(fault::Fallback)))
         })
     }
 }

@@ -15,6 +15,7 @@ use interlingua_core::filter::client_text;
 use interlingua_core::model::{AgentRequest, Content, Message, MessageType};
 use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::{Fault, FaultKind, Json, sse};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Asks agents that speak the native Agent API.
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub struct NativeUpstream;
 
 /// What an operator may choose for a native upstream.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamOptions {
     /// Where the agent is told to stop, by `POST` with `user_id` and `session_id`. The runtime has no such route of

@@ -15,9 +15,10 @@ mod wire;
 
 use std::sync::Arc;
 
-use interlingua_core::exchange::{Cors, Mounted};
+use interlingua_core::exchange::Mounted;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 pub use connect::{NativeUpstream, UpstreamOptions};
 
@@ -26,7 +27,7 @@ pub use connect::{NativeUpstream, UpstreamOptions};
 pub struct Native;
 
 /// What an operator may choose for a native route.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// How ends are told that are neither `completed` nor `failed`.
@@ -44,7 +45,7 @@ impl Default for Options {
 }
 
 /// How a response is told that ended as `incomplete`, `rejected` or `canceled` (docs/protocols/agent-api.md#writer-5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Terminal {
     /// With that very status.
@@ -74,44 +75,13 @@ impl ProtocolAdapter for Native {
         let any_origin = options.cors;
         let route = Arc::new(Route { agent: agent.name.clone(), options });
         Ok(Mounted {
-            endpoints: endpoints(&route),
-            fallback: Box::new(|| Box::new(fault::Fallback)),
             curl: vec![
                 "curl -N {url}/process -H 'content-type: application/json' \
                  -d '{\"input\":[{\"role\":\"user\",\"content\":\"hello\"}]}'"
                     .into(),
             ],
-            announced_url: None,
-            max_body: None,
-            cors: Cors::default(),
             any_origin,
-            push: None,
-            retention: None,
-            warnings: Vec::new(),
-        })
-    }
-
-    fn options_schema() -> serde_json::Value {
-        serde_json::json!({
-            "type": "object",
-            "additionalProperties": false,
-            "properties": {
-                "terminal": {
-                    "description": "How ends are told that are neither completed nor failed.",
-                    "enum": ["precise", "failed"],
-                    "default": "precise"
-                },
-                "heartbeat": {
-                    "description": "Whether quiet streams get comment lines.",
-                    "type": "boolean",
-                    "default": true
-                },
-                "cors": {
-                    "description": "Whether web pages of any origin may ask: the route's cors = [\"*\"].",
-                    "type": "boolean",
-                    "default": false
-                }
-            }
+            ..Mounted::new(endpoints(&route), Box::new(|| Box::new(fault::Fallback)))
         })
     }
 }

@@ -17,10 +17,11 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_core::exchange::{Endpoint, Exchange, Method, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::size::Size;
 
 pub use options::{
     ClientTools, Compact, CustomItems, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, Options, Reasoning,
-    ReasoningInput, RefusalInput, StructuredOutput, Switch, ToolItems, ToolOutput,
+    ReasoningInput, RefusalInput, StructuredOutput, ToolItems, ToolOutput,
 };
 use serve::conversations::{Conversations, Operation};
 use serve::count::{ContextReport, ReportKind};
@@ -58,13 +59,9 @@ impl ProtocolAdapter for Responses {
              -d '{{\"model\":\"{model}\",\"input\":\"hello\",\"stream\":true}}'"
         )];
 
-        let max_body = shared.options.max_body;
+        let max_body = shared.options.max_body.map(Size::bytes);
         let mounted = Mounted::new(endpoints(&shared), Box::new(|| Box::new(Fallback::default())));
         Ok(Mounted { curl, max_body, ..mounted })
-    }
-
-    fn options_schema() -> serde_json::Value {
-        options::schema()
     }
 }
 

@@ -3,14 +3,14 @@
 //! Not here: keep-alive, retention and access. They are settings of the gateway and apply to every protocol.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+use interlingua_core::options::Switch;
 use interlingua_core::size::Size;
-use serde::de::{self, Deserialize, Deserializer, Visitor};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The options of a route.
-#[derive(Clone, Debug, serde::Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Additional model names: the `model` a client may send, and the agent it maps to.
@@ -57,9 +57,8 @@ pub struct Options {
     pub done_frame: bool,
     /// What happens to a foreground run when its client disconnects.
     pub disconnect: Disconnect,
-    /// Maximum size of a request body, in bytes or as `"8MiB"`. `None`: the limit of the server.
-    #[serde(deserialize_with = "size")]
-    pub max_body: Option<usize>,
+    /// Maximum size of a request body, in bytes or as `"8MiB"`. Default: the limit of the server.
+    pub max_body: Option<Size>,
     /// Name of the function call that represents a question of the agent to a person.
     pub request_input: String,
 }
@@ -98,7 +97,7 @@ impl Default for Options {
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
         #[serde(rename_all = "snake_case")]
         pub enum $name { $($(#[$vdoc])* $variant),+ }
     };
@@ -245,89 +244,6 @@ choice! {
     }
 }
 
-/// On or off: `"on"`, `"off"`, `true`, `false`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Switch(pub bool);
-
-impl<'de> Deserialize<'de> for Switch {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OnOff;
-        impl Visitor<'_> for OnOff {
-            type Value = Switch;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"on\" or \"off\"")
-            }
-
-            fn visit_bool<E: de::Error>(self, on: bool) -> Result<Switch, E> {
-                Ok(Switch(on))
-            }
-
-            fn visit_str<E: de::Error>(self, word: &str) -> Result<Switch, E> {
-                match word {
-                    "on" => Ok(Switch(true)),
-                    "off" => Ok(Switch(false)),
-                    _ => Err(E::invalid_value(de::Unexpected::Str(word), &self)),
-                }
-            }
-        }
-        deserializer.deserialize_any(OnOff)
-    }
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-    Size::deserialize(deserializer).map(|size| Some(size.bytes()))
-}
-
-/// JSON Schema of [`Options`].
-pub(crate) fn schema() -> serde_json::Value {
-    let words = |words: &[&str], text: &str| json!({ "enum": words, "default": words[0], "description": text });
-    let flag = |value: bool, text: &str| json!({ "type": "boolean", "default": value, "description": text });
-    let switch = |text: &str| json!({ "enum": ["on", "off", true, false], "default": "on", "description": text });
-
-    json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {
-            "models": {
-                "type": "object",
-                "additionalProperties": { "type": "string" },
-                "description": "additional model names, and the agent each of them maps to",
-            },
-            "any_model": flag(false, "accept any model name for the route's only agent"),
-            "forward_model": flag(false, "send the client's model to the agent"),
-            "tool_items": words(&["mcp_call", "hide", "pair"], "how calls that the agent runs itself are shown"),
-            "reasoning": words(&["summary", "text", "both", "hide"], "how the agent's reasoning is shown"),
-            "reasoning_input": words(&["forward", "drop"], "reasoning items in the client's history"),
-            "tool_output": words(&["plain", "raw"], "unwrap tool outputs, or show them unchanged"),
-            "data": words(&["text", "hide"], "data in ordinary messages"),
-            "custom_items": words(&["drop", "extension"], "messages of unknown types"),
-            "client_tools": words(&["forward", "refuse", "ignore"], "tools that the client declares"),
-            "hosted_tools": words(&["ignore", "refuse"], "tools that OpenAI would run"),
-            "structured_output": words(&["forward", "instruct", "refuse"], "text.format of a request"),
-            "unknown_fields": words(&["ignore", "refuse"], "unknown fields of a request"),
-            "open_calls": words(&["allow", "refuse"], "calls of the previous response without an output"),
-            "refusal_input": words(&["refusal", "text"], "refusals in the client's history"),
-            "compact": words(&["keep", "off"], "POST /responses/compact"),
-            "input_tokens": switch("POST /responses/input_tokens, an estimate"),
-            "conversations": switch("/conversations"),
-            "websocket": switch("WebSocket connections to /responses"),
-            "background": switch("responses that continue after their request"),
-            "done_frame": flag(true, "end streams with [DONE]"),
-            "disconnect": words(&["cancel", "detach"], "foreground runs whose client disconnects"),
-            "max_body": {
-                "type": ["string", "integer"],
-                "description": "maximum request body size, with a unit or in bytes; default: the limit of the server",
-            },
-            "request_input": {
-                "type": "string",
-                "default": "request_input",
-                "description": "name of the function call that represents a question of the agent to a person",
-            },
-        },
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,10 +253,10 @@ mod tests {
         let options: Options = serde_json::from_str("{}").expect("every option has a default");
         assert!(options.websocket.0 && options.max_body.is_none());
 
-        let schema = schema();
+        let schema = interlingua_core::options::schema::<Options>();
         for (name, property) in schema["properties"].as_object().expect("an object") {
             let Some(value) = property.get("default") else { continue };
-            let written = json!({ name: value });
+            let written = serde_json::json!({ name: value });
             serde_json::from_value::<Options>(written).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
 
@@ -354,7 +270,10 @@ mod tests {
     fn sizes_and_switches_accept_common_notations() {
         let options: Options =
             serde_json::from_str(r#"{"max_body":"8 MiB","websocket":"off","background":false}"#).expect("options");
-        assert_eq!((options.max_body, options.websocket.0, options.background.0), (Some(8 << 20), false, false));
+        assert_eq!(
+            (options.max_body, options.websocket.0, options.background.0),
+            (Some(Size::mebibytes(8)), false, false)
+        );
 
         for wrong in [r#"{"max_body":"8 miles"}"#, r#"{"websocket":"maybe"}"#, r#"{"max_body":-1}"#] {
             assert!(serde_json::from_str::<Options>(wrong).is_err(), "{wrong}");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::pending::{Decision, Pending, PendingKind};
 
@@ -20,7 +21,7 @@ pub enum AskPolicy {
 
 /// What to do with an answer to an unknown item: the store was lost, or another gateway asked
 /// (docs/human-in-the-loop.md#unknown-items).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrphanPolicy {
     /// Reject the answer.
@@ -78,45 +79,6 @@ pub fn offer(item: &Pending, taken: &[Decision]) -> Vec<Decision> {
     if offered.is_empty() { vec![Reject] } else { offered }
 }
 
-/// A duration in adapter options: an integer in seconds, or a number with the unit `ms`, `s`, `m`, `h` or `d`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ttl(pub Duration);
-
-impl<'de> Deserialize<'de> for Ttl {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Raw {
-            Seconds(u64),
-            Text(String),
-        }
-
-        let text = match Raw::deserialize(deserializer)? {
-            Raw::Seconds(seconds) => return Ok(Self(Duration::from_secs(seconds))),
-            Raw::Text(text) => text,
-        };
-
-        let unit = |text: &str| match text {
-            "ms" => Some(1),
-            "s" => Some(1000),
-            "m" => Some(60_000),
-            "h" => Some(3_600_000),
-            "d" => Some(86_400_000),
-            _ => None,
-        };
-
-        let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-        let parsed = unit(&text[digits.len()..]).zip(digits.trim().parse::<u64>().ok());
-        parsed
-            .and_then(|(unit, number)| number.checked_mul(unit))
-            .map(|millis| Self(Duration::from_millis(millis)))
-            .ok_or_else(|| {
-                let known = "write \"500ms\", \"90s\", \"15m\", \"24h\" or \"7d\"";
-                serde::de::Error::custom(format!("'{text}' is not a duration: {known}"))
-            })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,18 +101,5 @@ mod tests {
         assert_eq!(offer(&edits, NATIVE_DECISIONS), [Decision::Accept]);
         let only = item(r#"{"id":"a","name":"send","interrupt":{"decisions":["edit"]}}"#);
         assert_eq!(offer(&only, NATIVE_DECISIONS), [Decision::Reject]);
-    }
-
-    #[test]
-    fn durations_have_a_unit() {
-        let parse = |text: &str| serde_json::from_str::<Ttl>(text).map(|ttl| ttl.0.as_secs()).ok();
-        assert_eq!(
-            [parse("90"), parse("\"90s\""), parse("\"15m\""), parse("\"1 d\"")],
-            [90, 90, 900, 86_400].map(Some)
-        );
-        assert_eq!(serde_json::from_str::<Ttl>("\"500ms\"").map(|ttl| ttl.0).ok(), Some(Duration::from_millis(500)));
-        for wrong in ["\"\"", "\"m\"", "\"1w\"", "\"1.5h\"", "-1", "\"99999999999999999999d\""] {
-            assert_eq!(parse(wrong), None, "{wrong}");
-        }
     }
 }

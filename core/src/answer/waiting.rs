@@ -17,7 +17,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{Input, Message, MessageType, Role};
-use crate::pending::{Decision, Pending, PendingKind, time};
+use crate::pending::{Decision, Pending, PendingKind};
 
 /// Maximum number of open items. Only a misbehaving upstream asks for more; the oldest tool calls are dropped first.
 const MAX_OPEN: usize = 256;
@@ -172,7 +172,7 @@ impl Waiting {
                 && let Some(ttl) = asked.terms.ttl
             {
                 let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-                item.expires_at = Some(time::format_rfc3339(asked.now.saturating_add(ttl)));
+                item.expires_at = Some(crate::time::format_rfc3339(asked.now.saturating_add(ttl)));
             }
             self.open.retain(|open| open.item.id != item.id);
             self.closed.retain(|id| *id != item.id);

@@ -23,6 +23,7 @@ use interlingua_core::{
     Call, Endpoint, Exchange, Fault, FaultKind, Flow, Mount, Next, Out, ProtocolAdapter, Reply, Request, RunCall,
     RunId, Step, Thread,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::encoder::Encoder;
@@ -33,8 +34,9 @@ pub struct Plain;
 
 /// The options of a route: `options = { thoughts = true }`.
 ///
-/// Unknown keys are denied, so that the operator gets an error with the line and column of a misspelled key.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+/// Unknown keys are denied, so that the operator gets an error with the line and column of a misspelled key. The doc
+/// comments appear in `interlingua schema`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Sends the agent's reasoning too, in paragraphs that begin with `(thinking)`.
@@ -64,20 +66,6 @@ impl ProtocolAdapter for Plain {
         let mut mounted = Mounted::new(endpoints, Box::new(move || Box::new(FetchAnswer { options })));
         mounted.curl = vec!["curl -N {url}/ask -H 'content-type: text/plain' -d 'hello'".to_owned()];
         Ok(mounted)
-    }
-
-    fn options_schema() -> serde_json::Value {
-        serde_json::json!({
-            "type": "object",
-            "additionalProperties": false,
-            "properties": {
-                "thoughts": {
-                    "description": "Whether the agent's reasoning is sent too.",
-                    "type": "boolean",
-                    "default": false
-                }
-            }
-        })
     }
 }
 

@@ -39,7 +39,7 @@ pub const PACE: Duration = Duration::from_millis(15);
 const MAX_EVENT: usize = 8 * 1024 * 1024;
 
 /// What an operator may choose: `upstream = { protocol = "demo", options = { pace_ms = 0 } }`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DemoOptions {
     /// The pause between two pieces of text, in milliseconds.

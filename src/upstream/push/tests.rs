@@ -27,7 +27,7 @@ fn unknown() -> io::Result<Vec<SocketAddr>> {
 }
 
 fn policy(allow: &[&str]) -> Policy {
-    let allow = allow.iter().map(|text| Allowed::parse(text).expect("an exception")).collect();
+    let allow = allow.iter().map(|text| text.parse::<Allowed>().expect("an exception")).collect();
     Policy { allow_http: true, ports: Vec::new(), allow }
 }
 

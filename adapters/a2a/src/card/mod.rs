@@ -16,8 +16,9 @@ use std::collections::BTreeMap;
 
 use interlingua_core::call::AgentCard;
 use interlingua_core::{Extra, Json};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub(crate) use check::check;
 pub use security::{Flow, Flows, Requirement, Scheme};
@@ -29,7 +30,7 @@ use crate::dialect::{Binding, Generation};
 use crate::options::Options;
 
 /// Card contents set by the operator. Missing fields come from the agent's own settings.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CardOptions {
     /// Display name.
@@ -57,7 +58,7 @@ pub struct CardOptions {
 }
 
 /// The organization that offers an agent.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
     /// Name of the organization.
@@ -67,7 +68,7 @@ pub struct Provider {
 }
 
 /// A skill of an agent.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skill {
     /// Unique within the card.
@@ -361,39 +362,6 @@ struct ExtensionEntry<'a> {
     required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     params: Option<&'a serde_json::Value>,
-}
-
-/// JSON Schema of the card options.
-pub(crate) fn schema() -> serde_json::Value {
-    let text = json!({ "type": "string" });
-    let texts = json!({ "type": "array", "items": text });
-    let requirements =
-        json!({ "type": "array", "items": { "type": "object", "minProperties": 1, "additionalProperties": texts } });
-    json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {
-            "name": text, "description": text, "version": text, "documentation_url": text, "icon_url": text,
-            "provider": {
-                "type": "object", "additionalProperties": false, "required": ["organization", "url"],
-                "properties": { "organization": text, "url": text }
-            },
-            "input_modes": texts, "output_modes": texts,
-            "skills": {
-                "type": "array",
-                "items": {
-                    "type": "object", "additionalProperties": false,
-                    "required": ["id", "name", "description", "tags"],
-                    "properties": {
-                        "id": text, "name": text, "description": text, "tags": texts, "examples": texts,
-                        "input_modes": texts, "output_modes": texts, "security": requirements
-                    }
-                }
-            },
-            "security_schemes": { "type": "object", "additionalProperties": security::schema() },
-            "security": requirements
-        }
-    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlingua_core::{Extra, Json};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -10,7 +11,7 @@ use super::{Variant, check};
 use crate::dialect::Generation;
 
 /// A security scheme.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Scheme {
     /// An API key in a header, the query or a cookie.
@@ -62,7 +63,7 @@ pub enum Scheme {
 }
 
 /// An OAuth 2 flow.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Flows {
     /// Authorization code, with a browser.
@@ -78,7 +79,7 @@ pub enum Flows {
 }
 
 /// URLs and scopes of a flow.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all(serialize = "camelCase"))]
 pub struct Flow {
     /// Authorization endpoint.
@@ -265,13 +266,4 @@ impl Flows {
         }
         flow.refresh_url.as_ref().map_or(Ok(()), |url| check::link(&format!("{path}.{name}.refresh_url"), url))
     }
-}
-
-/// JSON Schema of a scheme's options.
-pub(super) fn schema() -> serde_json::Value {
-    json!({
-        "type": "object",
-        "required": ["type"],
-        "properties": { "type": { "enum": ["api_key", "http", "oauth2", "open_id_connect", "mutual_tls"] } }
-    })
 }

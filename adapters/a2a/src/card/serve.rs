@@ -7,6 +7,7 @@ use interlingua_core::call::{Call, Reply};
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::{Exchange, Flow, Next};
 use interlingua_core::step::Step;
+use interlingua_core::time::{format_http_date, parse_http_date};
 use interlingua_core::well_known::FetchedDocument;
 use interlingua_core::{Extra, Fault, Json, Out, Request};
 
@@ -15,7 +16,6 @@ use crate::Route;
 use crate::dialect::{Binding, Dialect, Generation, RequestedVersion};
 use crate::errors::{self, ErrorReport, Problem, RestError};
 use crate::options::{CardFrom, CardWithoutVersion};
-use crate::time::{http_date, parse_http_date};
 
 /// Cache lifetime of a card, in seconds.
 const MAX_AGE: u32 = 300;
@@ -148,7 +148,7 @@ impl Exchange for Card {
         }
 
         if changed_at <= self.now {
-            out.header("last-modified", http_date(changed_at));
+            out.header("last-modified", format_http_date(changed_at));
         }
         out.header("vary", "A2A-Version, Accept-Encoding");
 

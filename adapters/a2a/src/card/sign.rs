@@ -8,13 +8,14 @@ use std::fmt;
 use ed25519_dalek::pkcs8::DecodePrivateKey as _;
 use interlingua_core::{Extra, Json};
 use p256::ecdsa::signature::Signer as _;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::canonical::{Empty, canonical};
 use crate::wire::base64;
 
 /// The `card_signing` option.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CardSigning {
     /// Signature algorithm.
@@ -24,7 +25,8 @@ pub struct CardSigning {
     /// `jku` in the JWS header: URL of the public key set.
     #[serde(default)]
     pub jku: Option<String>,
-    /// Private key, PKCS #8 in PEM, as written by `openssl genpkey`.
+    /// Private key, PKCS #8 in PEM, as written by `openssl genpkey`; in the file by `{ env }` or `{ file }`.
+    #[schemars(extend("type" = ["string", "object"]))]
     pub key: String,
 }
 
@@ -35,7 +37,7 @@ impl fmt::Debug for CardSigning {
 }
 
 /// Signature algorithms for cards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub enum Algorithm {
     /// ECDSA with P-256 and SHA-256.
     #[serde(rename = "ES256")]

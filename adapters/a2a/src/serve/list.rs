@@ -42,7 +42,7 @@ impl A2aExchange {
         let since = params
             .text("statusTimestampAfter")?
             .map(|text| {
-                let at = interlingua_core::pending::time::parse_rfc3339(&text);
+                let at = interlingua_core::time::parse_rfc3339(&text);
                 at.ok_or_else(|| Fault::invalid("statusTimestampAfter", "must be a time like 2026-11-20T10:00:00Z"))
             })
             .transpose()?;

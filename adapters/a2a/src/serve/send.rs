@@ -285,8 +285,8 @@ impl A2aExchange {
 
         call.multi_turn = true;
         call.pause_on = self.route.pause_ends().to_vec();
-        call.collect_timeout = Some(options.blocking_timeout);
-        call.answer_policy.ttl = Some(options.interrupted_ttl);
+        call.collect_timeout = Some(options.blocking_timeout.0);
+        call.answer_policy.ttl = Some(options.interrupted_ttl.0);
         call.busy = Some(Busy::Queue);
         call
     }

@@ -3,7 +3,16 @@
 
 use std::borrow::Cow;
 
-/// Converts any form to the standard form. `None` if it is not base64.
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE_NO_PAD};
+
+/// Like the standard form, but the unused bits of the last digit may be set.
+const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+
+/// Converts any form to the standard form. `None` if it is not base64. Does not decode: files are large, and the most
+/// common form is passed on as it is.
 pub(crate) fn to_standard(text: &str) -> Option<Cow<'_, str>> {
     let body = text.trim_end_matches('=');
     let padding = text.len() - body.len();
@@ -41,16 +50,11 @@ const MAX_PATH_LEN: usize = 512;
 /// True if the text of a link field can only be base64: the standard form, padded, without stray bits, and too long for
 /// a path. Short base64 cannot be told apart from a path of letters, digits and slashes.
 pub(crate) fn is_certainly_base64(text: &str) -> bool {
-    let stray_bits = |digits: &str| match text.len() - digits.len() {
-        // The unused bits of the last digit before the padding must be zero.
-        1 => !digits.ends_with(|digit: char| "AEIMQUYcgkosw048".contains(digit)),
-        2 => !digits.ends_with(['A', 'Q', 'g', 'w']),
-        _ => false,
-    };
     text.len() >= MAX_PATH_LEN
         && text.len().is_multiple_of(4)
         && matches!(to_standard(text), Some(Cow::Borrowed(_)))
-        && !stray_bits(text.trim_end_matches('='))
+        // Only the last four digits can have stray bits.
+        && text.get(text.len() - 4..).is_some_and(|end| STANDARD.decode(end).is_ok())
 }
 
 const fn is_digit(byte: u8) -> bool {
@@ -59,35 +63,12 @@ const fn is_digit(byte: u8) -> bool {
 
 /// Encodes bytes in the URL alphabet without padding, for signatures and cursors.
 pub(crate) fn encode_url(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for index in 0..=chunk.len() {
-            text.push(char::from(DIGITS[(bits >> (18 - 6 * index) & 63) as usize]));
-        }
-    }
-    text
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// Decodes bytes in either alphabet, with or without padding.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
-    let text = to_standard(text)?;
-    let mut decoded = Vec::with_capacity(text.len() / 4 * 3);
-    for chunk in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let bits = chunk.iter().fold(0_u32, |bits, digit| {
-            let value = match digit {
-                b'A'..=b'Z' => digit - b'A',
-                b'a'..=b'z' => digit - b'a' + 26,
-                b'0'..=b'9' => digit - b'0' + 52,
-                b'+' => 62,
-                _ => 63,
-            };
-            bits << 6 | u32::from(value)
-        }) << (6 * (4 - chunk.len()));
-        decoded.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
-    }
-    Some(decoded)
+    LENIENT.decode(&*to_standard(text)?).ok()
 }
 
 #[cfg(test)]

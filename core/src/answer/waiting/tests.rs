@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::*;
-use crate::answer::Ttl;
+use crate::duration::Ttl;
 use crate::model::{Content, ToolCall};
 
 const RUN: RunId = RunId(Uuid::from_u128(7));

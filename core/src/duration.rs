@@ -1,4 +1,5 @@
-//! Durations in the file: `"250ms"`, `"5s"`, `"1h30m"`, `"30d"`.
+//! Durations as operators write them: `"250ms"`, `"5s"`, `"1h30m"`, `"30d"`. The one grammar, used by adapter options and
+//! by the gateway's own settings.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,21 +15,31 @@ const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_0
 /// The longest duration accepted. More is certainly a typing error, and could overflow an `Instant`.
 const MAX_DAYS: u64 = 3650;
 
-/// A duration in the file, with millisecond precision.
+/// What [`Period::parse`] accepts, for JSON Schema.
+const PATTERN: &str = r"^\s*(?=\d)(\d+\s*d\s*)?(\d+\s*h\s*)?(\d+\s*m\s*)?(\d+\s*s\s*)?(\d+\s*ms\s*)?$";
+
+/// A duration with millisecond precision, parsed from a text with units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Period(pub(super) Duration);
+pub struct Period(pub Duration);
 
 impl Period {
-    pub(super) const fn seconds(seconds: u64) -> Self {
+    /// A duration of `seconds` seconds.
+    #[must_use]
+    pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    pub(super) const fn milliseconds(milliseconds: u64) -> Self {
+    /// A duration of `milliseconds` milliseconds.
+    #[must_use]
+    pub const fn milliseconds(milliseconds: u64) -> Self {
         Self(Duration::from_millis(milliseconds))
     }
 
     /// Parses `1h30m`: integers with units, larger units first, each unit at most once.
-    fn parse(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// The problem, and in a second line how to fix it.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let example = "write it like \"250ms\", \"5s\", \"1h30m\" or \"30d\"";
         let mut rest = text.trim();
         let mut total: u64 = 0;
@@ -40,6 +51,8 @@ impl Period {
         while !rest.is_empty() {
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
             let (number, after) = rest.split_at(digits);
+            // `90 s` is accepted, as `8 MiB` is for sizes.
+            let after = after.trim_start();
             let letters = after.bytes().take_while(u8::is_ascii_alphabetic).count();
             let (unit, after) = after.split_at(letters);
             if number.is_empty() {
@@ -114,6 +127,74 @@ impl<'de> Deserialize<'de> for Period {
     }
 }
 
+/// A duration in the options of an adapter: a [`Period`], or a plain number of seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ttl(pub Duration);
+
+impl Ttl {
+    /// A duration of `seconds` seconds.
+    #[must_use]
+    pub const fn seconds(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl<'de> Deserialize<'de> for Ttl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TtlVisitor;
+        impl Visitor<'_> for TtlVisitor {
+            type Value = Ttl;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a duration such as \"90s\", or a number of seconds")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Ttl, E> {
+                Period::parse(text).map(|period| Ttl(period.0)).map_err(E::custom)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Ttl, E> {
+                match u64::try_from(number) {
+                    Ok(seconds) => self.visit_u64(seconds),
+                    Err(_) => Err(E::custom("a duration cannot be negative")),
+                }
+            }
+
+            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Ttl, E> {
+                if seconds <= MAX_DAYS * (UNITS[0].1 / 1000) {
+                    Ok(Ttl::seconds(seconds))
+                } else {
+                    Err(E::custom(format!("a duration is too long\nthe maximum is \"{MAX_DAYS}d\"")))
+                }
+            }
+        }
+        deserializer.deserialize_any(TtlVisitor)
+    }
+}
+
+impl Serialize for Ttl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Period(self.0).serialize(serializer)
+    }
+}
+
+impl JsonSchema for Ttl {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Ttl".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [{ "type": "string", "pattern": PATTERN }, { "type": "integer", "minimum": 0 }],
+            "examples": ["90s", "15m", "24h", 90],
+        })
+    }
+}
+
 impl Serialize for Period {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -132,7 +213,7 @@ impl JsonSchema for Period {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "pattern": r"^\s*(?=\d)(\d+d\s*)?(\d+h\s*)?(\d+m\s*)?(\d+s\s*)?(\d+ms\s*)?$",
+            "pattern": PATTERN,
             "examples": ["250ms", "5s", "1h30m", "30d"],
         })
     }
@@ -150,14 +231,28 @@ mod tests {
         }
         assert_eq!(Period::parse("30d"), Ok(Period::seconds(30 * 86_400)));
         assert_eq!(Period::parse("1h 30m"), Period::parse("90m"));
+        assert_eq!(Period::parse("5 s"), Period::parse("5s"));
     }
 
     #[test]
     fn invalid_durations_are_rejected() {
-        for text in ["", "5", "s", "-5s", "1.5s", "5 s", "30m1h", "1s1s", "5y", "4000d", "五s"] {
+        for text in ["", "5", "s", "-5s", "1.5s", "30m1h", "1s1s", "5y", "4000d", "五s"] {
             assert!(Period::parse(text).is_err(), "{text:?}");
         }
         assert!(Period::parse("99999999999999999999999s").is_err());
+    }
+
+    #[test]
+    fn options_accept_plain_seconds() {
+        let parse = |text: &str| serde_json::from_str::<Ttl>(text).map(|ttl| ttl.0.as_secs()).ok();
+        assert_eq!(
+            [parse("90"), parse("\"90s\""), parse("\"15m\""), parse("\"1 d\"")],
+            [90, 90, 900, 86_400].map(Some)
+        );
+        assert_eq!(serde_json::from_str::<Ttl>("\"500ms\"").map(|ttl| ttl.0).ok(), Some(Duration::from_millis(500)));
+        for wrong in ["\"\"", "\"m\"", "\"1w\"", "\"1.5h\"", "-1", "999999999999", "\"99999999999999999999d\""] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
     }
 
     proptest! {
