@@ -1,9 +1,9 @@
-//! Merging fragments of contents that are no text, by the rule of the runtime's builder
+//! Merges fragments of contents that are not text, by the rule of the runtime's builder
 //! (docs/protocols/agent-api.md#deltas): strings and lists are joined, numbers added, objects merged, all else
 //! replaced. Keys keep their order.
 //!
-//! A value that grows by many fragments is taken apart once, not with every fragment: [`Growing`] costs what the
-//! fragments cost. What no fragment touches is never taken apart, and keeps its spelling.
+//! A value that grows by many fragments is parsed once, not with every fragment: the cost of [`Growing`] is
+//! proportional to the fragments. Values without fragments are never parsed and stay verbatim.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::{Extra, Json};
 
-/// Objects nested deeper than this are replaced, not merged: nobody sends that in fragments.
+/// Objects nested deeper than this are replaced, not merged: no agent sends that in fragments.
 const MAX_DEPTH: usize = 32;
 
-/// A picture's address with a fragment added.
+/// The URL of an image with a fragment added.
 pub(super) fn address(mut old: String, fragment: String) -> String {
     if is_address(&fragment) {
         return fragment;
@@ -23,7 +23,7 @@ pub(super) fn address(mut old: String, fragment: String) -> String {
     old
 }
 
-/// True for a whole address. Servers send it whole; pieces of one do not begin like an address.
+/// True for a complete URL. Servers send it as a whole; fragments of one do not begin like a URL.
 pub(super) fn is_address(text: &str) -> bool {
     text.starts_with("data:") || text.contains("://")
 }
@@ -82,7 +82,7 @@ impl Growing {
         *self = Self::Kept(fragment.clone());
     }
 
-    /// Takes a value apart if it is of the fragment's type.
+    /// Parses a value if it has the fragment's type.
     fn take_apart(&mut self, fragment: &Json) {
         let Self::Kept(old) = self else { return };
         let taken = match (old.text().as_bytes().first(), fragment.text().as_bytes().first()) {

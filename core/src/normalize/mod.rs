@@ -1,16 +1,15 @@
 //! Repairing what upstreams really send: from the events of connectors to events that keep the grammar.
 //!
 //! The rules are those of docs/protocols/agent-api.md#repairs. Where an upstream deviates from the specification,
-//! nothing it said is lost, nothing is told twice, and every message, content and turn that begins also ends. `slots`
-//! decides about the contents of one message, `slot` about one of them, `merge` about fragments of data, `same` which
-//! message of the final output was told under another id, `names` which ids messages have.
+//! nothing it sent is lost, nothing is emitted twice, and every message, content and turn that begins also ends.
+//! `slots` handles the contents of one message, `slot` one of them, `merge` fragments of data, `same` finds messages of
+//! the final output that were emitted under another id, `names` chooses the ids of messages.
 //!
-//! Of a text, precisely: every fragment that comes for a message before its end is told once, in order, as long as the
-//! upstream does not say the text anew; a text said anew, whole, takes the place of what was told of it, at once as long
-//! as that does not happen all the time. What comes for a message after its end, and for a turn after its end, is not
-//! told ([`Normalizer::ignored`] counts it).
+//! Texts: every fragment that arrives before the end of its message is emitted once, in order. A complete text that
+//! contradicts what was emitted replaces it, immediately unless that happens all the time. Whatever arrives after the
+//! end of its message or turn is not emitted ([`Normalizer::ignored`] counts it).
 //!
-//! Everything takes time in proportion to the bytes that were heard, and whatever is kept counts towards the limit.
+//! The time is proportional to the bytes received, and everything that is held counts towards the limit.
 //!
 //! Not here: reading frames (the connectors), keeping the grammar ([`crate::run::Record`] does), waiting and giving
 //! up on a silent upstream (the engine).
@@ -29,7 +28,7 @@ use serde_json::value::RawValue;
 use self::names::Names;
 use self::same::Comparison;
 use self::slot::is_media;
-use self::slots::{Slots, Told};
+use self::slots::{MessageState, Slots};
 use crate::agent_event::{
     AgentError, AgentEvent, Awaits, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
     to_extra,
@@ -41,57 +40,56 @@ use crate::json::{Extra, Json};
 use crate::model::{ContentType, MessageType};
 use crate::run::{MessageEnd, MessageStart, Record, RunError, reserve_one};
 
-/// Messages nobody ended that are compared with those of the final output that have other ids.
+/// How many messages without an end are compared with messages of the final output that have other ids.
 const MAX_OPEN: usize = 16;
-/// Unknown fields of responses that are kept, over the whole turn.
+/// How many unknown fields of responses are kept per turn.
 const MAX_NOTED: usize = 256;
 
-/// Of what a record may grow to, this part may be texts told anew before they are final.
-const ANEW: usize = 16;
+/// The limit of a record, divided by this, may be spent on replacing texts before they are final.
+const REPLACE_DIVISOR: usize = 16;
 
-/// What a turn's error says where the agent rejected the request and gave no reason of its own: whatever it said before
-/// that is the better one.
+/// The error text of a turn that the agent rejected without a reason. Text that it sent before is more useful.
 pub const REJECTED: &str = "the agent rejected the request";
 
-/// What a frame meant for the turn.
+/// What an event means for the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The turn goes on.
     More,
-    /// The turn has ended; whatever comes after this is not heard.
+    /// The turn has ended; later events are ignored.
     Ended,
 }
 
-/// Listens to one turn of a run.
+/// Normalizes the events of one turn of a run.
 #[derive(Debug)]
 pub struct Normalizer {
-    messages: Vec<Told>,
-    /// Where the message of an upstream's id stands in `messages`. The latest one, where an id was used again.
+    messages: Vec<MessageState>,
+    /// The index in `messages` by the upstream's id. The latest one if an id is reused.
     by_id: HashMap<String, usize>,
-    /// The message the last content belonged to: nearly always that of the next one too.
+    /// The message of the last content: nearly always that of the next one too.
     current: Option<usize>,
-    /// A complete data content of a message that was not announced: its message's own frame, which says what it is,
+    /// A complete data content of a message that was not announced: the message's own event, which says what it is,
     /// nearly always comes next (docs/protocols/agent-api.md#example-unannounced-call).
     stash: Option<usize>,
     response_id: Option<String>,
-    /// A message whose last content is a picture, sound, film or file that nobody has ended. Some agents never do.
+    /// A message whose last content is an image, audio, video or file without an end. Some agents never end them.
     unclosed: Option<usize>,
-    /// What finished messages hold, for comparing it with the final output.
-    told: same::Told,
+    /// The contents of finished messages, for comparing them with the final output.
+    emitted: same::FinishedMessages,
     names: Names,
-    /// How many unknown fields of responses were kept.
+    /// How many unknown fields of responses are kept so far.
     turn_updated_at: usize,
-    /// The end of a response that is not this one (docs/protocols/agent-api.md#repair-13): it counts if nothing better
-    /// comes.
+    /// The end of a response with another id (docs/protocols/agent-api.md#repair-13): it counts if no other end
+    /// arrives.
     foreign_end: Option<(End, Option<RunError>)>,
-    /// That end says the agent rejected the request, and it said nothing since.
+    /// That end is a rejection, and nothing else arrived since.
     rejected: bool,
     /// The most memory a record may take, in bytes.
     limit: usize,
-    /// Bytes held back: they count towards the limit too.
+    /// Bytes that are held back: they count towards the limit too.
     held: usize,
-    /// How many bytes may still be told in the place of others before they are final.
-    anew: usize,
+    /// How many bytes of replacements may still be emitted before they are final.
+    replace_budget: usize,
     ended: bool,
     begun: bool,
     ignored: u64,
@@ -101,11 +99,11 @@ pub struct Normalizer {
     mask: Mask,
 }
 
-/// Takes known secrets out of a text of an upstream's.
+/// Masks known secrets in a text of an upstream.
 pub type Mask = fn(&str) -> Cow<'_, str>;
 
 impl Normalizer {
-    /// Listens to a turn of a record that may grow to `limit` bytes.
+    /// Creates the normalizer of a turn whose record may grow to `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -115,14 +113,14 @@ impl Normalizer {
             stash: None,
             unclosed: None,
             response_id: None,
-            told: same::Told::default(),
+            emitted: same::FinishedMessages::default(),
             names: Names::default(),
             turn_updated_at: 0,
             foreign_end: None,
             rejected: false,
             limit,
             held: 0,
-            anew: limit / ANEW,
+            replace_budget: limit / REPLACE_DIVISOR,
             ended: false,
             begun: false,
             ignored: 0,
@@ -133,7 +131,7 @@ impl Normalizer {
         }
     }
 
-    /// Masks what the upstream complains of, before anything else is done with it.
+    /// Sets the mask for error texts of the upstream, applied before anything else.
     #[must_use]
     pub fn masking(mut self, mask: Mask) -> Self {
         self.mask = mask;
@@ -146,19 +144,19 @@ impl Normalizer {
         self.ended
     }
 
-    /// True once the upstream has said anything that is no complaint.
+    /// True once the upstream has sent anything but an error.
     #[must_use]
     pub const fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// What the upstream complained of last, in its own words: for the log only.
+    /// The upstream's last error text, unfiltered: for the log only.
     #[must_use]
     pub fn complaint(&self) -> Option<&str> {
         self.complaint.as_deref()
     }
 
-    fn complained(&mut self, error: &AgentError<'_>) -> RunError {
+    fn report_error(&mut self, error: &AgentError<'_>) -> RunError {
         let text = match error {
             AgentError::Raw { value, .. } => value.get(),
             AgentError::Named { message, .. } => message,
@@ -188,28 +186,27 @@ impl Normalizer {
         filter::client_code(&(self.mask)(code)).to_owned()
     }
 
-    /// What the agent said it waits for, besides pending items.
+    /// What the agent waits for, besides pending items. `None`: it has not said so.
     #[must_use]
     pub const fn awaits(&self) -> Option<Awaits> {
         self.awaits
     }
 
-    /// How many messages said nothing but that the upstream lives. They are no part of the run.
+    /// How many heartbeat messages arrived. They are not part of the run.
     #[must_use]
     pub const fn heartbeats(&self) -> u64 {
         self.heartbeats
     }
 
-    /// How many frames were passed over because they said nothing that could be told.
+    /// How many events had no effect.
     #[must_use]
     pub const fn ignored(&self) -> u64 {
         self.ignored
     }
 
-    /// Hears one frame.
+    /// Applies one event of the agent to the record.
     ///
-    /// # Errors
-    /// [`FaultKind::UpstreamTooLarge`] if the record may not grow any further. The turn is still to be ended.
+    /// # Errors [`FaultKind::UpstreamTooLarge`] if the record exceeds its limit. The caller still has to end the turn.
     pub fn emit(&mut self, record: &mut Record, event: &AgentEvent<'_>) -> Result<Progress, Fault> {
         if self.ended {
             self.ignored += 1;
@@ -224,13 +221,13 @@ impl Normalizer {
             AgentEvent::Message(message) => self.message(record, message),
             AgentEvent::Response(response) => self.response(record, response),
             AgentEvent::Error(error) => {
-                let error = self.complained(error);
+                let error = self.report_error(error);
                 self.finish(record, End::Failed, Some(error));
             }
             AgentEvent::KeepAlive => self.heartbeats += 1,
             AgentEvent::Ignored => self.ignored += 1,
         }
-        // The last frame may be too much; nothing comes after it.
+        // The last event may exceed the limit, since nothing follows it.
         if !self.ended && record.size() + self.held > self.limit {
             return Err(Fault::new(FaultKind::UpstreamTooLarge, "the answer is larger than a run may be")
                 .with_detail(format!("more than {} bytes", self.limit)));
@@ -238,7 +235,7 @@ impl Normalizer {
         Ok(if self.ended { Progress::Ended } else { Progress::More })
     }
 
-    /// The hot path: one more fragment for the text that is being told. True if this was one.
+    /// The hot path: one more fragment of the open text. True if the event was one.
     #[inline]
     fn fragment(&mut self, record: &mut Record, event: &ContentEvent<'_>) -> bool {
         if event.update != ContentUpdate::Append || self.stash.is_some() || !event.extra.is_empty() {
@@ -247,16 +244,16 @@ impl Normalizer {
         let (Some(current), Some(id), ContentValue::Text(text)) = (self.current, &event.message, &event.value) else {
             return false;
         };
-        let told = &self.messages[current];
-        if told.id != *id {
+        let state = &self.messages[current];
+        if state.id != *id {
             return false;
         }
-        let Some((message, content)) = told.streaming_text(event.index) else { return false };
+        let Some((message, content)) = state.streaming_text(event.index) else { return false };
         record.push(message, content, text);
         true
     }
 
-    /// The body ended, or the connection did: without a terminal response the turn failed
+    /// Handles the end of the body or the connection: without a terminal response the turn has failed
     /// (docs/protocols/agent-api.md#repair-10).
     pub fn end_of_body(&mut self, record: &mut Record) {
         if self.ended {
@@ -269,13 +266,13 @@ impl Normalizer {
         self.fail(record, &fault);
     }
 
-    /// Something is in the way: the turn failed, what was told stays.
+    /// Ends the turn as failed. What was emitted stays.
     pub fn fail(&mut self, record: &mut Record, fault: &Fault) {
         let error = RunError { code: fault.code().to_owned(), message: fault.message.clone() };
         self.finish(record, End::Failed, Some(error));
     }
 
-    /// Somebody stopped it.
+    /// Ends the turn as cancelled.
     pub fn cancel(&mut self, record: &mut Record) {
         self.finish(record, End::Canceled, None);
     }
@@ -288,7 +285,7 @@ impl Normalizer {
         self.settle_stash(record);
         let message_end = if end == End::Completed { End::Completed } else { End::Incomplete };
         for index in 0..self.messages.len() {
-            // An announced message that never got anything leaves no trace.
+            // A message that was announced but never got a content is left out.
             if !self.messages[index].finished && self.messages[index].has_something() {
                 self.finish_message(record, index, MessageEnd::new(message_end));
             }
@@ -308,7 +305,7 @@ impl Normalizer {
             _ => true,
         };
         let end = event.end;
-        let error = event.error.as_ref().map(|error| self.complained(error));
+        let error = event.error.as_ref().map(|error| self.report_error(error));
         if own {
             let extra = if self.turn_updated_at + event.extra.len() <= MAX_NOTED {
                 to_extra(&event.extra)
@@ -326,7 +323,7 @@ impl Normalizer {
                     record.start_answer();
                 }
             }
-            // A complaint without a status is an end too.
+            // An error without a status is an end too.
             (None, Some(error)) if own => self.finish(record, End::Failed, Some(error)),
             (None, Some(error)) => {
                 self.rejected = false;
@@ -339,7 +336,7 @@ impl Normalizer {
                         code: FaultKind::AgentFailed.code().to_owned(),
                         message: if end == End::Rejected { REJECTED } else { "the agent failed" }.to_owned(),
                     }),
-                    // What completed well has nothing to complain about, whatever the field says.
+                    // A completed response has no error, whatever the field says.
                     (End::Completed, _) => None,
                     (_, error) => error,
                 };
@@ -349,7 +346,7 @@ impl Normalizer {
                     return;
                 }
                 match self.foreign_end.take() {
-                    // The agent rejected the request itself, and the server around it ends as it always does.
+                    // The agent rejected the request, and its server completed the response as it always does.
                     Some((rejection, reason)) if self.rejected && end == End::Completed => {
                         self.finish(record, rejection, reason);
                     }
@@ -359,20 +356,20 @@ impl Normalizer {
         }
     }
 
-    /// Compares what was told with the messages of a terminal response: it is authoritative for those that are in it,
-    /// what is not in it stays (docs/protocols/agent-api.md#repair-8).
+    /// Compares the emitted messages with those of a terminal response, which is authoritative for the messages in it;
+    /// others stay (docs/protocols/agent-api.md#repair-8).
     fn reconcile(&mut self, record: &mut Record, output: &[MessageEvent<'_>], response_end: End, own: bool) {
         self.settle_stash(record);
         let mut comparison = Comparison::default();
         let known: Vec<Option<usize>> =
             output.iter().map(|event| event.id.as_deref().and_then(|id| self.by_id.get(id).copied())).collect();
-        comparison.spoken_for.extend(known.iter().flatten().filter_map(|&index| self.messages[index].at));
-        // Only the response itself ends messages that are still open; it comes once.
+        comparison.taken.extend(known.iter().flatten().filter_map(|&index| self.messages[index].at));
+        // Only the response itself ends messages that are still open; it arrives once.
         let mut open: Vec<usize> = Vec::new();
         if own {
             let unfinished = (0..self.messages.len()).filter(|&index| {
-                let told = &self.messages[index];
-                !told.finished && told.at.is_some_and(|at| !comparison.spoken_for.contains(&at))
+                let state = &self.messages[index];
+                !state.finished && state.at.is_some_and(|at| !comparison.taken.contains(&at))
             });
             open.extend(unfinished.take(MAX_OPEN));
         }
@@ -388,18 +385,18 @@ impl Normalizer {
                 }
                 continue;
             }
-            if let Some(at) = self.told.find(record, event, &mut comparison) {
-                comparison.spoken_for.insert(at);
+            if let Some(at) = self.emitted.find(record, event, &mut comparison) {
+                comparison.taken.insert(at);
                 continue;
             }
             let same = open.iter().position(|&index| {
                 let at = self.messages[index].at;
-                at.is_some_and(|at| same::says_the_same(&record.run().messages[at as usize], event))
+                at.is_some_and(|at| same::is_same(&record.run().messages[at as usize], event))
             });
             let index = same.map_or_else(|| self.open(event), |place| open.remove(place));
             self.complete(record, index, event, end);
             if let Some(at) = self.messages[index].at {
-                comparison.spoken_for.insert(at);
+                comparison.taken.insert(at);
             }
         }
     }
@@ -409,11 +406,11 @@ impl Normalizer {
         let end = event.end;
         let known = match event.id.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => self.by_id.get(id).copied(),
-            // Without an id, an end is that of the open message; anything else begins one.
+            // Without an id, an end belongs to the open message; anything else begins a message.
             None => self.current.filter(|&index| {
-                let told = &self.messages[index];
-                let fits = told.at.is_none() || event.kind.as_ref().is_none_or(|kind| *kind == told.kind);
-                end.is_some() && fits && (!told.finished || event.contents.is_empty())
+                let state = &self.messages[index];
+                let fits = state.at.is_none() || event.kind.as_ref().is_none_or(|kind| *kind == state.kind);
+                end.is_some() && fits && (!state.finished || event.contents.is_empty())
             }),
         };
         if event.kind == Some(MessageType::Heartbeat) && known.is_none() {
@@ -422,9 +419,9 @@ impl Normalizer {
         }
         record.start_answer();
         let known = known.filter(|&index| {
-            let told = &self.messages[index];
-            // An id that begins again after its end is another message; an end that comes twice is not.
-            !told.finished || end.is_some()
+            let state = &self.messages[index];
+            // An id that begins again after its end is another message; a repeated end is not.
+            !state.finished || end.is_some()
         });
         if self.stash.is_some() && self.stash != known {
             self.settle_stash(record);
@@ -432,15 +429,15 @@ impl Normalizer {
         let index = match known {
             Some(index) if self.messages[index].finished => {
                 let parts = if self.messages[index].closed_for_next { event.contents.as_slice() } else { &[] };
-                if parts.iter().all(|part| self.says_nothing_new(record, index, part)) {
+                if parts.iter().all(|part| self.is_repeated(record, index, part)) {
                     self.ignored += 1;
                     return;
                 }
-                // Its end says more than it was closed with.
+                // Its end contains more than it was closed with.
                 let more = self.open(event);
-                self.messages[more].goes_on = Some(index);
+                self.messages[more].continues = Some(index);
                 for (place, part) in parts.iter().enumerate() {
-                    if !self.says_nothing_new(record, index, part) {
+                    if !self.is_repeated(record, index, part) {
                         self.part(record, more, part, Some(to_u32(place)), true);
                     }
                 }
@@ -448,10 +445,10 @@ impl Normalizer {
                 return self.finish_message(record, more, MessageEnd::new(end));
             }
             Some(index) => {
-                let told = &mut self.messages[index];
-                let held = told.held();
-                told.announce(event);
-                self.held = (self.held + told.held()).saturating_sub(held);
+                let state = &mut self.messages[index];
+                let held = state.held();
+                state.announce(event);
+                self.held = (self.held + state.held()).saturating_sub(held);
                 index
             }
             None => {
@@ -468,27 +465,27 @@ impl Normalizer {
                 for (place, part) in event.contents.iter().enumerate() {
                     self.part(record, index, part, Some(part.index.unwrap_or(to_u32(place))), false);
                 }
-                let told = &self.messages[index];
-                if told.kind == MessageType::Error && (event.code.is_some() || event.text.is_some()) {
+                let state = &self.messages[index];
+                if state.kind == MessageType::Error && (event.code.is_some() || event.text.is_some()) {
                     self.complete(record, index, event, End::Failed);
                 } else {
-                    self.tell(record, index);
+                    self.emit_message(record, index);
                 }
             }
         }
     }
 
-    /// A message's end: it is authoritative. What is missing is told, what was told is not told again
+    /// The end of a message is authoritative: what is missing is emitted, the rest is not repeated
     /// (docs/protocols/agent-api.md#repair-7).
     fn complete(&mut self, record: &mut Record, index: usize, event: &MessageEvent<'_>, end: End) {
         for (place, part) in event.contents.iter().enumerate() {
-            if self.says_nothing_new(record, index, part) {
+            if self.is_repeated(record, index, part) {
                 continue;
             }
             let held = self.messages[index].slots.held();
             self.messages[index].take_final(record, part, to_u32(place));
             self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
-            self.tell(record, index);
+            self.emit_message(record, index);
         }
         let error = event.error.as_ref().map(|error| self.read_error(error));
         let code = event.code.as_deref().map(str::to_owned).or_else(|| error.as_ref().map(|error| error.code.clone()));
@@ -508,25 +505,25 @@ impl Normalizer {
 
     fn finish_message(&mut self, record: &mut Record, index: usize, mut end: MessageEnd) {
         self.announced(record, index);
-        let told = &mut self.messages[index];
-        told.finish_slots(record, &mut self.anew);
-        let Some(at) = told.at else { return };
-        let held = told.held() + told.slots.held();
+        let state = &mut self.messages[index];
+        state.finish_slots(record, &mut self.replace_budget);
+        let Some(at) = state.at else { return };
+        let held = state.held() + state.slots.held();
         let announced = &record.run().messages[at as usize].announced;
-        if *announced != told.kind {
-            end.kind = Some(told.kind.clone());
+        if *announced != state.kind {
+            end.kind = Some(state.kind.clone());
         }
         if end.usage.is_none() {
-            end.usage = told.usage.take();
+            end.usage = state.usage.take();
         }
         if end.metadata.is_none() {
-            end.metadata = told.metadata.take();
+            end.metadata = state.metadata.take();
         }
-        told.finished = true;
-        told.slots = Slots::default();
-        self.held = (self.held + told.held()).saturating_sub(held);
+        state.finished = true;
+        state.slots = Slots::default();
+        self.held = (self.held + state.held()).saturating_sub(held);
         record.finish_message(at, end);
-        self.told.finished(at);
+        self.emitted.finished(at);
     }
 
     fn content(&mut self, record: &mut Record, event: &ContentEvent<'_>) {
@@ -541,8 +538,8 @@ impl Normalizer {
             self.settle_stash(record);
         }
         let complete = event.update == ContentUpdate::Final;
-        // What was closed because nobody else did goes on as a message of its own, if it says anything new.
-        if known.is_some_and(|index| self.says_nothing_new(record, index, event)) {
+        // A message that was closed for the next one continues as a message of its own, if the content is new.
+        if known.is_some_and(|index| self.is_repeated(record, index, event)) {
             self.ignored += 1;
             return;
         }
@@ -554,7 +551,7 @@ impl Normalizer {
             None => {
                 self.close_media(record);
                 let index = self.open_for(event);
-                self.messages[index].goes_on = closed;
+                self.messages[index].continues = closed;
                 if complete && event.content_type() == ContentType::Data {
                     self.stash = Some(index);
                 }
@@ -570,7 +567,7 @@ impl Normalizer {
         self.part(record, index, event, slot, complete);
     }
 
-    /// One content, whole or a fragment, for a slot of a message.
+    /// Adds a content, complete or a fragment, to a slot of a message.
     fn part(&mut self, record: &mut Record, index: usize, event: &ContentEvent<'_>, slot: Option<u32>, complete: bool) {
         let held = self.messages[index].slots.held();
         self.messages[index].take(record, event, slot.unwrap_or(0), complete);
@@ -579,98 +576,99 @@ impl Normalizer {
         }
         self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
         if self.stash != Some(index) {
-            self.tell(record, index);
+            self.emit_message(record, index);
         }
     }
 
-    /// Tells whatever of a message can be told now.
-    fn tell(&mut self, record: &mut Record, index: usize) {
+    /// Emits what can be emitted of a message now.
+    fn emit_message(&mut self, record: &mut Record, index: usize) {
         if self.messages[index].slots.is_empty() {
             return;
         }
         self.announced(record, index);
         let held = self.messages[index].slots.held();
-        self.messages[index].tell(record, &mut self.anew);
+        self.messages[index].emit(record, &mut self.replace_budget);
         self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
     }
 
-    /// Sees to it that a message has begun.
+    /// Begins a message in the record unless it has begun.
     fn announced(&mut self, record: &mut Record, index: usize) {
-        let told = &mut self.messages[index];
-        if told.at.is_some() {
+        let state = &mut self.messages[index];
+        if state.at.is_some() {
             return;
         }
-        let id = self.names.unique(record, &told.id);
-        let mut announced = MessageStart::new(id, told.kind.clone(), told.role.clone());
-        announced.metadata = told.metadata.clone();
-        announced.extra = std::mem::take(&mut told.extra);
+        let id = self.names.unique(record, &state.id);
+        let mut announced = MessageStart::new(id, state.kind.clone(), state.role.clone());
+        announced.metadata = state.metadata.clone();
+        announced.extra = std::mem::take(&mut state.extra);
         record.start_answer();
-        told.at = Some(record.start_message(announced));
+        state.at = Some(record.start_message(announced));
     }
 
-    /// Another message begins: one that ends with a picture, sound, film or file that nobody has ended is over. Held open
-    /// to the end of the turn, it would hold back the others where one message is told at a time.
+    /// Another message begins: a message that ends with unfinished media is over. Kept open until the end of the turn,
+    /// it would hold back the others in protocols that send one message at a time.
     fn close_media(&mut self, record: &mut Record) {
         let Some(index) = self.unclosed.take() else { return };
-        let told = &self.messages[index];
-        // One whose own frame is still to come may turn out to be something else.
-        if !told.finished && told.announced && told.ends_with_open_media() {
+        let state = &self.messages[index];
+        // A message whose own event is still to come may turn out to be something else.
+        if !state.finished && state.announced && state.ends_with_open_media() {
             self.finish_message(record, index, MessageEnd::new(End::Completed));
             self.messages[index].closed_for_next = true;
         }
     }
 
-    /// True for a content that was told of a message that was closed for the next one, or of one that goes on from it.
-    fn says_nothing_new(&self, record: &Record, index: usize, event: &ContentEvent<'_>) -> bool {
-        let told = &self.messages[index];
-        let first = if told.closed_for_next { Some(index) } else { told.goes_on };
-        // A fragment of a text is new whatever was said before.
+    /// True for a content that was emitted already, in a message that was closed for the next one or in its
+    /// continuation.
+    fn is_repeated(&self, record: &Record, index: usize, event: &ContentEvent<'_>) -> bool {
+        let state = &self.messages[index];
+        let first = if state.closed_for_next { Some(index) } else { state.continues };
+        // A fragment of a text is always new.
         if first.is_none() || (event.is_delta() && !is_media(&event.content_type())) {
             return false;
         }
         let body = event.to_content().body;
-        let closed = std::iter::successors(first, |&index| self.messages[index].goes_on).take(MAX_OPEN);
+        let closed = std::iter::successors(first, |&index| self.messages[index].continues).take(MAX_OPEN);
         let mut slots = closed
             .filter_map(|index| self.messages[index].at)
             .flat_map(|at| record.run().messages[at as usize].slots.iter().take(MAX_OPEN));
         slots.any(|slot| same::same_body(&slot.content().body, &body))
     }
 
-    /// A message that was not known, by its own event.
+    /// Opens an unknown message by its own event.
     fn open(&mut self, event: &MessageEvent<'_>) -> usize {
-        let mut told = Told::new(event.id.as_deref().unwrap_or(""));
-        told.announce(event);
-        self.add(told)
+        let mut state = MessageState::new(event.id.as_deref().unwrap_or(""));
+        state.announce(event);
+        self.add(state)
     }
 
-    /// A message that was not known, by its first content.
+    /// Opens an unknown message by its first content.
     fn open_for(&mut self, event: &ContentEvent<'_>) -> usize {
-        let mut told = Told::new(event.message.as_deref().unwrap_or(""));
-        told.guess(event);
-        self.add(told)
+        let mut state = MessageState::new(event.message.as_deref().unwrap_or(""));
+        state.guess(event);
+        self.add(state)
     }
 
-    fn add(&mut self, told: Told) -> usize {
+    fn add(&mut self, state: MessageState) -> usize {
         let index = self.messages.len();
-        if !told.id.is_empty() {
-            self.by_id.insert(told.id.clone(), index);
+        if !state.id.is_empty() {
+            self.by_id.insert(state.id.clone(), index);
         }
 
-        self.held += told.held();
+        self.held += state.held();
         reserve_one(&mut self.messages);
-        self.messages.push(told);
+        self.messages.push(state);
         self.current = Some(index);
         index
     }
 
     fn settle_stash(&mut self, record: &mut Record) {
         if let Some(index) = self.stash.take() {
-            self.tell(record, index);
+            self.emit_message(record, index);
         }
     }
 }
 
-/// Code and message of `{"code","message"}`, a bare text, or whatever else stands where an error should.
+/// Parses code and message from `{"code","message"}`, a bare text, or anything else in the field of an error.
 fn code_and_message(raw: &RawValue) -> (String, String) {
     let text = Json::from_raw(raw);
     let (code, message) = if let Some(fields) = text.decode::<Extra>() {
@@ -680,13 +678,13 @@ fn code_and_message(raw: &RawValue) -> (String, String) {
         (None, text.decode::<String>())
     };
     let message = message.unwrap_or_else(|| "the agent failed".to_owned());
-    // Servers of the 0.1 line put the whole text where the code belongs.
+    // Servers of 0.1 put the complete text into the code.
     let code = code.filter(|code| *code != message && code.len() <= 64 && !code.contains(char::is_whitespace));
     let code = code.unwrap_or_else(|| busy_or(&message, FaultKind::AgentFailed).to_owned());
     (code, message)
 }
 
-/// The runtime tells of a busy session in words only (docs/protocols/agent-api.md#errors).
+/// The runtime reports a busy session by a text only (docs/protocols/agent-api.md#errors).
 fn busy_or(message: &str, kind: FaultKind) -> &'static str {
     let busy = message.starts_with("Task ") && message.contains("already in RUNNING state");
     if busy { FaultKind::Busy.code() } else { kind.code() }

@@ -1,20 +1,20 @@
-//! The ids messages are told with: the upstream's where it gave one, and unique in the run, over all its turns.
+//! The ids of emitted messages: the upstream's if it gave one, made unique in the run, over all its turns.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::run::Record;
 
-/// The ids that are taken.
+/// The ids in use.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     taken: HashSet<String>,
-    /// How far copies of an id were counted.
+    /// The number of copies of each id.
     copies: HashMap<String, u32>,
     begun: bool,
 }
 
 impl Names {
-    /// An id for the next message of a record, as near as can be to the one the upstream gave, which may be empty.
+    /// An unused id for the next message of a record: the upstream's if possible. That may be empty.
     pub(super) fn unique(&mut self, record: &Record, given: &str) -> String {
         let run = record.run();
         if !self.begun {

@@ -1,4 +1,4 @@
-//! One content while it is heard: fragments that wait, the whole as it was said last, and what it is in the end.
+//! One content while it arrives: waiting fragments, the latest snapshot, and the final value.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use crate::run::{CallHead, content_size};
 /// The data of a call, parsed.
 pub(super) struct CallData<'a> {
     pub(super) part: CallPart<'a>,
-    /// Fields it holds besides.
+    /// Its other fields.
     pub(super) rest: Extra,
 }
 
 impl<'a> CallData<'a> {
-    /// None if the data is no object.
+    /// `None` if the data is not an object.
     pub(super) fn of(event: &ContentEvent<'a>) -> Option<Self> {
         match &event.value {
             ContentValue::Call(part) => Some(Self { part: part.clone(), rest: Extra::new() }),
@@ -33,32 +33,32 @@ impl<'a> CallData<'a> {
 pub(super) struct ContentState {
     /// The upstream's index.
     pub(super) index: u32,
-    /// Whether the upstream said so itself.
+    /// True if the upstream sent the index.
     pub(super) placed: bool,
     pub(super) kind: ContentType,
     /// The content of the same index and kind before this one, which is final.
     pub(super) before: Option<usize>,
-    /// How many bytes of text were told of the contents before.
-    pub(super) told_before: usize,
-    /// Its place in the run's message, once it has begun there.
+    /// How many bytes of text the contents before have emitted.
+    pub(super) emitted_before: usize,
+    /// Its index in the run's message, once it has begun there.
     pub(super) at: Option<u32>,
     pub(super) finished: bool,
     pub(super) complete: bool,
-    /// What is known of the call it is the body of. Does not change once the content has begun.
+    /// What identifies the call whose body it is. Does not change once the content has begun.
     pub(super) call: Option<CallHead>,
-    /// Fragments not told yet. Empty where there is a snapshot.
+    /// Fragments that have not been emitted. Empty if there is a snapshot.
     pub(super) waiting: String,
-    /// The whole text as it was said last, where it was not told as a fragment.
+    /// The latest complete text, unless it was emitted as a fragment.
     pub(super) snapshot: Option<String>,
     value: Option<Content>,
-    /// Data that grows by fragments: of a call, what is not the call's own.
+    /// Data that grows by fragments; for a call, its other fields.
     growing: Option<Growing>,
-    /// What came of `growing`, in bytes.
+    /// The size of the fragments in `growing`, in bytes.
     grown: usize,
     extra: Extra,
     /// The memory of unknown fields, in bytes.
     besides: usize,
-    /// How much of it is counted as held.
+    /// The part of its memory that is counted as held, in bytes.
     pub(super) counted: usize,
 }
 
@@ -69,7 +69,7 @@ impl ContentState {
             placed: false,
             kind,
             before: None,
-            told_before: 0,
+            emitted_before: 0,
             at: None,
             finished: false,
             complete: false,
@@ -89,14 +89,14 @@ impl ContentState {
         matches!(self.kind, ContentType::Text | ContentType::Refusal)
     }
 
-    /// True if there is something to tell of it.
-    pub(super) fn wants(&self) -> bool {
+    /// True if there is something to emit.
+    pub(super) fn is_ready(&self) -> bool {
         self.complete
             || (self.is_text() && (!self.waiting.is_empty() || self.snapshot.is_some()))
             || self.call.as_ref().is_some_and(|head| !head.name.is_empty() && !head.call_id.is_empty())
     }
 
-    /// A text, whole or a fragment.
+    /// Adds a text, complete or a fragment.
     pub(super) fn text_part(&mut self, event: &ContentEvent<'_>, text: &str, fragment: bool) {
         if fragment {
             self.grow(text);
@@ -116,13 +116,13 @@ impl ContentState {
         }
     }
 
-    /// The whole takes the place of whatever was not told yet.
+    /// A complete text replaces what has not been emitted yet.
     fn say(&mut self, text: String) {
         self.waiting.clear();
         self.snapshot = Some(text);
     }
 
-    /// The body of a call, whole or a fragment. Data that is no object says nothing.
+    /// Adds the body of a call, complete or a fragment. Data that is not an object is ignored.
     pub(super) fn call_part(&mut self, event: &ContentEvent<'_>, call: Option<&CallData<'_>>, fragment: bool) {
         let Some(call) = call else { return };
         self.learn(&call.part);
@@ -142,7 +142,7 @@ impl ContentState {
         self.growing = None;
         self.grown = 0;
         if let ContentValue::Call(_) = event.value {
-            // Made from the parts in the end: there is no JSON of the agent's to keep.
+            // Built from the parts at the end: there is no JSON of the agent to keep.
             self.extra = to_extra(&event.extra);
             self.besides = self.extra.size();
         } else {
@@ -152,7 +152,7 @@ impl ContentState {
         }
     }
 
-    /// What identifies the call, as far as it was not told otherwise.
+    /// Stores what identifies the call, unless the content has begun.
     fn learn(&mut self, call: &CallPart<'_>) {
         if self.at.is_some() {
             return;
@@ -182,8 +182,8 @@ impl ContentState {
         is_media(&self.kind)
     }
 
-    /// True if a frame for this content holds another picture, sound, film or file than was heard of it: not more of the
-    /// same address, and not the same with more known of it.
+    /// True if the event contains another image, audio, video or file than this content: not more of the same URL, and
+    /// not the same file with more fields.
     pub(super) fn is_another(&self, event: &ContentEvent<'_>, fragment: bool) -> bool {
         if !self.is_media() || self.finished {
             return false;
@@ -206,7 +206,7 @@ impl ContentState {
         }
     }
 
-    /// Anything else, whole or a fragment.
+    /// Adds any other value, complete or a fragment.
     pub(super) fn value_part(&mut self, event: &ContentEvent<'_>, fragment: bool) {
         let Content { body, extra } = event.to_content();
         let old = self.value.take();
@@ -214,7 +214,7 @@ impl ContentState {
             self.besides = extra.size();
         }
         let body = match (old.map(|old| (old.body, old.extra)), body) {
-            // Nothing is no news.
+            // An empty value changes nothing.
             (Some((old, kept)), Body::Data(data)) if data.is_null() => {
                 self.value = Some(Content { body: old, extra: if extra.is_empty() { kept } else { extra } });
                 return;
@@ -224,7 +224,7 @@ impl ContentState {
                     self.grow_data(&old);
                 }
                 self.grow_data(&data);
-                // Stands for what grows, which takes its place in the end.
+                // A placeholder for the growing data, which replaces it at the end.
                 Body::Data(Json::null())
             }
             (Some((Body::Image(Some(old)), _)), Body::Image(Some(more))) if fragment => {
@@ -240,7 +240,7 @@ impl ContentState {
         self.value = Some(Content { body, extra });
     }
 
-    /// The message is a call: what was heard as data is its body.
+    /// The message is a call: the data received so far is its body.
     pub(super) fn become_call(&mut self) {
         if self.call.is_none() {
             self.settle_growing();
@@ -251,23 +251,23 @@ impl ContentState {
         }
     }
 
-    /// The message is no call: what was heard as a call's body is data like any other.
+    /// The message is not a call: what was received as a call's body is ordinary data.
     pub(super) fn become_value(&mut self) {
         let Some(head) = self.call.take() else { return };
         let arguments = self.snapshot.take().unwrap_or_default() + &std::mem::take(&mut self.waiting);
         if self.value.is_none() && !self.is_text() {
-            let body = self.retold(&head, &arguments, None);
+            let body = self.rebuild(&head, &arguments, None);
             self.value = Some(body);
         }
         self.growing = None;
     }
 
-    /// Its value as it was heard last. Of data that grows, what it began with.
-    pub(super) fn heard_value(&self) -> Option<&Body> {
+    /// The latest value. For growing data, the first fragment.
+    pub(super) fn latest_value(&self) -> Option<&Body> {
         self.value.as_ref().map(|value| &value.body)
     }
 
-    /// Its value as far as it was heard, if it is no text and not final.
+    /// The value received so far. `None` for texts and for final contents.
     pub(super) fn value(&mut self) -> Option<&Body> {
         if self.call.is_none() {
             self.settle_growing();
@@ -275,14 +275,14 @@ impl ContentState {
         self.value.as_ref().map(|value| &value.body)
     }
 
-    /// Its value in the end, after its text was told, and the unknown fields of a text.
+    /// The final value, after its text was emitted, and the unknown fields of a text.
     pub(super) fn conclude(&mut self, head: Option<&CallHead>, text: &str) -> (Option<Content>, Extra) {
         let value = match head {
             Some(head) => match self.value.take() {
-                // The data goes on word for word if it says what was told; else it is made from what was told.
+                // The data is kept verbatim if it agrees with what was emitted; else it is built from that.
                 Some(value) if self.growing.is_none() && says(&value, head, text) => Some(value),
                 None if self.growing.is_none() => None,
-                value => Some(self.retold(head, text, value)),
+                value => Some(self.rebuild(head, text, value)),
             },
             None if self.is_text() => None,
             None => {
@@ -295,8 +295,8 @@ impl ContentState {
         (value, std::mem::take(&mut self.extra))
     }
 
-    /// A call's data with what was told of it, and what it held besides.
-    fn retold(&mut self, head: &CallHead, arguments: &str, value: Option<Content>) -> Content {
+    /// Builds a call's data from what was emitted and from its other fields.
+    fn rebuild(&mut self, head: &CallHead, arguments: &str, value: Option<Content>) -> Content {
         let (body, extra) =
             value.map_or_else(|| (None, std::mem::take(&mut self.extra)), |value| (Some(value.body), value.extra));
         let mut all = match body {
@@ -322,7 +322,7 @@ impl ContentState {
         }
     }
 
-    /// Roughly the memory it takes, in bytes.
+    /// Its approximate memory, in bytes.
     pub(super) fn held(&self) -> usize {
         size_of::<Self>()
             + self.waiting.len()
@@ -338,16 +338,16 @@ pub(super) const fn is_media(kind: &ContentType) -> bool {
     matches!(kind, ContentType::Image | ContentType::Audio | ContentType::Video | ContentType::File)
 }
 
-/// True if a call's data says just this, with its arguments as text.
+/// True if a call's data equals this call, with its arguments as text.
 fn says(value: &Content, head: &CallHead, arguments: &str) -> bool {
     let Some(data) = value.as_data() else { return false };
-    let told: Option<ToolCall> = data.decode();
+    let call: Option<ToolCall> = data.decode();
     let is_text = data.decode::<Extra>().is_some_and(|fields| {
         ["arguments", "call_id", "name"]
             .iter()
             .all(|name| fields.get(name).is_some_and(|field| field.text().starts_with('"')))
     });
     is_text
-        && told
-            .is_some_and(|told| told.call_id == head.call_id && told.name == head.name && told.arguments == arguments)
+        && call
+            .is_some_and(|call| call.call_id == head.call_id && call.name == head.name && call.arguments == arguments)
 }

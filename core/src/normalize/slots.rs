@@ -1,7 +1,7 @@
-//! The contents of one message while they are heard: which of them is being told, what waits, what is held back.
+//! The contents of one message while they arrive: which of them is open, which wait, what is held back.
 //!
-//! Contents of one message are told one after the other. A text gives way as soon as another content has something to
-//! say; a call holds its place until its arguments are complete, and what comes meanwhile waits.
+//! Contents of one message are emitted one after the other. A text is closed as soon as another content has something
+//! to emit; a call stays open until its arguments are complete, and contents that arrive meanwhile wait.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -12,32 +12,32 @@ use crate::json::{Extra, Json};
 use crate::model::{ContentType, MessageType, Role};
 use crate::run::{Record, reserve_one};
 
-/// A late content is compared with at most this many pieces of what was told in its place.
+/// A late content is compared with at most this many earlier contents of its index.
 const MAX_PIECES: usize = 64;
 
-/// A message while it is heard.
+/// A message while it arrives.
 #[derive(Debug)]
-pub(super) struct Told {
-    /// The upstream's id. Empty where it gave none.
+pub(super) struct MessageState {
+    /// The upstream's id. Empty if it gave none.
     pub(super) id: String,
     pub(super) kind: MessageType,
     pub(super) role: Role,
     pub(super) metadata: Option<Json>,
     pub(super) usage: Option<Json>,
     pub(super) extra: Extra,
-    /// Its place in the run, once it has begun there.
+    /// Its index in the run, once it has begun there.
     pub(super) at: Option<u32>,
     pub(super) finished: bool,
-    /// Its own frame came.
+    /// Its own event has arrived.
     pub(super) announced: bool,
-    /// It ended because another message began, not because anybody said so.
+    /// It was ended because another message began, not by the upstream.
     pub(super) closed_for_next: bool,
-    /// The message of the same id that was closed so, where this one goes on from it.
-    pub(super) goes_on: Option<usize>,
+    /// The message of the same id that was closed this way and that this one continues.
+    pub(super) continues: Option<usize>,
     pub(super) slots: Slots,
 }
 
-impl Told {
+impl MessageState {
     pub(super) fn new(id: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -50,13 +50,12 @@ impl Told {
             finished: false,
             announced: false,
             closed_for_next: false,
-            goes_on: None,
+            continues: None,
             slots: Slots::default(),
         }
     }
 
-    /// Takes over what the message's own frame says. What was told already keeps its kind
-    /// (docs/protocols/agent-api.md#repair-6).
+    /// Applies the message's own event. A message that has begun keeps its type (docs/protocols/agent-api.md#repair-6).
     pub(super) fn announce(&mut self, event: &MessageEvent<'_>) {
         self.announced = true;
         if let Some(kind) = &event.kind {
@@ -75,7 +74,7 @@ impl Told {
         }
     }
 
-    /// Guesses what a message is by its first content (docs/protocols/agent-api.md#repair-6).
+    /// Derives the type of a message from its first content (docs/protocols/agent-api.md#repair-6).
     pub(super) fn guess(&mut self, event: &ContentEvent<'_>) {
         let fields = match &event.value {
             ContentValue::Call(_) => {
@@ -96,18 +95,18 @@ impl Told {
         }
     }
 
-    /// True if there is anything to tell, or something was told.
+    /// True if the message has begun or has contents.
     pub(super) fn has_something(&self) -> bool {
         self.at.is_some() || !self.slots.is_empty()
     }
 
-    /// Roughly the memory it takes besides its contents, in bytes, once for the id's place in the table of ids.
+    /// The approximate memory of the message without its contents, in bytes. The id counts twice, for the table of ids.
     pub(super) fn held(&self) -> usize {
         let kept = |json: &Option<Json>| json.as_ref().map_or(0, |json| json.text().len());
         size_of::<Self>() + 2 * self.id.len() + kept(&self.metadata) + kept(&self.usage) + self.extra.size()
     }
 
-    /// The text that is being told, if this fragment plainly continues it.
+    /// Message and content of the open text if this fragment certainly continues it.
     #[inline]
     pub(super) fn streaming_text(&self, index: Option<u32>) -> Option<(u32, u32)> {
         let slot = self.slots.open.map(|open| &self.slots.all[open])?;
@@ -118,13 +117,13 @@ impl Told {
         same.then_some((self.at?, slot.at?))
     }
 
-    /// Takes in a content, whole or a fragment.
+    /// Adds a content, complete or a fragment.
     pub(super) fn take(&mut self, record: &Record, event: &ContentEvent<'_>, index: u32, complete: bool) {
         let kind = event.content_type();
         let latest = self.slots.latest(index, &kind);
-        // Parsed once, for all that asks about the call below.
-        let call = if self.tells_calls(record) && kind == ContentType::Data { CallData::of(event) } else { None };
-        let place = if self.tells_calls(record) && kind == ContentType::Data {
+        // Parsed once, for every use below.
+        let call = if self.has_calls(record) && kind == ContentType::Data { CallData::of(event) } else { None };
+        let place = if self.has_calls(record) && kind == ContentType::Data {
             let call_id = call.as_ref().map_or("", |call| &call.part.call_id);
             self.place_of_call(record, call_id, index, latest)
         } else {
@@ -141,18 +140,18 @@ impl Told {
         self.take_at(record, event, call.as_ref(), place, complete);
     }
 
-    /// True if its data are bodies of calls: what it was announced as counts, whatever it turns out to be.
-    fn tells_calls(&self, record: &Record) -> bool {
+    /// True if its data contents are bodies of calls: the announced type counts, even if the upstream changes it later.
+    fn has_calls(&self, record: &Record) -> bool {
         let announced = self.at.map(|at| &record.run().messages[at as usize].announced);
         announced.unwrap_or(&self.kind).is_call()
     }
 
-    /// Takes in a content of the finished message, which may not say where it belongs.
+    /// Adds a content of the finished message, which may lack an index.
     pub(super) fn take_final(&mut self, record: &Record, event: &ContentEvent<'_>, place: u32) {
         let kind = event.content_type();
         let is_text = matches!(kind, ContentType::Text | ContentType::Refusal);
-        let is_call = self.tells_calls(record) && kind == ContentType::Data;
-        // An index that says nothing is as good as none.
+        let is_call = self.has_calls(record) && kind == ContentType::Data;
+        // An index that was used before is ignored.
         let index = event.index.filter(|&index| !self.slots.was_reviewed(index, &kind));
         if !is_text && !is_call {
             let known = index.and_then(|index| self.slots.latest(index, &kind));
@@ -168,7 +167,7 @@ impl Told {
         self.take(record, event, index, true);
     }
 
-    /// Takes in a value of the finished message that does not say where it belongs: there, where it was heard.
+    /// Adds a value of the finished message without a usable index: it belongs to the content with the same value.
     fn take_value(&mut self, record: &Record, event: &ContentEvent<'_>, index: Option<u32>, place: u32) {
         let kind = event.content_type();
         let body = event.to_content().body;
@@ -186,7 +185,7 @@ impl Told {
                 return;
             }
         }
-        // It was never heard so: it is the end of one that is still growing, or it is new.
+        // No content has this value: it completes one that is still growing, or it is new.
         let unfinished = |slots: &Slots, place: usize| {
             let slot = &slots.all[place];
             !slot.finished && !slots.review.matched.contains(&place) && !slot.is_another(event, false)
@@ -197,12 +196,12 @@ impl Told {
             .or_else(|| self.slots.next_value(&kind, index.is_some()).filter(|&next| unfinished(&self.slots, next)));
         let place = next.unwrap_or_else(|| {
             let taken = self.slots.latest(own, &kind).is_some();
-            let index = if taken { self.slots.review.fresh } else { own };
+            let index = if taken { self.slots.review.next_index } else { own };
             self.slots.add(record, self.at, index, kind.clone())
         });
         self.slots.review.matched.insert(place);
         self.slots.review.seen.insert((self.slots.all[place].index, kind));
-        let call = if self.tells_calls(record) && event.content_type() == ContentType::Data {
+        let call = if self.has_calls(record) && event.content_type() == ContentType::Data {
             CallData::of(event)
         } else {
             None
@@ -210,12 +209,12 @@ impl Told {
         self.take_at(record, event, call.as_ref(), place, true);
     }
 
-    /// What the values heard so far are, by their digests.
+    /// The contents received so far, by the digests of their values.
     fn digests(&mut self, record: &Record) -> HashMap<u64, VecDeque<usize>> {
-        let told = self.at.map_or(&[][..], |at| &record.run().messages[at as usize].slots);
+        let emitted = self.at.map_or(&[][..], |at| &record.run().messages[at as usize].slots);
         let mut digests: HashMap<u64, VecDeque<usize>> = HashMap::new();
         for (place, slot) in self.slots.all.iter_mut().enumerate() {
-            let digest = match slot.at.and_then(|at| told.get(at as usize)?.value.as_ref()) {
+            let digest = match slot.at.and_then(|at| emitted.get(at as usize)?.value.as_ref()) {
                 Some(value) => Some(same::of_body(&value.body)),
                 None => slot.value().map(same::of_body),
             };
@@ -226,19 +225,19 @@ impl Told {
         digests
     }
 
-    /// True if a whole text goes on from what was heard of a content.
+    /// True if a complete text continues what was received of a content.
     fn agrees(&self, record: &Record, place: usize, text: &str) -> bool {
         let slot = &self.slots.all[place];
-        let told = if self.at.is_some() { self.beyond(record, place, text) } else { Some(text) };
-        match (&slot.snapshot, told) {
+        let emitted = if self.at.is_some() { self.beyond(record, place, text) } else { Some(text) };
+        match (&slot.snapshot, emitted) {
             (Some(snapshot), _) => text.starts_with(snapshot.as_str()),
             (None, Some(rest)) => rest.starts_with(slot.waiting.as_str()),
             (None, None) => false,
         }
     }
 
-    /// The content of a place that a frame is about: the latest one, or an older one that says just this. None for
-    /// another picture, sound, film or file than were heard there: it is a further content, and the one before is over.
+    /// The content that an event is about: the latest of the index, or an older one with this value. `None` for another
+    /// image, audio, video or file than the received ones: it is a new content, and the one before is over.
     fn place_of_value(
         &self,
         record: &Record,
@@ -250,21 +249,21 @@ impl Told {
             return Some(latest);
         }
         let body = event.to_content().body;
-        let told = self.at.map_or(&[][..], |at| &record.run().messages[at as usize].slots);
-        let says_it = |place: &usize| {
+        let emitted = self.at.map_or(&[][..], |at| &record.run().messages[at as usize].slots);
+        let is_equal = |place: &usize| {
             let slot = &self.slots.all[*place];
-            let final_value = slot.at.and_then(|at| told.get(at as usize)?.value.as_ref());
-            final_value.map(|value| &value.body).or(slot.heard_value()).is_some_and(|had| same::same_body(had, &body))
+            let final_value = slot.at.and_then(|at| emitted.get(at as usize)?.value.as_ref());
+            final_value.map(|value| &value.body).or(slot.latest_value()).is_some_and(|had| same::same_body(had, &body))
         };
-        std::iter::successors(Some(latest), |&place| self.slots.all[place].before).take(MAX_PIECES).find(says_it)
+        std::iter::successors(Some(latest), |&place| self.slots.all[place].before).take(MAX_PIECES).find(is_equal)
     }
 
-    /// True if what was heard last is a picture, sound, film or file that nobody has ended.
+    /// True if the last content is an image, audio, video or file without an end.
     pub(super) fn ends_with_open_media(&self) -> bool {
         self.slots.all.last().is_some_and(|slot| slot.is_media() && !slot.complete && !slot.finished)
     }
 
-    /// The content a call's body belongs to: calls are known by their id, wherever they are told.
+    /// The content that a call's body belongs to: calls are identified by their id, whatever their index.
     fn place_of_call(&mut self, record: &Record, call_id: &str, index: u32, latest: Option<usize>) -> usize {
         if let Some(&place) = self.slots.calls.get(call_id) {
             return place;
@@ -275,7 +274,7 @@ impl Told {
         };
         let place = match latest {
             Some(place) if other(place) => {
-                // One call's body in the place of another's: the other one is over.
+                // The body of another call at the same index: the earlier call is over.
                 if !self.slots.all[place].finished {
                     self.slots.change(place, |slot| slot.complete = true);
                 }
@@ -303,10 +302,10 @@ impl Told {
         if slot.finished {
             return self.take_late(record, event, place, fragment, complete);
         }
-        let is_call = self.tells_calls(record) && slot.kind == ContentType::Data;
+        let is_call = self.has_calls(record) && slot.kind == ContentType::Data;
         let whole = event.as_text();
         let whole = match slot.before {
-            // What was told of it in other places is not told again.
+            // The part that earlier contents emitted is not repeated.
             Some(before) if slot.is_text() && !fragment => self.beyond(record, before, whole).unwrap_or(""),
             _ => whole,
         };
@@ -322,8 +321,8 @@ impl Told {
         });
     }
 
-    /// Something comes for a content that is final already: what it adds is told as a content of its own, what it
-    /// repeats is not.
+    /// Handles an event for a content that is final already: what it adds becomes a content of its own, repetitions are
+    /// dropped.
     fn take_late(&mut self, record: &Record, event: &ContentEvent<'_>, place: usize, fragment: bool, complete: bool) {
         let slot = &self.slots.all[place];
         let (index, kind) = (slot.index, slot.kind.clone());
@@ -341,7 +340,7 @@ impl Told {
             });
         } else if slot.call.is_none() {
             let place = self.slots.latest(index, &kind).unwrap_or(place);
-            if self.was_told(record, event, place) {
+            if self.was_emitted(record, event, place) {
                 return;
             }
             let place = self.slots.add(record, self.at, index, kind);
@@ -352,67 +351,67 @@ impl Told {
         }
     }
 
-    /// The contents told in one place, the latest first.
+    /// The contents of one index, the latest first.
     fn pieces(&self, place: usize) -> impl Iterator<Item = &ContentState> {
         let before = |slot: &&ContentState| slot.before.map(|before| &self.slots.all[before]);
         std::iter::successors(Some(&self.slots.all[place]), before).take(MAX_PIECES)
     }
 
-    /// True if a value says nothing that was not told in its place.
-    fn was_told(&self, record: &Record, event: &ContentEvent<'_>, place: usize) -> bool {
+    /// True if a value is empty or was emitted at its index already.
+    fn was_emitted(&self, record: &Record, event: &ContentEvent<'_>, place: usize) -> bool {
         let body = event.to_content().body;
         let nothing = empty_body(&body.kind());
-        let told = self.at.map_or(&[][..], |at| &record.run().messages[at as usize].slots);
-        let mut values = self.pieces(place).filter_map(|slot| told.get(slot.at? as usize)?.value.as_ref());
+        let emitted = self.at.map_or(&[][..], |at| &record.run().messages[at as usize].slots);
+        let mut values = self.pieces(place).filter_map(|slot| emitted.get(slot.at? as usize)?.value.as_ref());
         body == nothing || values.any(|value| same::same_body(&value.body, &body))
     }
 
-    /// What a text says beyond what was told of it up to a place. None if it contradicts that.
+    /// The part of a text that follows what was emitted of it up to a content. `None` if it contradicts that.
     fn beyond<'t>(&self, record: &Record, place: usize, text: &'t str) -> Option<&'t str> {
-        let told = &record.run().messages[self.at? as usize].slots;
+        let emitted = &record.run().messages[self.at? as usize].slots;
         let pieces: Vec<&ContentState> = self.pieces(place).collect();
-        // What lies further back is taken on trust: comparing all of it each time would take ever longer.
-        let rest = text.get(pieces.last()?.told_before..)?;
+        // Earlier contents are not compared: comparing all of them each time would take quadratic time.
+        let rest = text.get(pieces.last()?.emitted_before..)?;
         pieces
             .into_iter()
             .rev()
-            .try_fold(rest, |rest, slot| rest.strip_prefix(slot.at.map_or("", |at| told[at as usize].text())))
+            .try_fold(rest, |rest, slot| rest.strip_prefix(slot.at.map_or("", |at| emitted[at as usize].text())))
     }
 
-    /// Tells whatever can be told now. `anew`: how many bytes may still be told in the place of others before they are
-    /// final.
-    pub(super) fn tell(&mut self, record: &mut Record, anew: &mut usize) {
+    /// Emits what can be emitted now. `replace_budget`: how many bytes of replacements may still be emitted before they
+    /// are final.
+    pub(super) fn emit(&mut self, record: &mut Record, replace_budget: &mut usize) {
         loop {
             if let Some(open) = self.slots.open {
                 let slot = &self.slots.all[open];
-                if slot.complete || (slot.call.is_none() && !self.slots.wanting.is_empty()) {
+                if slot.complete || (slot.call.is_none() && !self.slots.ready.is_empty()) {
                     self.close(record, open);
                     continue;
                 }
-                self.go_on(record, open, anew);
+                self.emit_more(record, open, replace_budget);
                 return;
             }
-            let Some(place) = self.slots.wanting.pop_first() else { return };
+            let Some(place) = self.slots.ready.pop_first() else { return };
             self.open(record, place);
         }
     }
 
-    /// Tells more of the content that is being told.
-    fn go_on(&mut self, record: &mut Record, open: usize, anew: &mut usize) {
+    /// Emits more of the open content.
+    fn emit_more(&mut self, record: &mut Record, open: usize, replace_budget: &mut usize) {
         let Some(message) = self.at else { return };
         self.slots.change(open, |slot| {
             let Some(content) = slot.at else { return };
-            // A text said anew that goes on from what was told is a fragment; another one takes its place, or is held
-            // back until it is final where that was done too much: every version of a text is kept. Arguments said anew
-            // do not grow as prefixes (docs/protocols/agent-api.md#argument-snapshots): they always are held back.
+            // A snapshot that continues the emitted text is a fragment. Another one replaces the text, or is held back
+            // until it is final once the budget is spent, since every version of a text is kept. Snapshots of arguments
+            // do not grow as prefixes (docs/protocols/agent-api.md#argument-snapshots): they are always held back.
             match &slot.snapshot {
                 Some(snapshot) if slot.call.is_none() => {
-                    let told = record.run().messages[message as usize].slots[content as usize].text();
-                    if let Some(rest) = snapshot.strip_prefix(told).map(str::to_owned) {
+                    let emitted = record.run().messages[message as usize].slots[content as usize].text();
+                    if let Some(rest) = snapshot.strip_prefix(emitted).map(str::to_owned) {
                         slot.snapshot = None;
                         record.push(message, content, &rest);
-                    } else if let Some(left) = anew.checked_sub(snapshot.len()) {
-                        *anew = left;
+                    } else if let Some(left) = replace_budget.checked_sub(snapshot.len()) {
+                        *replace_budget = left;
                         record.replace(message, content, snapshot);
                         slot.snapshot = None;
                     }
@@ -423,26 +422,26 @@ impl Told {
         });
     }
 
-    /// Tells all that is left: the message ends.
-    pub(super) fn finish_slots(&mut self, record: &mut Record, anew: &mut usize) {
+    /// Emits all that is left, since the message ends.
+    pub(super) fn finish_slots(&mut self, record: &mut Record, replace_budget: &mut usize) {
         for place in 0..self.slots.all.len() {
             if !self.slots.all[place].finished {
                 self.slots.change(place, |slot| slot.complete = true);
             }
         }
-        self.tell(record, anew);
+        self.emit(record, replace_budget);
     }
 
     fn open(&mut self, record: &mut Record, place: usize) {
         let Some(message) = self.at else { return };
-        let is_call = self.tells_calls(record);
+        let is_call = self.has_calls(record);
         self.slots.change(place, |slot| {
             if is_call && slot.kind == ContentType::Data {
                 slot.become_call();
-                let told = &record.run().messages[message as usize];
+                let begun = &record.run().messages[message as usize];
                 if let Some(head) = slot.call.as_mut().filter(|head| head.call_id.is_empty()) {
-                    let count = told.slots.len();
-                    head.call_id = if count == 0 { told.id.clone() } else { format!("{}_{count}", told.id) };
+                    let count = begun.slots.len();
+                    head.call_id = if count == 0 { begun.id.clone() } else { format!("{}_{count}", begun.id) };
                 }
             } else {
                 slot.become_value();
@@ -462,8 +461,8 @@ impl Told {
             let Some(content) = slot.at else { return };
             record.push(message, content, &std::mem::take(&mut slot.waiting));
             if let Some(snapshot) = slot.snapshot.take() {
-                let told = record.run().messages[message as usize].slots[content as usize].text();
-                match snapshot.strip_prefix(told).map(str::to_owned) {
+                let emitted = record.run().messages[message as usize].slots[content as usize].text();
+                match snapshot.strip_prefix(emitted).map(str::to_owned) {
                     Some(rest) => record.push(message, content, &rest),
                     None => record.replace(message, content, &snapshot),
                 }
@@ -477,7 +476,7 @@ impl Told {
     }
 }
 
-/// The contents of a message, in the order they were first heard of.
+/// The contents of a message, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     all: Vec<ContentState>,
@@ -487,27 +486,27 @@ pub(super) struct Slots {
     calls: HashMap<String, usize>,
     last: Option<u32>,
     open: Option<usize>,
-    /// Contents that have not begun and have something to say.
-    wanting: BTreeSet<usize>,
+    /// Contents that have not begun and have something to emit.
+    ready: BTreeSet<usize>,
     /// How many bytes are held, this table included.
     held: usize,
     review: Review,
 }
 
-/// What was looked at when the message's end was compared with what was told.
+/// What was compared already while the end of a message is applied.
 #[derive(Debug, Default)]
 struct Review {
     seen: HashSet<(u32, ContentType)>,
-    /// Places in [`Slots::all`] before which every content of a type was looked at.
+    /// By type, the position in [`Slots::all`] up to which every content was compared.
     passed: HashMap<ContentType, usize>,
-    /// The same for contents looked at one by one.
+    /// The same for contents that are compared one by one.
     values: HashMap<ContentType, usize>,
-    /// Places in [`Slots::all`] of contents that were looked at one by one.
+    /// Positions in [`Slots::all`] of contents that were compared one by one.
     matched: HashSet<usize>,
-    /// Contents that are no text by what they hold, once that is asked for.
+    /// Contents that are not text, by the digest of their value. Built on first use.
     by_value: Option<HashMap<u64, VecDeque<usize>>>,
     /// Past the highest index.
-    fresh: u32,
+    next_index: u32,
 }
 
 impl Slots {
@@ -515,7 +514,7 @@ impl Slots {
         self.all.is_empty()
     }
 
-    /// The upstream's index of the content heard of last.
+    /// The upstream's index of the last content.
     pub(super) const fn last_index(&self) -> Option<u32> {
         self.last
     }
@@ -534,28 +533,28 @@ impl Slots {
         let mut slot = ContentState::new(index, kind.clone());
         let is_over = |&before: &usize| self.all[before].finished || self.all[before].complete;
         if let Some(before) = self.latest.insert((index, kind), place).filter(is_over) {
-            let told = message.map(|message| &record.run().messages[message as usize].slots);
-            let told = told.zip(self.all[before].at).map_or(0, |(told, at)| told[at as usize].text().len());
+            let emitted = message.map(|message| &record.run().messages[message as usize].slots);
+            let emitted = emitted.zip(self.all[before].at).map_or(0, |(emitted, at)| emitted[at as usize].text().len());
             slot.before = Some(before);
-            slot.told_before = self.all[before].told_before + told;
+            slot.emitted_before = self.all[before].emitted_before + emitted;
         }
         self.last = Some(index);
-        self.review.fresh = self.review.fresh.max(index.saturating_add(1));
+        self.review.next_index = self.review.next_index.max(index.saturating_add(1));
         reserve_one(&mut self.all);
         self.all.push(slot);
         self.change(place, |_| {});
         place
     }
 
-    /// Changes a content, and keeps the books.
+    /// Changes a content and updates what depends on it.
     fn change(&mut self, place: usize, change: impl FnOnce(&mut ContentState)) {
         let slot = &mut self.all[place];
         change(slot);
         let held = slot.held();
         self.held = self.held.saturating_sub(slot.counted) + held;
         slot.counted = held;
-        if slot.at.is_none() && slot.wants() {
-            self.wanting.insert(place);
+        if slot.at.is_none() && slot.is_ready() {
+            self.ready.insert(place);
         }
     }
 
@@ -563,8 +562,7 @@ impl Slots {
         self.review.seen.contains(&(index, kind.clone()))
     }
 
-    /// The next content of a type, in the order they were first heard of; with `unplaced`, of those only that came
-    /// without an index.
+    /// The next content of a type, in order of arrival; with `unplaced`, only of those without an index.
     fn next_value(&mut self, kind: &ContentType, unplaced: bool) -> Option<usize> {
         let from = self.review.values.entry(kind.clone()).or_default();
         let fits = |slot: &ContentState| slot.kind == *kind && !(unplaced && slot.placed);
@@ -574,7 +572,7 @@ impl Slots {
     }
 
     /// The latest content of the next index of a type that was not reviewed; with `unplaced`, of an index that the
-    /// upstream did not tell.
+    /// upstream did not send.
     fn next_place(&mut self, kind: &ContentType, unplaced: bool) -> Option<usize> {
         let seen = |index: u32| self.review.seen.contains(&(index, kind.clone()));
         let fits = |slot: &ContentState| slot.kind == *kind && !(unplaced && slot.placed) && !seen(slot.index);
@@ -584,8 +582,8 @@ impl Slots {
         self.latest(self.all[next?].index, kind)
     }
 
-    /// The index to compare a text or a call of the finished message with: its own; without one its place; where that
-    /// was taken or never heard of, that of the next one it goes on from; else a fresh one.
+    /// The index to compare a text or a call of the finished message with: its own; without one, its position; if that
+    /// is taken or unknown, that of the next content it continues; else a new one.
     fn review(&mut self, index: Option<u32>, place: u32, next: Option<usize>, kind: &ContentType) -> u32 {
         let free = |index: &u32| !self.was_reviewed(*index, kind);
         let known = |index: &u32| self.latest.contains_key(&(*index, kind.clone()));
@@ -597,14 +595,14 @@ impl Slots {
             .or(next.map(|next| self.all[next].index))
             .or(own)
             .or(place.filter(|_| index.is_none()))
-            .unwrap_or(self.review.fresh);
+            .unwrap_or(self.review.next_index);
         self.review.seen.insert((wanted, kind.clone()));
-        self.review.fresh = self.review.fresh.max(wanted.saturating_add(1));
+        self.review.next_index = self.review.next_index.max(wanted.saturating_add(1));
         wanted
     }
 }
 
-/// The role a message of a type has where the agent names none.
+/// The role of a message of this type if the agent sends none.
 fn default_role(kind: &MessageType) -> Role {
     match kind {
         kind if kind.is_output() => Role::Tool,
