@@ -90,13 +90,13 @@ fn all_errors_are_reported_with_their_location_and_nothing_starts() {
     let folder = folder(
         "[server]\nlisten = \"127.0.0.1:0\"\nlissten = 1\n[agents.demo]\nupstream = { protocol = \"dmo\" }\n\
          [agents.friday]\nupstream = { protocol = \"agent-api\", url = \"http://x/\", headers = { authorization = { env = \"INTERLINGUA_TEST_NOT_SET\" } } }\n\
-         [[routes]]\nprotocol = \"agent-api\"\npath = \"agents\"\nagents = [\"nobody\"]\nheartbeat = \"soon\"\n",
+         [[routes]]\nprotocol = \"agent-api\"\npath = \"agents\"\nagents = [\"unknown\"]\nheartbeat = \"soon\"\n",
     );
 
     for command in [&["check"][..], &["serve"], &[], &["routes"]] {
         let output = run(folder.path(), command);
         assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""), "{command:?}");
-        for error in ["lissten", "listen", "dmo", "INTERLINGUA_TEST_NOT_SET", "nobody", "soon", "gateway.toml:3:1"] {
+        for error in ["lissten", "listen", "dmo", "INTERLINGUA_TEST_NOT_SET", "unknown", "soon", "gateway.toml:3:1"] {
             assert!(stderr(&output).contains(error), "{command:?} does not report {error}:\n{}", stderr(&output));
         }
     }
@@ -201,7 +201,7 @@ async fn a_gateway_prints_its_routes_and_can_be_called() {
     assert_eq!(failed.status.code(), Some(1));
     assert!(stdout(&failed).contains("So far everything went well"), "{}", stdout(&failed));
     assert!(stderr(&failed).contains("MODEL_EXECUTION_FAILED"), "{}", stderr(&failed));
-    let unknown = run(folder.path(), &["call", &format!("http://{}/agents/nobody", process.address), "hi"]);
+    let unknown = run(folder.path(), &["call", &format!("http://{}/agents/unknown", process.address), "hi"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(stderr(&unknown).contains("404"), "{}", stderr(&unknown));
     let refused = run(folder.path(), &["call", &url, "refusal"]);

@@ -30,7 +30,7 @@ pub struct UpstreamCapabilities {
     pub resume: bool,
     /// The agent says what an answer cost.
     pub usage: bool,
-    /// The agent's reasoning can be told from its answer.
+    /// The agent's reasoning is separate from its answer.
     pub reasoning: bool,
 }
 

@@ -321,7 +321,7 @@ mod tests {
             ("Unknown agent error: KeyError", "the agent failed"),
             ("Unknown agent error: the disk is full: really", "the disk is full: really"),
             ("openai.BadRequestError: context too long", "context too long"),
-            ("connection failed: httpx.ConnectError: nobody there", "connection failed: nobody there"),
+            ("connection failed: httpx.ConnectError: no-one there", "connection failed: no-one there"),
             ("ValueError('no such city')", "no such city"),
             ("raised java.lang.IllegalStateException, twice", "raised an error twice"),
             ("could not call <weather.Tool object at 0x7f3a>", "could not call an object"),

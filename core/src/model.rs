@@ -1,7 +1,7 @@
 //! The canonical model: requests, messages and contents, as both published revisions of the Agent API and the deployed
 //! servers define them. Enumerations are open: an unknown type, role or field is preserved and passed on.
 //!
-//! Not here: an upstream's frames before normalization ([`crate::heard`]), the state of a growing answer
+//! Not here: an upstream's frames before normalization ([`crate::agent_api`]), the state of a growing answer
 //! ([`crate::run`]), and the parsing of client requests ([`crate::tree`] and the native adapter).
 
 mod input;

@@ -1,4 +1,4 @@
-//! Serializes overlapping messages, for protocols whose clients cannot tell two open messages apart
+//! Serializes overlapping messages, for protocols whose clients cannot distinguish two open messages
 //! (docs/protocols/agent-api.md#writer-3, docs/protocols/ag-kit.md#from-the-agent-to-the-client).
 //!
 //! Not here: closing messages that the upstream left open. The record does that, so every held step is emitted in the

@@ -6,7 +6,7 @@
 //!
 //! Before anything is parsed, [`check`] limits the number of values and levels.
 //!
-//! Not here: the upstream's frames, which are parsed in one pass ([`crate::heard`]).
+//! Not here: the upstream's frames, which are parsed in one pass ([`crate::agent_api`]).
 
 pub(crate) mod check;
 mod place;

@@ -447,7 +447,7 @@ fn a_run_closed_while_it_waits_keeps_its_error() {
     write(&record, 0, &mut lines);
 
     record.set_time(record.now() + 5);
-    record.close(End::Canceled, Some(RunError { code: "EXPIRED".into(), message: "nobody answered".into() }));
+    record.close(End::Canceled, Some(RunError { code: "EXPIRED".into(), message: "no one answered".into() }));
     write(&record, written, &mut lines);
     let read = read(&lines).unwrap();
     assert_same(&read, &record);

@@ -11,13 +11,13 @@ fn frames(lines: &[&str]) -> Vec<u8> {
     lines.iter().flat_map(|line| format!("data: {line}\n\n").into_bytes()).collect()
 }
 
-fn told(lines: &[&str]) -> String {
+fn normalized(lines: &[&str]) -> String {
     tale(&recorded([frames(lines).as_slice()]))
 }
 
 #[test]
 fn reasoning_and_answer_that_overlap_are_told_apart() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(normalized(&[
         r#"{"sequence_number":0,"object":"response","status":"created","id":"response_1","output":null}"#,
         r#"{"object":"response","status":"in_progress","id":"response_1","output":null}"#,
         r#"{"object":"message","status":"in_progress","id":"msg_02","type":"reasoning","role":"assistant"}"#,
@@ -36,7 +36,7 @@ fn reasoning_and_answer_that_overlap_are_told_apart() {
 
 #[test]
 fn snapshots_of_arguments_are_held_until_they_are_whole() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(normalized(&[
         r#"{"object":"response","status":"created","id":"r"}"#,
         r#"{"object":"message","status":"in_progress","id":"m","type":"plugin_call","role":"assistant"}"#,
         r#"{"object":"content","status":"in_progress","type":"data","index":0,"delta":false,"msg_id":"m","data":{"call_id":"call_1","name":"get_weather","arguments":""}}"#,
@@ -53,7 +53,7 @@ fn snapshots_of_arguments_are_held_until_they_are_whole() {
 
 #[test]
 fn fragments_of_arguments_are_told_as_they_come() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(normalized(&[
         r#"{"object":"message","status":"in_progress","id":"m","type":"function_call","role":"assistant"}"#,
         r#"{"object":"content","status":"in_progress","type":"data","index":0,"delta":true,"msg_id":"m","data":{"call_id":"call_1","name":"f","arguments":"{\"a\":"}}"#,
         r#"{"object":"content","status":"in_progress","type":"data","index":0,"delta":true,"msg_id":"m","data":{"arguments":"1}"}}"#,
@@ -65,7 +65,7 @@ fn fragments_of_arguments_are_told_as_they_come() {
 
 #[test]
 fn a_call_before_its_message_gets_its_messages_kind_and_an_orphan_leaves_no_trace() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(normalized(&[
         r#"{"object":"response","status":"created","id":"r"}"#,
         r#"{"object":"content","status":"completed","type":"data","index":0,"delta":false,"msg_id":"msg_02","data":{"call_id":"call_1","name":"get_weather","arguments":"{\"city\":\"Paris\"}"}}"#,
         r#"{"object":"message","status":"completed","id":"msg_02","type":"mcp_call","role":"assistant","content":[{"object":"content","type":"data","index":0,"msg_id":"msg_02","data":{"call_id":"call_1","name":"get_weather","arguments":"{\"city\":\"Paris\"}"}}]}"#,
@@ -78,7 +78,7 @@ fn a_call_before_its_message_gets_its_messages_kind_and_an_orphan_leaves_no_trac
 
 #[test]
 fn deltas_before_any_message_open_one() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(normalized(&[
         r#"{"object":"response","status":"created","id":"r"}"#,
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"m","text":"Hello"}"#,
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"m","text":", "}"#,
@@ -89,7 +89,7 @@ fn deltas_before_any_message_open_one() {
 
 #[test]
 fn an_image_that_is_never_closed_and_not_in_the_output_is_kept() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(normalized(&[
         r#"{"object":"message","status":"in_progress","id":"m","type":"message","role":"assistant"}"#,
         r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"https://example.com/cat.png"}"#,
         r#"{"object":"response","status":"completed","id":"r","output":[]}"#,
@@ -98,7 +98,7 @@ fn an_image_that_is_never_closed_and_not_in_the_output_is_kept() {
 
 #[test]
 fn messages_that_are_only_in_the_output_are_told_before_the_end() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(normalized(&[
         r#"{"object":"response","status":"created","id":"r"}"#,
         r#"{"object":"message","status":"completed","id":"h","type":"heartbeat","content":[]}"#,
         r#"{"object":"response","status":"completed","id":"r","output":[{"type":"heartbeat","id":"h","status":"completed"},{"type":"message","id":"a","role":"assistant","status":"completed","content":"plain"},{"type":"function_call","id":"c","status":"completed","content":[{"type":"data","data":{"call_id":"x","name":"f","arguments":{"a":1}}},{"type":"data","data":{"call_id":"y","name":"g","arguments":"{}"}}]}]}"#,
@@ -124,7 +124,7 @@ fn every_bad_end_keeps_what_was_told() {
     let tales: Vec<String> = ends
         .iter()
         .map(|end| {
-            let tale = told(&[begun[0], begun[1], end, begun[1]]);
+            let tale = normalized(&[begun[0], begun[1], end, begun[1]]);
             tale.lines().skip(5).collect::<Vec<_>>().join("\n")
         })
         .collect();
@@ -133,7 +133,7 @@ fn every_bad_end_keeps_what_was_told() {
 
 #[test]
 fn a_second_response_inside_the_stream_does_not_end_it() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(normalized(&[
         r#"{"object":"response","status":"created","id":"r"}"#,
         r#"{"object":"response","status":"completed","id":"other","output":[{"type":"message","id":"a","status":"completed","content":[{"type":"text","text":"one"}]}]}"#,
         r#"{"object":"content","status":"in_progress","type":"text","delta":true,"msg_id":"b","text":"two"}"#,
@@ -144,7 +144,7 @@ fn a_second_response_inside_the_stream_does_not_end_it() {
 
 #[test]
 fn a_completed_text_that_contradicts_what_was_told_replaces_it() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(normalized(&[
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"m","text":"Helo"}"#,
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":false,"msg_id":"m","text":"Hel"}"#,
         r#"{"object":"content","status":"completed","type":"text","index":0,"msg_id":"m","text":"Hello"}"#,
@@ -158,7 +158,7 @@ fn a_completed_text_that_contradicts_what_was_told_replaces_it() {
 
 #[test]
 fn fragments_of_two_slots_in_turns_are_all_told_once() {
-    insta::assert_snapshot!(told(&[
+    insta::assert_snapshot!(normalized(&[
         r#"{"object":"message","status":"in_progress","id":"m","type":"message","role":"assistant"}"#,
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"m","text":"a"}"#,
         r#"{"object":"content","status":"in_progress","type":"refusal","index":1,"delta":true,"msg_id":"m","refusal":"b"}"#,

@@ -35,14 +35,14 @@ fn two_pictures_in_one_place_are_two_contents() {
         r#"{"object":"message","status":"completed","id":"m","type":"message","content":[{"type":"image","image_url":"data:image/png;base64,AAAA"}]}"#,
         r#"{"object":"message","status":"completed","id":"m","type":"message","content":null}"#,
     ] {
-        let told = record(&[link, inline, end]);
-        assert_eq!(contents(&told), both, "{end}");
+        let result = record(&[link, inline, end]);
+        assert_eq!(contents(&result), both, "{end}");
         assert_eq!(contents(&record(&[link, link, inline, inline, end])), both, "said twice: {end}");
     }
 }
 
 #[test]
-fn another_value_in_the_place_of_any_media_is_a_further_content() {
+fn another_value_at_the_index_of_media_is_a_further_content() {
     for (one, other) in [
         (r#""type":"video","video_url":"https://a/1""#, r#""type":"video","video_url":"https://a/2""#),
         (
@@ -55,8 +55,8 @@ fn another_value_in_the_place_of_any_media_is_a_further_content() {
         let frame = |value: &str| {
             format!(r#"{{"object":"content","status":"in_progress","index":0,"delta":true,"msg_id":"m",{value}}}"#)
         };
-        let told = record(&[&frame(one), &frame(other)]);
-        assert_eq!(told.run().messages[0].slots.len(), 2, "{one}\n{}", tale(&told));
+        let result = record(&[&frame(one), &frame(other)]);
+        assert_eq!(result.run().messages[0].slots.len(), 2, "{one}\n{}", tale(&result));
     }
     // More of the same address, and more known of the same file, is no other.
     for (one, other) in [
@@ -68,14 +68,14 @@ fn another_value_in_the_place_of_any_media_is_a_further_content() {
         let frame = |value: &str| {
             format!(r#"{{"object":"content","status":"in_progress","index":0,"delta":true,"msg_id":"m",{value}}}"#)
         };
-        let told = record(&[&frame(one), &frame(other)]);
-        assert_eq!(told.run().messages[0].slots.len(), 1, "{other}\n{}", tale(&told));
+        let result = record(&[&frame(one), &frame(other)]);
+        assert_eq!(result.run().messages[0].slots.len(), 1, "{other}\n{}", tale(&result));
     }
 }
 
 #[test]
-fn the_next_message_closes_media_that_nobody_closed() {
-    let told = record(&[
+fn the_next_message_closes_open_media() {
+    let result = record(&[
         r#"{"object":"message","status":"in_progress","id":"m","type":"message","role":"assistant"}"#,
         r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"https://a/1"}"#,
         r#"{"object":"message","status":"in_progress","id":"n","type":"message","role":"assistant"}"#,
@@ -86,12 +86,12 @@ fn the_next_message_closes_media_that_nobody_closed() {
         r#"{"object":"message","status":"completed","id":"n","type":"message","content":[{"type":"text","text":"Hello"}]}"#,
         r#"{"object":"response","status":"completed","id":"r","output":[]}"#,
     ]);
-    insta::assert_snapshot!(tale(&told));
+    insta::assert_snapshot!(tale(&result));
 }
 
 #[test]
-fn what_comes_for_media_that_was_closed_for_the_next_message_is_told() {
-    let told = record(&[
+fn contents_of_media_that_was_closed_for_the_next_message_are_emitted() {
+    let result = record(&[
         r#"{"object":"message","status":"in_progress","id":"m","type":"message","role":"assistant"}"#,
         r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"https://a/1"}"#,
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"n","text":"Hello"}"#,
@@ -103,7 +103,7 @@ fn what_comes_for_media_that_was_closed_for_the_next_message_is_told() {
         r#"{"type":"text","text":"Hello"}"#,
         r#"{"type":"image","image_url":"https://a/2"}"#,
     ];
-    assert_eq!(contents(&told), expected, "{}", tale(&told));
+    assert_eq!(contents(&result), expected, "{}", tale(&result));
 }
 
 #[test]
@@ -112,26 +112,26 @@ fn a_rejection_of_the_agent_is_no_completion_of_its_server() {
         r#"{"object":"response","status":"rejected","id":"inner","error":{"code":"NO","message":"not for you"}}"#;
     let begun = r#"{"object":"response","status":"in_progress","id":"r"}"#;
     let completed = r#"{"object":"response","status":"completed","id":"r","output":[]}"#;
-    let told = record(&[begun, rejected, completed]);
-    assert_eq!(told.run().turns[0].end, Some(interlingua_core::End::Rejected), "{}", tale(&told));
-    assert_eq!(told.run().error().map(|error| error.code.as_str()), Some("NO"));
+    let result = record(&[begun, rejected, completed]);
+    assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Rejected), "{}", tale(&result));
+    assert_eq!(result.run().error().map(|error| error.code.as_str()), Some("NO"));
     // An agent that goes on was not the one that rejected it.
     let word = r#"{"object":"content","index":0,"delta":true,"msg_id":"m","text":"all the same: yes"}"#;
-    let told = record(&[begun, rejected, word, completed]);
-    assert_eq!(told.run().turns[0].end, Some(interlingua_core::End::Completed), "{}", tale(&told));
-    let told = record(&[begun, rejected, r#"{"object":"response","status":"failed","id":"r"}"#]);
-    assert_eq!(told.run().turns[0].end, Some(interlingua_core::End::Failed), "{}", tale(&told));
+    let result = record(&[begun, rejected, word, completed]);
+    assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Completed), "{}", tale(&result));
+    let result = record(&[begun, rejected, r#"{"object":"response","status":"failed","id":"r"}"#]);
+    assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Failed), "{}", tale(&result));
 }
 
 #[test]
 fn data_of_the_output_is_the_same_only_if_it_holds_the_same() {
-    let told = record(&[
+    let result = record(&[
         r#"{"object":"message","status":"completed","id":"a","type":"message","content":[{"type":"data","data":{"a":1,"b":2}}]}"#,
         r#"{"object":"message","status":"completed","id":"o","type":"plugin_call_output","content":[{"type":"data","data":{"call_id":"c","output":"x"}}]}"#,
         r#"{"object":"response","status":"completed","id":"r","output":[{"id":"z1","type":"message","content":[{"type":"data","data":{"b":2,"a":1}}]},{"id":"z2","type":"message","content":[{"type":"data","data":{"a":7}}]},{"id":"z3","type":"plugin_call_output","content":[{"type":"data","data":{"call_id":"c","output":"y"}}]}]}"#,
     ]);
     assert_eq!(
-        contents(&told),
+        contents(&result),
         [
             r#"{"type":"data","data":{"a":1,"b":2}}"#,
             r#"{"type":"data","data":{"call_id":"c","output":"x"}}"#,
@@ -143,11 +143,11 @@ fn data_of_the_output_is_the_same_only_if_it_holds_the_same() {
 
 #[test]
 fn a_message_that_is_in_the_output_is_no_other_messages_double() {
-    let told = record(&[
+    let result = record(&[
         r#"{"object":"message","status":"completed","id":"a","type":"message","content":"same"}"#,
         r#"{"object":"response","status":"completed","id":"r","output":[{"id":"z","type":"message","content":"same"},{"id":"a","type":"message","content":"same"}]}"#,
     ]);
-    assert_eq!(told.run().messages.len(), 2, "{}", tale(&told));
+    assert_eq!(result.run().messages.len(), 2, "{}", tale(&result));
     let renamed = record(&[
         r#"{"object":"message","status":"completed","id":"a","type":"message","content":"same"}"#,
         r#"{"object":"response","status":"completed","id":"other","output":[{"id":"y","type":"message","content":"same"}]}"#,
@@ -168,12 +168,12 @@ fn messages_of_the_output_end_as_it_says() {
 
 #[test]
 fn a_call_keeps_fields_that_no_call_has() {
-    let told = record(&[
+    let result = record(&[
         r#"{"object":"message","status":"completed","id":"m","type":"component_call","content":[{"type":"data","data":{"component":"Card","props":{"n":1.50}},"note":"kept"}]}"#,
         r#"{"object":"message","status":"completed","id":"n","type":"mcp_call","content":[{"type":"data","data":{"id":"i","name":"f","arguments":{"a":1},"error":null,"output":"x"}}]}"#,
     ]);
     assert_eq!(
-        contents(&told),
+        contents(&result),
         [
             r#"{"type":"data","data":{"component":"Card","props":{"n":1.50},"call_id":"m","name":"","arguments":""},"note":"kept"}"#,
             r#"{"type":"data","data":{"id":"i","name":"f","arguments":"{\"a\":1}","error":null,"output":"x","call_id":"n"}}"#,
@@ -192,12 +192,12 @@ fn a_call_keeps_fields_that_no_call_has() {
 }
 
 #[test]
-fn what_was_heard_as_data_is_a_call_once_its_message_says_so() {
-    let told = record(&[
+fn data_becomes_a_call_once_its_message_says_so() {
+    let result = record(&[
         r#"{"object":"content","index":0,"msg_id":"m","status":"completed","data":{"name":"f","arguments":"{\"a\":1}"}}"#,
         r#"{"object":"message","id":"m","type":"function_call","status":"completed","content":null}"#,
     ]);
-    let slot = &told.run().messages[0].slots[0];
+    let slot = &result.run().messages[0].slots[0];
     assert_eq!(slot.content().as_data().and_then(|data| data.decode::<interlingua_core::model::ToolCall>()), {
         Some(interlingua_core::model::ToolCall {
             call_id: "m".into(),
@@ -210,11 +210,11 @@ fn what_was_heard_as_data_is_a_call_once_its_message_says_so() {
 
 #[test]
 fn what_was_guessed_to_be_a_call_stays_data_if_its_message_says_so() {
-    let told = record(&[
+    let result = record(&[
         r#"{"object":"content","index":0,"delta":true,"msg_id":"m","data":{"call_id":"c","arguments":"{"}}"#,
         r#"{"object":"message","id":"m","type":"message","status":"completed","content":null}"#,
     ]);
-    assert_eq!(contents(&told), [r#"{"type":"data","data":{"call_id":"c","name":"","arguments":"{"}}"#]);
+    assert_eq!(contents(&result), [r#"{"type":"data","data":{"call_id":"c","name":"","arguments":"{"}}"#]);
 }
 
 #[test]
@@ -234,25 +234,25 @@ fn contents_without_an_index_are_told_once() {
 
 #[test]
 fn several_values_for_one_place_are_all_told() {
-    let told = record(&[
+    let result = record(&[
         r#"{"object":"content","status":"completed","msg_id":"m","image_url":"one"}"#,
         r#"{"object":"content","status":"completed","msg_id":"m","image_url":"two"}"#,
         r#"{"object":"content","status":"completed","msg_id":"m","image_url":"one"}"#,
         r#"{"object":"message","id":"m","type":"message","status":"completed","content":[{"type":"image","image_url":"one"},{"type":"image","image_url":"two"}]}"#,
     ]);
-    assert_eq!(contents(&told), [r#"{"type":"image","image_url":"one"}"#, r#"{"type":"image","image_url":"two"}"#]);
+    assert_eq!(contents(&result), [r#"{"type":"image","image_url":"one"}"#, r#"{"type":"image","image_url":"two"}"#]);
 }
 
 #[test]
 fn several_calls_in_one_place_are_several_calls() {
-    let told = record(&[
+    let result = record(&[
         r#"{"object":"message","id":"m","type":"plugin_call","status":"in_progress"}"#,
         r#"{"object":"content","index":0,"msg_id":"m","status":"in_progress","data":{"call_id":"c1","name":"f","arguments":"{"}}"#,
         r#"{"object":"content","index":0,"msg_id":"m","status":"completed","data":{"call_id":"c2","name":"g","arguments":"{}"}}"#,
         r#"{"object":"message","id":"m","type":"plugin_call","status":"completed","content":[{"type":"data","data":{"call_id":"c1","name":"f","arguments":"{"}},{"type":"data","data":{"call_id":"c2","name":"g","arguments":"{}"}}]}"#,
     ]);
     assert_eq!(
-        contents(&told),
+        contents(&result),
         [
             r#"{"type":"data","data":{"call_id":"c1","name":"f","arguments":"{"}}"#,
             r#"{"type":"data","data":{"call_id":"c2","name":"g","arguments":"{}"}}"#,
@@ -297,18 +297,18 @@ fn the_rest_of_a_text_in_very_many_pieces_is_told() {
     lines.push(format!(
         r#"{{"object":"message","id":"m","type":"message","status":"completed","content":[{{"type":"text","index":0,"text":"{whole}and the rest"}}]}}"#
     ));
-    let told = record(&lines.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!(told.run().messages[0].text(), format!("{whole}and the rest"));
+    let result = record(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(result.run().messages[0].text(), format!("{whole}and the rest"));
 }
 
 #[test]
 fn a_snapshot_takes_the_place_of_fragments_nobody_was_told() {
-    let told = tale(&record(&[
+    let result = tale(&record(&[
         r#"{"object":"message","id":"m","type":"plugin_call","status":"in_progress"}"#,
         r#"{"object":"content","index":0,"delta":true,"msg_id":"m","data":{"call_id":"c","arguments":"{\"b"}}"#,
         r#"{"object":"content","index":0,"status":"completed","msg_id":"m","data":{"call_id":"c","name":"f","arguments":"{\"a\":1}"}}"#,
     ]));
-    assert!(told.contains(r#"0.0 + "{\"a\":1}""#) && !told.contains(" = "), "{told}");
+    assert!(result.contains(r#"0.0 + "{\"a\":1}""#) && !result.contains(" = "), "{result}");
 }
 
 #[test]
@@ -327,14 +327,14 @@ fn a_text_said_anew_that_contradicts_what_was_told_takes_its_place_at_once() {
         snapshot("Found it: 4"),
         end.to_owned(),
     ];
-    let told = tale(&record(&frames.each_ref().map(String::as_str)));
-    let said = told.lines().filter_map(|line| Some(line.split_once(" 0.0 ")?.1));
+    let result = tale(&record(&frames.each_ref().map(String::as_str)));
+    let said = result.lines().filter_map(|line| Some(line.split_once(" 0.0 ")?.1));
     let said: Vec<&str> = said.filter(|line| line.starts_with(['+', '='])).collect();
     let wanted = [r#"+ "Search""#, r#"+ "ing""#, r#"= "Found""#, r#"+ " it""#, r#"+ ": 4""#, r#"+ "2""#];
-    assert_eq!(said, wanted, "{told}");
+    assert_eq!(said, wanted, "{result}");
 }
 
-/// Every version of a text is kept: those an agent may have are bounded, and the last one is told in the end.
+/// Every version of a text is kept: their number is bounded, and the last one is emitted at the end.
 #[test]
 fn an_agent_that_says_everything_anew_again_and_again_does_not_exhaust_its_run() {
     let mut recorder = Recorder::of(begun(), 1 << 20);
@@ -352,10 +352,10 @@ fn an_agent_that_says_everything_anew_again_and_again_does_not_exhaust_its_run()
 
 #[test]
 fn a_type_says_which_field_is_meant() {
-    let told = record(&[
+    let result = record(&[
         r#"{"object":"content","type":"refusal","index":0,"delta":true,"msg_id":"m","text":"not this","refusal":"this"}"#,
     ]);
-    assert_eq!(contents(&told), [r#"{"type":"refusal","refusal":"this"}"#]);
+    assert_eq!(contents(&result), [r#"{"type":"refusal","refusal":"this"}"#]);
 }
 
 /// Whatever is kept counts towards the limit, wherever it is kept.
@@ -369,7 +369,7 @@ fn nothing_that_is_held_escapes_the_limit() {
             format!(r#"{{"object":"content","msg_id":"m","index":#,"delta":true,"text":"{filling}"}}"#),
         ),
         (
-            "data nobody completes",
+            "data without an end",
             "{}",
             format!(
                 r#"{{"object":"content","msg_id":"m","index":#,"status":"in_progress","data":{{"a":"{filling}"}}}}"#

@@ -1,5 +1,5 @@
-//! Time in proportion to what was heard, whatever an upstream does to make it more: each shape is heard once and four
-//! times as large, which may take ten times as long, not sixteen.
+//! Time in proportion to the input, whatever an upstream sends: each shape is normalized once and four times as large,
+//! which may take ten times as long, not sixteen.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ fn timed(frames: &[String]) -> (Record, Duration) {
     (record, begun.elapsed())
 }
 
-/// Hears `shape(n)` and `shape(4 n)`; answers the larger record.
+/// Normalizes `shape(n)` and `shape(4 n)`; returns the larger record.
 fn linear(what: &str, n: usize, shape: impl Fn(usize) -> Vec<String>) -> Record {
     let (small, large) = (shape(n), shape(4 * n));
     // Others may use the machine meanwhile: the best of some tries counts.
@@ -166,25 +166,25 @@ fn data_in_a_hundred_thousand_fragments() {
 
 #[test]
 fn an_output_of_a_hundred_thousand_messages_nobody_told() {
-    let told = |number: usize| {
+    let numbered = |number: usize| {
         format!(r#"{{"object":"message","id":"m{number}","status":"completed","type":"message","content":"{number}"}}"#)
     };
     // All of them different, all the same, and the same data in another shape.
     let contents = [r#""x#""#, r#""x""#, r#"[{"type":"data","data":{"a":#}}]"#];
     for content in contents {
-        let record = linear("an output nobody told", 12_500, |n| {
+        let record = linear("an output of new messages", 12_500, |n| {
             let unknown = |number: usize| {
                 format!(r#"{{"id":"z{number}","content":{}}}"#, content.replace('#', &number.to_string()))
             };
-            let mut frames: Vec<String> = (0..n).map(told).collect();
+            let mut frames: Vec<String> = (0..n).map(numbered).collect();
             frames.push(response("completed", &joined(n, unknown)));
             frames
         });
         assert_eq!(record.run().messages.len(), 100_000, "{content}");
     }
     let record = linear("an output under other ids", 25_000, |n| {
-        let mut frames: Vec<String> = (0..n).map(told).collect();
-        frames.push(response("completed", &joined(n, |number| told(number).replace(r#""id":"m"#, r#""id":"z"#))));
+        let mut frames: Vec<String> = (0..n).map(numbered).collect();
+        frames.push(response("completed", &joined(n, |number| numbered(number).replace(r#""id":"m"#, r#""id":"z"#))));
         frames
     });
     assert_eq!(record.run().messages.len(), 100_000);
@@ -223,7 +223,7 @@ fn unknown_fields_without_end() {
         let frame = |number: usize| format!(r#"{{"object":"response","id":"r","status":"in_progress","x{number}":1}}"#);
         (0..n).map(frame).collect()
     });
-    linear("fields that are kept while more is heard", 25_000, |n| {
+    linear("fields that are kept while more arrives", 25_000, |n| {
         let mut fields = String::new();
         for number in 0..n {
             let _ = write!(fields, r#","x{number}":1"#);

@@ -1,4 +1,4 @@
-//! Every recorded stream of the real runtime, as it is told (docs/protocols/agent-api.md#lifecycle,
+//! Every recorded stream of the real runtime, normalized (docs/protocols/agent-api.md#lifecycle,
 //! docs/protocols/agent-api.md#examples): one snapshot each, and two checks that need no snapshot.
 
 use std::collections::BTreeMap;
@@ -53,9 +53,9 @@ fn nothing_that_was_recorded_is_lost_or_told_twice() {
         }
         said.retain(|_, text| !text.is_empty());
         let record = recorded([*bytes]);
-        let told = record.run().messages.iter().map(|message| (message.id.clone(), message.text()));
-        let told: BTreeMap<String, String> = told.filter(|(_, text)| !text.is_empty()).collect();
-        assert_eq!(told, said, "{name}");
+        let emitted = record.run().messages.iter().map(|message| (message.id.clone(), message.text()));
+        let emitted: BTreeMap<String, String> = emitted.filter(|(_, text)| !text.is_empty()).collect();
+        assert_eq!(emitted, said, "{name}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Upstreams nobody specified: whatever is heard, the grammar holds, every fragment is told once, and what a step tells
-//! never changes. And upstreams that deviate as real ones do: what they mean is what is told, nothing more or less.
+//! Upstreams without a specification: whatever arrives, the grammar holds, every fragment is emitted once, and a step
+//! never changes. And upstreams that deviate as real ones do: what they mean is emitted, nothing more and nothing less.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -95,13 +95,13 @@ proptest! {
     }
 
     #[test]
-    fn every_fragment_is_told_once_and_in_order(frames in wild::fragments()) {
+    fn every_fragment_is_emitted_once_and_in_order(frames in wild::fragments()) {
         let record = wild::record(&frames);
         lawful(&record)?;
-        let heard = emitted_tokens(&frames);
-        let told: String = record.steps(0).map(|step| step.delta().to_owned()).collect();
-        for (_, token) in &heard {
-            prop_assert_eq!(told.matches(token.as_str()).count(), 1, "{} in\n{}", token, tale(&record));
+        let received = emitted_tokens(&frames);
+        let emitted: String = record.steps(0).map(|step| step.delta().to_owned()).collect();
+        for (_, token) in &received {
+            prop_assert_eq!(emitted.matches(token.as_str()).count(), 1, "{} in\n{}", token, tale(&record));
         }
         // Of one message and type they stay in order: tokens are counted up.
         for message in &record.run().messages {
@@ -170,26 +170,26 @@ proptest! {
     }
 
     #[test]
-    fn what_deviating_upstreams_mean_is_what_is_told(meant in conversation()) {
+    fn what_deviating_upstreams_mean_is_emitted(meant in conversation()) {
         let frames = meant.frames();
         let record = wild::record(&frames);
         lawful(&record)?;
-        let told: Vec<(String, Vec<Value>)> = meant.messages.iter().map(|message| {
+        let emitted: Vec<(String, Vec<Value>)> = meant.messages.iter().map(|message| {
             // One that ends with a picture is closed by the next message, and goes on under an id of its own.
-            let told = record.run().messages.iter().filter(|told| told.id.split('_').next() == Some(&message.id));
-            let slots = told.flat_map(|told| &told.slots);
-            // What nobody completes is told when its message ends, behind what was told meanwhile.
+            let emitted = record.run().messages.iter().filter(|emitted| emitted.id.split('_').next() == Some(&message.id));
+            let slots = emitted.flat_map(|emitted| &emitted.slots);
+            // A content without an end is emitted when its message ends, behind what was emitted meanwhile.
             (message.id.clone(), sorted(slots.map(|slot| read(&Json::from_serialize(&slot.content())))))
         }).collect();
         let said: Vec<(String, Vec<Value>)> = meant.messages.iter().map(|message| {
             (message.id.clone(), sorted(message.contents.iter().map(Meant::whole)))
         }).collect();
-        prop_assert_eq!(told, said, "{}\n{}", frames.join("\n"), tale(&record));
-        let own = record.run().messages.iter().filter(|told| !told.id.contains('_')).count();
+        prop_assert_eq!(emitted, said, "{}\n{}", frames.join("\n"), tale(&record));
+        let own = record.run().messages.iter().filter(|emitted| !emitted.id.contains('_')).count();
         prop_assert_eq!(own, meant.messages.len(), "{}\n{}", frames.join("\n"), tale(&record));
         for message in meant.messages.iter().filter(|message| message.says_its_kind()) {
-            let told = record.run().messages.iter().find(|told| told.id == message.id).expect("it was told");
-            prop_assert_eq!(told.kind.as_str(), message.kind);
+            let emitted = record.run().messages.iter().find(|emitted| emitted.id == message.id).expect("it was emitted");
+            prop_assert_eq!(emitted.kind.as_str(), message.kind);
         }
     }
 }
@@ -220,7 +220,7 @@ struct Said {
     kind: &'static str,
     contents: Vec<Meant>,
     announced: bool,
-    /// The message's end is told: without contents, with them, or with them and their indexes.
+    /// The message's end is sent: without contents, with them, or with them and their indexes.
     closed: Option<Closing>,
     in_output: bool,
     /// The output has it under another id.
@@ -240,7 +240,7 @@ enum Closing {
 struct Meant {
     what: What,
     streamed: Streamed,
-    /// Its own end is told.
+    /// Its own end is sent.
     completed: bool,
 }
 
@@ -359,7 +359,7 @@ impl Conversation {
         while rows.iter().any(|row| !row.is_empty()) {
             bits = bits.rotate_right(3).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
             let waiting: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].is_empty()).collect();
-            // Most upstreams tell one message after the other.
+            // Most upstreams send one message after the other.
             let row =
                 if self.mixing.is_multiple_of(3) { waiting[0] } else { waiting[(bits >> 40) as usize % waiting.len()] };
             frames.extend(rows[row].pop_front());
@@ -433,7 +433,7 @@ fn said() -> impl Strategy<Value = Said> {
             Said {
                 id: String::new(),
                 kind,
-                // A call nobody announces is guessed to be one by its data.
+                // A call that is not announced is recognized by its data.
                 announced: announced || is_call,
                 closed,
                 in_output,

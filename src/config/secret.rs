@@ -46,7 +46,7 @@ impl fmt::Debug for Env<'_> {
 
 fn read_file(path: &Path, max_len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // Read one byte more than allowed, to tell a file of maximum size from one that is too large.
+    // Read one byte more than allowed, to distinguish a file of maximum size from one that is too large.
     std::fs::File::open(path)?.take(max_len as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > max_len {
         return Err(io::Error::other(format!("larger than {max_len} bytes")));

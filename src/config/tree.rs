@@ -87,7 +87,7 @@ pub(super) fn read<T: DeserializeOwned>(
 
         let start = tree.span().start;
         let kind = tree.get_ref().type_str();
-        // For `[[x]]`, the array and its first table have the same span; the message tells which one is meant.
+        // For `[[x]]`, the array and its first table have the same span; the message says which one is meant.
         let is_array = error.message().starts_with("invalid type: sequence");
         let entry = remove(tree.get_mut(), start, &span, is_array);
         let subject = match &entry {

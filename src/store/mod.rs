@@ -16,8 +16,8 @@
 //! until the process ends. A write whose future succeeded is durable and visible to every later call. A store with
 //! several replicas confirms a write once the shared storage has confirmed it.
 //!
-//! **Publishing.** Clients never see an event that a crash could lose: after each commit the store tells every run in
-//! it how many of its events are durable ([`Journal::committed`]), and the run publishes no more than those. A store
+//! **Publishing.** Clients never see an event that a crash could lose: after each commit the store notifies every run
+//! in it how many of its events are durable ([`Journal::committed`]), and the run publishes no more than those. A store
 //! that loses everything with its process has nothing to wait for; it reports that once, when a run is opened.
 //! **Atomicity.** A run is loaded as it was at one moment: complete events and the metadata that belongs to them, never
 //! half an event. A document is present in full, in one version, or absent.

@@ -327,10 +327,10 @@ async fn a_pending_item_is_dropped_once_the_agent_continues_without_it() {
     let interrupted = send(&gateway, &message("m1", "hi")).await.json();
     assert_eq!(interrupted["task"]["status"]["message"]["parts"].as_array().map(Vec::len), Some(3), "{interrupted}");
     let id = &interrupted["task"]["id"];
-    let mut stray = message("m2", "");
-    stray["taskId"] = id.clone();
-    stray["parts"] = json!([{ "data": { "function_call_output": { "call_id": "unknown", "output": "x" } } }]);
-    let refused = send(&gateway, &stray).await;
+    let mut unexpected = message("m2", "");
+    unexpected["taskId"] = id.clone();
+    unexpected["parts"] = json!([{ "data": { "function_call_output": { "call_id": "unknown", "output": "x" } } }]);
+    let refused = send(&gateway, &unexpected).await;
     assert_eq!(
         refused.json()["error"]["details"][1]["fieldViolations"][0]["field"],
         "message.parts[0]",

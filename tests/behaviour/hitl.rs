@@ -95,8 +95,8 @@ async fn a_session_goes_through_its_whole_life_cycle() {
     let delete = gateway.open("DELETE", "/hitl/demo/agent/session/ada", &[], b"").await.response().await;
     assert_eq!(delete.json()["status"], "success");
     assert_eq!(status(&gateway, "ada").await["status"], "not_found");
-    let anew = invoke(&gateway, "ada", "echo hello").await.json();
-    assert_ne!(anew["session_id"], first["session_id"]);
+    let again = invoke(&gateway, "ada", "echo hello").await.json();
+    assert_ne!(again["session_id"], first["session_id"]);
 }
 
 #[tokio::test]

@@ -176,7 +176,7 @@ async fn unknown_paths_are_not_found() {
         "/agents/demo",
         "/agents/demo/",
         "/agents/demo/nothing",
-        "/agents/nobody/process",
+        "/agents/unknown/process",
         // Paths that the runtime has and that must not be reachable through the gateway.
         "/agents/demo/shutdown",
         "/agents/demo/admin/shutdown",

@@ -158,7 +158,7 @@ async fn a_failed_continuation_evicts_the_previous_response() {
         not_found(&socket.ask(&json!({ "input": "two", "previous_response_id": id(&first) })).await);
 
         // The connection is still usable.
-        completed(socket.ask(&json!({ "input": "anew" })).await);
+        completed(socket.ask(&json!({ "input": "again" })).await);
     }
 }
 

@@ -70,7 +70,7 @@ fn then_end(answer: Reply) -> Reply {
 /// Peak memory of a process, in bytes.
 fn peak(process: &Process) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).expect("it lives");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the system tells");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the system reports it");
     line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
 }
 

@@ -179,7 +179,7 @@ struct Stats {
     requests: Vec<ReceivedRequest>,
     /// Connections that the client closed or reset before the reply was complete.
     disconnects: usize,
-    /// Closed connections, whoever closed them.
+    /// Closed connections, by either side.
     closed: usize,
     /// Bytes accepted by the socket.
     written: usize,

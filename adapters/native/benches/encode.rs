@@ -20,8 +20,8 @@ fn main() {
     divan::main();
 }
 
-/// A run that has told this many deltas.
-fn told(text: &str) -> Record {
+/// A run with this many deltas.
+fn recorded(text: &str) -> Record {
     let mut record = Record::new(Run::new(RunId(uuid::Uuid::from_u128(7)), "demo", "session-1", 0));
     record.start_turn(Vec::new());
     let id = "msg_3f30a8e6-a67d-4cfa-bcd0-29da63b9711b";
@@ -55,13 +55,13 @@ fn opened(record: &Record, path: &str, out: &mut Out) -> (Box<dyn Exchange>, u64
     exchange.decode(&request).expect("a request");
     let first = record.len() - DELTAS;
     for sequence in 0..first {
-        exchange.encode(record.step(sequence).expect("it was told"), out);
+        exchange.encode(record.step(sequence).expect("it is in the record"), out);
     }
     (exchange, first)
 }
 
 fn deltas(bencher: Bencher<'_, '_>, text: &str, path: &str) {
-    let record = told(text);
+    let record = recorded(text);
     bencher
         .counter(ItemsCount::new(DELTAS))
         .with_inputs(|| {
@@ -73,7 +73,7 @@ fn deltas(bencher: Bencher<'_, '_>, text: &str, path: &str) {
         })
         .bench_local_refs(|(exchange, first, out)| {
             for sequence in *first..record.len() {
-                exchange.encode(record.step(sequence).expect("it was told"), out);
+                exchange.encode(record.step(sequence).expect("it is in the record"), out);
             }
             divan::black_box(&out.body);
         });

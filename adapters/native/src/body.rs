@@ -11,8 +11,8 @@ pub(crate) fn object<'a>(request: &Request<'a>) -> Result<Object<'a>, Fault> {
     let media = request.media_type();
     let is_json = media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"));
     if !is_json {
-        let told = if media.is_empty() { "nothing".to_owned() } else { format!("'{media}'") };
-        let message = format!("content-type must be 'application/json', not {told}");
+        let sent = if media.is_empty() { "nothing".to_owned() } else { format!("'{media}'") };
+        let message = format!("content-type must be 'application/json', not {sent}");
         return Err(Fault::new(FaultKind::UnsupportedMedia, message));
     }
     Node::parse_object(request.body)

@@ -26,8 +26,8 @@ pub struct NativeUpstream;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamOptions {
-    /// Where the agent is told to stop, by `POST` with `user_id` and `session_id`. The runtime has no such route of
-    /// its own; closing the connection, which is always done, suffices there.
+    /// The URL that stops the agent, by `POST` with `user_id` and `session_id`. The runtime has no such route of its
+    /// own; closing the connection, which is always done, suffices there.
     pub stop_url: Option<String>,
 }
 

@@ -1,8 +1,8 @@
-//! How faults are told before a stream begins: an HTTP status and `{"detail": …}`, as the runtime and the framework
+//! How faults are sent before a stream begins: an HTTP status and `{"detail": …}`, as the runtime and the framework
 //! under it do, with the stable code beside it (docs/protocols/agent-api.md#transport,
 //! docs/protocols/agent-api.md#writer-6).
 //!
-//! Not here: faults of a run that has begun; they are its end, told by a response frame.
+//! Not here: faults of a run that has begun; they are its end, sent as a response frame.
 
 use interlingua_core::call::{Call, Reply, RunView};
 use interlingua_core::exchange::{Exchange, Flow, Next};
@@ -172,13 +172,13 @@ mod tests {
     #[test]
     fn every_field_at_fault_is_named() {
         let mut fault = Fault::invalid("n", "must be between 1 and 5");
-        fault.violations = vec![("n".into(), "told already".into()), ("input[3].role".into(), "unknown".into())];
+        fault.violations = vec![("n".into(), "named already".into()), ("input[3].role".into(), "unknown".into())];
         let body = serde_json::to_string(&spelled(&fault).1).expect("JSON");
         assert!(
             body.contains(r#""loc":["body","n"]"#) && body.contains(r#""loc":["body","input",3,"role"]"#),
             "{body}"
         );
-        assert!(!body.contains("told already"), "{body}");
+        assert!(!body.contains("named already"), "{body}");
         let query = serde_json::to_string(&location(Some("?after"))).expect("JSON");
         assert_eq!(query, r#"["query","after"]"#);
     }

@@ -1,4 +1,4 @@
-//! The row of frames a run becomes: the strict writer (docs/protocols/agent-api.md#writer).
+//! Encodes a run as frames: the strict writer (docs/protocols/agent-api.md#writer).
 //!
 //! Invariant: whatever the run, its frames are numbered from 0 without gaps, one message is open at a time, and
 //! exactly one terminal response comes, last. The same steps make the same frames: what a frame shows of the run is
@@ -86,7 +86,7 @@ impl Frames {
     /// Writes what a step adds.
     #[inline]
     pub(crate) fn step(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
-        self.order.push(step, |step| self.writer.tell(step, out));
+        self.order.push(step, |step| self.writer.write(step, out));
         if self.writer.ended { Flow::Close } else { Flow::More }
     }
 
@@ -219,12 +219,12 @@ fn make<'a>(made: &'a mut RunError, (code, message): (&str, &str)) -> &'a RunErr
 }
 
 impl Writer {
-    fn tell(&mut self, step: Step<'_>, out: &mut Out) {
+    fn write(&mut self, step: Step<'_>, out: &mut Out) {
         match step.event {
             Event::ContentDelta { message, content, .. } if self.fragment.of == Some((message, content)) => {
                 self.fragment(step.delta(), out);
             }
-            // The arguments of a call and a refusal are told when they are whole: no client can be relied on to put
+            // The arguments of a call and a refusal are sent when they are complete: no client can be relied on to put
             // anything but text together (docs/protocols/agent-api.md#deltas).
             Event::ContentDelta { .. } | Event::AnswerStarted { .. } | Event::TurnFinished { .. } => {}
             Event::RunStarted => self.begin(step.run, out),
@@ -338,7 +338,7 @@ impl Writer {
 
     fn finish(&mut self, run: &Run, end: End, out: &mut Out) {
         if matches!(self.shown, Shown::After(Some(after)) if after > self.next) {
-            // Whoever has counted further than the run came was told of another end, if any: here is the one it has.
+            // A client that counts further than the run goes has seen another end, if any: it gets the one the run has.
             self.shown = Shown::After(None);
         }
         let numbers = std::mem::take(&mut self.numbers);

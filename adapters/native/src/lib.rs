@@ -1,8 +1,8 @@
 //! The native Agent API: what serves it ([`Native`]) and what asks agents that speak it ([`NativeUpstream`]).
 //!
 //! Names, options and the table of endpoints live here. The protocol's spelling is in `wire`, the row of frames in
-//! `frames`, one module for each group of endpoints, and the upstream half in `connect`. Not here: the native model
-//! and the reading of requests, which are the gateway's own tongue and so live in `interlingua_core`.
+//! `frames`, one module for each group of endpoints, and the upstream half in `connect`. Not here: the native model and
+//! the reading of requests, which belong to the canonical model and so live in `interlingua_core`.
 
 mod body;
 mod connect;
@@ -30,7 +30,7 @@ pub struct Native;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// How ends are told that are neither `completed` nor `failed`.
+    /// How ends are sent that are neither `completed` nor `failed`.
     pub terminal: Terminal,
     /// Whether quiet streams get comment lines.
     pub heartbeat: bool,
@@ -44,7 +44,7 @@ impl Default for Options {
     }
 }
 
-/// How a response is told that ended as `incomplete`, `rejected` or `canceled` (docs/protocols/agent-api.md#writer-5).
+/// How a response is sent that ended as `incomplete`, `rejected` or `canceled` (docs/protocols/agent-api.md#writer-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Terminal {
@@ -86,7 +86,7 @@ impl ProtocolAdapter for Native {
     }
 }
 
-/// The table. What the runtime has besides, `/shutdown` and `/admin/…` first of all, must stay a stray path.
+/// The table. Other endpoints of the runtime, above all `/shutdown` and `/admin/…`, must stay unknown paths.
 fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
     let on = |open: fn(&Arc<Route>) -> process::Process| {
         let route = Arc::clone(route);

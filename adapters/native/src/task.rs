@@ -179,7 +179,7 @@ impl Exchange for Stop {
         /// More turns do not queue for one session.
         const MOST: usize = 100;
         let object = body::object(request)?;
-        // The owner is who asks; whoever else a request names has no say.
+        // The owner is the caller, whatever user the request names.
         object.string("user_id")?;
         let session = object.required("session_id")?.string()?.into_owned();
         self.session = Some(session.clone());

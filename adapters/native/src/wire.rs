@@ -49,7 +49,7 @@ pub(crate) fn response_id(id: RunId) -> String {
     format!("response_{id}")
 }
 
-/// The numbers under which a message and its contents were told last. What was not told has none.
+/// The numbers with which a message and its contents were sent last. `None`: not sent yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub(crate) message: Option<u64>,
@@ -110,26 +110,26 @@ pub(crate) struct ToldMessage<'a> {
 
 impl Serialize for ToldMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let told = self.message;
-        let error = told
+        let message = self.message;
+        let error = message
             .message
             .as_deref()
-            .or(told.code.as_deref())
-            .map(|text| MessageError { code: told.code.as_deref().unwrap_or("AGENT_ERROR"), message: text });
+            .or(message.code.as_deref())
+            .map(|text| MessageError { code: message.code.as_deref().unwrap_or("AGENT_ERROR"), message: text });
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("sequence_number", &self.number)?;
         map.serialize_entry("object", "message")?;
-        map.serialize_entry("status", told.end.map_or("in_progress", End::as_str))?;
+        map.serialize_entry("status", message.end.map_or("in_progress", End::as_str))?;
         map.serialize_entry("error", &error)?;
-        map.serialize_entry("id", &told.id)?;
-        map.serialize_entry("type", &told.kind)?;
-        map.serialize_entry("role", &told.role)?;
-        map.serialize_entry("content", &Contents { message: told, numbers: self.numbers })?;
-        map.serialize_entry("code", &told.code)?;
-        map.serialize_entry("message", &told.message)?;
-        map.serialize_entry("usage", &told.usage)?;
-        map.serialize_entry("metadata", &told.metadata)?;
-        extra(&mut map, Some(&told.extra))?;
+        map.serialize_entry("id", &message.id)?;
+        map.serialize_entry("type", &message.kind)?;
+        map.serialize_entry("role", &message.role)?;
+        map.serialize_entry("content", &Contents { message, numbers: self.numbers })?;
+        map.serialize_entry("code", &message.code)?;
+        map.serialize_entry("message", &message.message)?;
+        map.serialize_entry("usage", &message.usage)?;
+        map.serialize_entry("metadata", &message.metadata)?;
+        extra(&mut map, Some(&message.extra))?;
         map.end()
     }
 }
@@ -199,7 +199,7 @@ pub(crate) struct Snapshot<'a> {
 
 /// What a snapshot shows.
 pub(crate) enum SnapshotValue<'a> {
-    /// A text that takes the place of what was told of it.
+    /// A text that replaces what was sent of it.
     Text(&'a str),
     /// A call whose arguments are still to come.
     Call(&'a CallHead),

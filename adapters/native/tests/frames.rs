@@ -83,17 +83,17 @@ fn every_real_stream_becomes_a_well_formed_one() {
 #[test]
 fn what_is_told_is_heard_again_as_it_was() {
     for (name, bytes) in TRANSCRIPTS {
-        let told = testkit::record([*bytes]);
-        let heard = testkit::record([process(&told).as_bytes()]);
+        let written = testkit::record([*bytes]);
+        let read_back = testkit::record([process(&written).as_bytes()]);
         let output = |record: &Record| serde_json::to_string(&whole(record)["output"]).expect("JSON");
-        assert_eq!(output(&heard), output(&told), "{name}");
-        assert_eq!(heard.run().end, told.run().end, "{name}");
-        assert_eq!(heard.run().error(), told.run().error(), "{name}");
-        assert_eq!(heard.run().usage(), told.run().usage(), "{name}");
+        assert_eq!(output(&read_back), output(&written), "{name}");
+        assert_eq!(read_back.run().end, written.run().end, "{name}");
+        assert_eq!(read_back.run().error(), written.run().error(), "{name}");
+        assert_eq!(read_back.run().usage(), written.run().usage(), "{name}");
     }
 }
 
-/// The one passage that needs no repair: a run recorded as the runtime told it is told in the same bytes.
+/// The one transcript that needs no repair: a run recorded from the runtime is written in the same bytes.
 #[test]
 fn a_plain_text_is_told_as_the_runtime_tells_it() {
     let bytes = include_str!("../../../tests/transcripts/agentscope/agentscope-text.sse");
@@ -242,8 +242,8 @@ fn other_ends_are_precise_or_failed_as_the_operator_has_it() {
             record.finish_run(end);
             for options in ["{}", r#"{"terminal":"failed"}"#] {
                 let last = frames(&process_with(&record, options)).pop().expect("frames");
-                let told = error.as_ref().map_or("nothing", |error| error.code.as_str());
-                lines += &format!("{} {told} {options}: {} {}\n", end.as_str(), last["status"], last["error"]);
+                let written = error.as_ref().map_or("nothing", |error| error.code.as_str());
+                lines += &format!("{} {written} {options}: {} {}\n", end.as_str(), last["status"], last["error"]);
             }
         }
     }
@@ -363,8 +363,9 @@ fn acted(acts: &[Act], end: u8, live: &mut support::ActiveRun) -> Record {
 }
 
 fn begin_content(record: &mut Record, message: u32) -> u32 {
-    let told: &Message = &record.run().messages[message as usize];
-    let call = told.announced.is_call().then(|| CallHead { call_id: "c".into(), name: "f".into(), server_label: None });
+    let written: &Message = &record.run().messages[message as usize];
+    let call =
+        written.announced.is_call().then(|| CallHead { call_id: "c".into(), name: "f".into(), server_label: None });
     let kind = if call.is_some() { ContentType::Data } else { ContentType::Text };
     record.start_content(message, kind, call)
 }

@@ -1,5 +1,5 @@
-//! The laws every adapter keeps, for the native one and over every script of the test kit: golden streams, replay equals
-//! live, one ending, and what one gateway says another one hears.
+//! The laws every adapter keeps, for the native one and over every script of the test kit: golden streams, replay
+//! equals live, one ending, and what one gateway writes another one reads back.
 
 mod support;
 
@@ -50,9 +50,9 @@ fn every_script_has_its_stream() {
 fn every_script_becomes_a_well_formed_stream_that_ends_once() {
     for script in scripts() {
         for options in ALL {
-            let told = process_with(&script.record(), options);
-            lawful(&frames(&told)).unwrap_or_else(|broken| panic!("{}: {broken}\n{told}", script.name));
-            laws::ends_once(&told, |frame| {
+            let written = process_with(&script.record(), options);
+            lawful(&frames(&written)).unwrap_or_else(|broken| panic!("{}: {broken}\n{written}", script.name));
+            laws::ends_once(&written, |frame| {
                 let frame: Value = serde_json::from_str(&frame.data).expect("JSON");
                 frame["object"] == "response" && !matches!(frame["status"].as_str(), Some("created" | "in_progress"))
             });
@@ -78,8 +78,8 @@ fn every_cut_of_an_upstreams_bytes_is_heard_the_same() {
         let bytes = script.bytes();
         let whole = tale(&recorded(&bytes));
         for seed in 1..=8 {
-            let told = testkit::drive_stream(turn().as_mut(), laws::randomly(&bytes, seed));
-            laws::same(&tale(&told), &whole, script.name);
+            let written = testkit::drive_stream(turn().as_mut(), laws::randomly(&bytes, seed));
+            laws::same(&tale(&written), &whole, script.name);
         }
     }
     for name in ["greeting", "streamed_arguments", "broken_off", "refused"] {
@@ -89,24 +89,24 @@ fn every_cut_of_an_upstreams_bytes_is_heard_the_same() {
 }
 
 /// What a chain of gateways keeps: every message with its contents, the end, the error and the cost.
-fn same(said: &Record, heard: &Record) -> Result<(), TestCaseError> {
+fn same(said: &Record, read_back: &Record) -> Result<(), TestCaseError> {
     let output = |record: &Record| {
         let mut output = whole(record)["output"].clone();
         for message in output.as_array_mut().into_iter().flatten() {
-            // Of the frames a message was told with, not of the message.
+            // Of the frames a message was sent with, not of the message.
             for content in message["content"].as_array_mut().into_iter().flatten() {
                 content["sequence_number"] = Value::Null;
             }
             message["sequence_number"] = Value::Null;
-            // An error without a code is told with the general one, which is then heard as its own.
+            // An error without a code is sent with the general one, which is then read back as its own.
             message["code"] = message["error"]["code"].clone();
         }
         output
     };
-    prop_assert_eq!(output(heard), output(said), "said\n{}heard\n{}", tale(said), tale(heard));
-    prop_assert_eq!(heard.run().end, said.run().end);
-    prop_assert_eq!(heard.run().error(), said.run().error());
-    prop_assert_eq!(heard.run().usage(), said.run().usage());
+    prop_assert_eq!(output(read_back), output(said), "sent\n{}read back\n{}", tale(said), tale(read_back));
+    prop_assert_eq!(read_back.run().end, said.run().end);
+    prop_assert_eq!(read_back.run().error(), said.run().error());
+    prop_assert_eq!(read_back.run().usage(), said.run().usage());
     Ok(())
 }
 
@@ -127,14 +127,14 @@ proptest! {
     #[test]
     fn whatever_an_upstream_does_the_stream_is_well_formed_and_heard_again(frames_heard in wild::frames()) {
         let record = wild::record(&frames_heard);
-        let told = process(&record);
-        lawful(&frames(&told)).map_err(|broken| TestCaseError::fail(format!("{broken}\n{told}")))?;
-        prop_assert_eq!(testkit::grammar(&recorded(told.as_bytes())), Ok(()));
-        // Signs of life are not heard, even if somebody gave them contents; and what turned out to be something else
-        // than it was announced as is heard as what it turned out to be.
+        let written = process(&record);
+        lawful(&frames(&written)).map_err(|broken| TestCaseError::fail(format!("{broken}\n{written}")))?;
+        prop_assert_eq!(testkit::grammar(&recorded(written.as_bytes())), Ok(()));
+        // Heartbeats are not read back, even if they have contents; and a message whose type changed is read back with
+        // the type it ended with.
         let odd = |message: &Message| message.kind.as_str() == "heartbeat" || message.kind != message.announced;
         if !record.run().messages.iter().any(odd) {
-            same(&record, &recorded(told.as_bytes()))?;
+            same(&record, &recorded(written.as_bytes()))?;
         }
     }
 }

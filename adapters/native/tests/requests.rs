@@ -126,7 +126,7 @@ fn hostile_bodies_are_refused_like_others() {
     for body in [deep.as_bytes(), closed.as_bytes(), content.as_bytes(), b"{\"input\":\"\xff\xfe\"}"] {
         assert_eq!(refused(body, Some("application/json")).0, 422);
     }
-    // Depth that nobody has to look into is passed on.
+    // Depth that the gateway does not have to read is passed on.
     run_call(&format!(r#"{{"input":[],"deep":{closed}}}"#));
 }
 
@@ -301,9 +301,9 @@ fn what_the_runtime_has_besides_is_a_stray_path() {
     let native = Native::new("{}");
     let paths: Vec<&str> = native.0.endpoints.iter().map(|endpoint| endpoint.path).collect();
     assert!(paths.iter().all(|path| !path.contains("shutdown") && !path.contains("admin")), "{paths:?}");
-    let stray = || (native.0.fallback)();
-    assert_eq!(failed(stray(), &Fault::new(FaultKind::NoSuchPath, "nothing answers on this path")).0, 404);
-    assert_eq!(failed(stray(), &Fault::new(FaultKind::MethodNotAllowed, "no")).0, 405);
+    let fallback = || (native.0.fallback)();
+    assert_eq!(failed(fallback(), &Fault::new(FaultKind::NoSuchPath, "nothing answers on this path")).0, 404);
+    assert_eq!(failed(fallback(), &Fault::new(FaultKind::MethodNotAllowed, "no")).0, 405);
 }
 
 #[test]

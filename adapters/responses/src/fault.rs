@@ -13,7 +13,7 @@ use crate::wire::ErrorObject;
 /// A code of this adapter, for a case that the fault kind does not identify. Set by [`previous_not_found`].
 const PREVIOUS_NOT_FOUND: &str = "previous_response_not_found";
 /// Marks faults whose message is already worded as OpenAI words it. Never sent to clients.
-const OPENAI_WORDING: &str = "told";
+const OPENAI_WORDING: &str = "openai_wording";
 
 /// Status, `type` and `code` of a fault kind.
 pub(crate) const fn error_fields(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {

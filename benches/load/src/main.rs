@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! load-rig measure --gateway BINARY [MODE]… [--streams N] [--events N] [--rounds N] [--workers N]
-//!     modes: paced, burst, flood, tongues, ttfb, idle, start; default: all
+//!     modes: paced, burst, flood, protocols, ttfb, idle, start; default: all
 //! load-rig upstream PORT
 //! load-rig client PORT PATH STREAMS RUNS SCRIPT…
 //! ```

@@ -39,18 +39,18 @@ impl<'a> Options<'a> {
                 "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
                 "--workers" => options.workers = value()?.parse().context("--workers")?,
                 mode => match mode.trim_start_matches("--") {
-                    known @ ("paced" | "burst" | "flood" | "tongues" | "ttfb" | "idle" | "start") => {
+                    known @ ("paced" | "burst" | "flood" | "protocols" | "ttfb" | "idle" | "start") => {
                         options.modes.push(known)
                     }
                     _ => bail!(
-                        "unknown argument {mode:?}, the modes are paced, burst, flood, tongues, ttfb, idle and start"
+                        "unknown argument {mode:?}, the modes are paced, burst, flood, protocols, ttfb, idle and start"
                     ),
                 },
             }
         }
 
         if options.modes.is_empty() {
-            options.modes = vec!["start", "ttfb", "paced", "burst", "flood", "tongues", "idle"];
+            options.modes = vec!["start", "ttfb", "paced", "burst", "flood", "protocols", "idle"];
         }
         Ok(options)
     }
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
             "paced" => cost(&setup, &candidates(nginx), &options, Load::paced(&options))?,
             "burst" => cost(&setup, &candidates(nginx), &options, Load::burst(&options))?,
             "flood" => cost(&setup, &candidates(nginx), &options, Load::flood(&options))?,
-            "tongues" => cost(&setup, &[GATEWAYS[0], Candidate::GatewayA2a], &options, Load::burst(&options))?,
+            "protocols" => cost(&setup, &[GATEWAYS[0], Candidate::GatewayA2a], &options, Load::burst(&options))?,
             "ttfb" => first_event(&setup, nginx, &options)?,
             "idle" => idle(&setup, nginx, &options)?,
             _ => start(&setup, &options)?,

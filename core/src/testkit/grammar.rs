@@ -1,6 +1,6 @@
 //! The grammar of [`crate::event`] as a checker: what must hold of every record, whatever the upstream did.
 //!
-//! Not here: whether what was told is what was said ([`super::laws`] and the normalizer's own tests).
+//! Not here: whether the events match the agent's answer ([`super::laws`] and the normalizer's own tests).
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::step::Step;
 /// - sequence numbers have no gaps, time never goes back;
 /// - places are counted up, ids are unique in the run and never empty;
 /// - spans are not empty, lie one behind the other on whole characters, and add up to the content's text;
-/// - texts are told of texts, refusals and arguments only, and all else has a value in the end;
+/// - only texts, refusals and arguments have deltas, and all other contents have a value at the end;
 /// - data of messages announced as calls, and nothing else, have a call's head, which the final value repeats;
 /// - ends say what the run says.
 ///
@@ -43,7 +43,7 @@ struct Checker<'a> {
     ids: HashSet<&'a str>,
 }
 
-/// A message as far as the events have told it.
+/// A message as the events described it so far.
 #[derive(Default)]
 struct Followed {
     contents: u32,
@@ -95,10 +95,10 @@ impl<'a> Checker<'a> {
             Event::TurnFinished { turn, end } => {
                 check(self.in_turn && turn + 1 == self.turns, "a turn ends that is not under way")?;
                 check(self.open == 0, "a turn ends before its messages")?;
-                let told = &step.run.turns[turn as usize];
-                check(told.end == Some(end), "the turn ended otherwise")?;
-                check(told.answer_started == self.answered, "the turn began otherwise")?;
-                check(!told.withdrawn || !told.answer_started, "a turn was withdrawn that had begun")?;
+                let actual = &step.run.turns[turn as usize];
+                check(actual.end == Some(end), "the turn ended otherwise")?;
+                check(actual.answer_started == self.answered, "the turn began otherwise")?;
+                check(!actual.withdrawn || !actual.answer_started, "a turn was withdrawn that had begun")?;
                 self.in_turn = false;
                 Ok(())
             }
@@ -114,11 +114,11 @@ impl<'a> Checker<'a> {
 
     fn within_turn(&mut self, step: &Step<'a>) -> Result<(), String> {
         check(self.in_turn, "a message outside of a turn")?;
-        let (index, told) = step.message().ok_or("a message that is not in the run")?;
+        let (index, actual) = step.message().ok_or("a message that is not in the run")?;
         if let Event::MessageStarted { .. } = step.event {
             check(index == self.messages.len(), "messages are not counted up")?;
-            check(!told.id.is_empty(), "a message without an id")?;
-            check(self.ids.insert(&told.id), "an id for the second time")?;
+            check(!actual.id.is_empty(), "a message without an id")?;
+            check(self.ids.insert(&actual.id), "an id for the second time")?;
             self.messages.push(Followed::default());
             self.open += 1;
             return Ok(());
@@ -127,29 +127,29 @@ impl<'a> Checker<'a> {
         check(!followed.finished, "a message goes on after its end")?;
         if let Event::MessageFinished { .. } = step.event {
             check(followed.open.is_none(), "a message ends before its content")?;
-            check(followed.contents as usize == told.slots.len(), "a message holds more than was told")?;
-            check(told.end.is_some(), "a message has no end")?;
+            check(followed.contents as usize == actual.slots.len(), "a message has more contents than were emitted")?;
+            check(actual.end.is_some(), "a message has no end")?;
             followed.finished = true;
             self.open -= 1;
             return Ok(());
         }
         let (place, slot) = step.slot().ok_or("a content that is not in the run")?;
-        followed.content(step, told, place, slot)
+        followed.content(step, actual, place, slot)
     }
 
     fn rest(&self, record: &Record) -> Result<(), String> {
         let run = record.run();
         check(self.begun, "the run never began")?;
         check(self.next == record.len(), "the record is longer than its steps")?;
-        check(self.over == run.end.is_some(), "the run has an end that was not told")?;
+        check(self.over == run.end.is_some(), "the run has an end that was not emitted")?;
         check(self.over == run.finished_at.is_some(), "the run has an end without a time")?;
-        check(self.turns as usize == run.turns.len(), "the run has turns that were not told")?;
-        check(self.messages.len() == run.messages.len(), "the run has messages that were not told")?;
-        for (followed, told) in self.messages.iter().zip(&run.messages) {
-            check(followed.finished == told.end.is_some(), "a message has an end that was not told")?;
-            check(followed.contents as usize == told.slots.len(), "a message has contents that were not told")?;
+        check(self.turns as usize == run.turns.len(), "the run has turns that were not emitted")?;
+        check(self.messages.len() == run.messages.len(), "the run has messages that were not emitted")?;
+        for (followed, actual) in self.messages.iter().zip(&run.messages) {
+            check(followed.finished == actual.end.is_some(), "a message has an end that was not emitted")?;
+            check(followed.contents as usize == actual.slots.len(), "a message has contents that were not emitted")?;
             if let Some(open) = &followed.open {
-                let slot = told.slots.last().ok_or("a content that is not in the run")?;
+                let slot = actual.slots.last().ok_or("a content that is not in the run")?;
                 check(!slot.finished && slot.text() == open.text, "an open content says something else")?;
             }
         }
@@ -158,12 +158,12 @@ impl<'a> Checker<'a> {
 }
 
 impl Followed {
-    fn content(&mut self, step: &Step<'_>, told: &Message, place: usize, slot: &Slot) -> Result<(), String> {
+    fn content(&mut self, step: &Step<'_>, actual: &Message, place: usize, slot: &Slot) -> Result<(), String> {
         let is_text = slot.call.is_some() || matches!(slot.kind, ContentType::Text | ContentType::Refusal);
         if let Event::ContentStarted { .. } = step.event {
             check(self.open.is_none(), "contents of one message overlap")?;
             check(place == self.contents as usize, "contents are not counted up")?;
-            let holds_call = told.announced.is_call() && slot.kind == ContentType::Data;
+            let holds_call = actual.announced.is_call() && slot.kind == ContentType::Data;
             check(slot.call.is_none() || holds_call, "a call's head where no call is")?;
             check(slot.call.is_some() || !holds_call, "a call without a head")?;
             check(slot.call.as_ref().is_none_or(|head| !head.call_id.is_empty()), "a call without an id")?;

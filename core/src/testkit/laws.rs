@@ -1,5 +1,5 @@
-//! What every adapter has to keep, as functions for its tests: replay equals live, any cut of the upstream's bytes gives
-//! the same, exactly one ending and nothing after it.
+//! The laws of every adapter, as functions for its tests: a replay equals the live stream, any split of the upstream's
+//! bytes gives the same result, and a stream has exactly one end, with nothing after it.
 //!
 //! Each fails by panicking with what differs. They know nothing of any protocol: an exchange is handed in with its
 //! request decoded, a reader as it comes from its connector.
@@ -17,27 +17,27 @@ const MAX_CUTS: usize = 1_500;
 /// How often a stream is cut into pieces of random sizes.
 const RANDOM_CUTS: u64 = 24;
 
-/// The whole stream of a run, as an exchange whose request is decoded tells it to one who comes late.
+/// The complete stream of a run, as an exchange with a decoded request replays it.
 ///
 /// # Panics
 /// If the run has ended and the exchange says [`Flow::More`], or if what it wrote is no UTF-8.
 pub fn encode(exchange: &mut dyn Exchange, run: RunView<'_>) -> String {
-    let mut telling = Telling::new(exchange);
-    telling.begin(run);
-    run.record.steps(0).for_each(|step| telling.step(step));
-    assert!(telling.closed || !run.record.is_finished(), "the run has ended, and the stream goes on");
-    telling.text()
+    let mut encoder = StreamEncoder::new(exchange);
+    encoder.begin(run);
+    run.record.steps(0).for_each(|step| encoder.step(step));
+    assert!(encoder.closed || !run.record.is_finished(), "the run has ended, and the stream goes on");
+    encoder.text()
 }
 
-/// An exchange telling a stream, step by step, as the server drives it: nothing is asked of it once it said
-/// anything but [`Flow::More`].
-pub struct Telling<'e> {
+/// Encodes a stream step by step, as the server drives an exchange: it is not called again once it returned anything
+/// but [`Flow::More`].
+pub struct StreamEncoder<'e> {
     exchange: &'e mut dyn Exchange,
     out: Out,
     closed: bool,
 }
 
-impl<'e> Telling<'e> {
+impl<'e> StreamEncoder<'e> {
     /// A stream that has not begun.
     pub fn new(exchange: &'e mut dyn Exchange) -> Self {
         Self { exchange, out: Out::new(), closed: false }
@@ -71,8 +71,8 @@ impl<'e> Telling<'e> {
     }
 }
 
-/// Whoever listens while a script is told gets the bytes that one who comes afterwards gets: an encoder uses of a run
-/// what [`crate::event`] calls stable, and nothing else. `open` opens an exchange and lets it decode its request.
+/// Checks that a live stream has the same bytes as a later replay: an encoder uses only what [`crate::event`] calls
+/// stable. `open` opens an exchange and lets it decode its request.
 ///
 /// # Panics
 /// If the streams differ.
@@ -91,28 +91,28 @@ pub fn replay_equals_live_as(
 ) {
     let record = recorded_slowly(script, &mut |_| {});
     let replayed = encode(open().as_mut(), Shown::known(&record, about(&record)).view());
-    // Told at once, and in lumps: the run is the further along the rarer somebody looks.
+    // Encoded at once and in groups: the fewer encodings, the further along the run is.
     for every in [1, 2, 5] {
         let mut exchange = open();
-        let mut telling = Telling::new(exchange.as_mut());
+        let mut encoder = StreamEncoder::new(exchange.as_mut());
         let (mut seen, mut frames) = (0, 0);
         let mut look = |record: &Record| {
             frames += 1;
             if frames == 1 {
-                telling.begin(Shown::known(record, about(record)).view());
+                encoder.begin(Shown::known(record, about(record)).view());
             }
             if frames % every == 0 || record.is_finished() {
-                record.steps(seen).for_each(|step| telling.step(step));
+                record.steps(seen).for_each(|step| encoder.step(step));
                 seen = record.len();
             }
         };
         let record = recorded_slowly(script, &mut look);
         look(&record);
-        same(&telling.text(), &replayed, &format!("{}: told every {every} frames, and replayed", script.name));
+        same(&encoder.text(), &replayed, &format!("{}: encoded every {every} frames, and replayed", script.name));
     }
 }
 
-/// Hears a script frame by frame, 700 ms apart, showing the record after each.
+/// Records a script frame by frame, 700 ms apart, and passes the record to `look` after each.
 fn recorded_slowly(script: &Script, look: &mut dyn FnMut(&Record)) -> Record {
     let mut recorder = Recorder::new(script.input.clone()).ticking(700);
     look(recorder.record());
@@ -123,8 +123,8 @@ fn recorded_slowly(script: &Script, look: &mut dyn FnMut(&Record)) -> Record {
     recorder.finish()
 }
 
-/// However an upstream's bytes are cut on their way, what becomes of them is the same: at once, byte by byte, in two
-/// pieces cut at every place, and in pieces of random sizes. `read` tells what became of the pieces.
+/// Checks that the result does not depend on how an upstream's bytes are split: at once, byte by byte, in two pieces
+/// split at every position, and in pieces of random sizes. `read` returns the result as text.
 ///
 /// Streams of more than 1,500 bytes are cut in two at 1,500 places, evenly spread.
 ///

@@ -1,5 +1,5 @@
-//! What the tests of adapters share: scripts, laws, checkers, hearing an upstream's bytes, and telling a record in a
-//! form people can read.
+//! What the tests of adapters share: scripts, laws, checkers, recording an upstream's bytes, and printing a record in a
+//! readable form.
 //!
 //! Only with the feature `testkit`. Nothing here is meant for a running gateway, and much of it panics: it is for tests.
 //!

@@ -37,7 +37,7 @@ pub enum Feature {
     Image,
     /// Sound.
     Audio,
-    /// A film.
+    /// A video.
     Video,
     /// A file.
     File,
@@ -55,7 +55,7 @@ pub enum Feature {
     ErrorMessage,
     /// Two messages are open at once.
     Overlap,
-    /// A text is told anew.
+    /// A text is replaced.
     Replaced,
     /// A type of message or content that no version knows.
     Unknown,
@@ -254,7 +254,7 @@ pub fn scripts() -> Vec<Script> {
         "reasoning_before" "thinking, then the answer" [Text, Reasoning] Completed;
         "reasoning_beside" "the answer begins while the agent still thinks" [Text, Reasoning, Overlap] Completed;
         "reasoning_between_tools" "thinking, a tool, thinking, the answer" [Text, Reasoning, ServerTool] Completed;
-        "plugin" "a call the agent runs, told in snapshots" [Text, ServerTool] Completed;
+        "plugin" "a call the agent runs, sent in snapshots" [Text, ServerTool] Completed;
         "parallel_tools" "two calls at once, outputs in another order" [Text, ServerTool, Overlap] Completed;
         "mcp_tools" "the tools of an MCP server" [Text, Mcp] Completed;
         "mcp" "a call to an MCP server" [Text, Mcp] Completed;
@@ -265,14 +265,14 @@ pub fn scripts() -> Vec<Script> {
         "client_tool_partly_answered" "two of them, one with its output" [ClientTool, Pending] Completed;
         "after_client_tool" "the answer once the client's output came" [Text] Completed after answered();
         "streamed_arguments" "arguments in fragments" [ClientTool, Pending] Completed;
-        "snapshots_of_arguments" "arguments said anew, not growing" [ClientTool, Pending] Completed;
+        "snapshots_of_arguments" "arguments replaced, not growing" [ClientTool, Pending] Completed;
         "invalid_arguments" "arguments that are no JSON" [ClientTool, Pending] Completed;
         "image_url" "a picture elsewhere" [Image] Completed;
         "image_data" "a picture within" [Image] Completed;
         "audio" "sound within" [Audio] Completed;
         "audio_url" "sound elsewhere" [Audio] Completed;
-        "video" "a film" [Video] Completed;
-        "files" "files told in three ways" [File] Completed;
+        "video" "a video" [Video] Completed;
+        "files" "files sent in three ways" [File] Completed;
         "data" "data in fragments" [Data] Completed;
         "approval" "a call that needs a yes" [Text, Pending, Interrupt] Completed;
         "approval_extended" "the same with all an approval may say" [Pending, Interrupt] Completed;
@@ -282,7 +282,7 @@ pub fn scripts() -> Vec<Script> {
         "usage" "what it cost" [Text, Usage] Completed;
         "heartbeat" "signs of life in between" [Text] Completed;
         "error_message" "something goes wrong, the run goes on" [Text, ErrorMessage] Completed;
-        "refused" "a bare error in the place of a stream" [] Failed;
+        "refused" "a bare error instead of a stream" [] Failed;
         "failure_before_output" "nothing but a failure" [] Failed;
         "failure_after_output" "a failure within a text" [Text] Failed;
         "failure_within_a_call" "a bare error within a call" [Text, ServerTool] Failed;
@@ -292,7 +292,7 @@ pub fn scripts() -> Vec<Script> {
         "broken_off" "the stream ends within a text" [Text] Failed;
         "unannounced" "contents before their messages" [Text, ServerTool] Completed;
         "orphan" "a message that never gets anything, an output without an index" [Text, ServerTool] Completed;
-        "unclosed" "a picture and a text that nobody ends" [Text, Image] Completed;
+        "unclosed" "an image and a text without an end" [Text, Image] Completed;
         "unknown_types" "types that no version knows" [Text, Unknown] Completed;
         "unknown_fields" "fields that no version knows" [Text] Completed;
         "second_response" "another response inside the response" [Text] Completed;
@@ -315,7 +315,7 @@ fn answered() -> Vec<Message> {
     ]
 }
 
-/// 4,000 fragments; made, since nobody reads them.
+/// 4,000 fragments; generated, since no one reads them.
 fn very_long() -> Script {
     let fragments: Vec<String> = (0..4_000).map(|number| format!("word {number} ")).collect();
     let text = fragments.concat();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::event::Event;
 use crate::run::Record;
 
-/// A record, told line by line.
+/// A record, line by line.
 #[must_use]
 pub fn tale(record: &Record) -> String {
     let mut lines = String::new();
@@ -15,8 +15,8 @@ pub fn tale(record: &Record) -> String {
             Event::TurnStarted { turn } => writeln!(lines, "turn {turn} started"),
             Event::AnswerStarted { .. } => writeln!(lines, "  answer started"),
             Event::MessageStarted { message } => {
-                let told = &step.run.messages[message as usize];
-                writeln!(lines, "  message {message} {} {} {}", told.id, told.announced, told.role)
+                let shown = &step.run.messages[message as usize];
+                writeln!(lines, "  message {message} {} {} {}", shown.id, shown.announced, shown.role)
             }
             Event::ContentStarted { message, content } => {
                 let slot = &step.run.messages[message as usize].slots[content as usize];
@@ -38,11 +38,11 @@ pub fn tale(record: &Record) -> String {
                 )
             }
             Event::MessageFinished { message } => {
-                let told = &step.run.messages[message as usize];
-                let turned = if told.kind == told.announced { String::new() } else { format!(" as {}", told.kind) };
+                let shown = &step.run.messages[message as usize];
+                let turned = if shown.kind == shown.announced { String::new() } else { format!(" as {}", shown.kind) };
                 let error =
-                    told.code.as_ref().map(|code| format!(" {code}: {}", told.message.as_deref().unwrap_or("")));
-                let end = told.end.map_or("open", crate::End::as_str);
+                    shown.code.as_ref().map(|code| format!(" {code}: {}", shown.message.as_deref().unwrap_or("")));
+                let end = shown.end.map_or("open", crate::End::as_str);
                 writeln!(lines, "  message {message} {end}{turned}{}", error.unwrap_or_default())
             }
             Event::TurnFinished { turn, end } => {

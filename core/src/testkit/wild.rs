@@ -1,7 +1,8 @@
 //! Upstreams that no specification knows: frames made at random, and scripts with something broken in them.
 //!
 //! For properties: whatever comes out of here, the normalizer keeps the grammar, and an encoder that is handed the
-//! record writes a well-formed stream. Texts are unique tokens `⟨7⟩`, so that what was lost or told twice can be named.
+//! record writes a well-formed stream. Texts are unique tokens `⟨7⟩`, so that what was lost or emitted twice can be
+//! named.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -42,7 +43,7 @@ pub fn records() -> impl Strategy<Value = Record> {
 }
 
 /// Fragments of texts, refusals and arguments of a few messages and slots, all of them mixed, and what may come between
-/// them; no text is said anew.
+/// them; no text is replaced.
 pub fn fragments() -> impl Strategy<Value = Vec<String>> {
     let between = prop_oneof![
         3 => (id(), select(TYPES)).prop_map(|(id, kind)| {

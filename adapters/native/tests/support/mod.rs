@@ -115,7 +115,7 @@ impl ActiveRun {
         self.exchange.encode(step, &mut self.out);
     }
 
-    /// Writes what a record tells from a place on.
+    /// Writes a record's frames from a sequence number on.
     pub fn see(&mut self, record: &Record, seen: &mut u64) {
         record.steps(*seen).for_each(|step| self.step(step));
         *seen = record.len();
@@ -208,13 +208,13 @@ pub fn lawful(frames: &[Value]) -> Result<(), String> {
                 let fits = slot.as_ref().is_none_or(|(index, _)| **index == frame["index"]);
                 check(fits, &|| format!("frame {place} fills a second slot"))?;
                 let text = frame["text"].as_str().unwrap_or("").to_owned();
-                let told = slot.take().map(|(_, told)| told).unwrap_or_default();
+                let sent = slot.take().map(|(_, sent)| sent).unwrap_or_default();
                 if status == "completed" {
-                    let grown = frame["type"] != "text" || told.is_empty() || told == text;
-                    check(grown, &|| format!("frame {place} says {text:?} where {told:?} was told"))?;
+                    let grown = frame["type"] != "text" || sent.is_empty() || sent == text;
+                    check(grown, &|| format!("frame {place} says {text:?} where {sent:?} was sent"))?;
                 } else {
-                    let told = if frame["delta"] == true { told + &text } else { text };
-                    slot = Some((&frame["index"], told));
+                    let sent = if frame["delta"] == true { sent + &text } else { text };
+                    slot = Some((&frame["index"], sent));
                 }
             }
             _ => return Err(format!("frame {place} is no object of the protocol")),
@@ -223,7 +223,7 @@ pub fn lawful(frames: &[Value]) -> Result<(), String> {
     check(message.is_none(), &|| "a message is left open".into())?;
     let last = frames.last().ok_or("the stream is empty")?;
     let output: Vec<&Value> = last["output"].as_array().into_iter().flatten().collect();
-    check(output == finished, &|| "the output is not what was told".into())?;
+    check(output == finished, &|| "the output is not what was sent".into())?;
     for name in ["id", "session_id", "created_at"] {
         let responses = || frames.iter().filter(|frame| frame["object"] == "response");
         check(responses().all(|frame| frame[name] == last[name]), &|| format!("the response's {name} changes"))?;
