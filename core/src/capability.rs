@@ -99,7 +99,7 @@ impl Default for ClientCapabilities {
 pub enum HistoryNeed {
     /// The agent, by the id of the session. The gateway may still send it whole if it is configured so.
     KeptByAgent,
-    /// Nobody but the gateway: every request holds all of it.
+    /// The gateway alone: every request contains all of it.
     SentEachTime,
 }
 

@@ -36,7 +36,7 @@ pub enum Decision {
     Respond,
     /// Do not run the call.
     Reject,
-    /// Nobody decided.
+    /// No one decided.
     Cancel,
 }
 

@@ -321,12 +321,12 @@ async fn a_client_that_disconnects_mid_request_starts_no_run() {
 #[tokio::test]
 async fn a_request_may_arrive_byte_by_byte() {
     let gateway = small().await;
-    let full = request("POST", "/agents/demo/process", JSON, user_turn("echo crumbs").to_string().as_bytes());
+    let full = request("POST", "/agents/demo/process", JSON, user_turn("echo pieces").to_string().as_bytes());
     let mut sent = Exchange::send(gateway.address, b"").await;
     for byte in &full {
         sent.send_more(&[*byte]).await.expect("the gateway listens");
     }
-    assert_eq!(Transcript::parse(&sent.frames().await).expect_completed().text(), "crumbs");
+    assert_eq!(Transcript::parse(&sent.frames().await).expect_completed().text(), "pieces");
 }
 
 #[tokio::test]

@@ -280,7 +280,7 @@ pub(crate) fn fault(problem: Problem, message: impl Into<String>) -> Fault {
 pub(crate) struct ErrorReport<'a> {
     pub(crate) fault: &'a Fault,
     pub(crate) problem: Problem,
-    /// Task id as the request spelled it.
+    /// Task id as written in the request.
     pub(crate) task: Option<&'a str>,
     /// Versions this route serves, for VersionNotSupported.
     pub(crate) versions: &'a [Generation],

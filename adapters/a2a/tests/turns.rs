@@ -7,7 +7,7 @@ use interlingua_core::call::{Call, Delivery, Reply, RunInfo, RunState, Target, T
 use interlingua_core::model::MessageType;
 use interlingua_core::model::{ContentType, Role};
 use interlingua_core::run::{MessageEnd, MessageStart};
-use interlingua_core::testkit::{Shown, laws::Telling};
+use interlingua_core::testkit::{Shown, laws::StreamEncoder};
 use interlingua_core::{End, Extra, Record, RunCall};
 use serde_json::{Value, json};
 use support::{ClientRequest, Host, NEW_ID, about, host, user, with};
@@ -248,7 +248,7 @@ fn a_working_task_queues_or_rejects_messages() {
 
 /// The frames of a stream over `record` that starts with the snapshot `seen`.
 fn stream_from(decoded: &mut support::Decoded, record: &Record, about: RunInfo, seen: &Record) -> Vec<Value> {
-    let mut encoder = Telling::new(decoded.exchange.as_mut());
+    let mut encoder = StreamEncoder::new(decoded.exchange.as_mut());
     encoder.begin(Shown::known(seen, about).view());
     record.steps(seen.len()).for_each(|step| encoder.step(step));
     let text = encoder.text();
@@ -348,7 +348,7 @@ fn a_send_stream_closes_after_its_turn_and_a_subscription_stays_open() {
     let subscribe = ClientRequest::rpc_v03("tasks/resubscribe", &json!({ "id": NEW_ID.to_string() }));
     let shown = Shown::known(&started, running.clone());
     let mut subscribed = host.send(&subscribe).next_call(Reply::Run(shown.view()));
-    let mut encoder = Telling::new(subscribed.exchange.as_mut());
+    let mut encoder = StreamEncoder::new(subscribed.exchange.as_mut());
     encoder.begin(Shown::known(&started, running).view());
     record.steps(started.len()).for_each(|step| encoder.step(step));
     assert!(!encoder.is_closed(), "a subscription stays open while the task waits");

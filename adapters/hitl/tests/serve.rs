@@ -257,7 +257,7 @@ fn an_expired_question_can_only_be_cancelled() {
     gateway.post("/agent/invoke", &invoke("ada", "book"));
     gateway.now += 60_000;
     assert_eq!(gateway.post("/agent/resume", &resume("ada", ADA, "accept", "null")).status, 400);
-    gateway.agent_sends(vec![text_message("m", "message", "Nobody decided.")]);
+    gateway.agent_sends(vec![text_message("m", "message", "No one decided.")]);
     assert_eq!(gateway.post("/agent/resume", &resume("ada", ADA, "cancel", "null")).body["status"], "completed");
     assert!(gateway.agent_input.last().expect("an answer").contains(r#""approve":false,"reason":"cancelled""#));
 }

@@ -11,7 +11,7 @@ use interlingua_core::{Fault, FaultKind, Out, Request};
 use serde::Serialize;
 
 /// Status and body of a fault.
-fn spelled(fault: &Fault) -> (u16, Refused<'_>) {
+fn status_and_body(fault: &Fault) -> (u16, Refused<'_>) {
     use FaultKind as K;
     let kind = match fault.kind {
         K::Malformed => "json_invalid",
@@ -31,7 +31,7 @@ fn spelled(fault: &Fault) -> (u16, Refused<'_>) {
 
 /// Writes a fault.
 pub(crate) fn write(fault: &Fault, out: &mut Out) {
-    let (status, body) = spelled(fault);
+    let (status, body) = status_and_body(fault);
     out.status(status);
     if !fault.allow.is_empty() {
         out.header("allow", fault.allow.join(", "));
@@ -151,7 +151,7 @@ mod tests {
             if matches!(kind, FaultKind::Missing | FaultKind::WrongType | FaultKind::Invalid) {
                 fault = fault.with_field("input[0].content[1].type");
             }
-            let (status, body) = spelled(&fault);
+            let (status, body) = status_and_body(&fault);
             let body = serde_json::to_string(&body).expect("JSON");
             writeln!(table, "{kind:?}: {status} {body}").expect("memory");
         }
@@ -173,7 +173,7 @@ mod tests {
     fn every_field_at_fault_is_named() {
         let mut fault = Fault::invalid("n", "must be between 1 and 5");
         fault.violations = vec![("n".into(), "named already".into()), ("input[3].role".into(), "unknown".into())];
-        let body = serde_json::to_string(&spelled(&fault).1).expect("JSON");
+        let body = serde_json::to_string(&status_and_body(&fault).1).expect("JSON");
         assert!(
             body.contains(r#""loc":["body","n"]"#) && body.contains(r#""loc":["body","input",3,"role"]"#),
             "{body}"

@@ -4,7 +4,7 @@
 //! exactly one terminal response comes, last. The same steps make the same frames: what a frame shows of the run is
 //! final, or was announced and does not change.
 //!
-//! Not here: how a frame is spelled (`wire`), and who reads it.
+//! Not here: how a frame is serialized (`wire`).
 
 use bytes::BufMut;
 use interlingua_core::call::{RunState, RunView};
@@ -90,8 +90,8 @@ impl Frames {
         if self.writer.ended { Flow::Close } else { Flow::More }
     }
 
-    /// Tells the end of the last turn of a run that waits for its next one: a run begun over another protocol. Without an
-    /// `id:` line, since its number belongs to the first frame of that turn, if it comes.
+    /// Sends the end of the last turn of a run that waits for its next one: a run started over another protocol.
+    /// Without an `id:` line, since its number belongs to the first frame of that turn, if it comes.
     pub(crate) fn pause(&mut self, run: RunView<'_>, out: &mut Out) -> Flow {
         let Some((end, _)) = run.run().outcome() else { return Flow::More };
         if let Shown::After(after) = self.writer.shown {

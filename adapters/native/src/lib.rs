@@ -1,8 +1,8 @@
 //! The native Agent API: what serves it ([`Native`]) and what asks agents that speak it ([`NativeUpstream`]).
 //!
-//! Names, options and the table of endpoints live here. The protocol's spelling is in `wire`, the row of frames in
-//! `frames`, one module for each group of endpoints, and the upstream half in `connect`. Not here: the native model and
-//! the reading of requests, which belong to the canonical model and so live in `interlingua_core`.
+//! Names, options and the table of endpoints live here. Wire types are in `wire`, the encoder in `frames`, one module
+//! for each group of endpoints, and the upstream half in `connect`. Not here: the native model and the reading of
+//! requests, which belong to the canonical model and so live in `interlingua_core`.
 
 mod body;
 mod connect;

@@ -44,7 +44,7 @@ impl Serialize for Response<'_> {
     }
 }
 
-/// The id of a response: the run's, as the runtime spells ids.
+/// The id of a response: the run's id in the form of the runtime.
 pub(crate) fn response_id(id: RunId) -> String {
     format!("response_{id}")
 }

@@ -333,7 +333,7 @@ impl ContentState {
     }
 }
 
-/// True for pictures, sound, films and files: what is named by an address, or is in it.
+/// True for images, audio, videos and files: content that is a URL or inline bytes.
 pub(super) const fn is_media(kind: &ContentType) -> bool {
     matches!(kind, ContentType::Image | ContentType::Audio | ContentType::Video | ContentType::File)
 }

@@ -280,7 +280,7 @@ pub fn scripts() -> Vec<Script> {
         "input_question" "the agent asks something" [Pending, Interrupt] Completed;
         "auth" "the agent needs a login" [Pending, Interrupt] Completed;
         "usage" "what it cost" [Text, Usage] Completed;
-        "heartbeat" "signs of life in between" [Text] Completed;
+        "heartbeat" "heartbeats in between" [Text] Completed;
         "error_message" "something goes wrong, the run goes on" [Text, ErrorMessage] Completed;
         "refused" "a bare error instead of a stream" [] Failed;
         "failure_before_output" "nothing but a failure" [] Failed;

@@ -36,7 +36,7 @@ struct TrackedRun {
     generation: u64,
 }
 
-/// The tracked runs. Changes are undone if the transaction fails.
+/// The tracked runs. Changes are reverted if the transaction fails.
 #[derive(Default)]
 pub(super) struct TrackedRuns {
     by_id: HashMap<RunId, TrackedRun>,

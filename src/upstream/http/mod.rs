@@ -1,4 +1,4 @@
-//! Agents on the network: sending requests, telling a success from a refusal, retrying where that is safe.
+//! Agents on the network: sends requests, distinguishes success from refusal, retries where that is safe.
 //!
 //! When a request is sent again, at most `retries` times and with a short pause before each:
 //! - no connection was made: the agent has not received it;

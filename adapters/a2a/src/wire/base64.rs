@@ -47,13 +47,13 @@ pub(crate) fn to_standard(text: &str) -> Option<Cow<'_, str>> {
 /// Links of this length or more are not plain paths.
 const MAX_PATH_LEN: usize = 512;
 
-/// True if the text of a link field can only be base64: the standard form, padded, without stray bits, and too long for
-/// a path. Short base64 cannot be told apart from a path of letters, digits and slashes.
+/// True if the text of a link field can only be base64: the standard form, padded, without unused bits, and too long
+/// for a path. Short base64 cannot be told apart from a path of letters, digits and slashes.
 pub(crate) fn is_certainly_base64(text: &str) -> bool {
     text.len() >= MAX_PATH_LEN
         && text.len().is_multiple_of(4)
         && matches!(to_standard(text), Some(Cow::Borrowed(_)))
-        // Only the last four digits can have stray bits.
+        // Only the last four digits can have unused bits.
         && text.get(text.len() - 4..).is_some_and(|end| STANDARD.decode(end).is_ok())
 }
 

@@ -74,7 +74,7 @@ impl State {
                 Self::Rejected => "TASK_STATE_REJECTED",
             },
             WireFormat::V03Rest => match self {
-                // The 0.3 protobuf spells it with two L.
+                // In the 0.3 protobuf it has two L.
                 Self::Canceled => "TASK_STATE_CANCELLED",
                 state => state.name(WireFormat::V1),
             },

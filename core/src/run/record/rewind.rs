@@ -10,7 +10,7 @@ use crate::run::state::{Run, Slot, Version};
 impl Record {
     /// Undoes all events from index `to` on. The first event, the start of the run, always stays.
     ///
-    /// The cost is proportional to what is undone. Values that have no event of their own stay: updates of the turn,
+    /// The cost is proportional to what is reverted. Values that have no event of their own stay: updates of the turn,
     /// the usage from the end of a message, and the reason why a run was closed between two turns.
     pub fn rewind(&mut self, to: u64) {
         while self.len() > to.max(1) {
