@@ -12,6 +12,7 @@ use std::sync::{PoisonError, RwLock};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD};
 use interlingua_core::Fault;
+use interlingua_core::fault::error_chain;
 use interlingua_core::filter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -108,6 +109,11 @@ pub fn mask_fault(mut fault: Fault) -> Fault {
         mask_in_place(sentence);
     }
     fault.detail = fault.detail.map(|detail| filter::log_text(&mask(&detail)));
+    // An error cannot be masked: one that holds a secret is dropped, and only its masked text stays, in the detail.
+    fault.source = fault.source.filter(|source| {
+        let text = error_chain(&**source);
+        mask(&text) == text
+    });
     fault
 }
 

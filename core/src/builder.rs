@@ -35,7 +35,6 @@
 //! ```
 
 mod frame;
-mod merge;
 
 use serde::Serialize;
 
@@ -53,8 +52,8 @@ pub struct ResponseBuilder {
     session_id: Option<String>,
     /// Unix seconds.
     created_at: u64,
-    /// The next sequence number. `None`: frames have no numbers.
-    next: Option<u64>,
+    /// The next sequence number.
+    next: u64,
     messages: Vec<MessageDraft>,
     usage: Option<Json>,
 }
@@ -82,8 +81,6 @@ struct ContentDraft {
     set: Option<Body>,
     /// Text deltas, appended to `set`.
     text: String,
-    /// Merged data deltas, merged into `set`.
-    data: Option<Json>,
     /// The final value once complete.
     complete: Option<Content>,
 }
@@ -92,20 +89,13 @@ impl ResponseBuilder {
     /// A response with this id and creation time in Unix seconds. Its frames are numbered from 0.
     #[must_use]
     pub fn new(id: impl Into<String>, created_at: u64) -> Self {
-        Self { id: id.into(), session_id: None, created_at, next: Some(0), messages: Vec::new(), usage: None }
+        Self { id: id.into(), session_id: None, created_at, next: 0, messages: Vec::new(), usage: None }
     }
 
     /// Sets the session id.
     #[must_use]
     pub fn session(mut self, id: impl Into<String>) -> Self {
         self.session_id = Some(id.into());
-        self
-    }
-
-    /// Omits sequence numbers, like the runtime's builder without a runner. `output` is then a list from the start.
-    #[must_use]
-    pub fn unnumbered(mut self) -> Self {
-        self.next = None;
         self
     }
 
@@ -189,8 +179,8 @@ impl ResponseBuilder {
 
     fn next_number(&mut self) -> Option<u64> {
         let number = self.next;
-        self.next = number.map(|number| number + 1);
-        number
+        self.next += 1;
+        Some(number)
     }
 
     fn frame(&mut self, status: &Status, completed_at: Option<u64>, error: Option<&RunError>) -> Frame {
@@ -262,7 +252,7 @@ impl MessageBuilder<'_> {
         let message = self.index;
         let contents = &mut self.draft().contents;
         let index = contents.len();
-        contents.push(ContentDraft { kind, set: None, text: String::new(), data: None, complete: None });
+        contents.push(ContentDraft { kind, set: None, text: String::new(), complete: None });
         ContentBuilder { response: self.response, message, index }
     }
 
@@ -329,24 +319,12 @@ impl ContentBuilder<'_> {
         self.frame("in_progress", true, &Content::text(token))
     }
 
-    /// The frame for a data delta. It is merged into the data so far: strings and arrays are appended, numbers added,
-    /// objects merged, everything else replaced (docs/protocols/agent-api.md#deltas).
-    pub fn add_data_delta<T: Serialize + ?Sized>(&mut self, fragment: &T) -> Frame {
-        let fragment = Json::from_serialize(fragment);
-        let draft = self.draft();
-        draft.data = Some(match &draft.data {
-            Some(data) => merge::merge(data, &fragment),
-            None => fragment.clone(),
-        });
-        self.frame("in_progress", true, &Content::new(Body::Data(fragment)))
-    }
-
     /// The frame for the text so far. All text deltas are appended to it.
     pub fn set_text(&mut self, text: impl Into<String>) -> Frame {
         self.set(Body::Text(text.into()))
     }
 
-    /// The frame for the data so far. All data deltas are merged into it.
+    /// The frame for the data so far.
     pub fn set_data<T: Serialize + ?Sized>(&mut self, data: &T) -> Frame {
         self.set(Body::Data(Json::from_serialize(data)))
     }
@@ -402,12 +380,10 @@ impl ContentBuilder<'_> {
 
 impl ContentDraft {
     fn complete_body(&self) -> Body {
-        match (&self.set, &self.data) {
-            (Some(Body::Text(set)), _) => Body::Text(format!("{set}{}", self.text)),
-            (Some(Body::Data(set)), Some(added)) => Body::Data(merge::merge(set, added)),
-            (Some(set), _) => set.clone(),
-            (None, Some(added)) => Body::Data(added.clone()),
-            (None, None) => match self.kind {
+        match &self.set {
+            Some(Body::Text(set)) => Body::Text(format!("{set}{}", self.text)),
+            Some(set) => set.clone(),
+            None => match self.kind {
                 ContentType::Data => Body::Data(Json::from_serialize(&serde_json::Map::new())),
                 ContentType::Refusal => Body::Refusal(String::new()),
                 ContentType::Image => Body::Image(None),

@@ -3,7 +3,9 @@
 //! Each kind has one stable code and one default HTTP status. Each adapter has exactly one function that maps a kind to
 //! the protocol's own code.
 
+use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Who has to change something to resolve a fault.
@@ -191,24 +193,6 @@ impl FaultKind {
         }
     }
 
-    /// True if repeating the same request can succeed.
-    #[must_use]
-    pub const fn retryable(self) -> bool {
-        use FaultKind as K;
-        matches!(
-            self,
-            K::Busy
-                | K::RateLimited
-                | K::UpstreamUnreachable
-                | K::UpstreamRateLimited
-                | K::UpstreamTimeout
-                | K::UpstreamTruncated
-                | K::Restarted
-                | K::ShuttingDown
-                | K::Overloaded
-        )
-    }
-
     /// Every kind, for the mapping tables in the tests of adapters.
     pub const ALL: &'static [Self] = &[
         Self::BadHead,
@@ -308,6 +292,8 @@ pub struct Fault {
     pub retry_after: Option<Duration>,
     /// For the log only, never sent to a client.
     pub detail: Option<String>,
+    /// The error that caused the fault, if it was an error of this process.
+    pub source: Option<Arc<dyn Error + Send + Sync>>,
     /// True once the fault has been logged.
     pub logged: bool,
     /// Further offending fields: path and message. Protocols that report one field report only [`Self::field`].
@@ -334,6 +320,7 @@ impl Fault {
             upstream_status: None,
             retry_after: None,
             detail: None,
+            source: None,
             logged: false,
             violations: Vec::new(),
             omitted_violations: 0,
@@ -369,6 +356,16 @@ impl Fault {
         self
     }
 
+    /// Sets the error that caused the fault. Without another detail, the log shows it with all its causes.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Error + Send + Sync + 'static) -> Self {
+        if self.detail.is_none() {
+            self.detail = Some(error_chain(&source));
+        }
+        self.source = Some(Arc::new(source));
+        self
+    }
+
     /// Sets the agent's error code.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
@@ -393,7 +390,28 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl Error for Fault {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+/// An error and its causes in one line: the outermost alone often says very little.
+#[must_use]
+pub fn error_chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        // Some errors include their cause in their own text.
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}
 
 #[cfg(test)]
 mod tests {
@@ -416,6 +434,16 @@ mod tests {
         assert!(message.chars().count() <= 1001 && message.ends_with('…'), "{message}");
         let sentence = "which is wrong for a reason of some length ".repeat(8);
         assert_eq!(Fault::invalid("x", sentence.clone()).message, sentence);
+    }
+
+    #[test]
+    fn a_fault_keeps_the_error_that_caused_it() {
+        let cause = serde_json::from_str::<u8>("x").expect_err("no JSON");
+        let text = cause.to_string();
+        let fault = Fault::new(FaultKind::Internal, "the session cannot be read").with_source(cause);
+        assert_eq!(fault.detail.as_deref(), Some(text.as_str()));
+        assert!(fault.source().is_some_and(|source| source.is::<serde_json::Error>()));
+        assert_eq!(error_chain(&fault), format!("INTERNAL_ERROR: the session cannot be read: {text}"));
     }
 
     #[test]

@@ -141,22 +141,6 @@ impl MessageType {
             Self::FunctionCallOutput | Self::PluginCallOutput | Self::ComponentCallOutput | Self::McpCallOutput
         )
     }
-
-    /// The output type of a call type and vice versa; `None` for any other type.
-    #[must_use]
-    pub const fn counterpart(&self) -> Option<Self> {
-        Some(match self {
-            Self::FunctionCall => Self::FunctionCallOutput,
-            Self::PluginCall => Self::PluginCallOutput,
-            Self::ComponentCall => Self::ComponentCallOutput,
-            Self::McpCall => Self::McpCallOutput,
-            Self::FunctionCallOutput => Self::FunctionCall,
-            Self::PluginCallOutput => Self::PluginCall,
-            Self::ComponentCallOutput => Self::ComponentCall,
-            Self::McpCallOutput => Self::McpCall,
-            _ => return None,
-        })
-    }
 }
 
 open_set! {

@@ -8,7 +8,7 @@ use std::io;
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 
-use crate::sse::separators;
+use crate::sse::{self, separators};
 
 /// Status and headers of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,21 +70,36 @@ impl Out {
 
     /// Writes an SSE frame whose data is one JSON value, with an optional `event:` line.
     pub fn frame<T: Serialize + ?Sized>(&mut self, event: Option<&str>, data: &T) {
-        if let Some(event) = event {
-            self.body.put_slice(b"event: ");
-            self.body.put_slice(event.as_bytes());
+        let written = sse::encode::json(&mut self.body, event, None, data);
+        debug_assert!(written.is_ok(), "wire types serialize");
+    }
+
+    /// Writes an SSE frame whose data is a text, such as `[DONE]`.
+    pub fn text_frame(&mut self, text: &str) {
+        sse::encode::text(&mut self.body, None, None, text);
+    }
+
+    /// Begins an SSE frame that is written piece by piece, as hot paths do: its data follows, on one line, then
+    /// [`Self::end_frame`].
+    #[inline]
+    pub fn begin_frame(&mut self, event: Option<&str>, id: Option<u64>) {
+        if let Some(id) = id {
+            self.body.put_slice(b"id: ");
+            self.number(id);
             self.body.put_slice(b"\n");
         }
-        self.body.put_slice(b"data: ");
-        self.write_json(data);
-        self.body.put_slice(b"\n\n");
+        sse::encode::begin_frame(&mut self.body, event, None);
+    }
+
+    /// Ends an SSE frame.
+    #[inline]
+    pub fn end_frame(&mut self) {
+        sse::encode::end_frame(&mut self.body);
     }
 
     /// Writes an SSE comment, which keeps a quiet stream alive.
     pub fn comment(&mut self, text: &str) {
-        self.body.put_slice(b": ");
-        self.body.put_slice(text.as_bytes());
-        self.body.put_slice(b"\n\n");
+        sse::encode::comment(&mut self.body, text);
     }
 
     /// Writes raw bytes.

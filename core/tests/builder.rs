@@ -55,43 +55,6 @@ fn set_text_and_deltas_match_the_runtime() {
 }
 
 #[test]
-fn data_deltas_are_merged_like_in_the_runtime() {
-    let recorded = recorded(include_str!("../../tests/transcripts/agentscope/agentscope-builder-data.sse"));
-    let mut response = ResponseBuilder::new(&recorded.response, recorded.created_at).session("s-1");
-    let mut frames = vec![response.created(), response.in_progress()];
-    let mut message = response.assistant().id(&recorded.message);
-    frames.push(message.in_progress());
-    let mut content = message.data();
-
-    for fragment in [r#"{"rows":[1],"note":"a","n":1}"#, r#"{"rows":[2],"note":"b","n":2}"#, r#"{"new":true}"#] {
-        let fragment: &serde_json::value::RawValue = serde_json::from_str(fragment).expect("JSON");
-        frames.push(content.add_data_delta(fragment));
-    }
-    frames.push(content.complete());
-
-    frames.push(message.complete());
-    frames.push(response.complete(recorded.completed_at));
-    assert_eq!(stream(&frames), recorded.text);
-}
-
-#[test]
-fn a_builder_without_a_runner_has_no_sequence_numbers() {
-    let recorded = recorded(include_str!("../../tests/transcripts/agentscope/builder-without-runner.sse"));
-    let mut response = ResponseBuilder::new(&recorded.response, recorded.created_at).session("s-1").unnumbered();
-    let mut frames = vec![response.created(), response.in_progress()];
-    let mut message = response.assistant().id(&recorded.message);
-    frames.push(message.in_progress());
-    let mut content = message.text();
-
-    frames.extend(["Hello", ", ", "world"].map(|token| content.add_text_delta(token)));
-    frames.push(content.complete());
-    frames.push(message.complete());
-
-    frames.push(response.complete(recorded.completed_at));
-    assert_eq!(stream(&frames), recorded.text);
-}
-
-#[test]
 fn the_helper_for_a_text_answer_makes_all_frames_in_order() {
     let frames = ResponseBuilder::new("response_1", 7).streamed(["a", "b"], 8);
     let steps: Vec<String> = frames

@@ -161,7 +161,7 @@ impl Engine {
                 let place = row.key.get(digits..).and_then(|place| u64::from_str_radix(place, 16).ok());
                 let Some(place) = place.filter(|place| places.contains(place)) else { break 'pages };
                 let entry = serde_json::from_slice(&row.document.value).map_err(|error| {
-                    Fault::new(FaultKind::Internal, "the stored session cannot be read").with_detail(error)
+                    Fault::new(FaultKind::Internal, "the stored session cannot be read").with_source(error)
                 })?;
                 entries.insert(place, entry);
             }

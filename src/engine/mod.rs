@@ -589,12 +589,15 @@ pub(super) fn store_fault(error: &StoreError) -> Fault {
     match error {
         // It goes on trying, and says in the log that it fails and when it does no more.
         StoreError::File { .. } | StoreError::Timeout { .. } | StoreError::Overloaded => {
-            written::refusal().with_detail(error)
+            written::refusal().with_source(error.clone())
         }
-        StoreError::Closed => Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down").with_detail(error),
+        StoreError::Closed => {
+            Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down").with_source(error.clone())
+        }
         _ => {
             tracing::error!(%error, "the store failed");
-            Fault::new(FaultKind::Internal, "the gateway could not read or write its records").with_detail(error)
+            Fault::new(FaultKind::Internal, "the gateway could not read or write its records")
+                .with_source(error.clone())
         }
     }
 }

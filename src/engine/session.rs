@@ -425,7 +425,7 @@ impl Engine {
 fn read_doc(bytes: &[u8]) -> Result<Doc, Fault> {
     serde_json::from_slice(bytes)
         .map(Doc::adopt)
-        .map_err(|error| Fault::new(FaultKind::Internal, "the stored session cannot be read").with_detail(error))
+        .map_err(|error| Fault::new(FaultKind::Internal, "the stored session cannot be read").with_source(error))
 }
 
 /// What was said in one turn, every item with an id of its own.

@@ -156,7 +156,7 @@ pub(super) async fn decode_blocking(
         (exchange, decoded)
     });
     decoding.await.unwrap_or_else(|error| {
-        let fault = Fault::new(FaultKind::Internal, "the body could not be decoded").with_detail(error);
+        let fault = Fault::new(FaultKind::Internal, "the body could not be decoded").with_source(error);
         ((route.mounted.endpoints[index].open)(), Err(fault))
     })
 }

@@ -390,8 +390,9 @@ pub enum StoreError {
         action: &'static str,
         /// Path of the file or directory.
         path: String,
-        /// The system's error message.
-        reason: String,
+        /// The error of the system or of the database.
+        #[source]
+        reason: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// The store did not respond in time: it is stuck or overloaded.
     #[error("the store did not respond within {} s", after.as_secs())]
@@ -410,15 +411,16 @@ pub enum StoreError {
     Corrupt {
         /// What kind of data.
         what: String,
-        /// The parser's error message.
-        reason: String,
+        /// The parser's error.
+        #[source]
+        reason: Arc<dyn std::error::Error + Send + Sync>,
     },
 }
 
 impl StoreError {
     /// Stored data that cannot be parsed.
-    pub(crate) fn corrupt(what: impl std::fmt::Display, reason: impl std::fmt::Display) -> Self {
-        Self::Corrupt { what: what.to_string(), reason: reason.to_string() }
+    pub fn corrupt(what: impl std::fmt::Display, reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Corrupt { what: what.to_string(), reason: Arc::from(reason.into()) }
     }
 }
 

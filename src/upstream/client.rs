@@ -58,8 +58,7 @@ pub struct PendingItem {
 /// # Errors
 /// If the URL cannot be reached, the answer is an error, or the run does not complete.
 pub async fn ask(question: &Question<'_>, out: &mut impl Write) -> anyhow::Result<Outcome> {
-    // Fails only if one is installed already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    super::install_crypto();
     let base = question.url.trim_end_matches('/');
     let url = if base.ends_with("/process") { base.to_owned() } else { format!("{base}/process") };
 

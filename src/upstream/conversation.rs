@@ -535,6 +535,6 @@ fn too_large(error: DecodeError) -> Fault {
         DecodeError::TooLarge { limit } => {
             Fault::new(FaultKind::UpstreamTooLarge, format!("the agent sent an event larger than {limit} bytes"))
         }
-        other => Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_detail(other),
+        other => Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_source(other),
     }
 }

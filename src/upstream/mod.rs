@@ -13,6 +13,7 @@ pub mod demo;
 pub mod http;
 pub mod push;
 mod timeouts;
+mod tls;
 mod trace;
 
 use std::future::ready;
@@ -26,6 +27,7 @@ use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 
 pub use conversation::{Body, Conversation, Flow, Form, Refused, Reply, SendError, Transport};
 pub use timeouts::ResponseTimeouts;
+pub use tls::install_crypto;
 pub use trace::Trace;
 
 /// The way to one agent.

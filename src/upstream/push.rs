@@ -10,7 +10,7 @@ mod pool;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -18,7 +18,6 @@ use futures_util::future::{BoxFuture, FutureExt as _, ready};
 use interlingua_core::public_address::{Destination, OwnAddresses, Policy, Refused, is_local_name};
 use interlingua_core::push::PushRequest;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use rustls_platform_verifier::ConfigVerifierExt as _;
 
 use self::pool::Pool;
 use crate::engine::deliver::{Failed, WebhookClient};
@@ -44,8 +43,6 @@ impl HttpWebhookClient {
     /// Creates the client of a gateway that listens on these addresses.
     #[must_use]
     pub fn new(listens: Vec<SocketAddr>) -> Self {
-        // Fails only if there is one already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let lookup = |host: String, port| {
             async move { tokio::net::lookup_host((host, port)).await.map(|found| found.collect()) }.boxed()
         };
@@ -146,26 +143,6 @@ impl Resolve for FixedAddresses {
         let addresses: Addrs = Box::new(self.0.clone().into_iter());
         Box::pin(ready(Ok(addresses)))
     }
-}
-
-/// Trusts the certificates of the system. They are read once, not for each push.
-fn system_root_store() -> rustls::ClientConfig {
-    static TRUSTING: OnceLock<rustls::ClientConfig> = OnceLock::new();
-    let read = || {
-        let trusting = rustls::ClientConfig::with_platform_verifier();
-        let mut trusting = trusting.unwrap_or_else(|error| {
-            tracing::error!(%error, "the system's certificates cannot be read: no push over https will arrive");
-            empty_root_store()
-        });
-        trusting.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        trusting
-    };
-    TRUSTING.get_or_init(read).clone()
-}
-
-/// For plain HTTP.
-fn empty_root_store() -> rustls::ClientConfig {
-    rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
 }
 
 async fn send(pool: &Pool, place: Receiver, delivery: PushRequest) -> Result<(), Failed> {

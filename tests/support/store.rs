@@ -110,7 +110,7 @@ impl FaultyStore {
     }
 
     fn injected_error<T: Send + 'static>() -> StoreFuture<T> {
-        let refused = StoreError::Corrupt { what: "record".to_owned(), reason: "the test says so".to_owned() };
+        let refused = StoreError::corrupt("record", "the test says so");
         Box::pin(std::future::ready(Err(refused)))
     }
 }

@@ -35,7 +35,7 @@ impl Event<'_> {
 
 /// Writes the last frame.
 pub(crate) fn done(out: &mut Out) {
-    out.write_raw(b"data: [DONE]\n\n");
+    out.text_frame("[DONE]");
 }
 
 /// An error response before the stream (docs/protocols/ag-kit.md#errors).

@@ -125,7 +125,7 @@ fn path(url: &str) -> &str {
 
 fn to_body<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
     serde_json::to_vec(value).map_err(|error| {
-        Fault::new(FaultKind::Internal, "the request cannot be written for the agent").with_detail(error)
+        Fault::new(FaultKind::Internal, "the request cannot be written for the agent").with_source(error)
     })
 }
 

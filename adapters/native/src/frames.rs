@@ -287,23 +287,21 @@ impl Writer {
     fn fragment(&mut self, text: &str, out: &mut Out) {
         let number = self.next;
         self.next += 1;
-        match self.shown {
-            Shown::All => {}
-            Shown::After(after) if after.is_none_or(|after| number > after) => {
-                out.write_raw(b"id: ");
-                out.number(number);
-                out.write_raw(b"\n");
-            }
+        let id = match self.shown {
+            Shown::All => None,
+            Shown::After(after) if after.is_none_or(|after| number > after) => Some(number),
             Shown::After(_) | Shown::None => return,
-        }
+        };
         let middle = &self.fragment.middle;
         // Once for the frame: 26 bytes before the number, 20 for it, quotes and the end.
         out.body.reserve(middle.len() + text.len() + 64);
-        out.body.put_slice(b"data: {\"sequence_number\":");
+        out.begin_frame(None, id);
+        out.body.put_slice(b"{\"sequence_number\":");
         out.number(number);
         out.body.put_slice(middle);
         out.write_json(text);
-        out.body.put_slice(b"}\n\n");
+        out.body.put_slice(b"}");
+        out.end_frame();
     }
 
     fn replace(&mut self, step: Step<'_>, out: &mut Out) {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use bytes::BytesMut;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -10,6 +11,7 @@ use super::MessageDraft;
 use crate::json::Json;
 use crate::model::{Content, MessageType, Role, Status};
 use crate::run::RunError;
+use crate::sse;
 
 /// One frame of a canonical event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +32,9 @@ impl Frame {
     /// The SSE frame: `data: `, the object, an empty line.
     #[must_use]
     pub fn sse(&self) -> String {
-        format!("data: {}\n\n", self.0)
+        let mut out = BytesMut::with_capacity(self.0.len() + 8);
+        sse::encode::text(&mut out, None, None, &self.0);
+        String::from_utf8(out.into()).expect("a frame made of text is text")
     }
 }
 

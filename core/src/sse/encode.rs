@@ -33,7 +33,7 @@ pub fn json<T: Serialize + ?Sized>(
     }
 
     separators::escape_from(out, from);
-    out.extend_from_slice(b"\n\n");
+    end_frame(out);
     Ok(())
 }
 
@@ -56,23 +56,23 @@ pub fn frame<E>(
         lines(out, b"data: ", &data);
     }
 
-    out.extend_from_slice(b"\n\n");
+    end_frame(out);
     Ok(())
 }
 
 /// Writes an event whose data is `text`, with one `data` line per line. Readers join the lines with LF, whatever the
 /// original line breaks.
 pub fn text(out: &mut BytesMut, event: Option<&str>, id: Option<&str>, text: &str) {
-    head(out, event, id);
+    begin_frame(out, event, id);
     lines(out, b"data: ", text.as_bytes());
-    out.extend_from_slice(b"\n\n");
+    end_frame(out);
 }
 
 /// Writes a comment, the usual keep-alive: readers skip it, and the server notices disconnected clients.
 pub fn comment(out: &mut BytesMut, text: &str) {
     out.extend_from_slice(b": ");
     lines(out, b": ", text.as_bytes());
-    out.extend_from_slice(b"\n\n");
+    end_frame(out);
 }
 
 /// Tells the client how long to wait before it reconnects, in whole milliseconds.
@@ -113,7 +113,7 @@ fn begin<E>(
     write: impl FnOnce(DataWriter<'_>) -> Result<(), E>,
 ) -> Result<usize, E> {
     let before = out.len();
-    head(out, event, id);
+    begin_frame(out, event, id);
     let from = out.len();
 
     if let Err(error) = write(DataWriter { out }) {
@@ -123,8 +123,10 @@ fn begin<E>(
     Ok(from)
 }
 
+/// Begins a frame that the caller writes piece by piece, as hot paths do: the data follows, on one line, then
+/// [`end_frame`].
 #[inline]
-fn head(out: &mut BytesMut, event: Option<&str>, id: Option<&str>) {
+pub fn begin_frame(out: &mut BytesMut, event: Option<&str>, id: Option<&str>) {
     if let Some(event) = event {
         field(out, b"event: ", event);
     }
@@ -132,6 +134,12 @@ fn head(out: &mut BytesMut, event: Option<&str>, id: Option<&str>) {
         field(out, b"id: ", id);
     }
     out.extend_from_slice(b"data: ");
+}
+
+/// Ends a frame.
+#[inline]
+pub fn end_frame(out: &mut BytesMut) {
+    out.extend_from_slice(b"\n\n");
 }
 
 /// Writes a field. Names and ids may come from outside: a line break would start another field, and NUL voids an id.

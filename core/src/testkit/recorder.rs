@@ -270,7 +270,7 @@ fn ask(turn: &mut dyn AgentTurn, answer: Answer, recorder: &mut Recorder) -> Res
 
 fn read_stream(turn: &mut dyn AgentTurn, pieces: &[Vec<u8>], recorder: &mut Recorder) -> Result<(), Fault> {
     let too_large =
-        |error| Fault::new(FaultKind::UpstreamTooLarge, "a frame of the agent is too large").with_detail(error);
+        |error| Fault::new(FaultKind::UpstreamTooLarge, "a frame of the agent is too large").with_source(error);
     let mut decoder = Decoder::new(FRAME_LIMIT);
     for piece in pieces {
         let mut piece = piece.as_slice();

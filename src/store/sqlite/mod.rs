@@ -92,7 +92,7 @@ impl Sqlite {
         let writer =
             Writer::new(Arc::clone(&queue), Arc::clone(&unwritten), Arc::clone(&health), database, connection)?;
         let thread = std::thread::Builder::new().name("store-write".into()).spawn(move || writer.run());
-        let thread = thread.map_err(|error| file_error("start a thread for", path, &error))?;
+        let thread = thread.map_err(|error| file_error("start a thread for", path, error))?;
 
         let writer = Mutex::new(Some(thread));
         Ok(Self { queue, health, unwritten, readers, writer, leases: Leases::default(), signals: Signals::default() })

@@ -194,7 +194,7 @@ fn head(row: &Row<'_>) -> Result<RunHead, QueryError> {
         id: id(row, 0)?,
         agent: row.get(1)?,
         session: row.get(2)?,
-        state: RunState::parse(&name).ok_or_else(|| StoreError::corrupt("state of a run", format_args!("'{name}'")))?,
+        state: RunState::parse(&name).ok_or_else(|| StoreError::corrupt("state of a run", format!("'{name}'")))?,
         changed_at: u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
         size: u64::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
     })

@@ -94,7 +94,7 @@ impl Readers {
                 let lane = Arc::clone(readers.lane(kind));
                 let thread = std::thread::Builder::new().name("store-read".into());
                 let thread = thread.spawn(move || serve(&lane, connection));
-                let thread = thread.map_err(|error| file_error("start a thread for", &database.path, &error))?;
+                let thread = thread.map_err(|error| file_error("start a thread for", &database.path, error))?;
                 lock(&readers.threads).push(thread);
             }
         }
@@ -129,7 +129,7 @@ impl Readers {
                 QueryError::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
                     StoreError::Timeout { after: timeout }
                 }
-                QueryError::Sql(error) => file_error("read the database", &path, &error),
+                QueryError::Sql(error) => file_error("read the database", &path, error),
                 QueryError::Store(error) | QueryError::Gone(error) => error,
             }));
         });

@@ -5,6 +5,7 @@
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -161,16 +162,16 @@ impl Database {
     pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Self, Connection), StoreError> {
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             private::create_directory(directory)
-                .map_err(|error| file_error("create the directory", directory, &error))?;
+                .map_err(|error| file_error("create the directory", directory, error))?;
         }
 
         let lock = lock(path)?;
-        private::create_database(path).map_err(|error| file_error("create the database", path, &error))?;
+        private::create_database(path).map_err(|error| file_error("create the database", path, error))?;
         let mut database = Self { path: path.to_owned(), file_id: None, max_pages: options.max_pages, _lock: lock };
 
         let mut connection = database.writer()?;
         migrate(&mut connection, path)?;
-        database.file_id = file_id(path).map_err(|error| file_error("find", path, &error))?;
+        database.file_id = file_id(path).map_err(|error| file_error("find", path, error))?;
         Ok((database, connection))
     }
 
@@ -190,7 +191,7 @@ impl Database {
             connection.busy_timeout(WRITER_LOCK_TIMEOUT)
         };
 
-        prepare().map_err(|error: rusqlite::Error| file_error("open the database", &self.path, &error))?;
+        prepare().map_err(|error: rusqlite::Error| file_error("open the database", &self.path, error))?;
         Ok(connection)
     }
 
@@ -198,8 +199,8 @@ impl Database {
     pub(super) fn check_present(&self) -> Result<(), StoreError> {
         match file_id(&self.path) {
             Ok(found) if found == self.file_id => Ok(()),
-            Ok(_) => Err(file_error("use the database", &self.path, &"the file was replaced by another one")),
-            Err(error) => Err(file_error("find the database", &self.path, &error)),
+            Ok(_) => Err(file_error("use the database", &self.path, "the file was replaced by another one")),
+            Err(error) => Err(file_error("find the database", &self.path, error)),
         }
     }
 
@@ -213,7 +214,7 @@ impl Database {
             connection.set_prepared_statement_cache_capacity(32);
             Ok(connection)
         };
-        prepare().map_err(|error: rusqlite::Error| file_error("open the database", &self.path, &error))
+        prepare().map_err(|error: rusqlite::Error| file_error("open the database", &self.path, error))
     }
 }
 
@@ -223,16 +224,16 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     name.push(".lock");
     let name = PathBuf::from(name);
     let open = private::open(&name);
-    let file = open.map_err(|error| file_error("create the lock file", &name, &error))?;
+    let file = open.map_err(|error| file_error("create the lock file", &name, error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: path.display().to_string() }),
-        Err(TryLockError::Error(error)) => Err(file_error("lock", &name, &error)),
+        Err(TryLockError::Error(error)) => Err(file_error("lock", &name, error)),
     }
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
-    let sql = |error: rusqlite::Error| file_error("open the database", path, &error);
+    let sql = |error: rusqlite::Error| file_error("open the database", path, error);
     let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql)?;
     let pragma_value =
@@ -241,7 +242,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let found = pragma_value("user_version")?;
     let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql)?;
     if tables > 0 && pragma_value("application_id")? != APPLICATION_ID {
-        return Err(file_error("use the database", path, &"it belongs to another program"));
+        return Err(file_error("use the database", path, "it belongs to another program"));
     }
     if found > known {
         return Err(StoreError::NewerSchema { path: path.display().to_string(), found, known });
@@ -259,6 +260,10 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
 }
 
 /// An error about a file.
-pub(super) fn file_error(action: &'static str, path: &Path, error: &dyn std::fmt::Display) -> StoreError {
-    StoreError::File { action, path: path.display().to_string(), reason: error.to_string() }
+pub(super) fn file_error(
+    action: &'static str,
+    path: &Path,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> StoreError {
+    StoreError::File { action, path: path.display().to_string(), reason: Arc::from(error.into()) }
 }

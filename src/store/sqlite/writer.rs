@@ -89,7 +89,7 @@ impl Writer {
         database: Database,
         mut connection: Connection,
     ) -> Result<Self, StoreError> {
-        let sql = |error: rusqlite::Error| file_error("read the database", &database.path, &error);
+        let sql = |error: rusqlite::Error| file_error("read the database", &database.path, error);
         runs::recover_log(&mut connection).map_err(sql)?;
         let version: i64 = connection
             .query_row("SELECT value FROM counters WHERE name = 'version'", [], |row| row.get(0))
@@ -324,7 +324,7 @@ impl Writer {
     fn record_failure(&mut self, error: QueryError) -> StoreError {
         let total = error.affects_everything();
         let error = match error {
-            QueryError::Sql(error) => file_error("write the database", &self.database.path, &error),
+            QueryError::Sql(error) => file_error("write the database", &self.database.path, error),
             QueryError::Gone(error) => error,
             // An error of a single item says nothing about the store.
             QueryError::Store(error) => return error,

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use interlingua_core::connector::{HttpRequest, Purpose};
+use interlingua_core::fault::error_chain;
 use interlingua_core::well_known::WellKnownDocument;
 use reqwest::header::{self, HeaderMap};
 use reqwest::{StatusCode, Url};
 
 use super::failure::shown;
-use super::{Agent, failure, unpacked};
+use super::{Agent, unpacked};
 use crate::upstream::card::Fetched;
 
 /// The largest document, in bytes.
@@ -42,7 +43,7 @@ impl Agent {
         let request = HttpRequest { method: "GET", url: url.as_str().to_owned(), headers, body: Vec::new(), purpose };
         let request = self.request(request, None).map_err(fault)?;
         let client = self.clients.client(url.scheme() == "https").map_err(fault)?;
-        let response = client.execute(request).await.map_err(|error| fatal(failure::chain(&error.without_url())))?;
+        let response = client.execute(request).await.map_err(|error| fatal(error_chain(&error.without_url())))?;
         match response.status() {
             status if status.is_success() => {}
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE => {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use reqwest::redirect::Policy;
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
+
+use crate::upstream::tls;
 
 /// How long an unused connection is kept: less than the five seconds after which common servers close it, so that
 /// hardly a request meets a connection that is being closed.
@@ -46,44 +48,25 @@ impl ClientPool {
             if let Some((_, _, client)) = known {
                 return Ok(client.clone());
             }
-            let client = self.build(secure).map_err(|error| {
-                Fault::new(FaultKind::Internal, "the agent could not be asked")
-                    .with_detail(super::failure::chain(&error))
-            })?;
+            let client = self
+                .build(secure)
+                .map_err(|error| Fault::new(FaultKind::Internal, "the agent could not be asked").with_source(error))?;
             clients.push((self, secure, client.clone()));
             Ok(client)
         })
     }
 
     fn build(self, secure: bool) -> reqwest::Result<Client> {
-        install_crypto();
-        let mut client = Client::builder()
+        Client::builder()
             .redirect(Policy::none())
             .no_proxy()
             .connect_timeout(self.connect)
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(POOL_SIZE)
-            .connector_layer(Watch);
-        if !secure {
-            // Reading the system's certificates takes time and memory that plain HTTP has no use for.
-            client = client.tls_backend_preconfigured(empty_root_store());
-        }
-        client.build()
+            .connector_layer(Watch)
+            .tls_backend_preconfigured(tls::client_config(secure))
+            .build()
     }
-}
-
-/// Installs the cryptography provider of the process, once, unless another one is installed. Must be called before any
-/// client is built.
-pub fn install_crypto() {
-    static PROVIDER: Once = Once::new();
-    PROVIDER.call_once(|| {
-        // Fails if another one is installed already, which is just as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    });
-}
-
-fn empty_root_store() -> rustls::ClientConfig {
-    rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
 }
 
 tokio::task_local! {

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use interlingua_core::fault::error_chain;
 use interlingua_core::{Fault, FaultKind};
 use reqwest::Url;
 
@@ -12,7 +13,7 @@ use crate::secrets;
 
 /// An error before the head of an answer was received. The log gets the URL without its query and user info.
 pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
-    let error = &error.without_url();
+    let error = error.without_url();
     let (kind, message) = if error.is_connect() && error.is_timeout() {
         (FaultKind::UpstreamTimeout, "the agent did not accept a connection in time")
     } else if error.is_connect() {
@@ -20,7 +21,7 @@ pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
     } else if error.is_timeout() {
         (FaultKind::UpstreamTimeout, "the agent did not begin to answer in time")
     } else {
-        match cause::<hyper::Error>(error) {
+        match cause::<hyper::Error>(&error) {
             // No HTTP, or a head that is too large.
             Some(http) if http.is_parse() => {
                 (FaultKind::UpstreamGarbage, "the head of the agent's answer could not be read")
@@ -29,20 +30,21 @@ pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
             _ => (FaultKind::UpstreamTruncated, "the agent closed the connection before it answered"),
         }
     };
-    secrets::mask_fault(Fault::new(kind, message).with_detail(format_args!("{}: {}", shown(url), chain(error))))
+    let detail = format!("{}: {}", shown(url), error_chain(&error));
+    secrets::mask_fault(Fault::new(kind, message).with_detail(detail).with_source(error))
 }
 
 /// An error in the middle of an answer.
 pub(super) fn in_answer(error: reqwest::Error) -> Fault {
-    let error = &error.without_url();
-    let garbage = cause::<io::Error>(error)
+    let error = error.without_url();
+    let garbage = cause::<io::Error>(&error)
         .is_some_and(|error| matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput));
     let (kind, message) = if garbage {
         (FaultKind::UpstreamGarbage, "the agent's answer is not framed as HTTP wants it")
     } else {
         (FaultKind::UpstreamTruncated, "the connection to the agent broke in the middle of its answer")
     };
-    secrets::mask_fault(Fault::new(kind, message).with_detail(chain(error)))
+    secrets::mask_fault(Fault::new(kind, message).with_source(error))
 }
 
 /// The fault of an exceeded time limit.
@@ -61,18 +63,6 @@ pub(super) fn is_disconnect(error: &reqwest::Error) -> bool {
 /// A URL as the log may show it: without query and user info.
 pub(super) fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
-}
-
-/// An error and its causes in one line: the outermost alone says very little.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }
 
 /// The first cause of a type.

@@ -38,8 +38,6 @@ use super::{Body, Conversation, Form, Refused, Reply, ResponseTimeouts, SendErro
 use crate::secrets;
 use client_pool::{Attempt, ClientPool};
 
-pub use client_pool::install_crypto;
-
 /// How much of a refusal's body is read, in bytes.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 /// The largest document that is looked up, in bytes.

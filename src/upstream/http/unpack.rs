@@ -73,7 +73,7 @@ impl Gunzip {
         }
         self.decoder.try_finish().err().map(|error| {
             let message = "the agent's compressed answer ended before it was complete";
-            Err(Fault::new(FaultKind::UpstreamTruncated, message).with_detail(error))
+            Err(Fault::new(FaultKind::UpstreamTruncated, message).with_source(error))
         })
     }
 }
@@ -113,7 +113,7 @@ impl Stream for Gunzip {
                 Err(error) => {
                     this.state = State::Over;
                     let message = "the agent's answer could not be unpacked";
-                    return Poll::Ready(Some(Err(Fault::new(FaultKind::UpstreamGarbage, message).with_detail(error))));
+                    return Poll::Ready(Some(Err(Fault::new(FaultKind::UpstreamGarbage, message).with_source(error))));
                 }
             }
         }

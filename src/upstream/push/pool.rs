@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use reqwest::Client;
 
-use super::{FixedAddresses, RECEIVER_TIMEOUT, empty_root_store, system_root_store};
+use super::{FixedAddresses, RECEIVER_TIMEOUT};
+use crate::upstream::tls;
 
 /// The most sets of addresses whose connections are kept.
 const MAX_CLIENTS: usize = 256;
@@ -58,7 +59,7 @@ fn build(secure: bool, addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         .dns_resolver(Arc::new(FixedAddresses(addresses)))
-        .tls_backend_preconfigured(if secure { system_root_store() } else { empty_root_store() })
+        .tls_backend_preconfigured(tls::client_config(secure))
         .connect_timeout(RECEIVER_TIMEOUT)
         .timeout(RECEIVER_TIMEOUT)
         .pool_idle_timeout(IDLE_TIMEOUT)

@@ -86,9 +86,8 @@ impl Frames {
                 true
             }
             Target::Sse { .. } | Target::Discard => {
-                out.write_raw(b"event: ");
-                out.write_raw(name.as_bytes());
-                out.write_raw(b"\ndata: {\"type\":\"");
+                out.begin_frame(Some(name), None);
+                out.write_raw(b"{\"type\":\"");
                 out.write_raw(name.as_bytes());
                 out.write_raw(b"\"");
                 false
@@ -151,7 +150,7 @@ impl Frames {
     /// Ends the stream.
     pub(super) fn close(&self, out: &mut Out) {
         if self.target == (Target::Sse { done: true }) {
-            out.write_raw(b"data: [DONE]\n\n");
+            out.text_frame("[DONE]");
         }
     }
 
@@ -195,6 +194,11 @@ impl Frame<'_> {
 
     /// Ends the event.
     pub(super) fn end(self) {
-        self.out.write_raw(if self.socket { b"}\n" } else { b"}\n\n" });
+        self.out.write_raw(b"}");
+        if self.socket {
+            self.out.write_raw(b"\n");
+        } else {
+            self.out.end_frame();
+        }
     }
 }

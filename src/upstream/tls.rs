@@ -1,0 +1,41 @@
+//! TLS towards agents and receivers: one cryptography provider, and the certificates of the system, read once.
+
+use std::sync::{Once, OnceLock};
+
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::ConfigVerifierExt as _;
+
+/// Installs the cryptography provider of the process, once, unless another one is installed. Must be called before any
+/// client is built.
+pub fn install_crypto() {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        // Fails only if another one is installed, which is just as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+/// The TLS settings of a client. `secure`: it speaks TLS; otherwise it trusts no certificate, since reading those of the
+/// system takes time and memory that plain HTTP has no use for.
+pub(super) fn client_config(secure: bool) -> ClientConfig {
+    install_crypto();
+    if secure { system_roots() } else { no_roots() }
+}
+
+/// Trusts the certificates of the system.
+fn system_roots() -> ClientConfig {
+    static CONFIG: OnceLock<ClientConfig> = OnceLock::new();
+    let read = || {
+        let mut config = ClientConfig::with_platform_verifier().unwrap_or_else(|error| {
+            tracing::error!(%error, "the system's certificates cannot be read: connections over https will fail");
+            no_roots()
+        });
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config
+    };
+    CONFIG.get_or_init(read).clone()
+}
+
+fn no_roots() -> ClientConfig {
+    ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth()
+}
