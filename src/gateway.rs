@@ -8,22 +8,20 @@ use std::time::Duration;
 use interlingua_core::call::AgentCard;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
-use interlingua_core::pending::Decision;
 use interlingua_core::{Owner, ProtocolAdapter};
+use url::Url;
 
 use crate::config::{
-    self, ClientProtocol, EndpointName, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
+    self, ClientProtocol, Connected, EndpointName, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope, clock};
 use crate::server::{self, Served};
 use crate::store::{Memory, Retention, Sqlite, SqliteOptions, Store};
-use crate::upstream::Upstream;
-use crate::upstream::demo::{DemoOptions, DemoUpstream};
+use crate::upstream::demo::Demo;
 use crate::upstream::http::{HttpSettings, HttpUpstream};
 use crate::upstream::push::HttpWebhookClient;
+use crate::upstream::{InProcessAgent, Upstream};
 
-/// The name of the demo agent's protocol in the configuration.
-const DEMO: &str = "demo";
 /// How long clients may take to read the end of their responses once no run is active. An idle gateway must exit within
 /// a second, whatever connections clients leave open.
 const SERVER_STOP_TIMEOUT: Duration = Duration::from_millis(700);
@@ -41,7 +39,7 @@ const MAX_FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// // A binary with its own protocol adds `.serve::<MyProtocol>()`, and ends with:
 /// std::process::exit(gateway.main());
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Gateway {
     clients: Vec<ClientEntry>,
     upstreams: Vec<UpstreamEntry>,
@@ -58,10 +56,8 @@ struct ClientEntry {
 struct UpstreamEntry {
     name: &'static str,
     declared: UpstreamProtocol,
-    connect: Connect,
+    open: fn(&config::Upstream) -> Result<Arc<dyn Upstream>, String>,
 }
-
-type Connect = fn(&str, &config::Options) -> Result<Box<dyn Connector>, String>;
 
 /// A gateway that is listening.
 pub struct Running {
@@ -83,7 +79,7 @@ impl Gateway {
     /// A gateway without protocols, except for the demo agent.
     #[must_use]
     pub fn empty() -> Self {
-        Self::default()
+        Self { clients: Vec::new(), upstreams: Vec::new() }.in_process::<Demo>()
     }
 
     /// Adds a protocol for clients, replacing one of the same name.
@@ -93,11 +89,14 @@ impl Gateway {
             P::mount(mount, options.copy::<P::Options>().ok_or("invalid options")?)
         }
 
-        let declared = ClientProtocol::new::<P::Options>(P::NAME).schema(P::options_schema()).try_mount(|configured| {
-            let mounted = mount::<P>(&core_mount(configured), &configured.route.options)?;
-            let endpoints = mounted.endpoints.iter();
-            Ok(endpoints.map(|endpoint| EndpointName::new(endpoint.method.as_str(), endpoint.path)).collect())
-        });
+        let declared = ClientProtocol::new::<P::Options>(P::NAME)
+            .schema(P::options_schema())
+            .capabilities(|options| P::capabilities(&options.copy::<P::Options>().unwrap_or_default()))
+            .try_mount(|configured| {
+                let mounted = mount::<P>(&core_mount(configured), &configured.route.options)?;
+                let endpoints = mounted.endpoints.iter();
+                Ok(endpoints.map(|endpoint| EndpointName::new(endpoint.method.as_str(), endpoint.path)).collect())
+            });
         self.clients.retain(|client| client.name != P::NAME);
         self.clients.push(ClientEntry { name: P::NAME, declared, mount: mount::<P> });
         self
@@ -105,24 +104,49 @@ impl Gateway {
 
     /// Adds a protocol for agents, replacing one of the same name.
     #[must_use]
-    pub fn upstream<U: UpstreamAdapter>(mut self) -> Self {
-        fn connect<U: UpstreamAdapter>(url: &str, options: &config::Options) -> Result<Box<dyn Connector>, String> {
-            U::connect(url, options.copy::<U::Options>().ok_or("invalid options")?)
+    pub fn upstream<U: UpstreamAdapter>(self) -> Self {
+        fn connect<U: UpstreamAdapter>(
+            url: Option<&Url>,
+            options: &config::Options,
+        ) -> Result<Box<dyn Connector>, String> {
+            U::connect(url.map_or("", Url::as_str), options.copy::<U::Options>().ok_or("invalid options")?)
+        }
+        fn open<U: UpstreamAdapter>(upstream: &config::Upstream) -> Result<Arc<dyn Upstream>, String> {
+            let connector = connect::<U>(upstream.url.as_ref(), &upstream.options)?;
+            Ok(Arc::new(HttpUpstream::new(connector, http_settings(upstream))?))
         }
 
-        let declared = UpstreamProtocol::new::<U::Options>(U::NAME).try_connect(|url, options| {
-            connect::<U>(url.map_or("", |url| url.as_str()), options).map(|connector| connector.warnings())
-        });
-        self.upstreams.retain(|upstream| upstream.name != U::NAME);
-        self.upstreams.push(UpstreamEntry { name: U::NAME, declared, connect: connect::<U> });
+        let declared =
+            UpstreamProtocol::new::<U::Options>(U::NAME).schema(U::options_schema()).try_connect(|url, options| {
+                let connector = connect::<U>(url, options)?;
+                Ok(Connected { capabilities: connector.capabilities(), warnings: connector.warnings() })
+            });
+        self.register(UpstreamEntry { name: U::NAME, declared, open: open::<U> })
+    }
+
+    /// Adds an agent that is part of the gateway, replacing a protocol of the same name.
+    #[must_use]
+    pub fn in_process<A: InProcessAgent>(self) -> Self {
+        fn open<A: InProcessAgent>(options: &config::Options) -> Result<Arc<dyn Upstream>, String> {
+            Ok(A::open(options.copy::<A::Options>().ok_or("invalid options")?))
+        }
+
+        let declared = UpstreamProtocol::new::<A::Options>(A::NAME).schema(A::options_schema()).built_in().try_connect(
+            |_, options| Ok(Connected { capabilities: open::<A>(options)?.capabilities(), warnings: Vec::new() }),
+        );
+        self.register(UpstreamEntry { name: A::NAME, declared, open: |upstream| open::<A>(&upstream.options) })
+    }
+
+    fn register(mut self, entry: UpstreamEntry) -> Self {
+        self.upstreams.retain(|upstream| upstream.name != entry.name);
+        self.upstreams.push(entry);
         self
     }
 
     /// The protocols, as declared to the configuration.
     #[must_use]
     pub fn protocols(&self) -> Protocols {
-        let demo = UpstreamProtocol::new::<DemoOptions>(DEMO).built_in();
-        let mut protocols = Protocols::new().upstream(demo);
+        let mut protocols = Protocols::new();
         for client in &self.clients {
             protocols = protocols.client(client.declared.clone());
         }
@@ -208,31 +232,9 @@ impl Gateway {
     }
 
     fn agent(&self, agent: &config::Agent) -> anyhow::Result<Arc<engine::Agent>> {
-        let upstream: Arc<dyn Upstream> = if agent.upstream.protocol == DEMO {
-            let options = agent.upstream.options.copy::<DemoOptions>().unwrap_or_default();
-            Arc::new(DemoUpstream::new(Duration::from_millis(options.pace_ms)))
-        } else {
-            let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
-            let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
-
-            let url = agent.upstream.url.as_ref().map_or("", |url| url.as_str());
-            let connector = (entry.connect)(url, &agent.upstream.options).map_err(anyhow::Error::msg)?;
-            let upstream = &agent.upstream;
-            let settings = HttpSettings {
-                headers: upstream.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect(),
-                connect: upstream.timeouts.connect,
-                first_byte: upstream.timeouts.first_byte,
-                idle: upstream.timeouts.idle,
-                total: upstream.timeouts.total,
-                retries: upstream.retries,
-                max_event: upstream.max_event,
-                base_url: upstream.url.clone(),
-            };
-
-            Arc::new(HttpUpstream::new(connector, settings).map_err(anyhow::Error::msg)?)
-        };
-        let approval_extension =
-            upstream.capabilities().decisions.contains(&Decision::Edit) || agent.upstream.approval_extension;
+        let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
+        let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
+        let upstream = (entry.open)(&agent.upstream).map_err(anyhow::Error::msg)?;
         Ok(Arc::new(engine::Agent {
             name: agent.name.clone(),
             card: card(agent),
@@ -244,7 +246,6 @@ impl Gateway {
             history_limit: engine::HistoryLimit { turns: agent.history_limit.turns, bytes: agent.history_limit.bytes },
             queue_turns: agent.parallel_turns == config::ParallelTurns::Queue,
             max_run_bytes: agent.max_run_bytes,
-            approval_extension,
         }))
     }
 
@@ -384,9 +385,17 @@ fn socket(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
-fn approval_extension(agent: &config::Agent) -> bool {
-    // The demo agent is part of the gateway and supports approvals.
-    agent.upstream.approval_extension || agent.upstream.protocol == DEMO
+fn http_settings(upstream: &config::Upstream) -> HttpSettings {
+    HttpSettings {
+        headers: upstream.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect(),
+        connect: upstream.timeouts.connect,
+        first_byte: upstream.timeouts.first_byte,
+        idle: upstream.timeouts.idle,
+        total: upstream.timeouts.total,
+        retries: upstream.retries,
+        max_event: upstream.max_event,
+        base_url: upstream.url.clone(),
+    }
 }
 
 fn card(agent: &config::Agent) -> Arc<AgentCard> {
@@ -396,7 +405,7 @@ fn card(agent: &config::Agent) -> Arc<AgentCard> {
         version: agent.version.clone().unwrap_or_default(),
         server_label: agent.server_label.clone().unwrap_or_else(|| agent.name.clone()),
         since: clock::now(),
-        approval_extension: approval_extension(agent),
+        decisions: agent.upstream.capabilities.decisions,
     })
 }
 

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use interlingua::Gateway;
 use interlingua::config::{
-    self, ClientProtocol, Diagnostics, EndpointName, Env, Forwarded, History, OnDisconnect, ParallelTurns, Protocols,
-    ServerLimits, ServerTimeouts, Settings, StoreKind, UpstreamProtocol,
+    self, ClientProtocol, Connected, Diagnostics, EndpointName, Env, Forwarded, History, OnDisconnect, ParallelTurns,
+    Protocols, ServerLimits, ServerTimeouts, Settings, StoreKind, UpstreamProtocol,
 };
+use interlingua_core::answer::ALL_DECISIONS;
+use interlingua_core::capability::{ClientCapabilities, HistoryNeed, UpstreamCapabilities};
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -96,8 +98,21 @@ fn protocols() -> Protocols {
     });
     let upstream = UpstreamProtocol::new::<UpstreamOptions>("agent-api").try_connect(|url, _| match url {
         Some(url) if url.query() == Some("no") => Err("this query is not supported".to_owned()),
-        Some(_) => Ok(Vec::new()),
+        Some(_) => Ok(Connected::default()),
         None => panic!("a connector was tried without a URL"),
+    });
+
+    let asking = ClientProtocol::new::<NoOptions>("tools-only").capabilities(|_| {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.client_tools = true;
+        capabilities.tool_declarations = true;
+        capabilities
+    });
+    let stateless = UpstreamProtocol::new::<NoOptions>("stateless").built_in().try_connect(|_, _| {
+        let mut capabilities = UpstreamCapabilities::default();
+        capabilities.history = HistoryNeed::SentEachTime;
+        capabilities.decisions = ALL_DECISIONS;
+        Ok(Connected { capabilities, warnings: Vec::new() })
     });
 
     Protocols::new()
@@ -106,7 +121,9 @@ fn protocols() -> Protocols {
         .client(plain)
         .client(ClientProtocol::new::<NoOptions>("whole"))
         .upstream(UpstreamProtocol::new::<NoOptions>("demo").built_in())
+        .client(asking)
         .upstream(upstream)
+        .upstream(stateless)
         .upstream(UpstreamProtocol::new::<Required>("picky").built_in())
 }
 
@@ -238,6 +255,31 @@ fn coloured_output_has_the_same_text() {
     assert!(coloured.contains("\u{1b}["));
     assert!(coloured.contains("did you mean"));
     assert!(!found.render(false).contains('\u{1b}'));
+}
+
+#[test]
+fn the_gateway_keeps_the_history_of_agents_that_keep_none() {
+    let source =
+        |history: &str, protocol: &str| format!("[agents.a]\n{history}\nupstream = {{ protocol = \"{protocol}\" }}");
+    let history = |settings: &str, protocol: &str| {
+        let (settings, _) = read(&source(settings, protocol), "gateway.toml").expect("a valid file");
+        settings.agents[0].history
+    };
+    assert_eq!(history("", "stateless"), History::Gateway);
+    assert_eq!(history("", "demo"), History::Upstream);
+    assert_eq!(history("history = \"gateway\"", "demo"), History::Gateway);
+    assert_eq!(history("history = \"upstream\"", "demo"), History::Upstream);
+}
+
+#[test]
+fn the_approval_extension_widens_the_decisions_of_an_agent() {
+    let decisions = |setting: &str| {
+        let source = format!("[agents.a]\nupstream = {{ protocol = \"demo\", approval_extension = {setting} }}");
+        let (settings, _) = read(&source, "gateway.toml").expect("a valid file");
+        settings.agents[0].upstream.capabilities.decisions
+    };
+    assert!(decisions("false").is_empty());
+    assert_eq!(decisions("true"), ALL_DECISIONS);
 }
 
 #[test]

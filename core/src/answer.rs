@@ -8,8 +8,8 @@
 //! Not here: what is pending ([`crate::pending`]), who may answer (the engine), clocks.
 
 mod decide;
-pub mod langgraph;
 mod native;
+pub mod payload;
 mod schema;
 mod terms;
 mod text;

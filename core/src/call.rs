@@ -10,7 +10,7 @@ use crate::event::{End, Millis};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, AgentRequest};
-use crate::pending::Pending;
+use crate::pending::{Decision, Pending};
 use crate::run::{Record, Run};
 use crate::well_known::{FetchedDocument, WellKnownDocument};
 
@@ -429,8 +429,8 @@ pub struct AgentCard {
     pub server_label: String,
     /// When the configuration was loaded.
     pub since: Millis,
-    /// True if answers may contain edits and decisions other than approve and reject.
-    pub approval_extension: bool,
+    /// The decisions about a pending approval that the agent accepts. Empty: it asks for none.
+    pub decisions: &'static [Decision],
 }
 
 /// A complete reply to a [`Call`].

@@ -58,8 +58,10 @@ impl Default for UpstreamCapabilities {
 pub struct ClientCapabilities {
     /// Answers go out piece by piece.
     pub streaming: bool,
-    /// The client can offer tools of its own and run them.
+    /// The client can run tools for the agent, and send their outputs back.
     pub client_tools: bool,
+    /// Requests can declare such tools.
+    pub tool_declarations: bool,
     /// Decisions about a pending approval that a client can make. Empty: it cannot be asked.
     pub decisions: &'static [Decision],
     /// Kinds of media that a client can send.
@@ -82,6 +84,7 @@ impl Default for ClientCapabilities {
         Self {
             streaming: true,
             client_tools: false,
+            tool_declarations: false,
             decisions: &[],
             input_media: Media::NONE,
             output_media: Media::NONE,

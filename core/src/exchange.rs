@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::call::{AgentCard, Call, Reply, RunView};
+use crate::capability::ClientCapabilities;
 use crate::event::Millis;
 use crate::fault::Fault;
 use crate::id::RunId;
@@ -106,6 +107,12 @@ pub trait ProtocolAdapter: 'static {
     /// # Errors
     /// A message for the operator if the protocol cannot be mounted this way.
     fn mount(mount: &Mount, options: Self::Options) -> Result<Mounted, String>;
+    /// What the protocol can carry to its clients and back, with these options. By default streamed text.
+    #[must_use]
+    fn capabilities(options: &Self::Options) -> ClientCapabilities {
+        let _ = options;
+        ClientCapabilities::default()
+    }
     /// JSON Schema of the options, for `interlingua schema`. Doc comments of the options become descriptions.
     #[must_use]
     fn options_schema() -> serde_json::Value {

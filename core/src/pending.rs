@@ -144,9 +144,9 @@ impl Pending {
         let mut decisions: Vec<Decision> = words.iter().filter_map(|word| crate::answer::decision_word(word)).collect();
         let mut message = extension.message;
 
-        // A LangGraph payload determines what is asked (docs/human-in-the-loop.md#langgraph-payloads), as far as the
-        // extension does not.
-        if let Some((questions, _)) = payload.as_ref().map(crate::answer::langgraph::parse)
+        // A payload of a known form (docs/human-in-the-loop.md#interrupt-payloads) determines what is asked, as far as
+        // the extension does not.
+        if let Some((questions, _)) = payload.as_ref().map(crate::answer::payload::parse)
             && let Ok([question]) = <[_; 1]>::try_from(questions)
             && question.kind == kind
         {

@@ -3,13 +3,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use interlingua_core::answer::ALL_DECISIONS;
+use interlingua_core::capability::{HistoryNeed, UpstreamCapabilities};
 use interlingua_core::size::Size;
+use url::Url;
 
 use super::diagnostics::Diagnostic;
 use super::document::{AgentTable, Entries, Located, Table, TimeoutsTable, UpstreamTable};
 use super::headers;
+use super::protocols::{Options, UpstreamProtocol};
 use super::resolve::Validator;
-use super::settings::{Agent, HistoryLimit, Timeouts, Upstream};
+use super::settings::{Agent, History, HistoryLimit, Timeouts, Upstream};
 use super::suggest;
 
 /// An agent that the file declares.
@@ -71,17 +75,46 @@ fn agent(
         return None;
     };
 
+    let upstream = self::upstream(name, upstream, validator)?;
+    let history = history(name, table.history.as_ref(), &upstream, validator);
     Some(Agent {
         name: name.value.clone(),
         description: table.description.clone(),
         version: table.version.clone(),
-        history: table.history,
+        history,
         history_limit: HistoryLimit { turns: usize::try_from(turns).unwrap_or(usize::MAX), bytes },
         parallel_turns: table.parallel_turns,
         server_label: table.server_label.clone(),
         max_run_bytes,
-        upstream: self::upstream(name, upstream, validator)?,
+        upstream,
     })
+}
+
+/// Who keeps the history: as configured, else as the agent needs it.
+fn history(
+    agent: &Located<String>,
+    configured: Option<&Located<History>>,
+    upstream: &Upstream,
+    validator: &mut Validator<'_, '_>,
+) -> History {
+    let needed = upstream.capabilities.history;
+    let Some(configured) = configured else {
+        return match needed {
+            HistoryNeed::KeptByAgent => History::Upstream,
+            HistoryNeed::SentEachTime => History::Gateway,
+        };
+    };
+
+    if configured.value == History::Upstream && needed == HistoryNeed::SentEachTime {
+        let message = format!("agent {:?} would forget every turn: history = \"upstream\"", agent.value);
+        validator.report(
+            Diagnostic::error(message)
+                .at(&configured.span)
+                .label("write history = \"gateway\", or leave it out")
+                .help(format!("agents that speak {:?} keep no history", upstream.protocol)),
+        );
+    }
+    configured.value
 }
 
 fn upstream(
@@ -144,21 +177,9 @@ fn upstream(
     }
 
     let options = options?;
-    // A connector that needs a URL is not tried without one: the missing URL is already reported.
-    let try_connect = declared.try_connect.as_ref().filter(|_| url.is_some() || declared.built_in);
-    match try_connect.map(|try_connect| try_connect(url.as_ref(), &options)) {
-        Some(Err(reason)) => {
-            let (reason, label) = reason.split_once('\n').unwrap_or((&reason, "cannot be used like this"));
-            let message = format!("upstream of agent {:?}: {reason}", agent.value);
-            validator.report(Diagnostic::error(message).at(&protocol.span).label(label));
-        }
-        Some(Ok(warnings)) => {
-            for warning in warnings {
-                let message = format!("upstream of agent {:?}: {warning}", agent.value);
-                validator.report(Diagnostic::warning(message).at(&protocol.span));
-            }
-        }
-        None => {}
+    let mut capabilities = connected(agent, &options, declared, url.as_ref(), protocol, validator);
+    if table.approval_extension {
+        capabilities.decisions = ALL_DECISIONS;
     }
 
     Some(Upstream {
@@ -168,9 +189,38 @@ fn upstream(
         timeouts,
         retries: u32::try_from(retries).unwrap_or(0),
         max_event,
-        approval_extension: table.approval_extension,
+        capabilities,
         options,
     })
+}
+
+/// Tries to connect, without any request, and reports what the connector has to say.
+fn connected(
+    agent: &Located<String>,
+    options: &Options,
+    declared: &UpstreamProtocol,
+    url: Option<&Url>,
+    protocol: &Located<String>,
+    validator: &mut Validator<'_, '_>,
+) -> UpstreamCapabilities {
+    // A connector that needs a URL is not tried without one: the missing URL is already reported.
+    let try_connect = declared.try_connect.as_ref().filter(|_| url.is_some() || declared.built_in);
+    match try_connect.map(|try_connect| try_connect(url, options)) {
+        Some(Err(reason)) => {
+            let (reason, label) = reason.split_once('\n').unwrap_or((&reason, "cannot be used like this"));
+            let message = format!("upstream of agent {:?}: {reason}", agent.value);
+            validator.report(Diagnostic::error(message).at(&protocol.span).label(label));
+            UpstreamCapabilities::default()
+        }
+        Some(Ok(connected)) => {
+            for warning in connected.warnings {
+                let message = format!("upstream of agent {:?}: {warning}", agent.value);
+                validator.report(Diagnostic::warning(message).at(&protocol.span));
+            }
+            connected.capabilities
+        }
+        None => UpstreamCapabilities::default(),
+    }
 }
 
 fn timeouts(table: &TimeoutsTable, validator: &mut Validator<'_, '_>) -> Timeouts {

@@ -363,8 +363,8 @@ pub(super) struct AgentTable {
     /// The agent's version; shown to clients.
     pub(super) version: Option<String>,
     /// Who keeps the conversation history: the upstream, by session id, or the gateway, which then sends the history
-    /// with every turn.
-    pub(super) history: History,
+    /// with every turn. The default is the upstream, and the gateway for protocols whose agents keep nothing.
+    pub(super) history: Option<Located<History>>,
     /// How much history the gateway sends with a turn.
     pub(super) history_limit: Table<HistoryLimitTable>,
     /// What happens to a turn while another turn of the same session is running.
@@ -382,7 +382,7 @@ impl Default for AgentTable {
         Self {
             description: None,
             version: None,
-            history: History::Upstream,
+            history: None,
             history_limit: Table::default(),
             parallel_turns: ParallelTurns::Queue,
             server_label: None,
@@ -427,7 +427,8 @@ pub(super) struct UpstreamTable {
     pub(super) retries: Located<u32>,
     /// The largest event accepted from the upstream.
     pub(super) max_event: Located<Size>,
-    /// Whether approval requests and their responses are passed on, as an extension of the Agent API.
+    /// Whether the agent understands decisions beyond yes and no, sent as an extension of the Agent API: edits, texts,
+    /// choices.
     pub(super) approval_extension: bool,
     /// The protocol's own options.
     pub(super) options: Option<OptionsRef>,

@@ -9,6 +9,7 @@
 //! file itself and the secrets it names are read, both through [`Env`], so that tests are hermetic.
 
 mod agents;
+mod carried;
 mod diagnostics;
 mod document;
 mod endpoint;
@@ -29,7 +30,7 @@ use std::path::Path;
 pub use self::diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use self::endpoint::EndpointName;
 pub use self::host::{Host, HostName, Origin, Origins, implied_port};
-pub use self::protocols::{ClientProtocol, Options, Protocols, UpstreamProtocol};
+pub use self::protocols::{ClientProtocol, Connected, Options, Protocols, UpstreamProtocol};
 pub use self::schema::schema;
 pub use self::secret::Env;
 pub use self::settings::{

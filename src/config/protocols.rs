@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use interlingua_core::capability::{ClientCapabilities, UpstreamCapabilities};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -39,7 +40,17 @@ impl fmt::Debug for Options {
 
 type ReadOptions = fn(TomlValue<'_>, &mut Vec<Diagnostic>) -> Option<Options>;
 type TryMount = Arc<dyn Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync>;
-type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<Vec<String>, String> + Send + Sync>;
+type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<Connected, String> + Send + Sync>;
+type CapabilitiesOf = Arc<dyn Fn(&Options) -> ClientCapabilities + Send + Sync>;
+
+/// What trying to connect showed. No request was sent.
+#[derive(Clone, Debug, Default)]
+pub struct Connected {
+    /// What the agent takes and gives.
+    pub capabilities: UpstreamCapabilities,
+    /// What an operator should know about the options: sentences that name the setting.
+    pub warnings: Vec<String>,
+}
 
 /// Validates options as `O`.
 fn read_options<O: DeserializeOwned>(raw: TomlValue<'_>, found: &mut Vec<Diagnostic>) -> Option<Options> {
@@ -65,6 +76,7 @@ pub struct ClientProtocol {
     pub(super) name: String,
     pub(super) read: ReadOptions,
     pub(super) try_mount: Option<TryMount>,
+    pub(super) capabilities: Option<CapabilitiesOf>,
     pub(super) schema: Option<Value>,
 }
 
@@ -74,7 +86,7 @@ impl ClientProtocol {
     /// `O` should deny unknown fields. If an error message of its `Deserialize` has a second line, it is shown next to
     /// the value as a suggestion.
     pub fn new<O: DeserializeOwned>(name: impl Into<String>) -> Self {
-        Self { name: name.into(), read: read_options::<O>, try_mount: None, schema: None }
+        Self { name: name.into(), read: read_options::<O>, try_mount: None, capabilities: None, schema: None }
     }
 
     /// Sets the function that tries a mount. It returns the mount's endpoints, which are used to find conflicts between
@@ -86,6 +98,16 @@ impl ClientProtocol {
         try_mount: impl Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync + 'static,
     ) -> Self {
         self.try_mount = Some(Arc::new(try_mount));
+        self
+    }
+
+    /// Sets the function that tells what the protocol carries with the given options. Without it, nothing is checked.
+    #[must_use]
+    pub fn capabilities(
+        mut self,
+        capabilities: impl Fn(&Options) -> ClientCapabilities + Send + Sync + 'static,
+    ) -> Self {
+        self.capabilities = Some(Arc::new(capabilities));
         self
     }
 
@@ -113,13 +135,12 @@ impl UpstreamProtocol {
         Self { name: name.into(), read: read_options::<O>, try_connect: None, built_in: false, schema: None }
     }
 
-    /// Sets the function that tries to create a connector, without any request. It returns warnings, or the reason why
-    /// it cannot be created, as a sentence for the operator. The URL is `None` for [built-in](Self::built_in)
-    /// protocols.
+    /// Sets the function that tries to create a connector, without any request. The error is the reason why it cannot be
+    /// created, as a sentence for the operator. The URL is `None` for [built-in](Self::built_in) protocols.
     #[must_use]
     pub fn try_connect(
         mut self,
-        try_connect: impl Fn(Option<&Url>, &Options) -> Result<Vec<String>, String> + Send + Sync + 'static,
+        try_connect: impl Fn(Option<&Url>, &Options) -> Result<Connected, String> + Send + Sync + 'static,
     ) -> Self {
         self.try_connect = Some(Arc::new(try_connect));
         self

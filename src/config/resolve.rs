@@ -20,7 +20,7 @@ use super::protocols::Protocols;
 use super::secret::{self, Env};
 use super::settings::{Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
 use super::tree::{self, Rejected, TomlValue};
-use super::{agents, routes};
+use super::{agents, carried, routes};
 
 /// The input of every check, and the diagnostics found so far.
 pub(super) struct Validator<'i, 'a> {
@@ -53,6 +53,7 @@ pub(super) fn resolve(
     let known = agents::resolve(&document.agents, &mut validator);
     let public_url = server.as_ref().and_then(|server| server.public_url.as_deref());
     let routes = routes::resolve(&document.routes, &known, heartbeat, public_url, &mut validator);
+    carried::check(&document.routes, &routes, &mut validator);
     if let Some(server) = &server {
         routes::check_exposure(&document.routes, server.listen.ip(), &mut validator);
     }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::network::IpNet;
 use schemars::JsonSchema;
 use secrecy::SecretString;
@@ -209,8 +210,8 @@ pub struct Upstream {
     pub retries: u32,
     /// The largest event accepted, in bytes.
     pub max_event: usize,
-    /// Whether approval requests are passed on, as an extension of the Agent API.
-    pub approval_extension: bool,
+    /// What the agent takes and gives, with the options and settings as they are.
+    pub capabilities: UpstreamCapabilities,
     /// The protocol's own options.
     pub options: Options,
 }
@@ -228,7 +229,7 @@ impl fmt::Debug for Upstream {
             .field("timeouts", &self.timeouts)
             .field("retries", &self.retries)
             .field("max_event", &self.max_event)
-            .field("approval_extension", &self.approval_extension)
+            .field("capabilities", &self.capabilities)
             .field("options", &self.options)
             .finish()
     }

@@ -316,13 +316,8 @@ pub(super) fn ask(
     pending: Vec<Pending>,
     turn: &AskPolicy<'_>,
 ) -> Vec<Pending> {
-    let asked = AskContext {
-        run,
-        now: turn.now,
-        terms: turn.terms,
-        tools: turn.tools,
-        approval_extension: agent.approval_extension,
-    };
+    let asked =
+        AskContext { run, now: turn.now, terms: turn.terms, tools: turn.tools, decisions: agent.card.decisions };
     // The agent has gone on without what it was not given of the turn before.
     doc.waiting.withdraw(run);
     doc.waiting.ask(pending, &asked);

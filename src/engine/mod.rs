@@ -97,8 +97,6 @@ pub struct Agent {
     pub queue_turns: bool,
     /// The largest run, in bytes.
     pub max_run_bytes: usize,
-    /// Whether it takes decisions beyond yes and no.
-    pub approval_extension: bool,
 }
 
 /// Who remembers what was said in a session.

@@ -24,11 +24,31 @@ use interlingua_core::Fault;
 use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 
 pub use conversation::{Body, Conversation, Flow, Form, Refused, Reply, SendError, Transport};
 pub use timeouts::ResponseTimeouts;
 pub use tls::install_crypto;
 pub use trace::Trace;
+
+/// An agent that is part of the gateway: reached without a URL, and registered like a protocol for agents.
+pub trait InProcessAgent: 'static {
+    /// The name in `gateway.toml`: `protocol = "…"` of an agent's upstream.
+    const NAME: &'static str;
+
+    /// Its own section of an agent: `upstream.options = { … }`.
+    type Options: DeserializeOwned + JsonSchema + Default + Send + Sync + 'static;
+
+    /// The agent.
+    fn open(options: Self::Options) -> Arc<dyn Upstream>;
+
+    /// JSON Schema of the options, for `interlingua schema`.
+    #[must_use]
+    fn options_schema() -> serde_json::Value {
+        interlingua_core::options::schema::<Self::Options>()
+    }
+}
 
 /// The way to one agent.
 ///

@@ -14,6 +14,7 @@ use interlingua::engine::{self, Answer, Engine, Housekeeping, Scope};
 use interlingua::store::{Memory, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
 use interlingua::upstream::{Conversation, Trace, Upstream};
+use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::{AgentCard, Busy, Filter, RunState, SessionCall, Target};
 use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::connector::TurnRequest;
@@ -99,7 +100,7 @@ impl Fixture {
             version: String::new(),
             server_label: AGENT.to_owned(),
             since: 0,
-            approval_extension: true,
+            decisions: ALL_DECISIONS,
         });
         let agent = engine::Agent {
             name: AGENT.to_owned(),
@@ -109,7 +110,6 @@ impl Fixture {
             history_limit: engine::HistoryLimit { turns: 50, bytes: 1 << 20 },
             queue_turns: true,
             max_run_bytes: 64 << 20,
-            approval_extension: true,
         };
         let housekeeping = Housekeeping {
             retention: Retention {

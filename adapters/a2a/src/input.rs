@@ -9,7 +9,7 @@ use interlingua_core::answer::{
     Answer, AnswerBody, AnswerError, AnswerMessage, Decided, decide, offer, supported_decisions,
 };
 use interlingua_core::model::{self, Content, MessageType, ToolOutput};
-use interlingua_core::pending::{Pending, PendingKind};
+use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::{Extra, Fault, Json, Run};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -28,9 +28,9 @@ pub(crate) struct ParsedInput {
     pub(crate) answers: Vec<Answer>,
 }
 
-/// Parses a message, given the pending items of its task. Never approves by default. `edits`: the agent accepts edited
-/// arguments.
-pub(crate) fn parse(message: &Message<'_>, pending: &[Pending], edits: bool) -> ParsedInput {
+/// Parses a message, given the pending items of its task. Never approves by default. `taken`: the decisions that the
+/// agent accepts.
+pub(crate) fn parse(message: &Message<'_>, pending: &[Pending], taken: &'static [Decision]) -> ParsedInput {
     let mut answers = Vec::new();
     let mut outputs = Vec::new();
     let mut plain = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn parse(message: &Message<'_>, pending: &[Pending], edits: bool) -> 
         (Some(item), None) if answers.is_empty() => match unnamed_answer(&plain) {
             // Unclear text is an ordinary message. Any other undecided answer is an error that the engine reports.
             Some(given @ AnswerBody::Text(_))
-                if decide(item, &given, &offer(item, supported_decisions(item, edits))) == UNCLEAR =>
+                if decide(item, &given, &offer(item, supported_decisions(item, taken))) == UNCLEAR =>
             {
                 false
             }

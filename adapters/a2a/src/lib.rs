@@ -26,8 +26,11 @@ mod wire;
 
 use std::sync::Arc;
 
+use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::AgentCard;
+use interlingua_core::capability::{ClientCapabilities, Media};
 use interlingua_core::exchange::{AnnouncedUrl, Cors, Mounted};
+use interlingua_core::pending::Decision;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 
 pub use card::{Algorithm, CardOptions, CardSigning, Flow, Flows, Provider, Requirement, Scheme, Skill};
@@ -54,8 +57,8 @@ pub(crate) struct Route {
     pub(crate) agents: Vec<Arc<AgentCard>>,
     /// URL in agent cards. `None` if it is not configured: each card then carries the URL of its request.
     pub(crate) public_url: Option<String>,
-    /// True if the agent accepts edited arguments in approvals.
-    pub(crate) edits: bool,
+    /// The decisions about approvals that the agent accepts.
+    pub(crate) decisions: &'static [Decision],
     /// True if callers of this mount can authenticate.
     pub(crate) authenticates: bool,
     /// Signs 1.0 cards. `None`: cards are not signed.
@@ -95,7 +98,7 @@ impl Route {
         Ok(Self {
             public_url,
             signer,
-            edits: first.approval_extension,
+            decisions: first.decisions,
             authenticates: mount.authenticates,
             agents: mount.agents.clone(),
             path: mount.path.clone(),
@@ -152,6 +155,20 @@ impl ProtocolAdapter for A2a {
             warnings: route.warnings(),
             ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Fallback::new(&fallback_route))))
         })
+    }
+
+    fn capabilities(options: &Options) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        // A2A has no place where a client declares its tools, only one for the outputs of those an agent knows of.
+        capabilities.client_tools = true;
+        capabilities.decisions = ALL_DECISIONS;
+        capabilities.input_media = Media::ALL;
+        capabilities.output_media = Media::ALL;
+        capabilities.cancel = true;
+        capabilities.resume = true;
+        capabilities.usage = true;
+        capabilities.reasoning = options.reasoning != Reasoning::Drop;
+        capabilities
     }
 }
 

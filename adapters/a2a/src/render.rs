@@ -230,10 +230,15 @@ pub(crate) fn as_data(message: &Message) -> Vec<Part<'_>> {
 }
 
 /// A question: a prompt for people, and one data part per pending item (docs/human-in-the-loop.md#asking).
-pub(crate) fn question<'r>(run: &'r Run, turn: usize, pending: &[Pending], edits: bool) -> wire::Message<'r> {
+pub(crate) fn question<'r>(
+    run: &'r Run,
+    turn: usize,
+    pending: &[Pending],
+    taken: &'static [Decision],
+) -> wire::Message<'r> {
     let prompts: Vec<String> = pending.iter().map(prompt).collect();
     let mut parts = vec![Part::text(prompts.join("\n"))];
-    parts.extend(pending.iter().map(|item| Part::data(item_data(item, edits))));
+    parts.extend(pending.iter().map(|item| Part::data(item_data(item, taken))));
 
     let id = pending.first().and_then(|first| asking_message_id(run, turn, first));
     let id = id.map_or_else(|| Cow::Owned(status_id(run, turn, "asks")), Cow::Borrowed);
@@ -275,7 +280,7 @@ fn prompt(item: &Pending) -> String {
 }
 
 /// Data part of a pending item.
-fn item_data(item: &Pending, edits: bool) -> Raw<'static> {
+fn item_data(item: &Pending, taken: &'static [Decision]) -> Raw<'static> {
     #[derive(Serialize)]
     struct Tool<'a> {
         function_call: Call<'a>,
@@ -324,7 +329,7 @@ fn item_data(item: &Pending, edits: bool) -> Raw<'static> {
         reason: item.reason.as_deref(),
         message: item.message.as_deref(),
         call_id: item.call_id.as_deref(),
-        decisions: offer(item, supported_decisions(item, edits)),
+        decisions: offer(item, supported_decisions(item, taken)),
         response_schema: item.response_schema.as_ref(),
         expires_at: item.expires_at.as_deref(),
         payload: item.payload.as_ref(),

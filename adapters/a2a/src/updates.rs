@@ -513,7 +513,7 @@ impl Updates {
         let message = if pending.is_empty() {
             question(run, number).or_else(|| self.last_text(run, number, StatusText::Interrupted))
         } else {
-            Some(render::question(run, number, &pending, self.route.edits))
+            Some(render::question(run, number, &pending, self.route.decisions))
         };
 
         let incomplete = (end == End::Incomplete).then_some(true);

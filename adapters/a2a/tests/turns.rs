@@ -2,7 +2,7 @@
 
 mod support;
 
-use interlingua_core::answer::{AnswerBody, AnswerPolicy, AskContext, Outcome, Waiting};
+use interlingua_core::answer::{AnswerBody, AnswerPolicy, AskContext, NATIVE_DECISIONS, Outcome, Waiting};
 use interlingua_core::call::{Call, Delivery, Reply, RunInfo, RunState, Target, Thread};
 use interlingua_core::model::MessageType;
 use interlingua_core::model::{ContentType, Role};
@@ -170,7 +170,8 @@ fn history_shows_messages_as_they_were_sent() {
 
     // The engine replaces the answer with a message for the agent.
     let mut open = Waiting::default();
-    let by = AskContext { run: NEW_ID, now: 0, terms: AnswerPolicy::default(), tools: &[], approval_extension: false };
+    let by =
+        AskContext { run: NEW_ID, now: 0, terms: AnswerPolicy::default(), tools: &[], decisions: NATIVE_DECISIONS };
     open.ask(record.run().pending(), &by);
     let outcome = open.take(next.request.input.clone(), next.answers.clone(), next.answer_policy, 0);
     let Outcome::Send { input, .. } = outcome else { panic!("the run continues: {outcome:?}") };

@@ -16,8 +16,9 @@ mod wire;
 
 use std::sync::Arc;
 
-use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy};
+use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
+use interlingua_core::capability::{self, ClientCapabilities};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::Mounted;
 use interlingua_core::options::Switch;
@@ -194,5 +195,18 @@ impl ProtocolAdapter for AgKit {
             any_origin,
             ..Mounted::new(endpoints, Box::new(|| Box::new(fault::Fallback)))
         })
+    }
+
+    fn capabilities(options: &Options) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.client_tools = true;
+        capabilities.tool_declarations = true;
+        capabilities.decisions = ALL_DECISIONS;
+        capabilities.input_media = capability::Media::ALL;
+        if options.media == Media::Link {
+            capabilities.output_media = capability::Media::ALL;
+        }
+        capabilities.reasoning = options.reasoning != Reasoning::Drop;
+        capabilities
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use interlingua_core::answer::{langgraph, offer, supported_decisions};
+use interlingua_core::answer::{NATIVE_DECISIONS, offer, payload, supported_decisions};
 use interlingua_core::call::{AgentCard, Busy, RunView, Target};
 use interlingua_core::exchange::{Flow, Next};
 use interlingua_core::out::Head;
@@ -77,8 +77,9 @@ impl Send {
 
 /// Writes a pending item as an interrupt (docs/human-in-the-loop.md#asking).
 pub(crate) fn write_interrupt(route: &Route, agent: &str, item: &Pending, out: &mut Out) {
-    let approval_extension = route.agent(agent).is_some_and(|card| card.approval_extension);
-    let payload = langgraph::payload(item, &offer(item, supported_decisions(item, approval_extension)));
+    // An agent that has left the configuration since then: its item is answered as plain agents are.
+    let taken = route.agent(agent).map_or(NATIVE_DECISIONS, |card| card.decisions);
+    let payload = payload::to_json(item, &offer(item, supported_decisions(item, taken)));
     let reason = item.reason.as_deref().unwrap_or(match item.kind {
         PendingKind::Approval | PendingKind::Tool => "tool_call",
         // For questions the name serves as the reason.

@@ -3,7 +3,7 @@
 mod support;
 
 use interlingua_ag_kit::AgKit;
-use interlingua_core::answer::{Answer, AnswerBody, AskPolicy};
+use interlingua_core::answer::{Answer, AnswerBody, AskPolicy, NATIVE_DECISIONS};
 use interlingua_core::call::{Busy, Reply, RunView, Target};
 use interlingua_core::exchange::Next;
 use interlingua_core::model::Message;
@@ -192,7 +192,7 @@ fn the_path_selects_among_several_agents() {
     let cloud = "/v1/aibot/bots/{agentId}/send-message";
     let body = br#"{"messages":[{"role":"user","content":"x"}]}"#;
     let ask = |agents: &[&str], path: &str, id: &str, options: &str| {
-        let agents = agents.iter().map(|name| card(name, false)).collect();
+        let agents = agents.iter().map(|name| card(name, NATIVE_DECISIONS)).collect();
         let mut exchange = open_for(agents, path, options);
         match decode_with(&mut *exchange, body, "application/json", &[("agentId".into(), id.into())]) {
             Ok(Call::Run(run)) => run.agent,
@@ -208,7 +208,7 @@ fn the_path_selects_among_several_agents() {
     assert!(ask(&["a", "b"], "/send-message", "", "{}").starts_with("AGENT_NOT_FOUND: name the agent"));
 
     for invalid in [r#"{"agent":"c"}"#, r#"{"agui":"auto"}"#] {
-        assert!(AgKit::mount(&mount(vec![card("a", false)]), options(invalid)).is_err(), "{invalid}");
+        assert!(AgKit::mount(&mount(vec![card("a", NATIVE_DECISIONS)]), options(invalid)).is_err(), "{invalid}");
     }
 }
 

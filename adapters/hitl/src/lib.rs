@@ -20,8 +20,10 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
+use interlingua_core::capability::{ClientCapabilities, Media};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::Mounted;
+use interlingua_core::pending::Decision;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -137,6 +139,18 @@ impl ProtocolAdapter for Hitl {
             any_origin,
             ..Mounted::new(endpoints(&route), Box::new(|| Box::new(fault::Fallback)))
         })
+    }
+
+    fn capabilities(options: &Options) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.streaming = false;
+        // The service can ask its client to run a tool, and its answer is the output. Requests declare none.
+        capabilities.client_tools = true;
+        capabilities.decisions = &[Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject];
+        capabilities.output_media = Media::ALL;
+        capabilities.cancel = true;
+        capabilities.reasoning = options.reasoning == Reasoning::Kwargs;
+        capabilities
     }
 }
 

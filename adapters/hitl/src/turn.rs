@@ -181,7 +181,7 @@ pub(crate) fn response(route: &Route, session: &str, run: &Run, pending: &[Pendi
         Some(End::Completed | End::Incomplete) | None => {
             if let Some(item) = pending.first() {
                 response.status = "interrupted";
-                response.interrupt_data = Some(interrupt_data(item, route.agent.approval_extension));
+                response.interrupt_data = Some(interrupt_data(item, route.agent.decisions));
             }
         }
         Some(End::Canceled) => {

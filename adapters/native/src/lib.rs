@@ -15,6 +15,8 @@ mod wire;
 
 use std::sync::Arc;
 
+use interlingua_core::answer::ALL_DECISIONS;
+use interlingua_core::capability::{ClientCapabilities, Media};
 use interlingua_core::exchange::Mounted;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
@@ -83,6 +85,20 @@ impl ProtocolAdapter for Native {
             any_origin,
             ..Mounted::new(endpoints(&route), Box::new(|| Box::new(fault::Fallback)))
         })
+    }
+
+    fn capabilities(_: &Options) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.client_tools = true;
+        capabilities.tool_declarations = true;
+        capabilities.decisions = ALL_DECISIONS;
+        capabilities.input_media = Media::ALL;
+        capabilities.output_media = Media::ALL;
+        capabilities.cancel = true;
+        capabilities.resume = true;
+        capabilities.usage = true;
+        capabilities.reasoning = true;
+        capabilities
     }
 }
 

@@ -16,7 +16,9 @@ mod wire;
 
 use std::sync::Arc;
 
+use interlingua_core::capability::{ClientCapabilities, Media};
 use interlingua_core::exchange::{Endpoint, Exchange, Method, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::pending::Decision;
 use interlingua_core::size::Size;
 
 pub use options::{
@@ -62,6 +64,23 @@ impl ProtocolAdapter for Responses {
         let max_body = shared.options.max_body.map(Size::bytes);
         let mounted = Mounted::new(endpoints(&shared), Box::new(|| Box::new(Fallback::default())));
         Ok(Mounted { curl, max_body, ..mounted })
+    }
+
+    fn capabilities(options: &Options) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        let forwards_tools = options.client_tools == ClientTools::Forward;
+        capabilities.client_tools = forwards_tools;
+        capabilities.tool_declarations = forwards_tools;
+        // `mcp_approval_response` says yes or no, with a reason for a no. It has no place for new arguments or a result.
+        capabilities.decisions = &[Decision::Accept, Decision::Reject];
+        capabilities.input_media = Media::ALL;
+        capabilities.output_media = Media::ALL;
+        // Only responses in the background can be canceled.
+        capabilities.cancel = options.background.0;
+        capabilities.resume = true;
+        capabilities.usage = true;
+        capabilities.reasoning = options.reasoning != Reasoning::Hide;
+        capabilities
     }
 }
 

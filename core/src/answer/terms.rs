@@ -51,12 +51,12 @@ pub const ALL_DECISIONS: &[Decision] =
 /// The decisions of an upstream that only knows the plain canonical approval.
 pub const NATIVE_DECISIONS: &[Decision] = &[Decision::Accept, Decision::Respond, Decision::Reject, Decision::Cancel];
 
-/// The decisions that an upstream with the Agent API accepts for this item (docs/human-in-the-loop.md#rule-2). An
-/// upstream that sends the extension with `edit` in its decisions accepts edits.
+/// The decisions that an agent accepts for this item (docs/human-in-the-loop.md#rule-2), where `taken` are those it accepts in general
+/// ([`AgentCard::decisions`](crate::call::AgentCard::decisions)). An agent that lists `edit` itself accepts edits.
 #[must_use]
-pub fn supported_decisions(item: &Pending, approval_extension: bool) -> &'static [Decision] {
+pub fn supported_decisions(item: &Pending, taken: &'static [Decision]) -> &'static [Decision] {
     let offers_edit = item.extension.is_some() && item.decisions.contains(&Decision::Edit);
-    if approval_extension || offers_edit { ALL_DECISIONS } else { NATIVE_DECISIONS }
+    if offers_edit { ALL_DECISIONS } else { taken }
 }
 
 /// The decisions to offer for an item, limited to what the upstream accepts. Cancelling is always possible, but listed
@@ -65,8 +65,9 @@ pub fn supported_decisions(item: &Pending, approval_extension: bool) -> &'static
 pub fn offer(item: &Pending, taken: &[Decision]) -> Vec<Decision> {
     use Decision::{Accept, Edit, Reject, Respond};
     let asked: &[Decision] = match item.kind {
-        // A client-side tool call has a result or not; the source's decisions do not apply.
-        PendingKind::Tool => &[Respond, Reject],
+        // A client-side tool call has a result or not; the source's decisions do not apply, and an agent that asks for
+        // no approvals takes results nevertheless.
+        PendingKind::Tool => return vec![Respond, Reject],
         _ if !item.decisions.is_empty() => &item.decisions,
         PendingKind::Approval => &[Accept, Edit, Respond, Reject],
         // A question with a schema cannot be answered by just continuing.
@@ -92,12 +93,12 @@ mod tests {
     fn edits_are_not_offered_if_the_upstream_does_not_accept_them() {
         let plain = item(r#"{"id":"a","name":"send","arguments":"{}"}"#);
         assert_eq!(
-            offer(&plain, supported_decisions(&plain, false)),
+            offer(&plain, supported_decisions(&plain, NATIVE_DECISIONS)),
             [Decision::Accept, Decision::Respond, Decision::Reject]
         );
-        assert!(offer(&plain, supported_decisions(&plain, true)).contains(&Decision::Edit));
+        assert!(offer(&plain, supported_decisions(&plain, ALL_DECISIONS)).contains(&Decision::Edit));
         let edits = item(r#"{"id":"a","name":"send","interrupt":{"kind":"approval","decisions":["accept","edit"]}}"#);
-        assert_eq!(offer(&edits, supported_decisions(&edits, false)), [Decision::Accept, Decision::Edit]);
+        assert_eq!(offer(&edits, supported_decisions(&edits, NATIVE_DECISIONS)), [Decision::Accept, Decision::Edit]);
         assert_eq!(offer(&edits, NATIVE_DECISIONS), [Decision::Accept]);
         let only = item(r#"{"id":"a","name":"send","interrupt":{"decisions":["edit"]}}"#);
         assert_eq!(offer(&only, NATIVE_DECISIONS), [Decision::Reject]);

@@ -95,8 +95,8 @@ pub struct AskContext<'a> {
     pub terms: AnswerPolicy,
     /// The tools in the run's request.
     pub tools: &'a [Json],
-    /// True if the upstream accepts more than the plain canonical answer.
-    pub approval_extension: bool,
+    /// The decisions that the agent accepts.
+    pub decisions: &'static [Decision],
 }
 
 /// What to do with a request.
@@ -166,7 +166,7 @@ impl Waiting {
     /// Adds the items that a turn ended with. An item with a known id replaces the old one.
     pub fn ask(&mut self, items: Vec<Pending>, asked: &AskContext<'_>) {
         for mut item in items {
-            item.decisions = offer(&item, supported_decisions(&item, asked.approval_extension));
+            item.decisions = offer(&item, supported_decisions(&item, asked.decisions));
             if item.expires_at.is_none()
                 && item.kind != PendingKind::Tool
                 && let Some(ttl) = asked.terms.ttl
@@ -180,7 +180,8 @@ impl Waiting {
                 run: asked.run,
                 expires: item.expires(),
                 parameters: parameters(asked.tools, &item.name),
-                extension: asked.approval_extension,
+                // The plain answer of the Agent API has no place for new arguments.
+                extension: asked.decisions.contains(&Decision::Edit),
                 decided: None,
                 said: None,
                 item,

@@ -15,6 +15,7 @@
 mod encoder;
 
 use interlingua_core::call::Target;
+use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::exchange::{MediaTypes, Mounted};
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::out::Head;
@@ -66,6 +67,12 @@ impl ProtocolAdapter for Plain {
         let mut mounted = Mounted::new(endpoints, Box::new(move || Box::new(FetchAnswer { options })));
         mounted.curl = vec!["curl -N {url}/ask -H 'content-type: text/plain' -d 'hello'".to_owned()];
         Ok(mounted)
+    }
+
+    fn capabilities(options: &Options) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.reasoning = options.thoughts;
+        capabilities
     }
 }
 

@@ -28,7 +28,7 @@ use interlingua_core::{Fault, FaultKind, sse};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Body, Conversation, Form, Reply, SendError, Trace, Transport, Upstream};
+use super::{Body, Conversation, Form, InProcessAgent, Reply, SendError, Trace, Transport, Upstream};
 use memory::Memory;
 use stage::Performance;
 
@@ -49,6 +49,19 @@ pub struct DemoOptions {
 impl Default for DemoOptions {
     fn default() -> Self {
         Self { pace_ms: u64::try_from(PACE.as_millis()).unwrap_or(0) }
+    }
+}
+
+/// Registers the demo agent.
+#[derive(Clone, Copy, Debug)]
+pub struct Demo;
+
+impl InProcessAgent for Demo {
+    const NAME: &'static str = "demo";
+    type Options = DemoOptions;
+
+    fn open(options: DemoOptions) -> Arc<dyn Upstream> {
+        Arc::new(DemoUpstream::new(Duration::from_millis(options.pace_ms)))
     }
 }
 

@@ -292,7 +292,7 @@ impl A2aExchange {
     }
 
     fn new_task(&self, operation: &SendOperation, id: RunId) -> RunCall {
-        let parsed = input::parse(&operation.message, &[], self.route.edits);
+        let parsed = input::parse(&operation.message, &[], self.route.decisions);
         let mut call = self.run_call(operation, parsed.messages);
         call.id = Some(id);
 
@@ -444,7 +444,7 @@ impl A2aExchange {
         if waits {
             input::check_outputs(&operation.message, pending)?;
         }
-        let parsed = input::parse(&operation.message, pending, self.route.edits);
+        let parsed = input::parse(&operation.message, pending, self.route.decisions);
         // An unreachable upstream leaves the task unchanged, and the client gets the error
         // (docs/protocols/a2a.md#errors).
         let mut call = self.run_call(operation, parsed.messages);

@@ -22,7 +22,7 @@ pub fn card(name: &str) -> Arc<AgentCard> {
         version: "1.2.0".to_owned(),
         server_label: name.to_owned(),
         since: NOW,
-        approval_extension: false,
+        decisions: interlingua_core::answer::NATIVE_DECISIONS,
     })
 }
 

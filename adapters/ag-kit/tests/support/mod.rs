@@ -7,16 +7,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use interlingua_ag_kit::{AgKit, Options};
+use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::{AgentCard, Delivery, RunInfo, RunState, RunView};
 use interlingua_core::exchange::{Caller, Flow, Method};
 use interlingua_core::model::{AgentRequest, MessageType};
-use interlingua_core::pending::PendingKind;
+use interlingua_core::pending::{Decision, PendingKind};
 use interlingua_core::run::{Message, Record};
 use interlingua_core::testkit::{NOW, RUN};
 use interlingua_core::{Call, End, Exchange, Fault, Json, Mount, Out, ProtocolAdapter, Request};
 
-pub(crate) fn card(name: &str, approval_extension: bool) -> Arc<AgentCard> {
-    Arc::new(AgentCard { name: name.into(), approval_extension, ..AgentCard::default() })
+pub(crate) fn card(name: &str, decisions: &'static [Decision]) -> Arc<AgentCard> {
+    Arc::new(AgentCard { name: name.into(), decisions, ..AgentCard::default() })
 }
 
 pub(crate) fn options(json: &str) -> Options {
@@ -29,7 +30,7 @@ pub(crate) fn mount(agents: Vec<Arc<AgentCard>>) -> Mount {
 
 /// Opens an endpoint of a route with one agent, `demo`.
 pub(crate) fn open(path: &str, options: &str) -> Box<dyn Exchange> {
-    open_for(vec![card("demo", true)], path, options)
+    open_for(vec![card("demo", ALL_DECISIONS)], path, options)
 }
 
 pub(crate) fn open_for(agents: Vec<Arc<AgentCard>>, path: &str, json: &str) -> Box<dyn Exchange> {

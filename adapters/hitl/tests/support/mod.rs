@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use interlingua_core::answer::{AskContext, Outcome, Waiting};
+use interlingua_core::answer::{ALL_DECISIONS, AskContext, Outcome, Waiting};
 use interlingua_core::call::{
     AgentCard, Busy, Delivery, DocumentCall, Reply, RunInfo, RunState, RunView, SessionCall, SessionItem, SessionView,
     Target, Thread,
@@ -62,7 +62,7 @@ pub(crate) struct Response {
 
 impl Gateway {
     pub(crate) fn new(options: &str) -> Self {
-        let card = AgentCard { name: "demo".into(), approval_extension: true, ..AgentCard::default() };
+        let card = AgentCard { name: "demo".into(), decisions: ALL_DECISIONS, ..AgentCard::default() };
         let mount =
             Mount { path: "/hitl".into(), agents: vec![Arc::new(card)], public_url: None, authenticates: false };
         let options: Options = serde_json::from_str(options).expect("options");
@@ -238,7 +238,7 @@ impl Gateway {
         };
         session.waiting.confirm_sent();
         let asked =
-            AskContext { run: run_id, now: self.now, terms: run.answer_policy, tools: &[], approval_extension: true };
+            AskContext { run: run_id, now: self.now, terms: run.answer_policy, tools: &[], decisions: ALL_DECISIONS };
         session.waiting.ask(record.run().pending(), &asked);
         let pending = session.waiting.pending_of(run_id);
 

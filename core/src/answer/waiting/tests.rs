@@ -5,6 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::*;
+use crate::answer::{ALL_DECISIONS, NATIVE_DECISIONS};
 use crate::duration::Ttl;
 use crate::model::{Content, ToolCall};
 
@@ -19,7 +20,7 @@ const ONE_BY_ONE: AnswerPolicy = AnswerPolicy { asking: AskPolicy::OneByOne, ..A
 const WITH_TOOLS: AnswerPolicy = AnswerPolicy { asking: AskPolicy::OneByOneWithTools, ..ALL_TOGETHER };
 
 fn context<'a>() -> AskContext<'a> {
-    AskContext { run: RUN, now: 1_000, terms: ALL_TOGETHER, tools: &[], approval_extension: true }
+    AskContext { run: RUN, now: 1_000, terms: ALL_TOGETHER, tools: &[], decisions: ALL_DECISIONS }
 }
 
 fn approval(id: &str) -> Pending {
@@ -97,7 +98,7 @@ fn a_new_user_message_approves_nothing() {
 #[test]
 fn an_edit_for_an_upstream_that_does_not_accept_edits_is_refused() {
     let mut waiting = Waiting::default();
-    waiting.ask(vec![approval("a")], &AskContext { approval_extension: false, ..context() });
+    waiting.ask(vec![approval("a")], &AskContext { decisions: NATIVE_DECISIONS, ..context() });
     let offered = &waiting.open().next().expect("open").item.decisions;
     assert_eq!(*offered, [Decision::Accept, Decision::Respond, Decision::Reject]);
     let edit = answer("a", r#"{"approved":true,"editedArgs":{"to":"b"}}"#);
@@ -197,7 +198,7 @@ fn an_upstream_that_accepts_single_answers_gets_them_immediately() {
 #[test]
 fn one_answer_with_a_decision_per_action_answers_all_items_of_the_payload() {
     let payload = Json::parse(r#"{"action_requests":[{"name":"x","args":{}},{"name":"y","args":{}}]}"#).expect("JSON");
-    let mut waiting = waiting(crate::answer::langgraph::items("i", None, &payload));
+    let mut waiting = waiting(crate::answer::payload::items("i", None, &payload));
     assert_eq!(open(&waiting), ["i:0", "i:1"]);
     let answer = answer("i:0", r#"{"decisions":[{"type":"approve"},{"type":"reject","message":"why"}]}"#);
     let input = sent(waiting.take(Vec::new(), vec![answer], ONE_BY_ONE, 1_000));

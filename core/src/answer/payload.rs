@@ -1,6 +1,9 @@
-//! Payloads of LangGraph agents, which many upstreams pass through: what they ask, and the answer they expect
-//! (docs/human-in-the-loop.md#answering, docs/human-in-the-loop.md#langgraph-payloads). Also the payload the gateway
-//! makes if a protocol needs one and the source has none.
+//! Interrupt payloads of documented forms, which agents pass through from whatever framework they are written in: what a
+//! payload asks, and the answer its source expects (docs/human-in-the-loop.md#answering,
+//! docs/human-in-the-loop.md#interrupt-payloads). Also the payload the gateway makes if a protocol needs one and the
+//! source has none.
+//!
+//! Not here: who sends which form. A form is recognized by its fields alone.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -16,16 +19,16 @@ pub enum Style {
     /// `{"approved":bool,"editedArgs"?,"text"?}`.
     Approved,
     /// `{"type":"accept|edit|response|ignore","args":…}`.
-    Langgraph,
-    /// Like `Langgraph`, as the only element of a list.
-    LanggraphList,
+    Typed,
+    /// Like `Typed`, as the only element of a list.
+    TypedList,
     /// `{"decisions":[…]}`, one per action.
     Decisions,
     /// The text or payload itself.
     Plain,
 }
 
-/// LanggraphDecision question in a payload.
+/// One question in a payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Approval or input.
@@ -46,10 +49,10 @@ pub struct Question {
 #[must_use]
 pub fn parse(payload: &Json) -> (Vec<Question>, Style) {
     action_requests(payload)
-        .or_else(|| action_request(payload).map(|question| (vec![question], Style::Langgraph)))
+        .or_else(|| action_request(payload).map(|question| (vec![question], Style::Typed)))
         .or_else(|| {
             let [only]: [Json; 1] = payload.decode::<Vec<Json>>()?.try_into().ok()?;
-            Some((vec![action_request(&only)?], Style::LanggraphList))
+            Some((vec![action_request(&only)?], Style::TypedList))
         })
         .unwrap_or_else(|| (vec![input(payload)], Style::Plain))
 }
@@ -162,7 +165,7 @@ pub fn items(id: &str, reason: Option<&str>, payload: &Json) -> Vec<Pending> {
 #[must_use]
 pub fn answer(style: Style, decided: &[(&Pending, &Decided)]) -> Json {
     if style == Style::Decisions {
-        let decisions: Vec<LanggraphDecision<'_>> =
+        let decisions: Vec<ReviewDecision<'_>> =
             decided.iter().map(|(item, decided)| to_decision(item, decided)).collect();
         return Json::from_serialize(&Decisions { decisions });
     }
@@ -170,8 +173,8 @@ pub fn answer(style: Style, decided: &[(&Pending, &Decided)]) -> Json {
     let Some((item, decided)) = decided.first() else { return Json::null() };
 
     match style {
-        Style::Langgraph => Json::from_serialize(&to_typed(item, decided)),
-        Style::LanggraphList => Json::from_serialize(&[to_typed(item, decided)]),
+        Style::Typed => Json::from_serialize(&to_typed(item, decided)),
+        Style::TypedList => Json::from_serialize(&[to_typed(item, decided)]),
         Style::Plain if decided.decision == Decision::Respond => {
             decided.payload.clone().unwrap_or_else(|| Json::from_serialize(&decided.text))
         }
@@ -194,7 +197,7 @@ struct Approved<'a> {
 }
 
 #[derive(Serialize)]
-struct Typed<'a> {
+struct TypedAnswer<'a> {
     r#type: &'static str,
     args: Option<Args<'a>>,
 }
@@ -208,12 +211,12 @@ enum Args<'a> {
 
 #[derive(Serialize)]
 struct Decisions<'a> {
-    decisions: Vec<LanggraphDecision<'a>>,
+    decisions: Vec<ReviewDecision<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum LanggraphDecision<'a> {
+enum ReviewDecision<'a> {
     Approve,
     Edit {
         edited_action: EditedAction<'a>,
@@ -230,7 +233,7 @@ struct EditedAction<'a> {
     args: &'a RawValue,
 }
 
-fn to_typed<'a>(item: &'a Pending, decided: &'a Decided) -> Typed<'a> {
+fn to_typed<'a>(item: &'a Pending, decided: &'a Decided) -> TypedAnswer<'a> {
     let (word, args) = match decided.decision {
         Decision::Accept => ("accept", None),
         Decision::Edit => {
@@ -240,17 +243,15 @@ fn to_typed<'a>(item: &'a Pending, decided: &'a Decided) -> Typed<'a> {
         Decision::Respond => ("response", decided.text.as_deref().map(Args::Text)),
         Decision::Reject | Decision::Cancel => ("ignore", None),
     };
-    Typed { r#type: word, args }
+    TypedAnswer { r#type: word, args }
 }
 
-fn to_decision<'a>(item: &'a Pending, decided: &'a Decided) -> LanggraphDecision<'a> {
+fn to_decision<'a>(item: &'a Pending, decided: &'a Decided) -> ReviewDecision<'a> {
     match (decided.decision, raw(decided.arguments.as_deref())) {
-        (Decision::Accept, _) => LanggraphDecision::Approve,
-        (Decision::Edit, Some(args)) => {
-            LanggraphDecision::Edit { edited_action: EditedAction { name: &item.name, args } }
-        }
-        (Decision::Cancel, _) => LanggraphDecision::Reject { message: Some("cancelled") },
-        _ => LanggraphDecision::Reject { message: decided.text.as_deref() },
+        (Decision::Accept, _) => ReviewDecision::Approve,
+        (Decision::Edit, Some(args)) => ReviewDecision::Edit { edited_action: EditedAction { name: &item.name, args } },
+        (Decision::Cancel, _) => ReviewDecision::Reject { message: Some("cancelled") },
+        _ => ReviewDecision::Reject { message: decided.text.as_deref() },
     }
 }
 
@@ -287,7 +288,7 @@ struct InputRequest<'a> {
 
 /// The payload to ask with: the source's own, verbatim, else a generated one (docs/human-in-the-loop.md#asking).
 #[must_use]
-pub fn payload(item: &Pending, offered: &[Decision]) -> Json {
+pub fn to_json(item: &Pending, offered: &[Decision]) -> Json {
     if let Some(payload) = &item.payload {
         return payload.clone();
     }
@@ -345,13 +346,13 @@ mod tests {
         use Decision::{Accept, Cancel, Edit, Reject, Respond};
         let action = r#"{"action_request":{"action":"book","args":{"n":1}},"config":{"allow_accept":true,"allow_edit":false,"allow_ignore":true},"description":"Book?"}"#;
         let (questions, style) = parse(&json(action));
-        assert_eq!(style, Style::Langgraph);
+        assert_eq!(style, Style::Typed);
         let [question] = questions.try_into().expect("one question");
         assert_eq!((question.kind, question.decisions), (PendingKind::Approval, vec![Accept, Cancel]));
         assert_eq!((question.name.as_str(), question.arguments.as_str()), ("book", r#"{"n":1}"#));
 
         let (questions, style) = parse(&json(&format!("[{}]", r#"{"action_request":{"action":"b"},"config":null}"#)));
-        assert_eq!((style, &questions[0].decisions), (Style::LanggraphList, &vec![Accept, Edit, Respond, Cancel]));
+        assert_eq!((style, &questions[0].decisions), (Style::TypedList, &vec![Accept, Edit, Respond, Cancel]));
 
         let several = r#"{"action_requests":[{"name":"a","args":{}},{"name":"b","args":{"x":1},"description":"B?"}],
             "review_configs":[{"action_name":"b","allowed_decisions":["approve","reject"]}]}"#;
@@ -402,7 +403,7 @@ mod tests {
             Decided::new(Decision::Cancel),
         ];
         let mut table = String::new();
-        for style in [Style::Approved, Style::Langgraph, Style::LanggraphList, Style::Decisions, Style::Plain] {
+        for style in [Style::Approved, Style::Typed, Style::TypedList, Style::Decisions, Style::Plain] {
             for decided in &decisions {
                 let message = answer(style, &[(item, decided)]);
                 table.push_str(&format!("{style:?} {:?}: {}\n", decided.decision, message.text()));
@@ -423,14 +424,14 @@ mod tests {
     fn the_source_s_own_payload_is_used_verbatim() {
         let own = json(r#"{ "z":1, "a" : [ 2.50 ] }"#);
         let mut item = items("i", None, &own).remove(0);
-        assert_eq!(payload(&item, &[]).text(), own.text());
+        assert_eq!(to_json(&item, &[]).text(), own.text());
         item.payload = None;
         item.kind = PendingKind::Approval;
         item.name = "send".into();
         item.arguments = "{broken".into();
         item.message = Some("Send?".into());
         assert_eq!(
-            payload(&item, &[Decision::Accept, Decision::Reject]).text(),
+            to_json(&item, &[Decision::Accept, Decision::Reject]).text(),
             r#"{"action_request":{"action":"send","args":"{broken"},"config":{"allow_accept":true,"allow_edit":false,"allow_respond":false,"allow_ignore":true},"description":"Send?"}"#
         );
     }
