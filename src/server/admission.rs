@@ -131,7 +131,7 @@ mod tests {
             json_values: 1000,
         };
 
-        Connections::new(limits, vec![proxy.parse().expect("a network")])
+        Connections::new(limits, vec![network::parse(proxy).expect("a network")])
     }
 
     fn address(text: &str) -> IpAddr {

@@ -207,9 +207,7 @@ fn the_path_selects_among_several_agents() {
     assert_eq!(ask(&["a", "b"], "/send-message", "", r#"{"agent":"b"}"#), "b");
     assert!(ask(&["a", "b"], "/send-message", "", "{}").starts_with("AGENT_NOT_FOUND: name the agent"));
 
-    for invalid in [r#"{"agent":"c"}"#, r#"{"agui":"auto"}"#] {
-        assert!(AgKit::mount(&mount(vec![card("a", NATIVE_DECISIONS)]), options(invalid)).is_err(), "{invalid}");
-    }
+    assert!(AgKit::mount(&mount(vec![card("a", NATIVE_DECISIONS)]), options(r#"{"agent":"c"}"#)).is_err());
 }
 
 #[test]
@@ -318,9 +316,13 @@ fn health_is_reported_as_json() {
 
 #[test]
 fn options_are_validated() {
-    for invalid in
-        [r#"{"reasoning":"loud"}"#, r#"{"separator":"perhaps"}"#, r#"{"colour":"red"}"#, r#"{"interrupt_ttl":"soon"}"#]
-    {
+    for invalid in [
+        r#"{"agui":"auto"}"#,
+        r#"{"reasoning":"loud"}"#,
+        r#"{"separator":"perhaps"}"#,
+        r#"{"colour":"red"}"#,
+        r#"{"interrupt_ttl":"soon"}"#,
+    ] {
         assert!(serde_json::from_str::<interlingua_ag_kit::Options>(invalid).is_err(), "{invalid}");
     }
 
