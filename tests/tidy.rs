@@ -3,6 +3,8 @@
 
 #[path = "tidy/docs.rs"]
 mod docs;
+#[path = "tidy/words.rs"]
+mod words;
 
 use std::fmt::Write as _;
 use std::fs;

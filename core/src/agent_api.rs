@@ -4,8 +4,8 @@
 //! (docs/protocols/agent-api.md#repairs). [`Frame::event`] says what a frame reports; what that means for the run,
 //! [`crate::normalize`] decides.
 //!
-//! Used by the native connector, by scripts of the tests, and by `interlingua call`. No other connector makes frames: they
-//! emit [`AgentEvent`]s themselves.
+//! Used by the native connector, by scripts of the tests, and by `interlingua call`. No other connector makes frames:
+//! they emit [`AgentEvent`]s themselves.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -86,7 +86,7 @@ pub enum ContentValue<'a> {
         /// Such as `wav` or `mp3`.
         format: Option<Cow<'a, str>>,
     },
-    /// A file.
+    /// By URL, by id, or inline bytes.
     File(File),
     /// A type this version has no name for.
     Other(Cow<'a, str>),
@@ -118,8 +118,8 @@ pub struct MessageEvent<'a> {
     pub end: Option<End>,
     /// Whether the agent said that it has not ended yet.
     pub in_progress: bool,
-    /// Contents, in order. For a message that ended they are authoritative: what is missing is emitted, what was emitted
-    /// before is not emitted again.
+    /// Contents, in order. For a message that ended they are authoritative: what is missing is emitted, what was
+    /// emitted before is not emitted again.
     pub contents: Vec<ContentEvent<'a>>,
     /// Tokens spent on it.
     pub usage: Option<JsonRef<'a>>,
@@ -127,7 +127,7 @@ pub struct MessageEvent<'a> {
     pub metadata: Option<JsonRef<'a>>,
     /// An error code, of a message that reports an error.
     pub code: Option<Cow<'a, str>>,
-    /// Its text.
+    /// Error text of a message of type `error`. `None`: it has none.
     pub text: Option<Cow<'a, str>>,
     /// An error the message carries besides.
     pub error: Option<AgentError<'a>>,
@@ -261,7 +261,7 @@ impl<'a> AgentEvent<'a> {
         Self::Message(MessageEvent { id: Some(Cow::Borrowed(id)), kind: Some(kind), ..MessageEvent::default() })
     }
 
-    /// Ends a message.
+    /// The end of a message without further contents.
     #[must_use]
     pub fn message_finished(id: &'a str, end: End) -> Self {
         Self::Message(MessageEvent { id: Some(Cow::Borrowed(id)), end: Some(end), ..MessageEvent::default() })
@@ -385,8 +385,8 @@ impl<'a> ContentEvent<'a> {
 }
 
 impl<'a> CallPart<'a> {
-    /// Parses the data of a call, and the fields it holds besides. None if it is no object. Whatever is no text counts by its
-    /// JSON text.
+    /// Parses the data of a call, and the fields it holds besides. None if it is no object. Whatever is no text counts
+    /// by its JSON text.
     #[must_use]
     pub fn parse(raw: &'a RawValue) -> Option<(Self, Vec<(Cow<'a, str>, &'a RawValue)>)> {
         fn text(raw: &RawValue) -> Cow<'_, str> {
@@ -443,7 +443,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
 }
 
 impl CallPart<'_> {
-    /// The part, owned.
+    /// The same part without borrowed texts.
     #[must_use]
     pub fn into_owned(self) -> CallPart<'static> {
         fn own(text: Cow<'_, str>) -> Cow<'static, str> {

@@ -75,7 +75,7 @@ pub struct AnswerMessage {
     /// Message id. If one message has several answers, the first one gets the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Message metadata.
+    /// Free for applications; stays with the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Json>,
 }

@@ -45,7 +45,7 @@ use crate::model::{Body, Content, ContentType, File, MessageType, Role, Status};
 use crate::run::RunError;
 use frame::{ContentFrame, MessageFrame, ResponseFrame};
 
-/// Builds a response.
+/// Builds the frames of one response, numbered from 0.
 #[derive(Clone, Debug)]
 pub struct ResponseBuilder {
     id: String,

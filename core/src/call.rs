@@ -202,7 +202,7 @@ pub enum RunState {
     Waiting,
     /// Between two turns, waiting for authentication.
     WaitingForAuth,
-    /// Ended.
+    /// No further turn follows.
     Ended(End),
 }
 
@@ -260,7 +260,7 @@ pub struct RunInfo {
 /// A route with its own retention settings ([`crate::exchange::RunRetention`]), as stored with its runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetentionOwner {
-    /// The route.
+    /// The route whose retention settings apply.
     pub route: String,
     /// True if the gateway must keep the run's conversation because later runs build on it. The route's settings then
     /// only hide the run; only the global settings delete it.
@@ -321,7 +321,7 @@ pub enum SessionCall {
     Append {
         /// Session id.
         session: String,
-        /// The new items.
+        /// Appended in this order.
         items: Vec<model::Message>,
     },
     /// Remove an item. Answered by [`Reply::Session`] without items.
@@ -335,7 +335,7 @@ pub enum SessionCall {
     Label {
         /// Session id.
         session: String,
-        /// The new labels.
+        /// Labels to set; all others stay.
         labels: Extra,
     },
     /// Delete a session and cancel its active run. Its runs are kept. Answered by [`Reply::Done`].
@@ -348,7 +348,7 @@ pub enum SessionCall {
 /// A session in its current state.
 #[derive(Clone, Debug)]
 pub struct SessionView {
-    /// Session id.
+    /// The name under which clients know the session.
     pub id: String,
     /// The agent's name in the configuration.
     pub agent: String,
@@ -377,7 +377,7 @@ pub struct SessionItem {
     pub id: String,
     /// The run it belongs to. `None`: it was added by [`SessionCall::Append`] or [`SessionCall::Create`].
     pub run: Option<RunId>,
-    /// The message.
+    /// The item as a message of the canonical model.
     pub message: model::Message,
 }
 
@@ -404,7 +404,7 @@ pub enum DocumentCall {
         collection: String,
         /// Key of the document.
         key: String,
-        /// The new value.
+        /// It replaces the complete document.
         value: Json,
     },
     /// Delete a document. No error if it does not exist.
@@ -436,7 +436,7 @@ pub struct AgentCard {
 /// A complete reply to a [`Call`].
 #[derive(Debug)]
 pub enum Reply<'a> {
-    /// One run.
+    /// The run of a call that names one.
     Run(RunView<'a>),
     /// A page of runs.
     Runs(Page<'a>),

@@ -1,8 +1,8 @@
 //! What each half of a protocol can carry, as data.
 //!
-//! Used by the configuration check (what does not fit is said before a request is lost), by the engine (which decisions an
-//! agent takes, whether it needs the history), and by the tests, which run one trial for each pair of protocols that both
-//! carry what it needs.
+//! Used by the configuration check (what does not fit is said before a request is lost), by the engine (which decisions
+//! an agent takes, whether it needs the history), and by the tests, which run one trial for each pair of protocols that
+//! both carry what it needs.
 
 use serde::Serialize;
 
@@ -120,11 +120,11 @@ pub enum Cancel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[allow(clippy::struct_excessive_bools, reason = "a set of kinds, each there or not")]
 pub struct Media {
-    /// Images.
+    /// Images of any format.
     pub image: bool,
-    /// Audio.
+    /// Audio of any format.
     pub audio: bool,
-    /// Video.
+    /// Video of any format.
     pub video: bool,
     /// Files of any type.
     pub file: bool,

@@ -1,8 +1,9 @@
 //! The upstream-facing half of a protocol: a turn with an agent, as a pure state machine.
 //!
-//! A [`Connector`] knows one agent. For each turn it makes an [`AgentTurn`], which says what to send, reads what comes back,
-//! and emits typed events ([`AgentEvent`]). The gateway sends, waits, counts time and retries; a turn only decides. So a turn
-//! may need several requests: look the agent's card up, ask, poll, subscribe again after a cut, cancel by an id it learned.
+//! A [`Connector`] knows one agent. For each turn it makes an [`AgentTurn`], which says what to send, reads what comes
+//! back, and emits typed events ([`AgentEvent`]). The gateway sends, waits, counts time and retries; a turn only
+//! decides. So a turn may need several requests: look the agent's card up, ask, poll, subscribe again after a cut,
+//! cancel by an id it learned.
 //!
 //! How the gateway drives an [`AgentTurn`]:
 //!
@@ -14,8 +15,8 @@
 //!      └► Finished
 //! ```
 //!
-//! Once the sink has seen the end of the turn, nothing more is asked. A turn that is canceled gets `cancel` instead, at any
-//! moment, and is dropped after it.
+//! Once the sink has seen the end of the turn, nothing more is asked. A turn that is canceled gets `cancel` instead, at
+//! any moment, and is dropped after it.
 //!
 //! Invariant: like [`crate::exchange`], nothing here waits, reads a clock, draws a random number or opens a socket.
 
@@ -125,7 +126,8 @@ pub trait Connector: Send + Sync + 'static {
     /// If the request cannot be expressed in this protocol.
     fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault>;
 
-    /// What an operator should know about the options: sentences that name the setting. Shown by `check` and at startup.
+    /// What an operator should know about the options: sentences that name the setting. Shown by `check` and at
+    /// startup.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
@@ -159,11 +161,11 @@ pub enum Next {
 pub struct HttpRequest {
     /// Such as `POST`.
     pub method: &'static str,
-    /// The whole URL.
+    /// Absolute, with scheme and host.
     pub url: String,
     /// Headers of the protocol, names in lower case. The operator's are added, and win.
     pub headers: Vec<(&'static str, String)>,
-    /// The body.
+    /// Empty: the request has none.
     pub body: Vec<u8>,
     /// What its answer is.
     pub purpose: Purpose,
@@ -172,9 +174,11 @@ pub struct HttpRequest {
 /// What the answer to a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// The agent's answer, or more of it: an event stream or a body, read with a sink. A client waits for the first one.
+    /// The agent's answer, or more of it: an event stream or a body, read with a sink. A client waits for the first
+    /// one.
     Ask,
-    /// A small document the turn needs first: read whole, handed to [`AgentTurn::on_lookup`]. Sent again after any failure.
+    /// A small document the turn needs first: read whole, handed to [`AgentTurn::on_lookup`]. Sent again after any
+    /// failure.
     Lookup,
 }
 
@@ -271,8 +275,8 @@ pub trait AgentTurn: Send + 'static {
         refusal.to_fault()
     }
 
-    /// What has to be sent so that the agent stops, besides closing the connection. Most need nothing. Called with what the
-    /// turn has learned so far.
+    /// What has to be sent so that the agent stops, besides closing the connection. Most need nothing. Called with what
+    /// the turn has learned so far.
     fn cancel(&self) -> Option<HttpRequest> {
         None
     }

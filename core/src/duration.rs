@@ -1,5 +1,5 @@
-//! Durations as operators write them: `"250ms"`, `"5s"`, `"1h30m"`, `"30d"`. The one grammar, used by adapter options and
-//! by the gateway's own settings.
+//! Durations as operators write them: `"250ms"`, `"5s"`, `"1h30m"`, `"30d"`. The one grammar, used by adapter options
+//! and by the gateway's own settings.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -256,13 +256,13 @@ pub type Open = Box<dyn Fn() -> Box<dyn Exchange> + Send + Sync>;
 pub enum Method {
     /// GET, which also serves HEAD.
     Get,
-    /// POST.
+    /// With a request body.
     Post,
-    /// PUT.
+    /// With a request body.
     Put,
-    /// PATCH.
+    /// With a request body.
     Patch,
-    /// DELETE.
+    /// Usually without a request body.
     Delete,
 }
 
@@ -315,13 +315,13 @@ impl Endpoint {
         }
     }
 
-    /// A GET endpoint.
+    /// An endpoint for GET, which also answers HEAD.
     #[must_use]
     pub fn get<E: Exchange>(path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
         Self::new(Method::Get, path, open)
     }
 
-    /// A POST endpoint.
+    /// An endpoint for POST that reads JSON; `reads` changes that.
     #[must_use]
     pub fn post<E: Exchange>(path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
         Self::new(Method::Post, path, open)
@@ -357,11 +357,11 @@ pub struct Request<'a> {
     /// Headers, names in lower case. Bytes of a value that are not UTF-8 are replaced, so such a header is present but
     /// matches no known value.
     pub headers: &'a [(&'a str, &'a str)],
-    /// The complete body.
+    /// Empty if the request has none. At most `max_body`.
     pub body: &'a [u8],
     /// The URL of the mount point as this client sees it, without a trailing slash.
     pub base_url: &'a str,
-    /// The caller.
+    /// On whose behalf the request is made.
     pub caller: &'a Caller,
     /// The current time.
     pub now: Millis,

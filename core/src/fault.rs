@@ -15,7 +15,7 @@ pub enum Blame {
     Client,
     /// The agent, or the network on the way to it.
     Upstream,
-    /// The gateway.
+    /// A bug, an overload, or a shutdown.
     Gateway,
 }
 

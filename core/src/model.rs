@@ -180,7 +180,7 @@ open_set! {
         Audio = "audio",
         /// Video.
         Video = "video",
-        /// A file.
+        /// A file by URL, by id, or inline.
         File = "file",
         /// A refusal by the agent.
         Refusal = "refusal",
@@ -213,14 +213,14 @@ pub enum Body {
     Other(Box<str>),
 }
 
-/// A file.
+/// A file by URL, by id, or inline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct File {
     /// URL of the file.
     pub url: Option<String>,
     /// Id in the agent's file store.
     pub id: Option<String>,
-    /// File name.
+    /// Shown to people. `None`: unknown.
     pub name: Option<String>,
     /// Data URL or base64.
     pub data: Option<String>,
@@ -259,13 +259,13 @@ impl Content {
         Self { body, extra: Extra::new() }
     }
 
-    /// A text content.
+    /// Creates a text without unknown fields.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(Body::Text(text.into()))
     }
 
-    /// A data content.
+    /// Serializes a value as JSON.
     #[must_use]
     pub fn data<T: Serialize + ?Sized>(value: &T) -> Self {
         Self::new(Body::Data(Json::from_serialize(value)))
@@ -453,7 +453,7 @@ pub struct ToolCall {
     /// Correlates a call with its output.
     #[serde(deserialize_with = "lenient_text")]
     pub call_id: String,
-    /// Tool name.
+    /// As the agent declared it; empty if it is unknown.
     #[serde(deserialize_with = "lenient_text")]
     pub name: String,
     /// Arguments as JSON text. Written by the model, so it may be invalid JSON.
@@ -503,7 +503,7 @@ pub struct AgentRequest {
     pub session_id: Option<String>,
     /// The end user.
     pub user_id: Option<String>,
-    /// The requested model.
+    /// Passed on to the agent. `None`: it chooses.
     pub model: Option<String>,
     /// Sampling parameters.
     pub sampling: Sampling,
@@ -516,7 +516,7 @@ pub struct AgentRequest {
 /// Sampling parameters of a request. `None` leaves the choice to the agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sampling {
-    /// Sampling temperature.
+    /// Passed on unchecked. `None`: the agent decides.
     pub temperature: Option<f64>,
     /// Nucleus sampling threshold.
     pub top_p: Option<f64>,
@@ -530,7 +530,7 @@ pub struct Sampling {
     pub stop: Option<Stop>,
     /// Number of answers, 1 to 5. `None` means 1.
     pub n: Option<i64>,
-    /// Sampling seed.
+    /// Makes answers reproducible if the agent supports it.
     pub seed: Option<i64>,
 }
 

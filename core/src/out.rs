@@ -102,7 +102,7 @@ impl Out {
         sse::encode::comment(&mut self.body, text);
     }
 
-    /// Writes raw bytes.
+    /// Appends bytes to the body without framing them.
     pub fn write_raw(&mut self, bytes: &[u8]) {
         self.body.put_slice(bytes);
     }

@@ -65,6 +65,6 @@ pub trait PushNotifier: Send + 'static {
 pub struct PushRequest {
     /// Headers, names in lower case. They may contain secrets of the client and are never logged.
     pub headers: Vec<(&'static str, String)>,
-    /// The request body.
+    /// Sent as it is; usually JSON.
     pub body: Vec<u8>,
 }

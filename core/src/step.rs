@@ -20,7 +20,7 @@ pub struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// The run's id.
+    /// The id of the run in which the step happened.
     #[must_use]
     pub const fn id(&self) -> RunId {
         self.run.id

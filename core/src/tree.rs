@@ -111,7 +111,7 @@ impl<'a> Node<'a> {
         Json::from_raw(self.raw)
     }
 
-    /// The raw value.
+    /// The value as `serde_json` keeps it, for deserializing.
     #[must_use]
     pub const fn raw(&self) -> &'a RawValue {
         self.raw

@@ -20,7 +20,7 @@ pub struct WellKnownDocument {
     pub extract: fn(&str, &[u8]) -> Option<Json>,
 }
 
-/// A fetched document.
+/// A document that was fetched from the server of an agent, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedDocument {
     /// The extracted content.

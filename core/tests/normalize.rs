@@ -16,7 +16,7 @@ fn normalized(lines: &[&str]) -> String {
 }
 
 #[test]
-fn reasoning_and_answer_that_overlap_are_told_apart() {
+fn reasoning_and_answer_that_overlap_are_kept_apart() {
     insta::assert_snapshot!(normalized(&[
         r#"{"sequence_number":0,"object":"response","status":"created","id":"response_1","output":null}"#,
         r#"{"object":"response","status":"in_progress","id":"response_1","output":null}"#,
@@ -52,7 +52,7 @@ fn snapshots_of_arguments_are_held_until_they_are_whole() {
 }
 
 #[test]
-fn fragments_of_arguments_are_told_as_they_come() {
+fn fragments_of_arguments_are_emitted_as_they_come() {
     insta::assert_snapshot!(normalized(&[
         r#"{"object":"message","status":"in_progress","id":"m","type":"function_call","role":"assistant"}"#,
         r#"{"object":"content","status":"in_progress","type":"data","index":0,"delta":true,"msg_id":"m","data":{"call_id":"call_1","name":"f","arguments":"{\"a\":"}}"#,
@@ -97,7 +97,7 @@ fn an_image_that_is_never_closed_and_not_in_the_output_is_kept() {
 }
 
 #[test]
-fn messages_that_are_only_in_the_output_are_told_before_the_end() {
+fn messages_that_are_only_in_the_output_are_emitted_before_the_end() {
     insta::assert_snapshot!(normalized(&[
         r#"{"object":"response","status":"created","id":"r"}"#,
         r#"{"object":"message","status":"completed","id":"h","type":"heartbeat","content":[]}"#,
@@ -106,7 +106,7 @@ fn messages_that_are_only_in_the_output_are_told_before_the_end() {
 }
 
 #[test]
-fn every_bad_end_keeps_what_was_told() {
+fn every_bad_end_keeps_what_was_emitted() {
     let begun = [
         r#"{"object":"response","status":"in_progress","id":"r"}"#,
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"m","text":"Partial"}"#,
@@ -143,7 +143,7 @@ fn a_second_response_inside_the_stream_does_not_end_it() {
 }
 
 #[test]
-fn a_completed_text_that_contradicts_what_was_told_replaces_it() {
+fn a_completed_text_that_contradicts_the_fragments_replaces_them() {
     insta::assert_snapshot!(normalized(&[
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"m","text":"Helo"}"#,
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":false,"msg_id":"m","text":"Hel"}"#,
@@ -157,7 +157,7 @@ fn a_completed_text_that_contradicts_what_was_told_replaces_it() {
 }
 
 #[test]
-fn fragments_of_two_slots_in_turns_are_all_told_once() {
+fn alternating_fragments_of_two_slots_are_all_emitted_once() {
     insta::assert_snapshot!(normalized(&[
         r#"{"object":"message","status":"in_progress","id":"m","type":"message","role":"assistant"}"#,
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"m","text":"a"}"#,

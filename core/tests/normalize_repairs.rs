@@ -218,7 +218,7 @@ fn what_was_guessed_to_be_a_call_stays_data_if_its_message_says_so() {
 }
 
 #[test]
-fn contents_without_an_index_are_told_once() {
+fn contents_without_an_index_are_emitted_once() {
     let mixed = [
         r#"{"object":"content","delta":true,"msg_id":"m","text":"Look: "}"#,
         r#"{"object":"content","delta":false,"status":"completed","msg_id":"m","image_url":"u"}"#,
@@ -233,7 +233,7 @@ fn contents_without_an_index_are_told_once() {
 }
 
 #[test]
-fn several_values_for_one_place_are_all_told() {
+fn several_values_for_one_index_are_all_emitted() {
     let result = record(&[
         r#"{"object":"content","status":"completed","msg_id":"m","image_url":"one"}"#,
         r#"{"object":"content","status":"completed","msg_id":"m","image_url":"two"}"#,
@@ -287,7 +287,7 @@ fn ids_are_unique_over_all_turns_of_a_run() {
 }
 
 #[test]
-fn the_rest_of_a_text_in_very_many_pieces_is_told() {
+fn the_rest_of_a_text_in_very_many_pieces_is_emitted() {
     let mut lines = Vec::new();
     for number in 0..200 {
         lines.push(format!(r#"{{"object":"content","index":0,"delta":true,"msg_id":"m","text":"{number} "}}"#));
@@ -302,7 +302,7 @@ fn the_rest_of_a_text_in_very_many_pieces_is_told() {
 }
 
 #[test]
-fn a_snapshot_takes_the_place_of_fragments_nobody_was_told() {
+fn a_snapshot_replaces_fragments_that_were_not_emitted() {
     let result = tale(&record(&[
         r#"{"object":"message","id":"m","type":"plugin_call","status":"in_progress"}"#,
         r#"{"object":"content","index":0,"delta":true,"msg_id":"m","data":{"call_id":"c","arguments":"{\"b"}}"#,
@@ -312,7 +312,7 @@ fn a_snapshot_takes_the_place_of_fragments_nobody_was_told() {
 }
 
 #[test]
-fn a_text_said_anew_that_contradicts_what_was_told_takes_its_place_at_once() {
+fn a_snapshot_that_contradicts_the_emitted_text_replaces_it_at_once() {
     let snapshot = |text: &str| {
         format!(r#"{{"object":"content","index":0,"delta":false,"status":"in_progress","msg_id":"m","text":"{text}"}}"#)
     };
@@ -336,7 +336,7 @@ fn a_text_said_anew_that_contradicts_what_was_told_takes_its_place_at_once() {
 
 /// Every version of a text is kept: their number is bounded, and the last one is emitted at the end.
 #[test]
-fn an_agent_that_says_everything_anew_again_and_again_does_not_exhaust_its_run() {
+fn an_agent_that_replaces_its_text_again_and_again_does_not_exhaust_its_run() {
     let mut recorder = Recorder::of(begun(), 1 << 20);
     let text = |number: usize| format!("{number}: {}", "x".repeat(10_000));
     for number in 0..1_000 {

@@ -135,7 +135,7 @@ fn a_hundred_thousand_contents_that_wait() {
 }
 
 #[test]
-fn a_text_in_a_hundred_thousand_pieces_said_anew_each_time() {
+fn a_text_in_a_hundred_thousand_growing_snapshots() {
     let record = linear("pieces", 10_000, |n| {
         let pieces = (0..n).flat_map(|_| {
             [
@@ -165,7 +165,7 @@ fn data_in_a_hundred_thousand_fragments() {
 }
 
 #[test]
-fn an_output_of_a_hundred_thousand_messages_nobody_told() {
+fn an_output_of_a_hundred_thousand_new_messages() {
     let numbered = |number: usize| {
         format!(r#"{{"object":"message","id":"m{number}","status":"completed","type":"message","content":"{number}"}}"#)
     };

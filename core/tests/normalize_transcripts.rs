@@ -16,7 +16,7 @@ fn frames(bytes: &[u8]) -> Vec<Value> {
 }
 
 #[test]
-fn every_recorded_stream_is_told_well() {
+fn every_recorded_stream_is_normalized() {
     for (name, bytes) in transcripts() {
         let record = recorded([*bytes]);
         assert_eq!(grammar(&record), Ok(()), "{name}");
@@ -26,7 +26,7 @@ fn every_recorded_stream_is_told_well() {
 
 /// Of each message and type: what the fragments say, or what the message says in the end.
 #[test]
-fn nothing_that_was_recorded_is_lost_or_told_twice() {
+fn nothing_that_was_recorded_is_lost_or_emitted_twice() {
     for (name, bytes) in transcripts() {
         let mut said: BTreeMap<String, String> = BTreeMap::new();
         for frame in frames(bytes) {
@@ -60,7 +60,7 @@ fn nothing_that_was_recorded_is_lost_or_told_twice() {
 }
 
 #[test]
-fn every_cut_of_a_recorded_stream_tells_the_same() {
+fn every_cut_of_a_recorded_stream_gives_the_same() {
     for (name, bytes) in transcripts() {
         if bytes.len() < 3_000 {
             laws::cut_anywhere(bytes, |pieces| tale(&recorded(pieces.iter().copied())));

@@ -85,12 +85,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_heard_the_grammar_holds(frames in wild::frames()) {
+    fn whatever_arrives_the_grammar_holds(frames in wild::frames()) {
         lawful(&wild::record(&frames))?;
     }
 
     #[test]
-    fn what_a_step_tells_never_changes(frames in wild::frames()) {
+    fn a_step_never_changes(frames in wild::frames()) {
         laws::replay_equals_live(|| Box::new(Stable), &script_of(frames));
     }
 
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn broken_bytes_keep_the_grammar_and_every_cut_tells_the_same(
+    fn broken_bytes_keep_the_grammar_and_every_cut_gives_the_same(
         which in any::<proptest::sample::Index>(),
         from in any::<proptest::sample::Index>(),
         garbage in prop::collection::vec(any::<u8>(), 0..12),

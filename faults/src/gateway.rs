@@ -81,7 +81,6 @@ impl Gateway {
         self.folder.path()
     }
 
-    /// Its complete log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

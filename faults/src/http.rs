@@ -10,7 +10,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Timeout for connecting and reading.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A complete response.
 pub(crate) struct Response {
     pub(crate) status: u16,
     /// The raw body, including chunk framing.

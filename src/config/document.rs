@@ -453,7 +453,7 @@ impl Default for UpstreamTable {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TimeoutsTable {
-    /// For connecting.
+    /// Limit for a connection, name lookup and TLS included.
     pub(super) connect: Located<Period>,
     /// For the first byte of the response, once the request is sent.
     pub(super) first_byte: Located<Period>,

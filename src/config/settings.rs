@@ -247,7 +247,7 @@ pub struct Header {
 /// How long the gateway waits for an upstream. All are greater than zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For connecting.
+    /// Limit for a connection, name lookup and TLS included.
     pub connect: Duration,
     /// For the first byte of the response, once the request is sent.
     pub first_byte: Duration,

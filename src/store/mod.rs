@@ -344,7 +344,7 @@ pub fn owned_key(owner: &str, key: &str) -> String {
 pub struct RetentionReport {
     /// Deleted runs.
     pub runs: Vec<RunId>,
-    /// Hidden runs.
+    /// Runs that their owners no longer find, but that stay stored for their conversations.
     pub hidden: Vec<RunId>,
     /// Number of deleted documents.
     pub documents: usize,

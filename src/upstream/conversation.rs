@@ -1,7 +1,7 @@
 //! One turn with an agent, under way: the requests it sends, one after the other, and the answers as they come.
 //!
-//! The turn decides ([`AgentTurn`]); this drives it: sends what it wants sent, cuts bodies into frames and hands them over,
-//! waits the pauses it asks for, and bounds all of it in time and bytes. Sending itself is the [`Transport`]'s.
+//! The turn decides ([`AgentTurn`]); this drives it: sends what it wants sent, cuts bodies into frames and hands them
+//! over, waits the pauses it asks for, and bounds all of it in time and bytes. Sending itself is the [`Transport`]'s.
 //!
 //! Not here: connections and retries ([`super::http`]), and what becomes of a run whose agent fails (the engine).
 
@@ -31,8 +31,8 @@ const MAX_REQUESTS: u32 = 10_000;
 
 /// Sends the requests of a turn.
 pub trait Transport: Send + 'static {
-    /// Sends a request and waits for the head of its answer, or for all of a document that was looked up. `since`: when the
-    /// turn began.
+    /// Sends a request and waits for the head of its answer, or for all of a document that was looked up. `since`: when
+    /// the turn began.
     fn send(&self, request: HttpRequest, since: Instant) -> BoxFuture<'static, Result<Reply, SendError>>;
 
     /// Sends a request whose answer does not matter. Bounded in time; failures are logged.
@@ -43,7 +43,7 @@ pub trait Transport: Send + 'static {
 pub enum Reply {
     /// An answer whose body is to come.
     Answer(Body),
-    /// A document, whole.
+    /// A complete document.
     Document(Vec<u8>),
 }
 
@@ -223,8 +223,9 @@ enum Stage {
 /// A turn with an agent, under way.
 ///
 /// [`begin`](Self::begin), then [`poll_chunk`](Self::poll_chunk) until it says `None`, handing each chunk to
-/// [`feed`](Self::feed), then [`finish`](Self::finish), which says whether there is more of it. Waiting and reading are apart
-/// so that a run is locked only while bytes are read. Dropping it closes the connection at once, which cancels most agents.
+/// [`feed`](Self::feed), then [`finish`](Self::finish), which says whether there is more of it. Waiting and reading are
+/// apart so that a run is locked only while bytes are read. Dropping it closes the connection at once, which cancels
+/// most agents.
 pub struct Conversation {
     turn: Box<dyn AgentTurn>,
     transport: Box<dyn Transport>,
@@ -260,13 +261,12 @@ impl Conversation {
         }
     }
 
-    /// Sends the first requests, and waits until the agent has begun to answer with success. Safe to drop: the connection is
-    /// closed then.
+    /// Sends the first requests, and waits until the agent has begun to answer with success. Safe to drop: the
+    /// connection is closed then.
     ///
-    /// # Errors
-    /// The request cannot be expressed in the agent's protocol, the agent cannot be reached
-    /// ([`FaultKind::UpstreamUnreachable`]), is silent for too long ([`FaultKind::UpstreamTimeout`]), or refuses (whatever
-    /// the connector makes of the refusal).
+    /// # Errors The request cannot be expressed in the agent's protocol, the agent cannot be reached
+    /// ([`FaultKind::UpstreamUnreachable`]), is silent for too long ([`FaultKind::UpstreamTimeout`]), or refuses
+    /// (whatever the connector makes of the refusal).
     pub async fn begin(&mut self) -> Result<(), Fault> {
         self.since = Instant::now();
         self.advance()?;
@@ -275,10 +275,10 @@ impl Conversation {
 
     /// Waits for the next piece of an answer. `None`: the answer has ended properly. Safe to cancel and call again.
     ///
-    /// # Errors
-    /// [`FaultKind::UpstreamTruncated`] if the connection broke, [`FaultKind::UpstreamTimeout`] if it was silent for too long
-    /// or took too long altogether, [`FaultKind::UpstreamGarbage`] if it is compressed and cannot be unpacked; whatever stands
-    /// in the way of a further request. What was fed before stays valid: see [`fail`](Self::fail).
+    /// # Errors [`FaultKind::UpstreamTruncated`] if the connection broke, [`FaultKind::UpstreamTimeout`] if it was
+    /// silent for too long or took too long altogether, [`FaultKind::UpstreamGarbage`] if it is compressed and cannot
+    /// be unpacked; whatever stands in the way of a further request. What was fed before stays valid: see
+    /// [`fail`](Self::fail).
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
         ready!(self.poll_reading(context))?;
         match &mut self.stage {
@@ -364,9 +364,9 @@ impl Conversation {
 
     /// Reads a piece of an answer.
     ///
-    /// # Errors
-    /// [`FaultKind::UpstreamTooLarge`] for an event past the bound, [`FaultKind::UpstreamGarbage`] for one with more values or
-    /// levels than [`tree::Bounds::DEFAULT`], else what the turn or the sink says. The conversation is over then.
+    /// # Errors [`FaultKind::UpstreamTooLarge`] for an event past the bound, [`FaultKind::UpstreamGarbage`] for one
+    /// with more values or levels than [`tree::Bounds::DEFAULT`], else what the turn or the sink says. The conversation
+    /// is over then.
     pub fn feed(&mut self, chunk: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let fed = self.read(chunk, sink).map_err(secrets::mask_fault);
         if fed.is_err()
@@ -422,8 +422,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Reads what is left when an answer has ended: a JSON body, a last event without its blank line, and what the turn held
-    /// back. Then sends what the turn wants next, unless the turn has ended.
+    /// Reads what is left when an answer has ended: a JSON body, a last event without its blank line, and what the turn
+    /// held back. Then sends what the turn wants next, unless the turn has ended.
     ///
     /// # Errors
     /// As [`feed`](Self::feed).
@@ -436,7 +436,8 @@ impl Conversation {
         self.go_on(sink)
     }
 
-    /// An answer broke off, or a further request failed: reads what is left of it, and lets the turn decide whether it goes on.
+    /// An answer broke off, or a further request failed: reads what is left of it, and lets the turn decide whether it
+    /// goes on.
     ///
     /// # Errors
     /// The fault, if it does not.
@@ -478,8 +479,8 @@ impl Conversation {
         Ok(if matches!(self.stage, Stage::Done) { Flow::Ended } else { Flow::Continues })
     }
 
-    /// Why an answer of which nothing was understood is none: it is in another protocol. None if nothing came that could have
-    /// been understood: the agent broke off then.
+    /// Why an answer of which nothing was understood is none: it is in another protocol. None if nothing came that
+    /// could have been understood: the agent broke off then.
     #[must_use]
     pub fn foreign(&self) -> Option<Fault> {
         let mut lines = self.beginning.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);

@@ -1,10 +1,10 @@
 //! The way to an agent, as the engine sees it: start a turn, then read its answers piece by piece.
 //!
-//! [`Upstream`] is one agent's way: [`http::HttpUpstream`] for those on the network, [`demo::DemoUpstream`] for the one in
-//! this process. A [`Conversation`] is one turn under way.
+//! [`Upstream`] is one agent's way: [`http::HttpUpstream`] for those on the network, [`demo::DemoUpstream`] for the one
+//! in this process. A [`Conversation`] is one turn under way.
 //!
-//! Not here: what an answer means (the connectors and [`interlingua_core::normalize`]), what becomes of a run whose agent
-//! fails, and when to stop reading because there is no follower (the engine).
+//! Not here: what an answer means (the connectors and [`interlingua_core::normalize`]), what becomes of a run whose
+//! agent fails, and when to stop reading because there is no follower (the engine).
 
 mod card;
 pub mod client;
@@ -52,13 +52,14 @@ pub trait InProcessAgent: 'static {
 
 /// The way to one agent.
 ///
-/// A conversation has to be polled on the thread that started it: connections belong to the runtime of that thread, so that
-/// no wake-up ever crosses threads. A run lives on one thread.
+/// A conversation has to be polled on the thread that started it: connections belong to the runtime of that thread, so
+/// that no wake-up ever crosses threads. A run lives on one thread.
 pub trait Upstream: Send + Sync + 'static {
     /// What the agent takes and gives.
     fn capabilities(&self) -> UpstreamCapabilities;
 
-    /// Starts a turn. Nothing is sent before [`Conversation::begin`]. `trace`: the trace that the client's request is part of.
+    /// Starts a turn. Nothing is sent before [`Conversation::begin`]. `trace`: the trace that the client's request is
+    /// part of.
     ///
     /// # Errors
     /// If the request cannot be expressed in the agent's protocol.

@@ -64,8 +64,8 @@ impl PushNotifier for StepNotifier {
 
     fn skip(&mut self, _: Step<'_>) {}
 
-    fn take(&mut self, _: Step<'_>, parcels: &mut Vec<PushRequest>) {
-        parcels.push(PushRequest { headers: Vec::new(), body: Vec::new() });
+    fn take(&mut self, _: Step<'_>, requests: &mut Vec<PushRequest>) {
+        requests.push(PushRequest { headers: Vec::new(), body: Vec::new() });
     }
 
     fn has_held(&self) -> bool {

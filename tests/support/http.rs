@@ -16,7 +16,6 @@ use tokio::net::{TcpSocket, TcpStream};
 /// How long a test waits for an expected event before it fails.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Response {
     pub status: u16,

@@ -70,7 +70,6 @@ impl Reply {
         Self::raw(head)
     }
 
-    /// A complete reply.
     pub fn complete(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
         Self::head(status, headers).chunk(body).done()
     }

@@ -24,7 +24,6 @@ pub(crate) enum Kind {
     Node,
 }
 
-/// All suites.
 pub(crate) const ALL: &[Suite] = &[
     Suite {
         name: "agent-api",

@@ -20,7 +20,6 @@ pub(crate) struct Memory {
     calls: Vec<KnownCall>,
 }
 
-/// One call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct KnownCall {
     id: String,

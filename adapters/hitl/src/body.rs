@@ -65,7 +65,6 @@ impl<'a> Body<'a> {
         self.optional_text(name).unwrap_or_default()
     }
 
-    /// An optional string.
     pub(crate) fn optional_text(&mut self, name: &str) -> Option<String> {
         let node = self.get(name)?;
         if let Ok(text) = node.string() {
@@ -85,7 +84,6 @@ impl<'a> Body<'a> {
         id
     }
 
-    /// An optional id.
     pub(crate) fn optional_id(&mut self, name: &str) -> Option<String> {
         let id = self.optional_text(name)?;
         self.check_id(name, &id);

@@ -22,7 +22,6 @@ impl ConversationBuilder {
         Self { reasoning, messages: Vec::new(), reasoning_text: String::new(), accepts_calls: false }
     }
 
-    /// Adds one message.
     pub(crate) fn add(&mut self, id: Option<&str>, message: &model::Message) {
         let id = message.id.as_deref().filter(|id| !id.is_empty()).or(id);
         match &message.kind {

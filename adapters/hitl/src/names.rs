@@ -99,7 +99,6 @@ impl Names {
         true
     }
 
-    /// Removes a session.
     pub(crate) fn remove(&mut self, session: &str) {
         self.sessions.retain(|known| known != session);
         self.next += 1;

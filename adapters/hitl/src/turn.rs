@@ -27,7 +27,6 @@ pub(crate) struct Turn {
     is_resume: bool,
 }
 
-/// The agent's answer.
 struct AgentAnswer {
     run: RunId,
     response: wire::AgentResponse,

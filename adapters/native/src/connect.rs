@@ -1,8 +1,8 @@
 //! Agents that speak the native Agent API: the request, and what their frames report
 //! (docs/protocols/agent-api.md#transport, docs/protocols/agent-api.md#request, docs/protocols/agent-api.md#repairs).
 //!
-//! Not here: parsing a frame ([`interlingua_core::agent_api`], the wire format of the canonical model), and what frames mean
-//! for the run: they are passed on as events, and the normalizer repairs whatever a real server does to them.
+//! Not here: parsing a frame ([`interlingua_core::agent_api`], the wire format of the canonical model), and what frames
+//! mean for the run: they are passed on as events, and the normalizer repairs whatever a real server does to them.
 
 use interlingua_core::agent_api::{Frame, FrameReader};
 use interlingua_core::answer::{self, NATIVE_DECISIONS};
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_with_a_stop_route_is_told_to_stop() {
+    fn an_agent_with_a_stop_url_is_asked_to_stop() {
         let request =
             AgentRequest { session_id: Some("s".into()), user_id: Some("u".into()), ..AgentRequest::default() };
         assert_eq!(turn(&*connector(None), &request, &[]).cancel(), None);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_is_told_of_urls_that_are_hardly_meant_so() {
+    fn an_operator_is_warned_of_suspicious_urls() {
         let advice = |url: &str, stop: Option<&str>| {
             let options = UpstreamOptions { stop_url: stop.map(str::to_owned) };
             NativeUpstream::connect(url, options).expect("a URL").warnings()

@@ -29,7 +29,6 @@ fn status_and_body(fault: &Fault) -> (u16, Refused<'_>) {
     (422, Refused { detail, code: fault.code() })
 }
 
-/// Writes a fault.
 pub(crate) fn write(fault: &Fault, out: &mut Out) {
     let (status, body) = status_and_body(fault);
     out.status(status);

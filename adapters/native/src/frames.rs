@@ -18,7 +18,7 @@ use interlingua_core::{Fault, Out, RunId, sse};
 use serde::Serialize;
 
 use crate::Terminal;
-use crate::wire::{self, BegunMessage, Numbers, Output, Response, Snapshot, SnapshotValue, ToldContent, ToldMessage};
+use crate::wire::{self, BegunMessage, Numbers, Output, Response, Snapshot, SnapshotValue, WireContent, WireMessage};
 
 /// Writes the frames of one run.
 #[derive(Debug)]
@@ -184,12 +184,12 @@ fn terminal_response<'a>(
     output: Output<'a>,
     made: &'a mut RunError,
 ) -> Response<'a> {
-    let told_as_failed = terminal == Terminal::Failed && !matches!(end, End::Completed | End::Failed);
+    let sent_as_failed = terminal == Terminal::Failed && !matches!(end, End::Completed | End::Failed);
     let error = match (end, run.error()) {
         (End::Completed, _) => None,
-        (_, Some(error)) if !told_as_failed => Some(error),
+        (_, Some(error)) if !sent_as_failed => Some(error),
         (End::Failed, None) => Some(("AGENT_ERROR", "the agent failed")).map(|words| make(made, words)),
-        (_, None) if !told_as_failed => None,
+        (_, None) if !sent_as_failed => None,
         (_, error) => {
             // The precise status has to stand somewhere (docs/protocols/agent-api.md#writer-5); the agent's own
             // sentence stays.
@@ -203,7 +203,7 @@ fn terminal_response<'a>(
     };
     Response {
         sequence_number: number,
-        status: if told_as_failed { End::Failed.as_str() } else { end.as_str() },
+        status: if sent_as_failed { End::Failed.as_str() } else { end.as_str() },
         error,
         completed_at: run.outcome().filter(|_| end == End::Completed).map(|(_, at)| seconds(at)),
         output: Some(output),
@@ -315,7 +315,7 @@ impl Writer {
     fn finish_content(&mut self, step: Step<'_>, out: &mut Out) {
         let (Some((_, message)), Some((index, slot))) = (step.message(), step.slot()) else { return };
         self.fragment.of = None;
-        let number = self.frame(out, |number| ToldContent { number: Some(number), index, msg_id: &message.id, slot });
+        let number = self.frame(out, |number| WireContent { number: Some(number), index, msg_id: &message.id, slot });
         self.number_content(step, number);
     }
 
@@ -329,7 +329,7 @@ impl Writer {
     fn finish_message(&mut self, step: Step<'_>, out: &mut Out) {
         let Some((place, message)) = step.message() else { return };
         let Some(mut numbers) = self.numbers.get_mut(place).map(std::mem::take) else { return };
-        let number = self.frame(out, |number| ToldMessage { number: Some(number), message, numbers: Some(&numbers) });
+        let number = self.frame(out, |number| WireMessage { number: Some(number), message, numbers: Some(&numbers) });
         numbers.message = Some(number);
         self.numbers[place] = numbers;
     }

@@ -68,7 +68,7 @@ impl Serialize for Output<'_> {
         for (index, message) in self.run.messages.iter().enumerate() {
             let numbers = self.numbers.get(index);
             let number = numbers.and_then(|numbers| numbers.message);
-            list.serialize_element(&ToldMessage { number, message, numbers })?;
+            list.serialize_element(&WireMessage { number, message, numbers })?;
         }
         list.end()
     }
@@ -102,13 +102,13 @@ impl Serialize for BegunMessage<'_> {
 }
 
 /// `object: "message"`, as far as it is: in its last frame, and in `output`.
-pub(crate) struct ToldMessage<'a> {
+pub(crate) struct WireMessage<'a> {
     pub(crate) number: Option<u64>,
     pub(crate) message: &'a Message,
     pub(crate) numbers: Option<&'a Numbers>,
 }
 
-impl Serialize for ToldMessage<'_> {
+impl Serialize for WireMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let message = self.message;
         let error = message
@@ -152,7 +152,7 @@ impl Serialize for Contents<'_> {
             // A value that is not there yet cannot be shown; a text can.
             if slot.finished || slot.call.is_some() || !slot.text().is_empty() {
                 let number = self.numbers.and_then(|numbers| numbers.contents.get(index)).copied();
-                list.serialize_element(&ToldContent { number, index, msg_id: &self.message.id, slot })?;
+                list.serialize_element(&WireContent { number, index, msg_id: &self.message.id, slot })?;
             }
         }
         list.end()
@@ -160,14 +160,14 @@ impl Serialize for Contents<'_> {
 }
 
 /// `object: "content"`, as far as it is: in its last frame, and nested in messages.
-pub(crate) struct ToldContent<'a> {
+pub(crate) struct WireContent<'a> {
     pub(crate) number: Option<u64>,
     pub(crate) index: usize,
     pub(crate) msg_id: &'a str,
     pub(crate) slot: &'a Slot,
 }
 
-impl Serialize for ToldContent<'_> {
+impl Serialize for WireContent<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let slot = self.slot;
         let known = slot.value.as_ref().map(|value| value.body.kind());

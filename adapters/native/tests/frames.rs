@@ -81,7 +81,7 @@ fn every_real_stream_becomes_a_well_formed_one() {
 }
 
 #[test]
-fn what_is_told_is_heard_again_as_it_was() {
+fn what_is_written_is_read_back_unchanged() {
     for (name, bytes) in TRANSCRIPTS {
         let written = testkit::record([*bytes]);
         let read_back = testkit::record([process(&written).as_bytes()]);
@@ -95,7 +95,7 @@ fn what_is_told_is_heard_again_as_it_was() {
 
 /// The one transcript that needs no repair: a run recorded from the runtime is written in the same bytes.
 #[test]
-fn a_plain_text_is_told_as_the_runtime_tells_it() {
+fn a_plain_text_is_written_as_the_runtime_writes_it() {
     let bytes = include_str!("../../../tests/transcripts/agentscope/agentscope-text.sse");
     let theirs = frames(bytes);
     let ours = frames(&process(&testkit::record([bytes.as_bytes()])));
@@ -183,7 +183,7 @@ fn a_run_that_never_begins_ends_all_the_same() {
 }
 
 #[test]
-fn a_text_that_was_told_wrongly_is_told_anew() {
+fn a_text_that_the_agent_replaces_is_sent_again() {
     let mut record = testkit::begun();
     let message = record.start_message(MessageStart::new("m", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
@@ -197,7 +197,7 @@ fn a_text_that_was_told_wrongly_is_told_anew() {
 }
 
 #[test]
-fn an_agents_call_is_announced_empty_and_told_when_it_is_whole() {
+fn an_agents_call_is_announced_empty_and_sent_when_it_is_complete() {
     let mut record = testkit::begun();
     let message = record.start_message(MessageStart::new("m", MessageType::McpCall, Role::Assistant));
     let head = CallHead { call_id: "c".into(), name: "f".into(), server_label: Some("srv".into()) };
@@ -372,7 +372,7 @@ fn begin_content(record: &mut Record, message: u32) -> u32 {
 
 proptest! {
     #[test]
-    fn any_run_is_told_well_formed_and_the_same_each_time((acts, end) in acts()) {
+    fn any_run_is_written_well_formed_and_the_same_each_time((acts, end) in acts()) {
         let mut live = support::ActiveRun::new();
         let record = acted(&acts, end, &mut live);
         let replayed = process(&record);

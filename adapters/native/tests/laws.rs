@@ -61,7 +61,7 @@ fn every_script_becomes_a_well_formed_stream_that_ends_once() {
 }
 
 #[test]
-fn every_script_is_replayed_as_it_was_told() {
+fn every_script_is_replayed_as_it_was_sent() {
     for script in scripts() {
         for options in ALL {
             laws::replay_equals_live(|| attached(options), &script);
@@ -72,7 +72,7 @@ fn every_script_is_replayed_as_it_was_told() {
 }
 
 #[test]
-fn every_cut_of_an_upstreams_bytes_is_heard_the_same() {
+fn every_cut_of_an_upstreams_bytes_is_read_the_same() {
     for script in scripts().iter().filter(|script| !script.is_large()) {
         // One script of each kind at every byte would take minutes without optimisation; the decoder's tests do that.
         let bytes = script.bytes();
@@ -125,8 +125,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_an_upstream_does_the_stream_is_well_formed_and_heard_again(frames_heard in wild::frames()) {
-        let record = wild::record(&frames_heard);
+    fn whatever_an_upstream_does_the_stream_is_well_formed_and_can_be_read_back(upstream in wild::frames()) {
+        let record = wild::record(&upstream);
         let written = process(&record);
         lawful(&frames(&written)).map_err(|broken| TestCaseError::fail(format!("{broken}\n{written}")))?;
         prop_assert_eq!(testkit::grammar(&recorded(written.as_bytes())), Ok(()));

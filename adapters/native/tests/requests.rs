@@ -175,7 +175,7 @@ fn a_task_is_submitted_and_polled() {
 }
 
 #[test]
-fn an_unknown_task_is_told_as_the_runtime_tells_it() {
+fn an_unknown_task_is_answered_as_by_the_runtime() {
     let (exchange, call) = Native::new("{}").asked("GET", "/process/task/{id}", b"", "", &[], "task-7");
     let (status, body) = failed(exchange, &call.expect_err("no such id"));
     assert_eq!((status, body), (200, json!({ "error": "Task task-7 not found" })));
@@ -297,7 +297,7 @@ fn the_gateway_is_healthy() {
 }
 
 #[test]
-fn what_the_runtime_has_besides_is_a_stray_path() {
+fn other_endpoints_of_the_runtime_are_unknown_paths() {
     let native = Native::new("{}");
     let paths: Vec<&str> = native.0.endpoints.iter().map(|endpoint| endpoint.path).collect();
     assert!(paths.iter().all(|path| !path.contains("shutdown") && !path.contains("admin")), "{paths:?}");
@@ -307,7 +307,7 @@ fn what_the_runtime_has_besides_is_a_stray_path() {
 }
 
 #[test]
-fn a_busy_agent_is_told_with_the_time_to_wait() {
+fn a_busy_agent_is_reported_with_the_time_to_wait() {
     let (mut exchange, _) = Native::new("{}").open("POST", "/process", HELLO, "");
     let mut fault = Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited");
     fault.retry_after = Some(Duration::from_secs(7));

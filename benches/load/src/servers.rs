@@ -19,7 +19,6 @@ pub(crate) const A2A: &str = "/a2a/rig/message:stream";
 /// How long a process may take to respond to its first request.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Candidate {
     Nothing,

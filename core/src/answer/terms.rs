@@ -44,7 +44,7 @@ pub struct AnswerPolicy {
     pub accepts_single_answers: bool,
 }
 
-/// All decisions.
+/// What an agent with the approval extension accepts.
 pub const ALL_DECISIONS: &[Decision] =
     &[Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject, Decision::Cancel];
 

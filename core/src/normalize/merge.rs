@@ -45,7 +45,6 @@ pub(super) struct Fields {
 }
 
 impl Growing {
-    /// Merges a fragment.
     pub(super) fn merge(&mut self, fragment: &Json) {
         self.merge_at(fragment, 0);
     }

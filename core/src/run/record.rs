@@ -26,7 +26,7 @@ struct TimedEvent {
 pub struct MessageStart {
     /// If empty, an id is derived from the run's.
     pub id: String,
-    /// The message type.
+    /// The announced type; the end of the message may change it.
     pub kind: MessageType,
     /// The author.
     pub role: Role,

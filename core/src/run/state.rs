@@ -102,7 +102,7 @@ pub struct Message {
 /// A content of an answer, possibly still growing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
-    /// The content type.
+    /// Fixed when the content begins.
     pub kind: ContentType,
     /// The call whose arguments the text is. Set from the start for the contents of calls.
     pub call: Option<CallHead>,

@@ -171,7 +171,7 @@ pub struct Written {
     pub event: Option<String>,
     /// The `id:` line.
     pub id: Option<String>,
-    /// The data.
+    /// The joined `data:` lines.
     pub data: String,
 }
 

@@ -1,7 +1,8 @@
 //! What the tests of adapters share: scripts, laws, checkers, recording an upstream's bytes, and printing a record in a
 //! readable form.
 //!
-//! Only with the feature `testkit`. Nothing here is meant for a running gateway, and much of it panics: it is for tests.
+//! Only with the feature `testkit`. Nothing here is meant for a running gateway, and much of it panics: it is for
+//! tests.
 //!
 //! ```
 //! use interlingua_core::testkit::{self, Feature};

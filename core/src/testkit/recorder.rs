@@ -1,5 +1,5 @@
-//! Drives a turn as the gateway does, without waiting for anything: bytes through the decoder, a turn of a connector and the
-//! normalizer into a record.
+//! Drives a turn as the gateway does, without waiting for anything: bytes through the decoder, a turn of a connector
+//! and the normalizer into a record.
 
 use std::collections::VecDeque;
 
@@ -54,7 +54,7 @@ impl Recorder {
         &self.record
     }
 
-    /// The normalizer.
+    /// For tests of what it counts.
     #[must_use]
     pub const fn normalizer(&self) -> &Normalizer {
         &self.normalizer
@@ -180,8 +180,8 @@ pub struct Driven {
     pub waited: std::time::Duration,
 }
 
-/// Drives a turn against the answers of a scripted agent, one for each request, in order. A fault ends the run, as in the
-/// gateway.
+/// Drives a turn against the answers of a scripted agent, one for each request, in order. A fault ends the run, as in
+/// the gateway.
 ///
 /// # Panics
 /// If the turn sends requests without end, or more than there are answers.

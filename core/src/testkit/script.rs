@@ -237,7 +237,7 @@ macro_rules! rows {
     };
 }
 
-/// All scripts.
+/// The scripts that every adapter's tests run, in a fixed order.
 #[must_use]
 pub fn scripts() -> Vec<Script> {
     let mut scripts = rows! {

@@ -16,7 +16,6 @@ pub(super) struct Location<'a> {
 /// The last step of a path.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Step<'a> {
-    /// The root.
     #[default]
     Root,
     /// A value from elsewhere, with its own path.

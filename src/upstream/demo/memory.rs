@@ -21,7 +21,7 @@ pub(super) struct Memory {
 pub(super) struct History {
     /// How many messages the user has written, this one included.
     pub(super) messages: usize,
-    /// The first one.
+    /// The user's first message, cut.
     pub(super) first: String,
     /// The one before this.
     pub(super) previous: Option<String>,

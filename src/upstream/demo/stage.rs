@@ -39,7 +39,6 @@ pub(super) enum Act {
     Show(MessageType, Role, Vec<Content>),
     /// A message of type `error`; the run goes on.
     Complain(&'static str, &'static str),
-    /// A heartbeat.
     Heartbeat,
     /// Nothing, for a while.
     Pause(Duration),

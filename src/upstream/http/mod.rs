@@ -10,7 +10,8 @@
 //! After anything else the agent might be working on the request already, so the fault is reported. Redirects are not
 //! followed, proxies of the environment not used: a request goes where the operator sent it or nowhere.
 //!
-//! Not here: what is sent and what an answer means (connectors), and the requests of one turn ([`super::Conversation`]).
+//! Not here: what is sent and what an answer means (connectors), and the requests of one turn
+//! ([`super::Conversation`]).
 
 mod card;
 mod client_pool;

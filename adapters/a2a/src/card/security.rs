@@ -37,7 +37,7 @@ pub enum Scheme {
     },
     /// OAuth 2.
     Oauth2 {
-        /// The flow.
+        /// Exactly one of the kinds.
         flows: Flows,
         /// URL of the server metadata.
         #[serde(default)]

@@ -34,7 +34,6 @@ enum Action {
 }
 
 enum Stage {
-    /// Loading the task.
     LoadingTask,
     /// Listing the task's configs.
     ListingConfigs,

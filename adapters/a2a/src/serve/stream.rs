@@ -243,7 +243,6 @@ impl Streaming {
         flow
     }
 
-    /// The new task.
     fn new_task<'r>(&'r self, step: Step<'r>) -> Task<'r> {
         let StreamStart::NewTask(message) = &self.start else { return self.submitted_task(step, None) };
         let message = message.clone().in_task(self.task.as_str(), step.run.session_id.as_str());

@@ -211,7 +211,6 @@ pub(crate) struct Artifact<'a> {
     pub(crate) metadata: Option<Raw<'a>>,
 }
 
-/// A task.
 #[derive(Clone, Debug)]
 pub(crate) struct Task<'a> {
     pub(crate) id: Cow<'a, str>,

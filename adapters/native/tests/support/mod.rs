@@ -121,7 +121,6 @@ impl ActiveRun {
         *seen = record.len();
     }
 
-    /// All of it.
     pub fn text(&mut self) -> &str {
         let written = text(std::mem::take(&mut self.out));
         self.text.push_str(&written);

@@ -78,7 +78,6 @@ struct ItemParser<'o> {
     answered: BTreeSet<String>,
 }
 
-/// A required string.
 fn required(object: &Object<'_>, name: &str) -> Result<String, Fault> {
     text(object, name)?.ok_or_else(|| missing(object.path_of(name)))
 }

@@ -124,7 +124,6 @@ impl Encoder {
         out.json(&encoder.response(run, &output));
     }
 
-    /// Encodes one step.
     #[inline]
     pub(crate) fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
         if let Event::ContentDelta { message, content, span } = step.event {

@@ -27,8 +27,10 @@ const MAX_REFERENCED_RUNS: usize = 200;
 #[derive(Clone, Debug)]
 enum Lookup {
     /// The previous response.
-    Previous { run: RunId, id: String },
-    /// The conversation.
+    Previous {
+        run: RunId,
+        id: String,
+    },
     Conversation(String),
     /// Items of a run.
     Items(RunId),

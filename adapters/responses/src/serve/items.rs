@@ -13,7 +13,6 @@ use crate::decode::original_item;
 use crate::encode::render;
 use crate::wire::{Empty, Item, Part, ReasoningText, SummaryText};
 
-/// A rendered item.
 #[derive(Clone, Debug)]
 pub(crate) struct RenderedItem {
     pub(crate) id: String,

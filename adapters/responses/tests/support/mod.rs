@@ -66,7 +66,6 @@ impl std::fmt::Debug for Sent {
     }
 }
 
-/// An HTTP reply.
 #[derive(Debug)]
 pub struct HttpReply {
     pub status: u16,
