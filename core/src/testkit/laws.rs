@@ -3,6 +3,15 @@
 //!
 //! Each fails by panicking with what differs. They know nothing of any protocol: an exchange is handed in with its
 //! request decoded, a reader as it comes from its connector.
+//!
+//! ```
+//! use interlingua_core::testkit::laws;
+//!
+//! laws::ends_once("data: Hello\n\ndata: [DONE]\n\n", |frame| frame.data == "[DONE]");
+//! laws::cut_anywhere(b"data: Hello\n\n", |pieces| String::from_utf8_lossy(&pieces.concat()).into_owned());
+//! ```
+//!
+//! [`replay_equals_live`] needs an exchange: see the tests of `examples/custom-adapter`.
 
 use super::{Recorder, Script, Shown};
 use crate::call::{RunInfo, RunView};

@@ -183,6 +183,41 @@ pub struct Driven {
 /// Drives a turn against the answers of a scripted agent, one for each request, in order. A fault ends the run, as in
 /// the gateway.
 ///
+/// ```
+/// use interlingua_core::agent_event::AgentEvent;
+/// use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next};
+/// use interlingua_core::testkit::{Answer, drive};
+/// use interlingua_core::{End, Fault, sse};
+///
+/// /// Sends one request; every frame of the answer is a piece of text.
+/// struct Lines(Option<HttpRequest>);
+///
+/// impl AgentTurn for Lines {
+///     fn next(&mut self, _now: u64) -> Result<Next, Fault> {
+///         Ok(self.0.take().map_or(Next::Finished, Next::Send))
+///     }
+///
+///     fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+///         sink.emit(&AgentEvent::text("answer", &String::from_utf8_lossy(frame.data)))
+///     }
+///
+///     fn on_body(&mut self, _: &[u8], _: &mut dyn EventSink) -> Result<(), Fault> {
+///         Ok(())
+///     }
+///
+///     fn on_end(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
+///         sink.emit(&AgentEvent::completed())
+///     }
+/// }
+///
+/// let mut turn = Lines(Some(HttpRequest::post("http://agent/", Vec::new())));
+/// let driven = drive(&mut turn, [Answer::stream("data: Hello\n\ndata:  there\n\n")]);
+///
+/// assert_eq!(driven.requests[0].url, "http://agent/");
+/// assert_eq!(driven.record.run().messages[0].text(), "Hello there");
+/// assert_eq!(driven.record.run().end, Some(End::Completed));
+/// ```
+///
 /// # Panics
 /// If the turn sends requests without end, or more than there are answers.
 pub fn drive(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> Driven {
