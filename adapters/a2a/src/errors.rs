@@ -7,7 +7,7 @@ use interlingua_core::{Fault, FaultKind, Out};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use crate::dialect::{Dialect, Generation};
+use crate::generation::{Dialect, Generation};
 
 /// One row of the error table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -12,6 +12,7 @@ mod card;
 mod dialect;
 mod direct;
 mod errors;
+mod generation;
 mod history;
 mod input;
 mod options;

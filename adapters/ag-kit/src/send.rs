@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
+<<<<<<< HEAD
 use interlingua_core::answer::{NATIVE_DECISIONS, offer, payload, supported_decisions};
+=======
+>>>>>>> f0a11a2 (Untie file circles in the store, the demo agent and three adapters)
 use interlingua_core::call::{AgentCard, Busy, RunView, Target};
 use interlingua_core::exchange::{Flow, Next};
 use interlingua_core::out::Head;
@@ -14,6 +17,7 @@ use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, RunCall, Step, Thread};
 
 use crate::encode::Encoder;
+use crate::interrupt::write_interrupt;
 use crate::memory::Memory;
 use crate::request::{SendMessage, take_agent_request};
 use crate::{Route, fault, wire};
@@ -75,6 +79,7 @@ impl Send {
     }
 }
 
+<<<<<<< HEAD
 /// Writes a pending item as an interrupt (docs/human-in-the-loop.md#asking).
 pub(crate) fn write_interrupt(route: &Route, agent: &str, item: &Pending, out: &mut Out) {
     // An agent that has left the configuration since then: its item is answered as plain agents are.
@@ -88,6 +93,8 @@ pub(crate) fn write_interrupt(route: &Route, agent: &str, item: &Pending, out: &
     wire::Event::Interrupt { id: &item.id, reason, payload: &payload }.write(out);
 }
 
+=======
+>>>>>>> f0a11a2 (Untie file circles in the store, the demo agent and three adapters)
 impl Exchange for Send {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let agent = self.agent(request.param("agentId"))?;

@@ -9,6 +9,7 @@ mod connect;
 mod fault;
 mod frames;
 mod process;
+mod run_id;
 mod runs;
 mod task;
 mod wire;

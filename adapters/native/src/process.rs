@@ -1,4 +1,4 @@
-//! AskPolicy an agent (`POST /process`) and coming back to a run (`GET /runs/{id}/events`): the streams.
+//! Runs of an agent (`POST /process`) and their event streams again (`GET /runs/{id}/events`): the streams.
 //!
 //! Not here: what a frame says (`frames`).
 
@@ -8,10 +8,11 @@ use interlingua_core::call::{Call, Delivery, Reply, RunCall, RunView, Target, Th
 use interlingua_core::exchange::{Exchange, Flow, Next};
 use interlingua_core::model::AgentRequest;
 use interlingua_core::step::Step;
-use interlingua_core::{Fault, FaultKind, Out, Request};
+use interlingua_core::{Fault, Out, Request};
 
 use crate::frames::{self, Frames, Shown};
-use crate::{Route, body, fault, runs};
+use crate::run_id::run_id;
+use crate::{Route, body, fault};
 
 /// The call in a request body, with the answer delivered as is said.
 pub(crate) fn run_call(route: &Route, request: AgentRequest, delivery: Delivery) -> Call {
@@ -86,7 +87,7 @@ impl Events {
 
 impl Exchange for Events {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        let id = runs::run_id(request)?;
+        let id = run_id(request)?;
         // A browser that connects again sends the header beside the query it began with: the header is newer.
         let header = request.header("last-event-id").filter(|id| !id.is_empty());
         let after = header.map(Into::into).or_else(|| request.query("after")).filter(|after| !after.is_empty());
@@ -127,9 +128,4 @@ fn heartbeat(route: &Route, out: &mut Out) {
     if route.options.heartbeat {
         out.comment("keep-alive");
     }
-}
-
-/// A fault for a run whose id cannot be one.
-pub(crate) fn no_such_run(id: &str) -> Fault {
-    Fault::new(FaultKind::NotFound, format!("run '{id}' not found"))
 }

@@ -10,14 +10,8 @@ use interlingua_core::{Fault, Out, Request, RunId};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
-use crate::process::no_such_run;
+use crate::run_id::run_id;
 use crate::{Route, Terminal, fault, frames, wire};
-
-/// The run in the path.
-pub(crate) fn run_id(request: &Request<'_>) -> Result<RunId, Fault> {
-    let id = request.param("id");
-    RunId::parse(id).ok_or_else(|| no_such_run(id))
-}
 
 /// What is wanted of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

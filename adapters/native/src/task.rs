@@ -12,7 +12,8 @@ use serde::{Serialize, Serializer};
 
 use crate::frames;
 use crate::process::run_call;
-use crate::{Route, Terminal, body, fault, runs};
+use crate::run_id::run_id;
+use crate::{Route, Terminal, body, fault};
 
 /// `POST /process/task`. Unlike the runtime, which says 200 to everything, it refuses what cannot be run.
 pub(crate) struct Submit {
@@ -81,7 +82,7 @@ impl Poll {
 impl Exchange for Poll {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         self.asked = request.param("id").to_owned();
-        Ok(Call::Fetch(Target::Run(runs::run_id(request)?)))
+        Ok(Call::Fetch(Target::Run(run_id(request)?)))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {

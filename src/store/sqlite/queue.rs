@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::reader::QueryError;
 use super::readers::Readers;
-use super::writer::WriteTransaction;
+use super::transaction::{Task, WriteTransaction};
 use crate::store::local::lock;
 use crate::store::{Journal, StoreError, StoreFuture};
 
@@ -78,18 +78,6 @@ pub(super) enum Work {
     Task(Box<dyn Task>),
     /// The last item: closes the store.
     Close(Arc<Readers>, oneshot::Sender<Result<(), StoreError>>),
-}
-
-/// Work whose result is reported once it is durable.
-pub(super) trait Task: Send {
-    /// Does the work inside a transaction that may still fail to commit; in that case this is called again.
-    fn attempt(&mut self, tx: &mut WriteTransaction<'_>) -> Result<(), QueryError>;
-    /// Sends the result, or `error`, to the waiting caller.
-    fn respond(self: Box<Self>, error: Option<&StoreError>);
-    /// The run that still has to be written if this fails, and whether it must be opened first.
-    fn unwritten_run(&self) -> Option<(&Arc<dyn Journal>, bool)> {
-        None
-    }
 }
 
 /// A task defined by a function.
