@@ -10,10 +10,12 @@ use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::{Owner, ProtocolAdapter};
 
+use crate::clock;
 use crate::config::{
     self, ClientProtocol, EndpointName, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
 };
-use crate::engine::{self, Engine, Scope, clock};
+use crate::engine::{self, Engine, Scope};
+use crate::ports::WebhookClient;
 use crate::server::{self, Served};
 use crate::store::{Memory, Retention, Sqlite, SqliteOptions, Store};
 use crate::upstream::Upstream;
@@ -161,7 +163,7 @@ impl Gateway {
         let post = Arc::new(HttpWebhookClient::new(vec![listener.local_addr()?]));
         let routes = self.routes(settings)?;
         let keeping = keeping(settings, &routes);
-        let post = Arc::clone(&post) as Arc<dyn engine::deliver::WebhookClient>;
+        let post = Arc::clone(&post) as Arc<dyn WebhookClient>;
         let engine = Engine::new(agents, Arc::clone(&store), post, keeping);
         let recovered = engine.recover().await?;
         if recovered > 0 {
@@ -325,7 +327,7 @@ impl Running {
 }
 
 /// What is kept for how long, as the settings say for all runs and the routes for theirs.
-fn keeping(settings: &Settings, mounts: &[Served]) -> engine::Housekeeping {
+fn keeping(settings: &Settings, mounts: &[Served]) -> engine::RetentionRules {
     let mut retention = Retention {
         age: settings.store.retention.age,
         runs: settings.store.retention.runs,
@@ -348,7 +350,7 @@ fn keeping(settings: &Settings, mounts: &[Served]) -> engine::Housekeeping {
         let collection = scope.push.as_ref().map(|notifiers| notifiers.collection.to_owned());
         retention.attached.extend(collection.filter(|collection| !retention.attached.contains(collection)));
     }
-    engine::Housekeeping { retention, scopes }
+    engine::RetentionRules { retention, scopes }
 }
 
 fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn Store>> {

@@ -7,9 +7,11 @@
 mod adapters;
 mod announced;
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod engine;
 mod gateway;
+pub mod ports;
 pub mod secrets;
 pub mod server;
 pub mod store;

@@ -3,14 +3,14 @@
 //! The gateway serves each kind of [`Call`] once, for every protocol; an adapter only spells. Adapters keep no state:
 //! what has to outlive a request stands in runs, sessions and documents, all of them owned by a caller.
 
-use std::time::Duration;
-
 use crate::answer::{Answer, AnswerPolicy};
 use crate::event::{End, Millis};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, AgentRequest};
 use crate::pending::Pending;
+use crate::policy::RunPolicy;
+pub use crate::policy::{Busy, Delivery};
 use crate::run::{Record, Run};
 use crate::well_known::{FetchedDocument, WellKnownDocument};
 
@@ -63,30 +63,8 @@ pub struct RunCall {
     pub answers: Vec<Answer>,
     /// How this protocol asks for what a run waits for.
     pub answer_policy: AnswerPolicy,
-    /// True: the run goes on when the client leaves. False: it is cancelled, unless the route says otherwise.
-    pub detached: bool,
-    /// True: answer at once, before the upstream has begun. False: wait, so that a refusal becomes a real status.
-    pub respond_immediately: bool,
-    /// With [`Delivery::Stream`] and without `early`: how long the stream is held back for the agent's first word. Where
-    /// others are before it in the session it is not held back at all. None: as the route says.
-    pub first_event_timeout: Option<Duration>,
-    /// True: a run whose client got the agent's refusal in its place was never there; nobody was told of it.
-    pub discard_if_unreached: bool,
-    /// False: not to be found by anybody once its stream has ended, but by requests of the same connection, where it came
-    /// over one that takes several (a WebSocket).
-    pub stored: bool,
-    /// True: the agent is not asked. What is said is taken down, and the run ends at once, without an answer; the agent
-    /// learns of it with the next request that goes on from there.
-    pub record_only: bool,
-    /// True: a turn that leaves pending items, or ends with [`End::Incomplete`], does not end the run: it waits for
-    /// a [`Thread::Continue`].
-    pub multi_turn: bool,
-    /// After which ends of a turn a run with `turns` waits although nothing is pending.
-    pub pause_on: Vec<End>,
-    /// With [`Delivery::Collect`]: the run is answered as it stands after so long, and goes on.
-    pub collect_timeout: Option<Duration>,
-    /// What to do if the session is busy. None: as the agent's setting says.
-    pub busy: Option<Busy>,
+    /// How the run is started, answered, kept and ended.
+    pub policy: RunPolicy,
     /// Facts the adapter wants back with the run, such as the request's echo. Nobody else reads them.
     pub labels: Json,
 }
@@ -104,30 +82,10 @@ impl RunCall {
             thread: Thread::New,
             answers: Vec::new(),
             answer_policy: AnswerPolicy::default(),
-            detached: false,
-            respond_immediately: false,
-            first_event_timeout: None,
-            discard_if_unreached: false,
-            stored: true,
-            record_only: false,
-            multi_turn: false,
-            pause_on: vec![End::Incomplete],
-            collect_timeout: None,
-            busy: None,
+            policy: RunPolicy::attached(),
             labels: Json::null(),
         }
     }
-}
-
-/// How an answer is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// Step by step.
-    Stream,
-    /// Whole, when it has ended: the turn for runs with `turns`, else the run. Answered by [`Reply::Run`].
-    Collect,
-    /// At once, as it stands, and the run goes on. Answered by [`Reply::Run`]. Implies `durable` and `early`.
-    Background,
 }
 
 /// Which conversation a run belongs to.
@@ -141,15 +99,6 @@ pub enum Thread {
     After(RunId),
     /// One more turn of this very run, which waits; if it is busy the turn queues.
     Continue(RunId),
-}
-
-/// What to do with a turn for a session that is busy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Busy {
-    /// Wait for its turn.
-    Queue,
-    /// Say so.
-    Refuse,
 }
 
 /// Which run.
@@ -206,6 +155,24 @@ pub enum RunState {
 }
 
 impl RunState {
+    /// True while a turn is under way, or waits to begin.
+    #[must_use]
+    pub const fn is_working(self) -> bool {
+        matches!(self, Self::Queued | Self::Running)
+    }
+
+    /// True between two turns.
+    #[must_use]
+    pub const fn is_waiting(self) -> bool {
+        matches!(self, Self::Waiting | Self::WaitingForAuth)
+    }
+
+    /// True once it is over.
+    #[must_use]
+    pub const fn is_ended(self) -> bool {
+        matches!(self, Self::Ended(_))
+    }
+
     /// One stable word, for the store.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -25,7 +25,8 @@ use super::guard::{self, Place};
 use super::stream::Steps;
 use super::unsent::{Streamed, Whole};
 use super::{Gateway, Served};
-use crate::engine::{Answer, Follower, Scope, Shown, clock};
+use crate::clock;
+use crate::engine::{Answer, Follower, ListedRun, Scope};
 use crate::upstream::Trace;
 
 /// When a client may come again that found no room.
@@ -247,7 +248,7 @@ impl<'a> Asked<'a> {
             base_url: &self.base_url,
             caller: &caller,
             now: clock::now(),
-            fresh: clock::fresh(),
+            fresh: clock::new_id(),
         });
         let mut scope = route.scope.clone();
         scope.owner = caller.owner;
@@ -293,7 +294,7 @@ pub(super) async fn converse(
             Answer::Run(run) => run.view_safe(|view| exchange.reply(Reply::Run(view), &mut out)),
             Answer::Waiting(run) => run.view_safe(|view| exchange.reply(Reply::Waiting(view), &mut out)),
             Answer::Runs { runs, total, next } => {
-                let runs = runs.iter().map(Shown::view).collect();
+                let runs = runs.iter().map(ListedRun::view).collect();
                 exchange.reply(Reply::Runs(Page { runs, total, next }), &mut out)
             }
             Answer::Agents => exchange.reply(Reply::Agents(&scope.agents), &mut out),
@@ -424,7 +425,7 @@ pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exc
     }
     if out.head.get("x-request-id").is_none() {
         // What one person reads to another who looks into the log.
-        let id = clock::fresh().to_prefixed("req_");
+        let id = clock::new_id().to_prefixed("req_");
         tracing::debug!(route = %route.path, request = %id, code = fault.code(), "refused");
         out.header("x-request-id", id);
     }

@@ -15,7 +15,7 @@ use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::engine::clock;
+use crate::clock;
 
 /// How long is waited for what, and kept.
 #[derive(Clone, Copy, Debug)]

@@ -20,7 +20,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls_platform_verifier::ConfigVerifierExt as _;
 
 use self::pool::Pool;
-use crate::engine::deliver::{Failed, WebhookClient};
+use crate::ports::{WebhookClient, WebhookError};
 
 /// How long a receiver may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -97,13 +97,15 @@ impl WebhookClient for HttpWebhookClient {
         .boxed()
     }
 
-    fn post(&self, url: &str, policy: &Policy, parcel: PushRequest) -> BoxFuture<'static, Result<(), Failed>> {
+    fn post(&self, url: &str, policy: &Policy, parcel: PushRequest) -> BoxFuture<'static, Result<(), WebhookError>> {
         let (this, url, policy) = (self.clone(), url.to_owned(), policy.clone());
         async move {
             let place = this.resolve(&url, &policy).await.map_err(|unreached| match unreached {
                 // What a name resolves to may change back.
-                Unreached::Refused(refused) => Failed { again: refused == Refused::Host, why: refused.to_string() },
-                Unreached::Unknown(_) => Failed { again: true, why: "its name is not known".to_owned() },
+                Unreached::Refused(refused) => {
+                    WebhookError { retryable: refused == Refused::Host, reason: refused.to_string() }
+                }
+                Unreached::Unknown(_) => WebhookError { retryable: true, reason: "its name is not known".to_owned() },
             })?;
             send(&this.pool, place, parcel).await
         }
@@ -167,9 +169,9 @@ fn trusting_nobody() -> rustls::ClientConfig {
     rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
 }
 
-async fn send(pool: &Pool, place: Place, parcel: PushRequest) -> Result<(), Failed> {
+async fn send(pool: &Pool, place: Place, parcel: PushRequest) -> Result<(), WebhookError> {
     let secure = place.url.scheme() == "https";
-    let failed = |again: bool, why: String| Failed { again, why };
+    let failed = |retryable: bool, reason: String| WebhookError { retryable, reason };
     // The URL may hold a secret: errors are told without it.
     let client = pool.client(secure, place.addresses);
     let client = client.map_err(|error| failed(false, error.without_url().to_string()))?;

@@ -9,8 +9,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use interlingua::engine::deliver::{Failed, WebhookClient};
-use interlingua::engine::{self, Answer, Engine, Housekeeping, Scope};
+use interlingua::clock;
+use interlingua::engine::{self, Answer, Engine, RetentionRules, Scope};
+use interlingua::ports::{WebhookClient, WebhookError};
 use interlingua::store::{Memory, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
 use interlingua::upstream::{Conversation, Trace, Upstream};
@@ -21,7 +22,7 @@ use interlingua_core::json::Extra;
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::public_address::{Policy, Refused};
 use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
-use interlingua_core::{Call, Delivery, Fault, Owner, RunCall, RunId, Thread};
+use interlingua_core::{Call, Delivery, Fault, Owner, RunCall, RunId, RunPolicy, Thread};
 use tokio::task::LocalSet;
 
 use crate::support::store::Troubled;
@@ -46,7 +47,7 @@ impl WebhookClient for Taking {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn post(&self, _: &str, _: &Policy, _: PushRequest) -> BoxFuture<'static, Result<(), Failed>> {
+    fn post(&self, _: &str, _: &Policy, _: PushRequest) -> BoxFuture<'static, Result<(), WebhookError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
@@ -109,7 +110,7 @@ impl House {
             max_run_bytes: 64 << 20,
             approval_extension: true,
         };
-        let keeping = Housekeeping {
+        let keeping = RetentionRules {
             retention: Retention {
                 age: Duration::from_secs(3600),
                 runs: 100_000,
@@ -158,13 +159,11 @@ impl House {
 
     /// A run that stands between two turns.
     async fn waiting(&self, session: &str) -> RunId {
-        let id = engine::clock::fresh();
+        let id = clock::new_id();
         let call = RunCall {
             id: Some(id),
             delivery: Delivery::Collect,
-            detached: true,
-            multi_turn: true,
-            pause_on: vec![End::Completed],
+            policy: MANY_TURNS.with_detached(true).pausing_on(&[End::Completed]),
             ..asks(session, "hello")
         };
         let answer = self.answer(Call::Run(Box::new(call))).await;
@@ -174,7 +173,7 @@ impl House {
 
     /// A run that would work for minutes.
     async fn working(&self, session: &str) -> RunId {
-        let id = engine::clock::fresh();
+        let id = clock::new_id();
         let call = RunCall { id: Some(id), delivery: Delivery::Background, ..asks(session, "long 100000 20") };
         self.answer(Call::Run(Box::new(call))).await.expect("it was begun");
         id
@@ -199,10 +198,17 @@ impl House {
 
     /// Whether a session can be used as if nothing had happened.
     async fn is_free(&self, session: &str, what: &str) {
-        let call = RunCall { delivery: Delivery::Collect, busy: Some(Busy::Refuse), ..asks(session, "hello") };
+        let call = RunCall {
+            delivery: Delivery::Collect,
+            policy: RunPolicy::attached().with_busy(Busy::Refuse),
+            ..asks(session, "hello")
+        };
         assert!(self.answer(Call::Run(Box::new(call))).await.is_some(), "{what}: the session is not free");
     }
 }
+
+/// More turns than one, attached to the client.
+const MANY_TURNS: RunPolicy = RunPolicy::attached().pausing_on(&[End::Incomplete]);
 
 fn asks(session: &str, text: &str) -> RunCall {
     let request = AgentRequest { input: vec![Message::user(text)].into(), ..AgentRequest::default() };
@@ -234,14 +240,14 @@ const KINDS: &[&str] = &[
 /// A call of a kind, and what has to be there before.
 async fn call(house: &House, kind: &str, session: &str) -> Call {
     let run = |run: RunCall| Call::Run(Box::new(run));
-    let id = engine::clock::fresh();
+    let id = clock::new_id();
     match kind {
         "stream" => run(asks(session, "hello")),
         "collect" => run(RunCall { delivery: Delivery::Collect, ..asks(session, "hello") }),
         "background" => run(RunCall { delivery: Delivery::Background, ..asks(session, "hello") }),
         "told to places, stream" => {
             house.name_a_place(id).await;
-            run(RunCall { id: Some(id), detached: true, ..asks(session, "hello") })
+            run(RunCall { id: Some(id), policy: RunPolicy::attached().with_detached(true), ..asks(session, "hello") })
         }
         "told to places, background" => {
             house.name_a_place(id).await;
@@ -249,18 +255,16 @@ async fn call(house: &House, kind: &str, session: &str) -> Call {
         }
         "with turns" => {
             house.name_a_place(id).await;
-            run(RunCall {
-                id: Some(id),
-                multi_turn: true,
-                discard_if_unreached: true,
-                detached: true,
-                ..asks(session, "hello")
-            })
+            run(RunCall { id: Some(id), policy: RunPolicy::task(), ..asks(session, "hello") })
         }
         "queued" => {
             let ahead = RunCall { delivery: Delivery::Background, ..asks(session, "long 3 1") };
             house.answer(run(ahead)).await;
-            run(RunCall { delivery: Delivery::Collect, busy: Some(Busy::Queue), ..asks(session, "hello") })
+            run(RunCall {
+                delivery: Delivery::Collect,
+                policy: RunPolicy::attached().with_busy(Busy::Queue),
+                ..asks(session, "hello")
+            })
         }
         "continue" | "continue while it works" => {
             let id = house.waiting(session).await;
@@ -269,12 +273,16 @@ async fn call(house: &House, kind: &str, session: &str) -> Call {
                 let ahead = RunCall {
                     delivery: Delivery::Background,
                     thread: Thread::Continue(id),
-                    multi_turn: true,
+                    policy: MANY_TURNS,
                     ..asks(session, "long 3 1")
                 };
                 house.answer(run(ahead)).await;
             }
-            run(RunCall { thread: Thread::Continue(id), multi_turn: true, detached: true, ..asks(session, words) })
+            run(RunCall {
+                thread: Thread::Continue(id),
+                policy: MANY_TURNS.with_detached(true),
+                ..asks(session, words)
+            })
         }
         "cancel while it works" => Call::Cancel(Target::Run(house.working(session).await)),
         "cancel while it waits" => Call::Cancel(Target::Run(house.waiting(session).await)),
@@ -407,7 +415,7 @@ async fn a_background_run_that_cannot_be_stored_is_refused_and_was_never_there()
     let alone = async {
         let store = Arc::new(Troubled::slow(Arc::new(Memory::new())));
         let house = House::new(Arc::clone(&store) as Arc<dyn Store>);
-        let id = engine::clock::fresh();
+        let id = clock::new_id();
         store.fail_open();
         let call = RunCall { id: Some(id), delivery: Delivery::Background, ..asks("s", "hello") };
         assert!(house.answer(Call::Run(Box::new(call))).await.is_none(), "it is refused");
@@ -448,10 +456,8 @@ async fn a_run_that_is_cancelled_in_the_moment_it_is_answered_has_ended_when_tha
             let id = house.waiting("s").await;
             let goes_on = RunCall {
                 thread: Thread::Continue(id),
-                multi_turn: true,
-                detached: true,
+                policy: MANY_TURNS.with_detached(true).pausing_on(&[End::Completed]),
                 delivery: Delivery::Collect,
-                pause_on: vec![End::Completed],
                 ..asks("s", "hello")
             };
             let engine = house.engine.clone();
@@ -485,7 +491,7 @@ async fn a_run_that_was_looked_up_before_another_answered_it_is_not_taken_back_t
         house.settles("the first turn").await;
         let goes_on = RunCall {
             thread: Thread::Continue(id),
-            multi_turn: true,
+            policy: MANY_TURNS,
             delivery: Delivery::Collect,
             ..asks("s", "hello")
         };

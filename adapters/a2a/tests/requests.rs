@@ -223,9 +223,10 @@ fn a_message_reaches_the_agent_with_all_it_brought() {
     let asked = host().ask(&Ask::rpc("SendMessage", &question));
     let call = asked.run();
     assert_eq!((call.id, &call.thread), (Some(FRESH), &Thread::Session("c-1".into())));
-    assert!(call.detached && call.multi_turn && call.stored);
+    assert!(call.policy.detached && call.policy.turns.are_many() && call.policy.stored);
     assert!(
-        !call.respond_immediately && call.discard_if_unreached && call.first_event_timeout.is_some(),
+        matches!(call.policy.first_response, FirstResponse::AwaitAgent { timeout: Some(_) })
+            && call.policy.discard_if_unreached,
         "one that cannot be reached makes no task"
     );
     assert_eq!(asked.exchange.partition(), Some("acme"));

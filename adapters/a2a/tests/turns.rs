@@ -6,6 +6,7 @@ use interlingua_core::answer::{AnswerPolicy, Asked, Given, Outcome, Waiting};
 use interlingua_core::call::{Call, Delivery, Reply, RunInfo, RunState, Target, Thread};
 use interlingua_core::model::MessageType;
 use interlingua_core::model::{ContentType, Role};
+use interlingua_core::policy::FirstResponse;
 use interlingua_core::run::{Announced, MessageEnd};
 use interlingua_core::testkit::{Shown, laws::Telling};
 use interlingua_core::{End, Extra, Record, RunCall};
@@ -92,7 +93,11 @@ fn an_answer_is_read_in_the_light_of_what_is_waited_for() {
                     said.metadata.as_ref().is_some_and(|metadata| metadata.text().contains("\"message_id\":\"m-2\""))
                 );
                 assert_eq!(
-                    (&call.thread, call.respond_immediately, call.multi_turn),
+                    (
+                        &call.thread,
+                        call.policy.first_response == FirstResponse::Immediate,
+                        call.policy.turns.are_many()
+                    ),
                     (&Thread::Continue(FRESH), false, true)
                 );
                 assert!(call.request.input.is_empty(), "an answer is said once: {:?}", call.request.input);

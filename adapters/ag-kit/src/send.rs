@@ -10,7 +10,7 @@ use interlingua_core::call::{AgentCard, Busy, RunView, Target};
 use interlingua_core::exchange::{Flow, Next};
 use interlingua_core::out::Head;
 use interlingua_core::pending::{Pending, PendingKind};
-use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, RunCall, Step, Thread};
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, RunCall, RunPolicy, Step, Thread};
 
 use crate::encode::Encoder;
 use crate::memory::Memory;
@@ -96,7 +96,7 @@ impl Exchange for Send {
         let mut run = RunCall::new(&agent.name, native);
         run.answer_policy = self.route.terms();
         run.answers.extend(read.resume);
-        run.busy = Some(match options.busy {
+        run.policy = RunPolicy::attached().with_busy(match options.busy {
             crate::Busy::Refuse => Busy::Refuse,
             crate::Busy::Queue => Busy::Queue,
         });

@@ -8,7 +8,7 @@ use interlingua_core::exchange::Next;
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::pending::Pending;
 use interlingua_core::run::Run;
-use interlingua_core::{Blame, Call, End, Fault, FaultKind, Out, Reply, RunCall, RunId, Thread};
+use interlingua_core::{Blame, Call, End, Fault, FaultKind, Out, Reply, RunCall, RunId, RunPolicy, Thread};
 
 use crate::conversation::{Teller, interrupt_data};
 use crate::{Reasoning, Route, Shown, WhileInterrupted, fault, wire};
@@ -61,9 +61,9 @@ impl Turn {
         run.thread = Thread::Session(self.session.clone());
         run.answer_policy = self.route.terms();
         run.answers.extend(answer);
-        // This service is used so: hang up, and ask for the status later.
-        run.detached = !self.route.options.cancel_on_disconnect;
-        run.busy = Some(Busy::Refuse);
+        // Clients of this service hang up and ask for the status later.
+        let detached = !self.route.options.cancel_on_disconnect;
+        run.policy = RunPolicy::attached().with_detached(detached).with_busy(Busy::Refuse);
         Call::Run(Box::new(run))
     }
 

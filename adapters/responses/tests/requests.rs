@@ -5,6 +5,7 @@ mod support;
 use interlingua_core::call::{Reply, SessionCall, SessionItem, SessionView, Target};
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{Message, MessageType};
+use interlingua_core::policy::FirstResponse;
 use interlingua_core::{Call, Delivery, End, Thread};
 use serde_json::{Value, json};
 use support::{Tale, about, pending, response_id, route, run_id};
@@ -104,7 +105,14 @@ fn the_answer_is_delivered_as_it_was_asked_for() {
     let asked = |body: &str| {
         let asked = route("{}").ask("POST", "/responses", body);
         let call = asked.run_call();
-        (call.delivery, call.detached, call.respond_immediately, call.stored, call.thread.clone(), call.id)
+        (
+            call.delivery,
+            call.policy.detached,
+            call.policy.first_response == FirstResponse::Immediate,
+            call.policy.stored,
+            call.thread.clone(),
+            call.id,
+        )
     };
     let fresh = Some(run_id(0x100));
     assert_eq!(asked(r#"{"model":"demo"}"#), (Delivery::Collect, false, false, true, Thread::New, fresh));
@@ -121,7 +129,7 @@ fn the_answer_is_delivered_as_it_was_asked_for() {
         (Delivery::Stream, true, true, true, Thread::New, fresh)
     );
     let detached = route(r#"{"disconnect":"detach"}"#).ask("POST", "/responses", r#"{"model":"demo"}"#);
-    assert!(detached.run_call().detached);
+    assert!(detached.run_call().policy.detached);
 }
 
 #[test]
@@ -390,10 +398,10 @@ fn a_frame_of_a_websocket_is_a_request() {
 fn a_warm_up_is_taken_down_without_asking() {
     let frame = r#"{"type":"response.create","model":"demo","store":false,"generate":false,"input":"hi"}"#;
     let asked = route("{}").ask("WEBSOCKET", "/responses", frame);
-    assert!(asked.run_call().record_only && !asked.run_call().stored);
-    assert!(!route("{}").ask("WEBSOCKET", "/responses", &frame.replace("false", "true")).run_call().record_only);
+    assert!(asked.run_call().policy.record_only && !asked.run_call().policy.stored);
+    assert!(!route("{}").ask("WEBSOCKET", "/responses", &frame.replace("false", "true")).run_call().policy.record_only);
     // Over HTTP nothing is warmed up; the field says nothing there.
-    assert!(!route("{}").ask("POST", "/responses", frame).run_call().record_only);
+    assert!(!route("{}").ask("POST", "/responses", frame).run_call().policy.record_only);
 }
 
 #[test]

@@ -5,9 +5,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use interlingua_core::call::{Busy, Cursor, Delivery, Filter, Reply, RunCall, RunState, RunView, Target, Thread};
+use interlingua_core::call::{Cursor, Delivery, Filter, Reply, RunCall, RunState, RunView, Target, Thread};
 use interlingua_core::exchange::Next;
 use interlingua_core::model::AgentRequest;
+use interlingua_core::policy::{FirstResponse, RunPolicy};
 use interlingua_core::tree::Object;
 use interlingua_core::{Call, Extra, Fault, FaultKind, Json, Out, Request, RunId};
 use serde::Serialize;
@@ -176,7 +177,8 @@ impl Serve {
             None => Call::Run(Box::new(call)),
             Some(config) => {
                 // Its receiver is shown the task before anything else happens.
-                let call = RunCall { respond_immediately: true, ..call };
+                let policy = call.policy.with_first_response(FirstResponse::Immediate);
+                let call = RunCall { policy, ..call };
                 sending.step = Step::Remembering(Box::new(call));
                 push::put(&config.on(id))
             }
@@ -253,17 +255,14 @@ impl Serve {
             (false, true) => Delivery::Background,
             (false, false) => Delivery::Collect,
         };
-        // A task does not depend on its connection (section 8, rule 5).
-        call.detached = true;
-        // A task is shown once its agent answers, so that one that cannot be reached is an error and no task; but soon,
-        // so that the client knows what to cancel (sections 10 and 13).
-        call.first_event_timeout = Some(SOON);
-        call.discard_if_unreached = true;
-        call.multi_turn = true;
-        call.pause_on = self.route.waits_after().to_vec();
-        call.collect_timeout = Some(options.blocking_timeout);
+        // A task does not depend on its connection (section 8, rule 5). It is shown once its agent answers, so that one
+        // that cannot be reached is an error and no task; but soon, so that the client knows what to cancel (sections 10
+        // and 13).
+        call.policy = RunPolicy::task()
+            .with_first_response(FirstResponse::AwaitAgent { timeout: Some(SOON) })
+            .with_collect_timeout(options.blocking_timeout)
+            .pausing_on(self.route.waits_after());
         call.answer_policy.ttl = Some(options.interrupted_ttl);
-        call.busy = Some(Busy::Queue);
         call
     }
 

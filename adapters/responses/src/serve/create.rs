@@ -10,6 +10,7 @@ use interlingua_core::answer;
 use interlingua_core::call::{Busy, RunView};
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::out::Head;
+use interlingua_core::policy::{FirstResponse, RunPolicy};
 use interlingua_core::tree::Node;
 use interlingua_core::{
     Call, Delivery, Fault, FaultKind, Json, Next, Out, Reply, Request, RunCall, RunId, Step, Thread,
@@ -87,13 +88,17 @@ impl Create {
             (false, true) => Delivery::Background,
             (false, false) => Delivery::Collect,
         };
-        call.detached = background || self.shared.options.disconnect == Disconnect::Detach;
-        call.respond_immediately = background;
-        call.stored = asked.echo.store;
-        call.record_only = self.warms_up;
+        let preset = match (background, self.warms_up) {
+            (true, false) => RunPolicy::background(),
+            (true, true) => RunPolicy::record_only().with_first_response(FirstResponse::Immediate),
+            (false, true) => RunPolicy::record_only(),
+            (false, false) => RunPolicy::attached(),
+        };
         // Two runs at once in a conversation are refused (section 12). Elsewhere a run in the way has just ended, and
         // its session is about to be free: a chain goes on at once.
-        call.busy = Some(if resolved.busy { Busy::Refuse } else { Busy::Queue });
+        let busy = if resolved.busy { Busy::Refuse } else { Busy::Queue };
+        let detached = background || self.shared.options.disconnect == Disconnect::Detach;
+        call.policy = preset.with_detached(detached).with_stored(asked.echo.store).with_busy(busy);
         call.thread = match (&asked.previous, &asked.conversation, self.fresh) {
             (Some((run, _)), _, _) => Thread::After(*run),
             (None, Some(session), _) => Thread::Session(session.clone()),

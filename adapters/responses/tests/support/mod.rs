@@ -205,7 +205,7 @@ impl Asked {
 
 /// What the engine would know of a run that was asked for so.
 pub fn about_of(call: &RunCall, record: &Record) -> RunInfo {
-    RunInfo { stored: call.stored, delivery: call.delivery, ..about(record, call.labels.clone()) }
+    RunInfo { stored: call.policy.stored, delivery: call.delivery, ..about(record, call.labels.clone()) }
 }
 
 pub fn about(record: &Record, labels: Json) -> RunInfo {
