@@ -93,7 +93,7 @@ async fn a_name_that_nobody_knows_yet_may_be_named_unless_it_is_a_local_one() {
 async fn a_name_that_is_not_known_at_a_delivery_is_tried_again() {
     let (post, _) = resolving(vec![unknown()]);
     let failed = post.post("https://hooks.invalid.example/", &policy(&[]), parcel()).await;
-    assert!(failed.is_err_and(|failed| failed.again));
+    assert!(failed.is_err_and(|failed| failed.retryable));
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn a_name_that_changes_after_it_was_judged_is_not_followed() {
     assert_eq!(asked.load(Ordering::Relaxed), 2, "the connection asks nobody");
     for _ in 0..2 {
         let failed = post.post(&url, &policy, parcel()).await;
-        assert_eq!(failed.map_err(|failed| failed.why), Err(Refused::Host.to_string()));
+        assert_eq!(failed.map_err(|failed| failed.reason), Err(Refused::Host.to_string()));
     }
     assert_eq!(asked.load(Ordering::Relaxed), 4);
     assert_eq!(heard.await.expect("a receiver"), [format!("rebind.example:{port}")]);
@@ -199,6 +199,6 @@ async fn pushes_to_one_place_share_a_connection_as_long_as_it_resolves_to_the_sa
     assert_eq!(counted(), (1, 3), "one connection, three requests");
     // A connection that is open helps nobody whose place is judged badly now.
     let failed = post.post(&url, &policy, parcel()).await;
-    assert_eq!(failed.map_err(|failed| failed.why), Err(Refused::Host.to_string()));
+    assert_eq!(failed.map_err(|failed| failed.reason), Err(Refused::Host.to_string()));
     assert_eq!(counted(), (1, 3));
 }
