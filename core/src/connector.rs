@@ -1,79 +1,284 @@
-//! The upstream-facing half of a protocol: asking an agent, and understanding what it says.
+//! The upstream-facing half of a protocol: a turn with an agent, as a pure state machine.
 //!
-//! Pure, like [`crate::exchange`]: a connector makes a request, a reader turns frames into what was heard. Sending,
-//! waiting, timeouts and retries are the gateway's.
+//! A [`Connector`] knows one agent. For each turn it makes an [`AgentTurn`], which says what to send, reads what comes back,
+//! and emits typed events ([`AgentEvent`]). The gateway sends, waits, counts time and retries; a turn only decides. So a turn
+//! may need several requests: look the agent's card up, ask, poll, subscribe again after a cut, cancel by an id it learned.
+//!
+//! How the gateway drives an [`AgentTurn`]:
+//!
+//! ```text
+//! next ─► Send(lookup)  ─► on_lookup ───────────────────────────► next
+//!      ─► Send(ask)     ─► on_frame* | on_body ─► on_end ───────► next
+//!      │                └► on_failure: Ok ──────────────────────► next      (Err: the turn fails)
+//!      ─► Wait(pause)   ─────────────────────────────────────────► next
+//!      └► Finished
+//! ```
+//!
+//! Once the sink has seen the end of the turn, nothing more is asked. A turn that is canceled gets `cancel` instead, at any
+//! moment, and is dropped after it.
+//!
+//! Invariant: like [`crate::exchange`], nothing here waits, reads a clock, draws a random number or opens a socket.
 
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
+use crate::agent_event::AgentEvent;
+use crate::capability::UpstreamCapabilities;
+use crate::event::Millis;
 use crate::fault::{Fault, FaultKind};
-use crate::heard::Heard;
 use crate::json::Json;
 use crate::model::AgentRequest;
 use crate::pending::Pending;
 use crate::sse;
 
 /// One upstream-facing protocol.
+///
+/// A whole connector, for agents that answer a text with a text:
+///
+/// ```
+/// use interlingua_core::agent_event::AgentEvent;
+/// use interlingua_core::capability::UpstreamCapabilities;
+/// use interlingua_core::connector::{
+///     AgentTurn, Connector, EventSink, HttpRequest, Next, TurnRequest, UpstreamAdapter,
+/// };
+/// use interlingua_core::event::Millis;
+/// use interlingua_core::{Fault, sse};
+///
+/// struct Echo;
+///
+/// impl UpstreamAdapter for Echo {
+///     const NAME: &'static str = "echo";
+///     type Options = ();
+///
+///     fn connect(url: &str, (): ()) -> Result<Box<dyn Connector>, String> {
+///         Ok(Box::new(EchoConnector { url: url.to_owned() }))
+///     }
+/// }
+///
+/// struct EchoConnector {
+///     url: String,
+/// }
+///
+/// impl Connector for EchoConnector {
+///     fn capabilities(&self) -> UpstreamCapabilities {
+///         UpstreamCapabilities::default()
+///     }
+///
+///     fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
+///         let text = request.request.input.last().map(|message| message.text()).unwrap_or_default();
+///         Ok(Box::new(EchoTurn { request: Some(HttpRequest::post(&self.url, text.into_bytes())) }))
+///     }
+/// }
+///
+/// struct EchoTurn {
+///     request: Option<HttpRequest>,
+/// }
+///
+/// impl AgentTurn for EchoTurn {
+///     fn next(&mut self, _: Millis) -> Result<Next, Fault> {
+///         Ok(self.request.take().map_or(Next::Finished, Next::Send))
+///     }
+///
+///     fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+///         sink.emit(&AgentEvent::text("answer", &String::from_utf8_lossy(frame.data)))
+///     }
+///
+///     fn on_body(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+///         sink.emit(&AgentEvent::text("answer", &String::from_utf8_lossy(body)))?;
+///         sink.emit(&AgentEvent::completed())
+///     }
+/// }
+///
+/// let connector = Echo::connect("http://agent/", ()).unwrap();
+/// assert!(connector.capabilities().streaming);
+/// ```
 pub trait UpstreamAdapter: 'static {
-    /// How `gateway.toml` names it.
+    /// The name in `gateway.toml`: `protocol = "…"` of an agent's upstream.
     const NAME: &'static str;
+
     /// Its own section of an agent: `upstream.options = { … }`.
     type Options: DeserializeOwned + Default + Send + Sync + 'static;
+
     /// A connector for one agent.
     ///
     /// # Errors
     /// A sentence for the operator.
     fn connect(url: &str, options: Self::Options) -> Result<Box<dyn Connector>, String>;
+
+    /// JSON Schema of the options, for `interlingua schema`.
+    #[must_use]
+    fn options_schema() -> serde_json::Value {
+        serde_json::json!({ "type": "object" })
+    }
 }
 
-/// A question as it goes out.
-#[derive(Clone, Debug)]
-pub struct Question<'a> {
-    /// The request, with `id`, `session_id` and `user_id` set.
-    pub request: &'a AgentRequest,
-    /// What this connector remembered of the session ([`Reader::remember`]). `null` at first.
-    pub memory: &'a Json,
-    /// Items that are answered in this request's input.
-    pub answered: &'a [Pending],
-}
-
-/// A request to an upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// The method.
-    pub method: &'static str,
-    /// The whole URL.
-    pub url: String,
-    /// Headers of the protocol; the operator's are added.
-    pub headers: Vec<(&'static str, String)>,
-    /// The body.
-    pub body: Vec<u8>,
-}
-
-/// Makes requests for one agent.
+/// Makes turns with one agent.
 pub trait Connector: Send + Sync + 'static {
-    /// Asks.
+    /// What the agent takes and gives, as far as the protocol and the options say.
+    fn capabilities(&self) -> UpstreamCapabilities;
+
+    /// A turn with the agent.
     ///
     /// # Errors
-    /// If the question cannot be put in this protocol.
-    fn ask(&self, question: &Question<'_>) -> Result<(Ask, Box<dyn Reader>), Fault>;
+    /// If the request cannot be expressed in this protocol.
+    fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault>;
 
-    /// What has to be sent so that the agent stops, besides closing the connection. Most need nothing.
-    fn cancel(&self, question: &Question<'_>) -> Option<Ask> {
-        let _ = question;
-        None
-    }
-
-    /// What an operator should know of how this agent is set: sentences, each naming the setting. Shown by `check`, and
-    /// at the start.
+    /// What an operator should know about the options: sentences that name the setting. Shown by `check` and at startup.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
+}
 
-    /// The fault in a refusal: status, media type, the beginning of the body, what `retry-after` said.
+/// What one turn asks of an agent. A turn copies what it needs.
+#[derive(Clone, Debug)]
+pub struct TurnRequest<'a> {
+    /// The request, with `id`, `session_id` and `user_id` set. Its input holds the history if
+    /// [`UpstreamCapabilities::history`] asks for it.
+    pub request: &'a AgentRequest,
+    /// What the connector stored for this session and user ([`AgentTurn::session_state`]). `null` at first.
+    pub session_state: &'a Json,
+    /// Pending items that the input answers. The answers stand in the input in canonical form.
+    pub answered: &'a [Pending],
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Send this, and hand the turn what comes back.
+    Send(HttpRequest),
+    /// Call [`AgentTurn::next`] again after this pause.
+    Wait(Duration),
+    /// Nothing. If the sink has not seen the end of the turn, the agent broke off.
+    Finished,
+}
+
+/// A request to an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// Such as `POST`.
+    pub method: &'static str,
+    /// The whole URL.
+    pub url: String,
+    /// Headers of the protocol, names in lower case. The operator's are added, and win.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// What its answer is.
+    pub purpose: Purpose,
+}
+
+/// What the answer to a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The agent's answer, or more of it: an event stream or a body, read with a sink. A client waits for the first one.
+    Ask,
+    /// A small document the turn needs first: read whole, handed to [`AgentTurn::on_lookup`]. Sent again after any failure.
+    Lookup,
+}
+
+impl HttpRequest {
+    /// A `POST` of JSON that is answered by an event stream or by JSON.
+    #[must_use]
+    pub fn post(url: impl Into<String>, body: Vec<u8>) -> Self {
+        const JSON: &str = "application/json";
+        let headers = vec![("content-type", JSON.to_owned()), ("accept", format!("text/event-stream, {JSON}"))];
+        Self { method: "POST", url: url.into(), headers, body, purpose: Purpose::Ask }
+    }
+
+    /// A `GET` of a document.
+    #[must_use]
+    pub fn lookup(url: impl Into<String>) -> Self {
+        let headers = vec![("accept", "application/json".to_owned())];
+        Self { method: "GET", url: url.into(), headers, body: Vec::new(), purpose: Purpose::Lookup }
+    }
+
+    /// The same request with one header more.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+/// Takes the events of a turn.
+pub trait EventSink {
+    /// Takes one event.
+    ///
+    /// # Errors
+    /// If the run must not grow any further. The turn passes the fault on.
+    fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault>;
+
+    /// How many events had no effect so far.
+    fn ignored(&self) -> u64 {
+        0
+    }
+
+    /// True once the end of the turn was emitted.
+    fn has_ended(&self) -> bool {
+        false
+    }
+}
+
+/// One turn with an agent. See the [module](self) for the order of the calls.
+pub trait AgentTurn: Send + 'static {
+    /// What to do first, and after each answer, failure or pause. `now`: milliseconds since the epoch.
+    ///
+    /// # Errors
+    /// If the turn cannot go on. It then fails.
+    fn next(&mut self, now: Millis) -> Result<Next, Fault>;
+
+    /// Reads a document that was looked up, or why there is none.
+    ///
+    /// # Errors
+    /// If the turn cannot go on without it.
+    fn on_lookup(&mut self, answer: Result<&[u8], &Fault>) -> Result<(), Fault> {
+        answer.map(|_| ()).map_err(Clone::clone)
+    }
+
+    /// Reads one frame of an event stream.
+    ///
+    /// # Errors
+    /// If it cannot be understood. The turn then fails.
+    fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault>;
+
+    /// Reads an answer that came as one JSON body.
+    ///
+    /// # Errors
+    /// If it cannot be understood.
+    fn on_body(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault>;
+
+    /// The answer to an [`Purpose::Ask`] is complete. For turns that hold something back.
+    ///
+    /// # Errors
+    /// If what was held back cannot be understood.
+    fn on_end(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let _ = sink;
+        Ok(())
+    }
+
+    /// An [`Purpose::Ask`] failed: refused, unreachable, or broken off in the middle.
+    ///
+    /// # Errors
+    /// The fault, unless the turn knows what to do about it: then [`next`](Self::next) says what.
+    fn on_failure(&mut self, fault: Fault) -> Result<(), Fault> {
+        Err(fault)
+    }
+
+    /// The fault in an answer whose status is no success. By default by the status alone.
     fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {
-        refusal.fault()
+        refusal.to_fault()
+    }
+
+    /// What has to be sent so that the agent stops, besides closing the connection. Most need nothing. Called with what the
+    /// turn has learned so far.
+    fn cancel(&self) -> Option<HttpRequest> {
+        None
+    }
+
+    /// What the connector wants back at the next turn of this session and user. None: nothing new.
+    fn session_state(&self) -> Option<Json> {
+        None
     }
 }
 
@@ -84,14 +289,14 @@ pub struct Refusal<'a> {
     pub status: u16,
     /// The body, cut at a bound.
     pub body: &'a [u8],
-    /// What `retry-after` said.
+    /// From the header `retry-after`.
     pub retry_after: Option<Duration>,
 }
 
 impl Refusal<'_> {
-    /// The fault by the status alone; the body goes to the log.
+    /// The fault by the status alone. The body goes to the log.
     #[must_use]
-    pub fn fault(&self) -> Fault {
+    pub fn to_fault(&self) -> Fault {
         let (kind, message) = match self.status {
             300..=399 => (FaultKind::UpstreamRefused, "the agent redirects elsewhere, and redirects are not followed"),
             429 => (FaultKind::UpstreamRateLimited, "the agent is rate limited"),
@@ -107,54 +312,10 @@ impl Refusal<'_> {
         fault
     }
 
-    /// Whether the body may speak to clients: only a status that judges *their* request does. All others judge the
-    /// gateway's (its URL, its credentials) or the agent's own state.
+    /// Whether the body may be shown to clients: only with a status that judges *their* request. All others judge the
+    /// gateway's request (its URL, its credentials) or the agent's own state.
     #[must_use]
     pub const fn is_about_the_request(&self) -> bool {
         matches!(self.status, 400 | 409 | 413 | 422 | 429)
-    }
-}
-
-/// Where a reader says what it heard.
-pub trait Ear {
-    /// Something was said.
-    ///
-    /// # Errors
-    /// If the run may not grow any further.
-    fn hear(&mut self, heard: &Heard<'_>) -> Result<(), Fault>;
-
-    /// How often what was heard said nothing that the protocol knows.
-    fn ignored(&self) -> u64 {
-        0
-    }
-}
-
-/// Understands one upstream's answer.
-pub trait Reader: Send + 'static {
-    /// Reads one frame of an event stream.
-    ///
-    /// # Errors
-    /// If it cannot be understood; the run then ends as failed.
-    fn read(&mut self, frame: sse::Frame<'_>, ear: &mut dyn Ear) -> Result<(), Fault>;
-
-    /// Reads an answer that came whole, as plain JSON.
-    ///
-    /// # Errors
-    /// If it cannot be understood.
-    fn read_body(&mut self, body: &[u8], ear: &mut dyn Ear) -> Result<(), Fault>;
-
-    /// The body ended. Whether the answer was complete, the normalizer knows; this is for readers that hold something
-    /// back.
-    ///
-    /// # Errors
-    /// If what was held back cannot be understood.
-    fn end(&mut self, ear: &mut dyn Ear) -> Result<(), Fault> {
-        let _ = ear;
-        Ok(())
-    }
-
-    /// What the connector wants to know at the session's next question.
-    fn remember(&self) -> Option<Json> {
-        None
     }
 }

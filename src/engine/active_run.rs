@@ -19,13 +19,13 @@ use super::followers::Followers;
 use super::turn::Turn;
 use super::visibility::Visibility;
 use crate::clock;
-use crate::store::{Journal, Mark, Stored};
+use crate::store::{DirtyFlag, Journal, StoredRun};
 
 /// A run in memory.
 pub struct ActiveRun {
     id: RunId,
     pub(super) agent: Arc<Agent>,
-    mark: Mark,
+    dirty: DirtyFlag,
     state: Mutex<State>,
     /// How many signs of life without content the agent has sent.
     keep_alives: AtomicU64,
@@ -90,9 +90,9 @@ impl ActiveRun {
     }
 
     /// A run from the store.
-    pub(super) fn from_stored(agent: Arc<Agent>, stored: &Stored) -> Arc<Self> {
+    pub(super) fn from_stored(agent: Arc<Agent>, stored: &StoredRun) -> Arc<Self> {
         let safe = stored.record.len();
-        Self::with_safe(agent, stored.record.clone(), stored.about.clone(), safe)
+        Self::with_safe(agent, stored.record.clone(), stored.info.clone(), safe)
     }
 
     fn with_safe(agent: Arc<Agent>, record: Record, about: RunInfo, safe: u64) -> Arc<Self> {
@@ -100,7 +100,7 @@ impl ActiveRun {
         Arc::new(Self {
             id: record.run().id,
             agent,
-            mark: Mark::default(),
+            dirty: DirtyFlag::default(),
             state: Mutex::new(State {
                 record,
                 about,
@@ -164,7 +164,7 @@ impl ActiveRun {
         if concluding && record.in_turn() {
             about.state = RunState::Running;
         }
-        read(RunView { record: &record, about: &about, pending: &pending })
+        read(RunView { record: &record, info: &about, pending: &pending })
     }
 
     /// Shows the run if it waits between two turns and all its events, up to `next`, were read.
@@ -240,7 +240,7 @@ impl ActiveRun {
         let upto = state.visibility.visible_in_view();
         state.record.rewind(upto);
         state.cut(End::Failed, Some(error));
-        self.mark.rewritten();
+        self.dirty.bump_generation();
         state.publish(Publish::Forced);
         true
     }
@@ -383,7 +383,7 @@ impl ActiveRun {
 
 impl State {
     fn view(&self) -> RunView<'_> {
-        RunView { record: &self.record, about: &self.about, pending: &self.pending }
+        RunView { record: &self.record, info: &self.about, pending: &self.pending }
     }
 
     /// Shows visible steps from `from` on; returns the next sequence number and what `take` said last.
@@ -417,7 +417,7 @@ impl State {
 
     /// True once the agent has begun to work on the turn under way.
     pub(super) fn has_begun(&self) -> bool {
-        self.record.run().turn().is_some_and(|turn| turn.begun)
+        self.record.run().turn().is_some_and(|turn| turn.answer_started)
     }
 
     fn publish(&mut self, publish: Publish) {
@@ -464,8 +464,8 @@ impl State {
     /// Ends the run wherever it stands. Queued turns are not taken.
     pub(super) fn cut(&mut self, end: End, error: Option<RunError>) {
         let now = clock::now();
-        self.record.at(now);
-        self.record.cut(end, error);
+        self.record.set_time(now);
+        self.record.close(end, error);
         self.pending.clear();
         self.queued.clear();
         self.set(RunState::Ended(end), now);
@@ -491,8 +491,8 @@ impl Journal for ActiveRun {
         read(&state.record, &state.about);
     }
 
-    fn mark(&self) -> &Mark {
-        &self.mark
+    fn dirty_flag(&self) -> &DirtyFlag {
+        &self.dirty
     }
 
     fn committed(&self, events: u64) {

@@ -85,7 +85,7 @@ impl Canceller {
     async fn end(&self, run: &Arc<ActiveRun>) {
         let mut follower = Follower::new(&self.runs, RunHandle::InMemory(Arc::clone(run)));
         loop {
-            let (state, turns) = run.view(|view| (view.about.state, view.run().turns.len()));
+            let (state, turns) = run.view(|view| (view.info.state, view.run().turns.len()));
             match state {
                 RunState::Waiting | RunState::WaitingForAuth => {
                     self.end_waiting(run, |_| true).await;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::active_run::{ActiveRun, Publish};
 use super::faults::{self, store_fault};
-use crate::store::{Later, Store, StoreError};
+use crate::store::{Store, StoreError, StoreFuture};
 
 /// How long the store may take to write an end.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,9 +49,9 @@ pub(super) async fn publish_when_safe(
 }
 
 /// Waits until the store knows a run.
-pub(super) async fn opened(opened: Later<()>) -> Result<(), Fault> {
+pub(super) async fn opened(opened: StoreFuture<()>) -> Result<(), Fault> {
     let opened = timeout(WRITE_TIMEOUT, opened).await;
-    let opened = opened.unwrap_or(Err(StoreError::Late { after: WRITE_TIMEOUT }));
+    let opened = opened.unwrap_or(Err(StoreError::Timeout { after: WRITE_TIMEOUT }));
     opened.map_err(|error| store_fault(&error))
 }
 

@@ -4,7 +4,8 @@
 
 use std::sync::{Arc, Weak};
 
-use interlingua_core::answer::Asked;
+use interlingua_core::agent_event::Awaits;
+use interlingua_core::answer::AskContext;
 use interlingua_core::call::{RunState, Thread};
 use interlingua_core::event::Millis;
 use interlingua_core::pending::{Pending, PendingKind};
@@ -40,6 +41,8 @@ pub(super) struct Concluded<'a> {
     pub(super) prepared: Option<&'a Prepared>,
     /// What the connector wants to have again with the session's next turn.
     pub(super) connector_state: Option<Json>,
+    /// What the agent waits for without having asked for a particular item.
+    pub(super) awaits: Option<Awaits>,
 }
 
 /// How a turn ended, as the record has it.
@@ -51,18 +54,17 @@ struct Ended {
     is_withdrawn: bool,
     /// What the run asks.
     asked: Vec<Pending>,
-    /// What the agent's last message says that it waits for.
-    hint: Option<RunState>,
+    awaits: Option<Awaits>,
 }
 
 impl Ended {
-    fn new(run: &Run) -> Self {
+    fn new(run: &Run, awaits: Option<Awaits>) -> Self {
         Self {
             end: run.turn().and_then(|turn| turn.end).unwrap_or(End::Failed),
             number: run.turns.len().saturating_sub(1),
             is_withdrawn: run.turn().is_some_and(|turn| turn.withdrawn),
             asked: run.pending(),
-            hint: hint(run),
+            awaits,
         }
     }
 
@@ -78,10 +80,11 @@ impl Ended {
     /// Where the run stands after the turn, with these items open.
     fn next_state(&self, turn: &Turn, open: &[Pending]) -> RunState {
         let turns = turn.policy.turns;
-        let waits =
-            turns.are_many() && self.is_good() && (!open.is_empty() || turns.pause_on(self.end) || self.hint.is_some());
+        let waits = turns.are_many()
+            && self.is_good()
+            && (!open.is_empty() || turns.pause_on(self.end) || self.awaits.is_some());
         let waits_for_auth = if open.is_empty() {
-            self.hint == Some(RunState::WaitingForAuth)
+            self.awaits == Some(Awaits::Auth)
         } else {
             open.iter().any(|item| item.kind == PendingKind::Auth)
         };
@@ -110,9 +113,9 @@ impl Concluder {
 
     /// Notes, writes and publishes what a turn has come to. Returns the turn that was queued behind it.
     pub(super) async fn conclude(&self, concluded: Concluded<'_>) -> Option<Turn> {
-        let Concluded { run, turn, connection, linked, prepared, connector_state } = concluded;
+        let Concluded { run, turn, connection, linked, prepared, connector_state, awaits } = concluded;
         let now = clock::now();
-        let ended = run.view(|view| Ended::new(view.run()));
+        let ended = run.view(|view| Ended::new(view.run(), awaits));
         let is_of_connection = connection.is_some();
         let connection = connection.and_then(Weak::upgrade);
         let is_kept = turn.policy.stored || connection.is_some();
@@ -180,16 +183,16 @@ struct Note {
 
 /// Notes a turn in its session. Returns the items that are open.
 fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &Ended, note: Note) -> Vec<Pending> {
-    let is_discarded = turn.policy.discard_if_unreached && !run.view(|view| view.about.stored);
+    let is_discarded = turn.policy.discard_if_unreached && !run.view(|view| view.info.stored);
     let mut open = Vec::new();
     let mut doc = turn.session.doc();
     if !is_discarded {
         doc.latest = Some(run.id());
     }
-    doc.waiting.settled();
+    doc.waiting.confirm_sent();
 
     if ended.is_good() {
-        let asked = Asked {
+        let asked = AskContext {
             run: run.id(),
             now: note.now,
             terms: turn.spoken.answer_policy,
@@ -244,7 +247,7 @@ fn advance(run: &ActiveRun, comes_to: RunState, open: Vec<Pending>, now: Millis)
         if let Some(mut next) = next {
             run.cancel.reset();
             next.resumes = Some(comes_to);
-            state.record.at(now);
+            state.record.set_time(now);
             state.record.start_turn(next.spoken.request.input.clone());
             state.set(RunState::Running, now);
             return Some(next);
@@ -252,7 +255,7 @@ fn advance(run: &ActiveRun, comes_to: RunState, open: Vec<Pending>, now: Millis)
 
         state.queued.clear();
         if let RunState::Ended(end) = comes_to {
-            state.record.at(now);
+            state.record.set_time(now);
             state.record.finish_run(end);
             state.set(comes_to, now);
         } else {
@@ -276,18 +279,5 @@ fn take_back(run: RunId, turn: &Turn, index: u32, connection: Option<&Connection
     }
     if let Some(mut next) = next {
         next.report_start(Err(faults::not_written()));
-    }
-}
-
-/// What the last message of the agent says that it waits for (A2A page, section 13).
-fn hint(run: &Run) -> Option<RunState> {
-    let turn = run.last_taken()?;
-    let metadata = run.messages_of(turn).last()?.metadata.as_ref()?;
-    // Nearly all metadata has nothing of this.
-    let hinted: serde_json::Value = if metadata.text().contains("\"a2a\"") { metadata.decode()? } else { return None };
-    match hinted.pointer("/a2a/state")?.as_str()? {
-        "input-required" => Some(RunState::Waiting),
-        "auth-required" => Some(RunState::WaitingForAuth),
-        _ => None,
     }
 }

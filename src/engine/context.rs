@@ -69,8 +69,8 @@ impl ContextBuilder {
         let (input, answers) = (spoken.request.input.clone(), spoken.answers.clone());
         let outcome = session.doc().waiting.take(input, answers, spoken.answer_policy, now);
         let (input, answered, freed) = match outcome {
-            answer::Outcome::Goes { input, answered, freed } => (input, answered, freed),
-            answer::Outcome::Waits => {
+            answer::Outcome::Send { input, answered, freed } => (input, answered, freed),
+            answer::Outcome::Wait => {
                 let run = session.doc().waiting.open().next().map(|open| open.run).or(doc.latest);
                 // Answers that were collected so far survive a restart.
                 self.sessions.save(session).await?;
@@ -81,7 +81,6 @@ impl ContextBuilder {
 
         let decided = !answered.is_empty();
         let recorded = decided.then(|| input.clone());
-        let input = if decided { answer::with_requests(&input, &answered).into() } else { input };
         let request = request(session, &doc, spoken, with_history(&spoken.preamble, before, input), &upstream_id);
         let prepared = Prepared { request, upstream_id, connector_state, answered, freed, decided, input: recorded };
         Ok(Outcome::Ready(Box::new(prepared)))

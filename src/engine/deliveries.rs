@@ -128,7 +128,7 @@ impl Deliveries {
     async fn delete_unclaimed(&self, collection: &'static str, run: RunId, key: String, version: Version) {
         tokio::time::sleep(CLAIM_TIMEOUT).await;
         let started = self.runs.get(run).is_some();
-        if !started && matches!(self.outbox.store.weigh(run).await, Ok(None)) {
+        if !started && matches!(self.outbox.store.load_cost(run).await, Ok(None)) {
             // Not waited for. Another version is another request's.
             drop(self.outbox.store.delete(collection, &key, Expect::Version(version)));
         }

@@ -177,7 +177,7 @@ impl Delivery {
         let (store, Receiver { notifiers, key, version, .. }) = (&self.outbox.store, &self.receiver);
         let found = store.get(notifiers.collection, key).await?.filter(|found| found.version == *version);
         let value = found.and_then(|found| stored_json::parse(&found.value));
-        let Some(value) = value.and_then(|value| (notifiers.give_up)(&value)) else { return Ok(()) };
+        let Some(value) = value.and_then(|value| (notifiers.disable)(&value)) else { return Ok(()) };
         let value = stored_json::to_bytes(&value);
         store.put(notifiers.collection, key, value, Expect::Version(*version), clock::now()).await.map(drop)
     }

@@ -36,7 +36,7 @@ impl Documents {
                 Ok(None)
             }
             DocumentCall::Delete { collection, key } => {
-                let deleted = self.store.delete(&collection, &scope.document_key(&key), Expect::Anything);
+                let deleted = self.store.delete(&collection, &scope.document_key(&key), Expect::Any);
                 let _ = deleted.await.map_err(|error| store_fault(&error))?;
                 self.deliveries.receiver_removed(&collection, &key, scope);
                 Ok(None)
@@ -55,8 +55,8 @@ impl Documents {
         let owner_len = scope.document_key("").len();
         let found = self.store.list(collection, &scope.document_key(prefix), None, MAX_DOCUMENTS).await;
         let mut found = found.map_err(|error| store_fault(&error))?;
-        found.sort_by_key(|entry| entry.document.made);
-        let read = |entry: &crate::store::Entry| {
+        found.sort_by_key(|entry| entry.document.created);
+        let read = |entry: &crate::store::DocumentEntry| {
             Some((entry.key.get(owner_len..)?.to_owned(), stored_json::parse(&entry.document.value)?))
         };
         Ok(found.iter().filter_map(read).collect())
@@ -65,7 +65,7 @@ impl Documents {
     async fn put(&self, collection: &str, key: &str, value: Json, scope: &Scope) -> Result<(), Fault> {
         self.deliveries.check_receiver(collection, &value, scope).await?;
         let bytes = stored_json::to_bytes(&value);
-        let put = self.store.put(collection, &scope.document_key(key), bytes, Expect::Anything, clock::now());
+        let put = self.store.put(collection, &scope.document_key(key), bytes, Expect::Any, clock::now());
         if let Ok(version) = put.await.map_err(|error| store_fault(&error))? {
             let document = ReceiverDocument { key, value: &value, version };
             self.deliveries.receiver_added(collection, document, scope).await;

@@ -19,7 +19,7 @@ use super::turn_driver::{TurnDriver, TurnServices};
 use super::unreached::discard;
 use super::waits::unless_canceled;
 use super::{commit, faults};
-use crate::store::Later;
+use crate::store::StoreFuture;
 
 /// Starts the tasks that take turns.
 pub(super) struct Driver {
@@ -30,7 +30,7 @@ pub(super) struct Driver {
 /// What a new run needs before its first turn.
 pub(super) struct Beginning {
     /// Resolves once the store knows the run.
-    pub(super) opened: Later<()>,
+    pub(super) opened: StoreFuture<()>,
     /// Gets a value once the store knows the run, or the reason why it does not. `None`: no one waits for that, and the
     /// agent is called meanwhile.
     pub(super) saved: Option<oneshot::Sender<Result<(), Fault>>>,
@@ -48,7 +48,7 @@ struct Begun {
     /// See [`Beginning`]; `None` once it has a value.
     saved: Option<oneshot::Sender<Result<(), Fault>>>,
     /// See [`Beginning`]; `None` once it was waited for.
-    opened: Option<Later<()>>,
+    opened: Option<StoreFuture<()>>,
 }
 
 impl Driver {

@@ -19,7 +19,7 @@ pub(super) fn internal() -> Fault {
 pub(super) fn store_fault(error: &StoreError) -> Fault {
     match error {
         // It goes on trying by itself, and logs when it begins to fail and when it recovers.
-        StoreError::File { .. } | StoreError::Late { .. } | StoreError::Overloaded => {
+        StoreError::File { .. } | StoreError::Timeout { .. } | StoreError::Overloaded => {
             store_unavailable().with_detail(error)
         }
         StoreError::Closed => shutting_down().with_detail(error),

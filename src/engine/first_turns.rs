@@ -29,7 +29,7 @@ use super::session::Session;
 use super::session_choice::SessionChooser;
 use super::turn::{Place, Spoken, Turn};
 use crate::clock;
-use crate::store::{Health, Journal, Later};
+use crate::store::{Health, Journal, StoreFuture};
 
 /// The most runs in memory.
 const MAX_ACTIVE_RUNS: usize = 200_000;
@@ -149,7 +149,7 @@ impl FirstTurns {
         // A caller that reads the session, or deletes it, finds this run under way.
         turn.session.doc().latest = Some(run.id());
 
-        let is_background = run.view(|view| view.about.delivery == Delivery::Background);
+        let is_background = run.view(|view| view.info.delivery == Delivery::Background);
         let (saved, saved_receiver) = if is_background { Some(oneshot::channel()).unzip() } else { (None, None) };
         let beginning = Beginning {
             opened: self.open(run, store_fails),
@@ -167,7 +167,7 @@ impl FirstTurns {
         (follower, saved_receiver)
     }
 
-    fn open(&self, run: &Arc<ActiveRun>, store_fails: bool) -> Later<()> {
+    fn open(&self, run: &Arc<ActiveRun>, store_fails: bool) -> StoreFuture<()> {
         if store_fails {
             // Nothing of such a run is to be found later, so there is nothing to wait for.
             run.committed(u64::MAX);

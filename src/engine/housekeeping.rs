@@ -17,7 +17,7 @@ use super::retention::RetentionRules;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use crate::clock;
-use crate::store::{Signal, StoreError, Stored};
+use crate::store::{Signal, StoreError, StoredRun};
 
 /// How long runs that are stopped when the gateway closes may take to end.
 const ENDING_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -46,7 +46,7 @@ impl Housekeeping {
     /// Keeps the store in bounds, and ends runs that other processes want to be ended. Never returns; dropped, it stops.
     pub(super) async fn run(&self) {
         // No run outlives its time by much.
-        let interval = (self.rules.retention.shortest() / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
+        let interval = (self.rules.retention.min_ttl() / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
         let mut signals = self.runs.store().signals();
         loop {
             self.run_once().await;
@@ -98,7 +98,7 @@ impl Housekeeping {
     async fn try_expire(&self, id: RunId) -> Result<bool, Fault> {
         // It may have been answered since the store was asked.
         let found = self.runs.find(id).await?;
-        let Some(run) = found.filter(|run| run.view(|view| self.rules.is_stale(view.about))) else {
+        let Some(run) = found.filter(|run| run.view(|view| self.rules.is_stale(view.info))) else {
             return Ok(false);
         };
 
@@ -121,7 +121,7 @@ impl Housekeeping {
         Ok(left.len())
     }
 
-    async fn recover_one(&self, stored: &Stored) -> Result<(), StoreError> {
+    async fn recover_one(&self, stored: &StoredRun) -> Result<(), StoreError> {
         let Some(agent) = self.agents.of_stored_run(&stored.record.run().agent) else { return Ok(()) };
         let run = ActiveRun::from_stored(Arc::clone(agent), stored);
         self.runs.store().open(&run.journal()).await?;

@@ -163,7 +163,7 @@ fn check_continuable(run: &ActiveRun) -> Result<(), Fault> {
 fn start_turn(state: &mut State, mut turn: Turn, now: Millis) -> Turn {
     turn.resumes = Some(state.about.state);
     state.cancel_reason = None;
-    state.record.at(now);
+    state.record.set_time(now);
     state.record.start_turn(turn.take_input());
     state.pending.clear();
     // Running, not queued: only a run's first turn is waited for as if nothing had happened yet.
@@ -195,7 +195,7 @@ async fn record_withdrawn(runs: &RunTable, run: &Arc<ActiveRun>, input: Input) -
     run.update(Publish::Now, |state| {
         // It may have been ended meanwhile.
         if state.about.state.is_waiting() {
-            state.record.at(now);
+            state.record.set_time(now);
             state.record.start_turn(input);
             state.record.withdraw_turn(None);
         }

@@ -80,8 +80,8 @@ impl RunLinker {
             let before = state.about.state;
             // A turn of its own may have started, or it was ended meanwhile.
             before.is_waiting().then(|| {
-                state.record.at(clock::now());
-                state.record.start_turn_of(by);
+                state.record.set_time(clock::now());
+                state.record.start_linked_turn(by);
                 state.pending.clear();
                 state.set(RunState::Running, state.record.now());
                 before
@@ -122,7 +122,7 @@ impl LinkedRuns {
         for Linked { run, .. } in &self.linked {
             run.update(Publish::Now, |state| {
                 if state.record.in_turn() {
-                    state.record.at(clock::now());
+                    state.record.set_time(clock::now());
                     state.record.start_answer();
                     state.about.changed_at = state.record.now().max(state.about.changed_at);
                 }
@@ -137,7 +137,7 @@ impl LinkedRuns {
             let pending = open_items(run.id());
             run.update(Publish::Later, |state| {
                 if state.record.in_turn() {
-                    state.record.at(clock::now());
+                    state.record.set_time(clock::now());
                     state.record.withdraw_turn(None);
                     state.pending = pending;
                     state.set(before, state.record.now());

@@ -1,4 +1,5 @@
-//! Reading the agent's answer to its end: chunks are fed to the reader, and what it reports goes into the record.
+//! Reading the agent's answers to the end of a turn: chunks are fed to the connector's turn, and the events it emits go
+//! into the record.
 //!
 //! Not here: how the answer was requested, and what the turn comes to ([`super::turn_driver`]).
 
@@ -7,8 +8,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use interlingua_core::connector::Ear;
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_event::AgentEvent;
+use interlingua_core::connector::EventSink;
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::{Fault, Record};
 
@@ -19,24 +20,28 @@ use super::turn::Turn;
 use super::waits::{MAX_BACKLOG, poll_once, wait_for_room};
 use crate::clock;
 use crate::store::{Journal, Store};
-use crate::upstream::Conversation;
+use crate::upstream::{Conversation, Flow};
 
 /// Chunks that come together are published together, up to so many bytes.
 const MAX_BATCH_BYTES: usize = 16 * 1024;
 
-/// Puts what the reader reports into the record.
+/// Puts what the agent reports into the record.
 struct Sink<'a> {
     record: &'a mut Record,
     normalizer: &'a mut Normalizer,
 }
 
-impl Ear for Sink<'_> {
-    fn hear(&mut self, heard: &Heard<'_>) -> Result<(), Fault> {
-        self.normalizer.hear(self.record, heard).map(|_| ())
+impl EventSink for Sink<'_> {
+    fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
+        self.normalizer.emit(self.record, event).map(|_| ())
     }
 
     fn ignored(&self) -> u64 {
         self.normalizer.ignored()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.normalizer.has_ended()
     }
 }
 
@@ -78,13 +83,20 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Reads the answer to its end.
+    /// Reads answers until the turn has ended.
     pub(super) async fn listen(mut self) -> Result<(), Fault> {
         loop {
             let (fed, has_room) = match self.next_chunk().await {
                 Ok(Some(chunk)) => self.feed(&chunk),
-                Ok(None) => return self.finish(),
-                Err(fault) => return self.fail(fault),
+                // The turn may go on with another request.
+                Ok(None) => match self.finish()? {
+                    Flow::Ended => return Ok(()),
+                    Flow::Continues => (Ok(()), true),
+                },
+                Err(fault) => match self.fail(fault)? {
+                    Flow::Ended => return Ok(()),
+                    Flow::Continues => (Ok(()), true),
+                },
             };
 
             self.forward_keep_alives();
@@ -102,7 +114,7 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Waits for the next piece of the body. `None`: the body has ended.
+    /// Waits for the next piece of an answer. `None`: that answer has ended.
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, Fault> {
         if let Poll::Ready(chunk) = self.chunk_of_batch().await {
             return chunk;
@@ -142,7 +154,7 @@ impl<'a> Listener<'a> {
         chunk
     }
 
-    /// Reads a piece of the body. The result of that, and true unless the store or the readers are too far behind.
+    /// Reads a piece of an answer. The result of that, and true unless the store or the readers are too far behind.
     fn feed(&mut self, chunk: &Bytes) -> (Result<(), Fault>, bool) {
         let now = clock::now();
         let publish = if !self.is_safe_at_once {
@@ -156,7 +168,7 @@ impl<'a> Listener<'a> {
 
         let Self { run, conversation, normalizer, .. } = self;
         run.update(publish, |state| {
-            state.record.at(now);
+            state.record.set_time(now);
             let was_waiting = !state.has_begun();
             let fed = conversation.feed(chunk, &mut Sink { record: &mut state.record, normalizer });
             if was_waiting && state.has_begun() {
@@ -167,33 +179,35 @@ impl<'a> Listener<'a> {
         })
     }
 
-    /// The body has ended in order.
-    fn finish(&mut self) -> Result<(), Fault> {
+    /// An answer has ended in order.
+    fn finish(&mut self) -> Result<Flow, Fault> {
         let Self { run, conversation, normalizer, .. } = self;
         run.update(Publish::Now, |state| {
-            state.record.at(clock::now());
-            conversation.finish(&mut Sink { record: &mut state.record, normalizer })?;
-            let is_understood = normalizer.has_begun()
-                || normalizer.has_ended()
-                || normalizer.heartbeats() > 0
-                || normalizer.complaint().is_some();
-            // An answer in another protocol: that is worth a clearer fault than one that ends too early.
-            if !is_understood && let Some(foreign) = conversation.foreign() {
-                return Err(foreign);
+            state.record.set_time(clock::now());
+            let flow = conversation.finish(&mut Sink { record: &mut state.record, normalizer })?;
+            if flow == Flow::Ended {
+                // An answer in another protocol is worth a clearer fault than one that ends too early.
+                if !is_understood(normalizer)
+                    && let Some(foreign) = conversation.foreign()
+                {
+                    return Err(foreign);
+                }
+                normalizer.end_of_body(&mut state.record);
             }
-            normalizer.end_of_body(&mut state.record);
-            Ok(())
+            Ok(flow)
         })
     }
 
-    /// The body broke off.
-    fn fail(&mut self, fault: Fault) -> Result<(), Fault> {
+    /// An answer broke off, or a further request failed.
+    fn fail(&mut self, fault: Fault) -> Result<Flow, Fault> {
         let Self { run, conversation, normalizer, .. } = self;
         run.update(Publish::Now, |state| {
-            // A last complete frame may have come before the connection broke. What is wrong with it does not matter.
-            let _ = conversation.finish(&mut Sink { record: &mut state.record, normalizer });
-        });
-        if self.normalizer.has_ended() { Ok(()) } else { Err(fault) }
+            let flow = conversation.fail(fault, &mut Sink { record: &mut state.record, normalizer })?;
+            if flow == Flow::Ended && !normalizer.has_ended() {
+                normalizer.end_of_body(&mut state.record);
+            }
+            Ok(flow)
+        })
     }
 
     fn forward_keep_alives(&mut self) {
@@ -202,4 +216,9 @@ impl<'a> Listener<'a> {
             self.run.keep_alive();
         }
     }
+}
+
+/// True if anything was understood of what the agent sent.
+fn is_understood(normalizer: &Normalizer) -> bool {
+    normalizer.has_begun() || normalizer.has_ended() || normalizer.heartbeats() > 0 || normalizer.complaint().is_some()
 }

@@ -15,7 +15,7 @@ use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::scope::Scope;
 use crate::clock;
-use crate::store::{Query, RunHead, Stored};
+use crate::store::{Query, RunHead, StoredRun};
 
 /// A page ends when its runs have come to so many bytes.
 const MAX_PAGE_BYTES: u64 = 8 << 20;
@@ -31,7 +31,7 @@ pub(super) struct RunPage {
 
 /// A run on a page: as it was when the page was made, so that no lock is held while it is written.
 pub struct ListedRun {
-    stored: Arc<Stored>,
+    stored: Arc<StoredRun>,
     pending: Arc<[Pending]>,
     _loaded: Option<Arc<Loaded>>,
 }
@@ -40,7 +40,7 @@ impl ListedRun {
     /// Shows it.
     #[must_use]
     pub fn view(&self) -> RunView<'_> {
-        RunView { record: &self.stored.record, about: &self.stored.about, pending: &self.pending }
+        RunView { record: &self.stored.record, info: &self.stored.info, pending: &self.pending }
     }
 
     fn whole(run: &RunHandle) -> Self {
@@ -49,12 +49,12 @@ impl ListedRun {
             return Self { stored, pending, _loaded: Some(Arc::clone(loaded)) };
         }
         run.view_safe(|view| {
-            Self::copied(Stored { record: view.record.clone(), about: view.about.clone() }, view.pending)
+            Self::copied(StoredRun { record: view.record.clone(), info: view.info.clone() }, view.pending)
         })
     }
 
     fn head(run: &RunHandle) -> Self {
-        let head = |view: RunView<'_>| Self::copied(Stored::head(view.record, view.about), view.pending);
+        let head = |view: RunView<'_>| Self::copied(StoredRun::head(view.record, view.info), view.pending);
         match run {
             // A head shows no events but the state, and with no end on its way into the store that is safe.
             RunHandle::InMemory(run) if run.settling().is_none() => run.view(head),
@@ -62,7 +62,7 @@ impl ListedRun {
         }
     }
 
-    fn copied(stored: Stored, pending: &[Pending]) -> Self {
+    fn copied(stored: StoredRun, pending: &[Pending]) -> Self {
         Self { stored: Arc::new(stored), pending: pending.into(), _loaded: None }
     }
 }
@@ -74,9 +74,9 @@ pub(super) async fn list(
     filter: Filter,
     scope: &Scope,
 ) -> Result<RunPage, Fault> {
-    let gone = rules.retention.gone(clock::now());
+    let expired_before = rules.retention.expiry_cutoffs(clock::now());
     let heads_only = filter.heads;
-    let query = Query { agents: scope.agent_names(), owner: Some(scope.owner.key().to_owned()), filter, gone };
+    let query = Query { agents: scope.agent_names(), owner: Some(scope.owner.key().to_owned()), filter, expired_before };
     let found = runs.store().find(query).await.map_err(|error| store_fault(&error))?;
 
     let (listed, cut) = if heads_only {

@@ -11,7 +11,7 @@ use interlingua_core::{Fault, FaultKind, RunId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::faults::store_fault;
-use crate::store::{Store, Stored};
+use crate::store::{Store, StoredRun};
 
 /// The memory of all loaded runs that are still read, in bytes.
 const MAX_LOADED: usize = 256 << 20;
@@ -28,20 +28,20 @@ const SWEEP_MIN: usize = 64;
 
 /// A run from the store, and the room it takes until its last reader is done.
 pub struct Loaded {
-    stored: Arc<Stored>,
+    stored: Arc<StoredRun>,
     _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Loaded {
-    pub(super) const fn stored(&self) -> &Arc<Stored> {
+    pub(super) const fn stored(&self) -> &Arc<StoredRun> {
         &self.stored
     }
 }
 
 impl Deref for Loaded {
-    type Target = Stored;
+    type Target = StoredRun;
 
-    fn deref(&self) -> &Stored {
+    fn deref(&self) -> &StoredRun {
         &self.stored
     }
 }
@@ -70,20 +70,20 @@ impl LoadedRuns {
     /// first; otherwise it fails.
     pub(super) async fn load(&self, id: RunId, waits: bool) -> Result<Option<Arc<Loaded>>, Fault> {
         let failed = |error| store_fault(&error);
-        let Some(weight) = self.store.weigh(id).await.map_err(failed)? else { return Ok(None) };
-        if let Some(loaded) = weight.state.and_then(|state| self.get(id, state)) {
+        let Some(weight) = self.store.load_cost(id).await.map_err(failed)? else { return Ok(None) };
+        if let Some(loaded) = weight.fingerprint.and_then(|state| self.get(id, state)) {
             return Ok(Some(loaded));
         }
 
         let room = self.reserve(weight.bytes, waits).await?;
         // Others may have loaded it while there was no room.
-        if let Some(loaded) = weight.state.and_then(|state| self.get(id, state)) {
+        if let Some(loaded) = weight.fingerprint.and_then(|state| self.get(id, state)) {
             return Ok(Some(loaded));
         }
 
         let Some(stored) = self.store.load(id).await.map_err(failed)? else { return Ok(None) };
         let loaded = Loaded { stored, _room: room };
-        Ok(Some(match weight.state {
+        Ok(Some(match weight.fingerprint {
             Some(state) => self.insert(id, state, loaded),
             None => Arc::new(loaded),
         }))
@@ -163,7 +163,10 @@ mod tests {
             labels: Json::null(),
             retention: None,
         };
-        Loaded { stored: Arc::new(Stored { record: Record::new(Run::new(id, "a", "s", 0)), about }), _room: None }
+        Loaded {
+            stored: Arc::new(StoredRun { record: Record::new(Run::new(id, "a", "s", 0)), info: about }),
+            _room: None,
+        }
     }
 
     #[test]

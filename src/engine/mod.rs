@@ -199,7 +199,7 @@ impl Engine {
     async fn session_call(&self, call: SessionCall, scope: &Scope) -> Result<Answer, Fault> {
         let answer = |views: Option<_>| views.map_or(Answer::Done, Answer::Sessions);
         let calls = Arc::clone(&self.0.session_calls);
-        if matches!(call, SessionCall::Look { .. } | SessionCall::Part { .. } | SessionCall::List) {
+        if matches!(call, SessionCall::Get { .. } | SessionCall::GetPart { .. } | SessionCall::List) {
             return calls.serve(call, scope).await.map(answer);
         }
         if matches!(call, SessionCall::Create { .. } | SessionCall::Append { .. }) {

@@ -60,12 +60,12 @@ impl PendingIndex {
 
         let (owner, user, ids) = run.view(|view| {
             let ids: Vec<String> = view.pending.iter().map(|item| item.id.clone()).collect();
-            (view.about.owner.clone(), view.about.request.user_id.clone(), ids)
+            (view.info.owner.clone(), view.info.request.user_id.clone(), ids)
         });
         for id in ids {
             let key = key(&run.agent.name, &owner, &id);
             let value = stored_json::to_bytes(&Json::from_serialize(&(&session.id, &user)));
-            let put = self.store.put(COLLECTION, &key, value, Expect::Anything, clock::now());
+            let put = self.store.put(COLLECTION, &key, value, Expect::Any, clock::now());
             if let Err(error) = put.await {
                 tracing::error!(%error, "an open item could not be written");
             }

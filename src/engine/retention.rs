@@ -22,12 +22,12 @@ impl RetentionRules {
     /// Where a run was started, if that route has rules of its own.
     pub(super) fn scope_of(&self, run: &ActiveRun) -> Option<Scope> {
         run.view(|view| {
-            let owner = view.about.retention.as_ref()?;
+            let owner = view.info.retention.as_ref()?;
             let scope = self
                 .scopes
                 .iter()
                 .find(|scope| scope.route.as_deref() == Some(owner.route.as_str()) && scope.offers(&view.run().agent));
-            scope.map(|scope| Scope { owner: Owner::from_key(&view.about.owner), ..scope.clone() })
+            scope.map(|scope| Scope { owner: Owner::from_key(&view.info.owner), ..scope.clone() })
         })
     }
 
@@ -38,7 +38,7 @@ impl RetentionRules {
 
     /// True if a run's time is over.
     pub(super) fn is_gone(&self, about: &RunInfo) -> bool {
-        self.retention.is_gone(about, clock::now())
+        self.retention.is_expired(about, clock::now())
     }
 }
 

@@ -35,10 +35,10 @@ impl RunAccess {
 
         let is_kept = scope.connection.as_ref().is_some_and(|connection| connection.contains(id));
         let is_visible = handle.view(|view| {
-            view.about.owner == scope.owner.key()
+            view.info.owner == scope.owner.key()
                 && scope.offers(&view.run().agent)
-                && (view.about.stored || view.run().end.is_none() || is_kept)
-                && !self.rules.is_gone(view.about)
+                && (view.info.stored || view.run().end.is_none() || is_kept)
+                && !self.rules.is_gone(view.info)
         });
         if is_visible { Ok(handle) } else { Err(faults::run_not_found(id)) }
     }

@@ -30,14 +30,14 @@ impl RunHandle {
 
     /// Where it stands.
     pub(super) fn run_state(&self) -> RunState {
-        self.view(|view| view.about.state)
+        self.view(|view| view.info.state)
     }
 
     /// Shows the run as it stands, for the gateway's own use: some of it may not be safe yet.
     pub fn view<T>(&self, read: impl FnOnce(RunView<'_>) -> T) -> T {
         match self {
             Self::InMemory(run) => run.view(read),
-            Self::Stored(stored, pending) => read(RunView { record: &stored.record, about: &stored.about, pending }),
+            Self::Stored(stored, pending) => read(RunView { record: &stored.record, info: &stored.info, pending }),
         }
     }
 

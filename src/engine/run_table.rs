@@ -19,7 +19,7 @@ use super::run_handle::RunHandle;
 use super::session::Session;
 use super::session_table::SessionTable;
 use super::unstored::UnstoredRuns;
-use crate::store::{Later, Store, Stored};
+use crate::store::{Store, StoreFuture, StoredRun};
 
 /// All runs.
 pub(super) struct RunTable {
@@ -150,15 +150,15 @@ impl RunTable {
     }
 
     /// The pending items of a stored run that are still open, as its session says.
-    async fn open_items(&self, stored: &Stored) -> Result<Vec<Pending>, Fault> {
+    async fn open_items(&self, stored: &StoredRun) -> Result<Vec<Pending>, Fault> {
         let run = stored.record.run();
         let asked = run.pending();
         if asked.is_empty() {
             return Ok(asked);
         }
 
-        let user = stored.about.request.user_id.as_deref();
-        let owner = Owner::from_key(&stored.about.owner);
+        let user = stored.info.request.user_id.as_deref();
+        let owner = Owner::from_key(&stored.info.owner);
         let session = self.sessions.of_user(&run.agent, &owner, &run.session_id, user).await?;
         Ok(session.doc().waiting.pending_of(run.id))
     }
@@ -166,7 +166,7 @@ impl RunTable {
     /// The session of a run.
     pub(super) async fn session_of(&self, run: &RunHandle) -> Result<Arc<Session>, Fault> {
         let (agent, owner, session, user) = run.view(|view| {
-            let (run, about) = (view.run(), view.about);
+            let (run, about) = (view.run(), view.info);
             let owner = Owner::from_key(&about.owner);
             (run.agent.clone(), owner, run.session_id.clone(), about.request.user_id.clone())
         });
@@ -208,9 +208,9 @@ impl RunTable {
     fn activate_stored(
         self: &Arc<Self>,
         loading: &LoadingGuard,
-        stored: &Stored,
+        stored: &StoredRun,
         pending: &[Pending],
-    ) -> Result<Option<(HeldRun, Option<Later<()>>)>, Fault> {
+    ) -> Result<Option<(HeldRun, Option<StoreFuture<()>>)>, Fault> {
         let agent = self.agents.of_stored_run(&stored.record.run().agent);
         let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
         let run = ActiveRun::from_stored(agent, stored);
@@ -238,7 +238,7 @@ impl RunTable {
 
     /// A run has no turn under way any more.
     pub(super) fn turn_ended(&self, run: &Arc<ActiveRun>) {
-        let is_over = run.view(|view| !view.about.stored && view.run().end.is_some());
+        let is_over = run.view(|view| !view.info.stored && view.run().end.is_some());
         if is_over {
             // No one may find it again; its followers still see its end.
             self.remove(run.id());

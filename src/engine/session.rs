@@ -122,11 +122,7 @@ impl Session {
     pub(super) fn upstream_user(&self, name: &str, upstream_id: &str) -> String {
         // The agent knows an older session by the names as clients chose them: what it asked there can still be answered.
         let by_plain_name = upstream_id == self.id;
-        if by_plain_name && !self.owner.is_everybody() {
-            name.to_owned()
-        } else {
-            upstream_ids::user(&self.owner, name)
-        }
+        if by_plain_name && !self.owner.is_shared() { name.to_owned() } else { upstream_ids::user(&self.owner, name) }
     }
 
     /// True if a turn of it named another user. A conversation is its owner's, whichever user speaks in it.

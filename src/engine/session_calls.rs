@@ -47,8 +47,8 @@ impl SessionCalls {
             SessionCall::Create { agent, session, items, labels } => {
                 self.create(&agent, &session, &items, &labels, scope).await
             }
-            SessionCall::Look { session } => self.view(&*self.find(&session, scope).await?, false, usize::MAX).await,
-            SessionCall::Part { session, newest, least } => {
+            SessionCall::Get { session } => self.view(&*self.find(&session, scope).await?, false, usize::MAX).await,
+            SessionCall::GetPart { session, newest, least } => {
                 self.view(&*self.find(&session, scope).await?, newest, least).await
             }
             SessionCall::List => return self.list(scope).await.map(Some),
@@ -121,12 +121,12 @@ impl SessionCalls {
         let (mut queued, mut others) = (Vec::new(), Vec::new());
         for run in &page.runs {
             let view = run.view();
-            let user = view.about.request.user_id.clone();
+            let user = view.info.request.user_id.clone();
             // Another user's session may have the same id.
             let its_session =
                 self.sessions().of_user(&view.run().agent, &scope.owner, &session.id, user.as_deref()).await?;
             if Arc::ptr_eq(&its_session, session) {
-                let order = if view.about.state == RunState::Queued { &mut queued } else { &mut others };
+                let order = if view.info.state == RunState::Queued { &mut queued } else { &mut others };
                 order.push(view.run().id);
             }
         }

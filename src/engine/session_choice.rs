@@ -87,7 +87,7 @@ impl SessionChooser {
         let unknown = || Fault::not_found("the run to go on from").with_field("thread");
         let handle = self.access.find(&Target::Run(run), scope).await.map_err(|_| unknown())?;
         let previous = handle.view(|view| {
-            let (run, about) = (view.run(), view.about);
+            let (run, about) = (view.run(), view.info);
             Previous {
                 session: run.session_id.clone(),
                 user: about.request.user_id.clone(),

@@ -50,7 +50,7 @@ impl Entry {
     /// The message, if the entry is one.
     pub(super) fn to_message(&self) -> Option<Message> {
         let Self::Message { message, .. } = self else { return None };
-        Message::read(&Node::with_path("", message.raw())).ok()
+        Message::parse(&Node::with_path("", message.raw())).ok()
     }
 
     /// The size of the message in bytes. Turns are counted with their runs.

@@ -13,7 +13,7 @@ use super::faults::store_fault;
 use super::session::Session;
 use super::session_doc::{Entry, SessionDoc, unreadable};
 use crate::clock;
-use crate::store::{Conflict, Expect, Later, Store, Version, part_key};
+use crate::store::{Conflict, Expect, Store, StoreFuture, Version, part_key};
 
 /// The collection of the store that entries are in.
 const COLLECTION: &str = "entries";
@@ -31,11 +31,11 @@ impl SessionEntries {
     }
 
     /// Begins to write the unsaved entries.
-    pub(super) fn write(&self, session: &Session, doc: &SessionDoc) -> Vec<Later<Result<Version, Conflict>>> {
+    pub(super) fn write(&self, session: &Session, doc: &SessionDoc) -> Vec<StoreFuture<Result<Version, Conflict>>> {
         let put = |(index, entry): (&u64, &Entry)| {
             let key = part_key(session.key().as_str(), *index);
             let value = serde_json::to_vec(entry).unwrap_or_default();
-            self.store.put(COLLECTION, &key, value.into(), Expect::Anything, clock::now())
+            self.store.put(COLLECTION, &key, value.into(), Expect::Any, clock::now())
         };
         doc.unsaved.iter().map(put).collect()
     }
@@ -91,7 +91,7 @@ impl SessionEntries {
 
     /// Deletes one entry.
     pub(super) async fn delete(&self, session: &Session, index: u64) -> Result<(), Fault> {
-        let deleted = self.store.delete(COLLECTION, &part_key(session.key().as_str(), index), Expect::Anything);
+        let deleted = self.store.delete(COLLECTION, &part_key(session.key().as_str(), index), Expect::Any);
         let _ = deleted.await.map_err(|error| store_fault(&error))?;
         Ok(())
     }
@@ -104,7 +104,7 @@ impl SessionEntries {
             let page = self.store.list(COLLECTION, prefix, None, WINDOW as usize);
             let page = page.await.map_err(|error| store_fault(&error))?;
             let deletions: Vec<_> =
-                page.iter().map(|row| self.store.delete(COLLECTION, &row.key, Expect::Anything)).collect();
+                page.iter().map(|row| self.store.delete(COLLECTION, &row.key, Expect::Any)).collect();
             for deleted in deletions {
                 let _ = deleted.await.map_err(|error| store_fault(&error))?;
             }

@@ -131,7 +131,7 @@ impl SessionTable {
         };
         // All at once and in this order: a reader of the session finds its entries.
         let key = session.key().as_str();
-        let put = self.store.put(COLLECTION, key, written.into(), Expect::Anything, clock::now());
+        let put = self.store.put(COLLECTION, key, written.into(), Expect::Any, clock::now());
         for put in entries.into_iter().chain([put]) {
             put.await.map_err(|error| store_fault(&error))?.map_err(|_| conflict())?;
         }
@@ -147,7 +147,7 @@ impl SessionTable {
     pub(super) async fn delete(&self, session: &Session) -> Result<(), Fault> {
         self.lock().remove(session.key());
         self.entries.delete_all(session).await?;
-        let deleted = self.store.delete(COLLECTION, session.key().as_str(), Expect::Anything);
+        let deleted = self.store.delete(COLLECTION, session.key().as_str(), Expect::Any);
         deleted.await.map_err(|error| store_fault(&error))?.map_err(|_| conflict())?;
         Ok(())
     }

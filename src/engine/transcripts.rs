@@ -74,7 +74,7 @@ impl Transcripts {
                 } else {
                     Vec::new()
                 };
-                (messages, view.about.previous)
+                (messages, view.info.previous)
             });
 
             bytes += messages.iter().map(sizes::message).sum::<usize>();
@@ -100,7 +100,7 @@ impl Transcripts {
                     let turns = (0..u32::try_from(run.turns.len()).unwrap_or(u32::MAX)).rev();
                     entries.extend(turns.map(|turn| Entry::Turn { run: id, turn }));
                 }
-                view.about.previous
+                view.info.previous
             });
         }
         entries.reverse();

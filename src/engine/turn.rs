@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{Answer, AnswerPolicy};
 use interlingua_core::call::{RunState, Thread};
-use interlingua_core::connector::Question;
+use interlingua_core::connector::TurnRequest;
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::pending::Pending;
 use interlingua_core::{Fault, Json, RunCall, RunId, RunPolicy};
@@ -72,8 +72,8 @@ pub(super) struct Prepared {
 
 impl Prepared {
     /// The request as the connector gets it.
-    pub(super) fn question(&self) -> Question<'_> {
-        Question { request: &self.request, memory: &self.connector_state, answered: &self.answered }
+    pub(super) fn turn_request(&self) -> TurnRequest<'_> {
+        TurnRequest { request: &self.request, session_state: &self.connector_state, answered: &self.answered }
     }
 }
 

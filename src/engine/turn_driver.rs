@@ -25,7 +25,7 @@ use super::unreached::{discard, end_unreached};
 use super::waits::unless_canceled;
 use super::{commit, faults};
 use crate::clock;
-use crate::store::Later;
+use crate::store::StoreFuture;
 use crate::upstream::Conversation;
 
 /// What taking turns needs of the engine.
@@ -89,7 +89,7 @@ impl<'a> TurnDriver<'a> {
 
     /// Takes the turn, or ends it if it is `refused` before it begins. `opened`: the store's word that it knows the run.
     /// Returns the turn that was queued behind it.
-    pub(super) async fn take(mut self, refused: Option<Fault>, opened: Option<Later<()>>) -> Option<Turn> {
+    pub(super) async fn take(mut self, refused: Option<Fault>, opened: Option<StoreFuture<()>>) -> Option<Turn> {
         let began_at = Instant::now();
         // What comes before the answer and after it is boxed: while an answer is read there need be no room for it.
         let requested = match refused {
@@ -107,11 +107,11 @@ impl<'a> TurnDriver<'a> {
         if self.turn.policy.record_only && self.refusal.is_none() {
             self.end_unanswered();
         }
-        self.stop_agent(prepared.as_deref());
+        self.stop_agent(conversation.as_ref());
         self.discard_if_unreached();
 
-        let connector_state = conversation.as_ref().and_then(Conversation::remember);
-        let first_ignored = conversation.as_ref().and_then(Conversation::passed_over).map(str::to_owned);
+        let connector_state = conversation.as_ref().and_then(Conversation::session_state);
+        let first_ignored = conversation.as_ref().and_then(Conversation::first_ignored).map(str::to_owned);
         if let Some(conversation) = conversation
             && !self.run.cancel.is_set()
         {
@@ -125,6 +125,7 @@ impl<'a> TurnDriver<'a> {
             linked: self.linked,
             prepared: prepared.as_deref(),
             connector_state,
+            awaits: self.normalizer.awaits(),
         };
         let next = Box::pin(self.services.concluder.conclude(concluded)).await;
         drop(guard);
@@ -144,7 +145,7 @@ impl<'a> TurnDriver<'a> {
     }
 
     /// Waits for the session's turn, prepares the request, and sends it while the store takes note of the run.
-    async fn request(&mut self, opened: Option<Later<()>>) -> Result<Requested, Fault> {
+    async fn request(&mut self, opened: Option<StoreFuture<()>>) -> Result<Requested, Fault> {
         let (guard, mut prepared) = self.prepare().await?;
         // As clients of the Agent API see it, so that one search of the logs finds both sides of a run.
         prepared.request.id = Some(format!("response_{}", self.run.id()));
@@ -185,16 +186,16 @@ impl<'a> TurnDriver<'a> {
     fn note_request(&self, prepared: &mut Prepared) {
         let now = clock::now();
         self.run.update(Publish::Now, |state| {
-            state.record.at(now);
+            state.record.set_time(now);
             state.set(RunState::Running, now);
             if let Some(input) = prepared.input.take() {
-                state.record.amend_input(input);
+                state.record.set_input(input);
             }
         });
     }
 
     /// Calls the agent, and waits until the store knows the run.
-    async fn open(&self, prepared: &Prepared, opened: Option<Later<()>>) -> Result<Option<Conversation>, Fault> {
+    async fn open(&self, prepared: &Prepared, opened: Option<StoreFuture<()>>) -> Result<Option<Conversation>, Fault> {
         let stored = async {
             let Some(opened) = opened else { return Ok(()) };
             // The client that gets this refusal does not know the run, and no one else shall.
@@ -204,11 +205,15 @@ impl<'a> TurnDriver<'a> {
             return stored.await.map(|()| None);
         }
 
-        let question = prepared.question();
-        let calling = unless_canceled(self.run, self.run.agent.upstream.open(&question, self.turn.trace.as_deref()));
+        let upstream = &self.run.agent.upstream;
+        let mut conversation = upstream.start(&prepared.turn_request(), self.turn.trace.as_deref())?;
+        let calling = unless_canceled(self.run, conversation.begin());
         // A run that cannot be stored is not begun: that drops the call.
-        let (conversation, ()) = tokio::try_join!(calling, stored)?;
-        Ok(Some(conversation))
+        let begun = async { tokio::try_join!(calling, stored) }.await;
+        if begun.is_err() {
+            self.stop_agent(Some(&conversation));
+        }
+        begun.map(|_| Some(conversation))
     }
 
     /// Notes whether the agent was reached.
@@ -247,7 +252,7 @@ impl<'a> TurnDriver<'a> {
     fn note_end(&mut self, result: Result<(), Fault>) {
         let Self { run, normalizer, cause, .. } = self;
         run.update(Publish::Now, |state| {
-            state.record.at(clock::now());
+            state.record.set_time(clock::now());
             match result {
                 Ok(()) => {}
                 Err(fault) if run.cancel.is_set() && fault.kind == FaultKind::Canceled => {
@@ -268,17 +273,18 @@ impl<'a> TurnDriver<'a> {
     /// Ends a turn that only records its input.
     fn end_unanswered(&self) {
         self.run.update(Publish::Now, |state| {
-            state.record.at(clock::now());
+            state.record.set_time(clock::now());
             state.record.start_answer();
             state.record.finish_turn(End::Completed, None);
         });
     }
 
     /// Tells the agent to stop if the turn was canceled. Not waited for: the connection is closed anyway.
-    fn stop_agent(&self, prepared: Option<&Prepared>) {
-        if let Some(prepared) = prepared.filter(|_| self.run.cancel.is_set() && !self.turn.policy.record_only) {
-            let stop = self.run.agent.upstream.stop(&prepared.question(), self.turn.trace.as_deref());
-            tokio::task::spawn_local(stop);
+    fn stop_agent(&self, conversation: Option<&Conversation>) {
+        if self.run.cancel.is_set()
+            && let Some(cancel) = conversation.and_then(Conversation::cancel)
+        {
+            tokio::task::spawn_local(cancel);
         }
     }
 

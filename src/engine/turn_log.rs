@@ -32,7 +32,7 @@ pub(super) struct TurnReport<'a> {
 /// Writes the line.
 pub(super) fn turn_ended(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>) {
     let (session, protocol, outcome) =
-        run.view(|view| (view.run().session_id.clone(), view.about.protocol.clone(), view.about.state.as_str()));
+        run.view(|view| (view.run().session_id.clone(), view.info.protocol.clone(), view.info.state.as_str()));
     let session = loggable(&session);
     let first_ignored = report.first_ignored.map(loggable);
     let agent_error = report.agent_error.map(loggable);

@@ -16,7 +16,7 @@ use crate::clock;
 /// turns before goes back to where it was.
 pub(super) fn end_unreached(run: &ActiveRun, normalizer: &mut Normalizer, turn: &Turn, fault: Fault) -> Option<Fault> {
     run.update(Publish::Now, |state| {
-        state.record.at(clock::now());
+        state.record.set_time(clock::now());
         if fault.kind == FaultKind::Canceled {
             return normalizer.cancel(&mut state.record);
         }

@@ -4,7 +4,7 @@
 mod support;
 
 use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::{Announced, CallHead, Message, MessageEnd, Record, Run, RunError};
+use interlingua_core::run::{CallHead, Message, MessageEnd, MessageStart, Record, Run, RunError};
 use interlingua_core::testkit::{self, NOW, RUN};
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, Out};
 use proptest::prelude::*;
@@ -73,7 +73,7 @@ const TRANSCRIPTS: &[(&str, &[u8])] = transcripts![
 #[test]
 fn every_real_stream_becomes_a_well_formed_one() {
     for (name, bytes) in TRANSCRIPTS {
-        let record = testkit::hear([*bytes]);
+        let record = testkit::record([*bytes]);
         let text = process(&record);
         lawful(&frames(&text)).unwrap_or_else(|broken| panic!("{name}: {broken}\n{text}"));
         insta::assert_snapshot!(*name, text);
@@ -83,8 +83,8 @@ fn every_real_stream_becomes_a_well_formed_one() {
 #[test]
 fn what_is_told_is_heard_again_as_it_was() {
     for (name, bytes) in TRANSCRIPTS {
-        let told = testkit::hear([*bytes]);
-        let heard = testkit::hear([process(&told).as_bytes()]);
+        let told = testkit::record([*bytes]);
+        let heard = testkit::record([process(&told).as_bytes()]);
         let output = |record: &Record| serde_json::to_string(&whole(record)["output"]).expect("JSON");
         assert_eq!(output(&heard), output(&told), "{name}");
         assert_eq!(heard.run().end, told.run().end, "{name}");
@@ -98,7 +98,7 @@ fn what_is_told_is_heard_again_as_it_was() {
 fn a_plain_text_is_told_as_the_runtime_tells_it() {
     let bytes = include_str!("../../../tests/transcripts/agentscope/agentscope-text.sse");
     let theirs = frames(bytes);
-    let ours = frames(&process(&testkit::hear([bytes.as_bytes()])));
+    let ours = frames(&process(&testkit::record([bytes.as_bytes()])));
     assert_eq!(ours.len(), theirs.len());
     for (ours, theirs) in ours.into_iter().zip(theirs) {
         let neutral = |mut frame: Value| {
@@ -116,9 +116,9 @@ fn a_plain_text_is_told_as_the_runtime_tells_it() {
 #[test]
 fn however_the_upstreams_bytes_are_cut_the_frames_are_the_same() {
     for (name, bytes) in TRANSCRIPTS {
-        let whole = process(&testkit::hear([*bytes]));
-        assert_eq!(process(&testkit::hear(bytes.chunks(1))), whole, "{name}");
-        assert_eq!(process(&testkit::hear(bytes.chunks(97))), whole, "{name}");
+        let whole = process(&testkit::record([*bytes]));
+        assert_eq!(process(&testkit::record(bytes.chunks(1))), whole, "{name}");
+        assert_eq!(process(&testkit::record(bytes.chunks(97))), whole, "{name}");
     }
 }
 
@@ -126,7 +126,7 @@ fn however_the_upstreams_bytes_are_cut_the_frames_are_the_same() {
 fn a_stream_is_resumed_after_any_frame() {
     for name in ["agentscope-reasoning", "agentscope-tool", "agentscope-late-error"] {
         let (_, bytes) = TRANSCRIPTS.iter().find(|(known, _)| *known == name).expect("it is there");
-        let record = testkit::hear([*bytes]);
+        let record = testkit::record([*bytes]);
         let all = follow(&record, None);
         let plain: String =
             all.lines().filter(|line| !line.starts_with("id: ")).map(|line| format!("{line}\n")).collect();
@@ -144,14 +144,14 @@ fn a_stream_is_resumed_after_any_frame() {
 #[test]
 fn the_whole_answer_is_the_last_frame() {
     for (name, bytes) in TRANSCRIPTS {
-        let record = testkit::hear([*bytes]);
+        let record = testkit::record([*bytes]);
         let last = frames(&process(&record)).pop().expect("a stream has frames");
         assert_eq!(whole(&record), last, "{name}");
     }
 }
 
 fn text_message(record: &mut Record, id: &str, text: &str) {
-    let message = record.start_message(Announced::new(id, MessageType::Message, Role::Assistant));
+    let message = record.start_message(MessageStart::new(id, MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     record.push(message, content, text);
     record.finish_content(message, content, None, Extra::new());
@@ -176,7 +176,7 @@ fn a_run_of_several_turns_is_one_response() {
 #[test]
 fn a_run_that_never_begins_ends_all_the_same() {
     let mut record = Record::new(Run::new(RUN, "demo", "s", NOW));
-    record.cut(End::Canceled, None);
+    record.close(End::Canceled, None);
     let frames = frames(&process(&record));
     let statuses: Vec<_> = frames.iter().map(|frame| frame["status"].as_str().expect("a word")).collect();
     assert_eq!(statuses, ["created", "canceled"]);
@@ -185,21 +185,21 @@ fn a_run_that_never_begins_ends_all_the_same() {
 #[test]
 fn a_text_that_was_told_wrongly_is_told_anew() {
     let mut record = testkit::begun();
-    let message = record.start_message(Announced::new("m", MessageType::Message, Role::Assistant));
+    let message = record.start_message(MessageStart::new("m", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     record.push(message, content, "Helo");
     record.replace(message, content, "Hello");
     record.push(message, content, " there");
     record.finish_content(message, content, None, Extra::new());
     record.finish_message(message, MessageEnd::new(End::Completed));
-    record.cut(End::Completed, None);
+    record.close(End::Completed, None);
     insta::assert_snapshot!(process(&record));
 }
 
 #[test]
 fn an_agents_call_is_announced_empty_and_told_when_it_is_whole() {
     let mut record = testkit::begun();
-    let message = record.start_message(Announced::new("m", MessageType::McpCall, Role::Assistant));
+    let message = record.start_message(MessageStart::new("m", MessageType::McpCall, Role::Assistant));
     let head = CallHead { call_id: "c".into(), name: "f".into(), server_label: Some("srv".into()) };
     let content = record.start_content(message, ContentType::Data, Some(head));
     for piece in ["{\"a\"", ":", "\"b\\n\"}"] {
@@ -207,7 +207,7 @@ fn an_agents_call_is_announced_empty_and_told_when_it_is_whole() {
     }
     record.finish_content(message, content, None, Extra::new());
     record.finish_message(message, MessageEnd::new(End::Completed));
-    record.cut(End::Completed, None);
+    record.close(End::Completed, None);
     insta::assert_snapshot!(process(&record));
 }
 
@@ -227,7 +227,7 @@ fn unknown_fields_and_types_are_passed_on_where_they_stood() {
         r#"data: {"object":"response","status":"completed","id":"r","region":{"name":"eu"}}"#,
         "\n\n",
     );
-    let text = process(&testkit::hear([bytes.as_bytes()]));
+    let text = process(&testkit::record([bytes.as_bytes()]));
     lawful(&frames(&text)).expect("well formed");
     insta::assert_snapshot!(text);
 }
@@ -254,7 +254,7 @@ fn other_ends_are_precise_or_failed_as_the_operator_has_it() {
 fn a_stream_that_is_interrupted_says_so_and_ends() {
     let record = {
         let mut record = testkit::begun();
-        let message = record.start_message(Announced::new("m", MessageType::Message, Role::Assistant));
+        let message = record.start_message(MessageStart::new("m", MessageType::Message, Role::Assistant));
         let content = record.start_content(message, ContentType::Text, None);
         record.push(message, content, "Hel");
         record
@@ -312,7 +312,7 @@ fn acted(acts: &[Act], end: u8, live: &mut support::ActiveRun) -> Record {
         match act {
             Act::Begin(call) => {
                 let kind = if *call { MessageType::PluginCall } else { MessageType::Message };
-                let mut announced = Announced::new("", kind, Role::Assistant);
+                let mut announced = MessageStart::new("", kind, Role::Assistant);
                 announced.metadata = call.then(|| Json::from_serialize(&[1]));
                 let message = record.start_message(announced);
                 open.push((message, None));
@@ -357,7 +357,7 @@ fn acted(acts: &[Act], end: u8, live: &mut support::ActiveRun) -> Record {
         live.see(&record, &mut seen);
     }
     let end = [End::Completed, End::Incomplete, End::Failed, End::Rejected, End::Canceled][usize::from(end)];
-    record.cut(end, None);
+    record.close(end, None);
     live.see(&record, &mut seen);
     record
 }
