@@ -76,12 +76,6 @@ pub struct Running {
 }
 
 impl Gateway {
-    /// A gateway with all built-in protocols.
-    #[must_use]
-    pub fn builtin() -> Self {
-        crate::adapters::builtin()
-    }
-
     /// A gateway without protocols, except for the demo agent.
     #[must_use]
     pub fn empty() -> Self {
@@ -141,12 +135,6 @@ impl Gateway {
     /// All errors and warnings of the file.
     pub fn load(&self, path: &Path) -> Result<(Settings, config::Diagnostics), config::Diagnostics> {
         config::load(path, &self.protocols(), &Env::process())
-    }
-
-    /// Runs the command line and returns the exit code.
-    #[must_use]
-    pub fn main(self) -> i32 {
-        crate::cli::run(&self)
     }
 
     /// Example shell commands for a mount, with the placeholder `{url}`.

@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::diagnostics::Diagnostic;
-use super::document::{AgentTable, Entries, Located, Table, TimeoutsTable, UpstreamTable};
+use super::document::{AgentTable, Table, TimeoutsTable, UpstreamTable};
+use super::located::{Entries, Located};
 use super::headers;
-use super::resolve::Validator;
+use super::validator::Validator;
 use super::settings::{Agent, HistoryLimit, Timeouts, Upstream};
 use super::size::Size;
 use super::suggest;

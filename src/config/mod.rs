@@ -15,8 +15,10 @@ mod duration;
 mod endpoint;
 mod headers;
 mod host;
+mod located;
 mod mask;
 mod network;
+mod options;
 mod protocols;
 mod resolve;
 mod routes;
@@ -26,6 +28,7 @@ mod settings;
 mod size;
 mod suggest;
 mod tree;
+mod validator;
 
 use std::path::Path;
 
@@ -33,7 +36,8 @@ pub use self::diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use self::endpoint::EndpointName;
 pub use self::host::{Host, HostName, Origin, Origins, implied_port};
 pub use self::network::Network;
-pub use self::protocols::{ClientProtocol, Options, Protocols, UpstreamProtocol};
+pub use self::options::Options;
+pub use self::protocols::{ClientProtocol, Protocols, UpstreamProtocol};
 pub use self::schema::schema;
 pub use self::secret::Env;
 pub use self::settings::{

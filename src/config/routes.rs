@@ -10,11 +10,12 @@ use toml::de::DeValue;
 
 use super::agents::DeclaredAgent;
 use super::diagnostics::Diagnostic;
-use super::document::{Located, RouteTable, Table};
+use super::document::{RouteTable, Table};
+use super::located::Located;
 use super::endpoint::EndpointName;
 use super::host::{Origin, Origins};
 use super::protocols::ClientProtocol;
-use super::resolve::Validator;
+use super::validator::Validator;
 use super::settings::{Agent, Mount, Route};
 use super::suggest;
 use super::tree::TomlValue;

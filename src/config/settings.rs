@@ -15,7 +15,7 @@ use url::Url;
 
 use super::host::{Host, Origins};
 use super::network::Network;
-use super::protocols::Options;
+use super::options::Options;
 
 /// The validated configuration.
 ///

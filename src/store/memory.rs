@@ -17,15 +17,12 @@ use interlingua_core::id::RunId;
 use interlingua_core::run::Record;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use self::documents::Documents;
+use self::documents::{BATCH, Documents};
 use super::local::{Leases, Signals, lock};
 use super::{
     Conflict, Document, DocumentEntry, Expect, Journal, LoadCost, Query, Retention, RetentionReport, RunHead, RunPage,
     Signal, Store, StoreError, StoreFuture, StoredRun, Version, before, fair,
 };
-
-/// Maximum number of runs, or of documents, that one call of `retain` deletes per rule.
-const BATCH: usize = 1000;
 
 /// A store that keeps everything in memory.
 #[derive(Default)]

@@ -22,8 +22,6 @@ use rustls_platform_verifier::ConfigVerifierExt as _;
 use self::pool::Pool;
 use crate::ports::{WebhookClient, WebhookError};
 
-/// How long a receiver may take.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// No more is read of a receiver's answer.
 const MAX_READ: usize = 64 * 1024;
 
@@ -136,37 +134,6 @@ fn agree(url: &reqwest::Url, destination: &Destination) -> bool {
         None => host == destination.host,
     };
     same && url.port_or_known_default() == Some(destination.port)
-}
-
-/// Resolves every name to the addresses that were judged: a name that is spelled another way (with a dot at its end)
-/// must not be asked for anew.
-struct Judged(Vec<SocketAddr>);
-
-impl Resolve for Judged {
-    fn resolve(&self, _: Name) -> Resolving {
-        let addresses: Addrs = Box::new(self.0.clone().into_iter());
-        Box::pin(ready(Ok(addresses)))
-    }
-}
-
-/// Receivers are trusted whom the system trusts. Its certificates are read once, not for each push.
-fn trusting_the_system() -> rustls::ClientConfig {
-    static TRUSTING: OnceLock<rustls::ClientConfig> = OnceLock::new();
-    let read = || {
-        let trusting = rustls::ClientConfig::with_platform_verifier();
-        let mut trusting = trusting.unwrap_or_else(|error| {
-            tracing::error!(%error, "the system's certificates cannot be read: no push over https will arrive");
-            trusting_nobody()
-        });
-        trusting.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        trusting
-    };
-    TRUSTING.get_or_init(read).clone()
-}
-
-/// For plain HTTP.
-fn trusting_nobody() -> rustls::ClientConfig {
-    rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
 }
 
 async fn send(pool: &Pool, place: Place, parcel: PushRequest) -> Result<(), WebhookError> {

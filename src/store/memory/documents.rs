@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 
-use super::BATCH;
 use crate::store::{Document, Expect, Retention, RetentionReport, attached_keys, fair, owner_in, part_keys};
+
+/// Maximum number of runs, or of documents, that one call of `retain` deletes per rule.
+pub(super) const BATCH: usize = 1000;
 
 /// All documents by collection and key, each with the time of its last write.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use interlingua_core::event::Millis;
 use rusqlite::{OptionalExtension, params};
 
 use super::reader::{QueryError, int};
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use crate::store::{Conflict, Expect, Version};
 
 /// The address of a document.

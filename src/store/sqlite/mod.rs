@@ -12,6 +12,7 @@ mod documents;
 mod heads;
 mod health;
 mod log;
+mod options;
 mod private;
 mod queue;
 mod reader;
@@ -19,6 +20,8 @@ mod readers;
 mod retention;
 mod runs;
 mod schema;
+mod tracked;
+mod transaction;
 mod vacuum;
 mod writer;
 
@@ -37,6 +40,7 @@ use self::documents::DocumentPath;
 use self::health::{UnwrittenRuns, WriterHealth};
 use self::queue::Queue;
 use self::readers::{QueryKind, Readers};
+pub use self::options::SqliteOptions;
 use self::schema::{Database, file_error};
 use self::writer::Writer;
 use super::local::{Leases, Signals, lock};
@@ -47,23 +51,6 @@ use super::{
 
 /// A list of at most this many documents is treated as a point query: reading them costs little more than reading one.
 const MAX_SHORT_LIST: usize = 256;
-
-/// Options for opening the file.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct SqliteOptions {
-    /// Maximum number of 4 KiB pages in the file; above it writes fail as on a full disk. `None`: no limit.
-    pub max_pages: Option<u32>,
-}
-
-impl SqliteOptions {
-    /// Limits the file's size, in pages of 4 KiB.
-    #[must_use]
-    pub const fn max_pages(mut self, pages: u32) -> Self {
-        self.max_pages = Some(pages);
-        self
-    }
-}
 
 /// A store in a SQLite file. Dropping it without [`Store::close`] is like a crash: whatever is not durable by then is
 /// not written any more.

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::reader::QueryError;
 use super::readers::Readers;
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use crate::store::local::lock;
 use crate::store::{Journal, StoreError, StoreFuture};
 

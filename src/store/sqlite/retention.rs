@@ -7,7 +7,7 @@ use rusqlite::types::Value;
 use rusqlite::{Row, params, params_from_iter};
 
 use super::reader::{QueryError, SIZE_SQL, id, int};
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use crate::store::{Retention, RetentionReport, attached_keys, before, fair, part_keys};
 
 /// Maximum number of runs, or of documents, that one call of `retain` deletes per rule.

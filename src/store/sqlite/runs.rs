@@ -17,54 +17,9 @@ use super::health::UnwrittenRun;
 use super::log;
 use super::queue::Task;
 use super::reader::{QueryError, int};
-use super::writer::WriteTransaction;
+use super::tracked::TrackedRun;
+use super::transaction::WriteTransaction;
 use crate::store::{Journal, StoreError};
-
-/// A run that the writer tracks, and how much of it is written.
-#[derive(Clone)]
-struct TrackedRun {
-    /// Primary key in the `runs` table.
-    number: i64,
-    journal: Arc<dyn Journal>,
-    /// Number of events in segments.
-    segment_events: u64,
-    /// Number of events in segments or in the log.
-    logged_events: u64,
-    /// State in the table, and when it changed.
-    state: (RunState, Millis),
-    /// Generation of the written events. If the run's differs, the run is rewritten.
-    generation: u64,
-}
-
-/// The tracked runs. Changes are undone if the transaction fails.
-#[derive(Default)]
-pub(super) struct TrackedRuns {
-    by_id: HashMap<RunId, TrackedRun>,
-    before: Vec<(RunId, Option<TrackedRun>)>,
-}
-
-impl TrackedRuns {
-    fn set(&mut self, id: RunId, track: Option<TrackedRun>) {
-        let before = match track {
-            Some(track) => self.by_id.insert(id, track),
-            None => self.by_id.remove(&id),
-        };
-        self.before.push((id, before));
-    }
-
-    pub(super) fn commit(&mut self) {
-        self.before.clear();
-    }
-
-    pub(super) fn roll_back(&mut self) {
-        for (id, before) in std::mem::take(&mut self.before).into_iter().rev() {
-            match before {
-                Some(track) => self.by_id.insert(id, track),
-                None => self.by_id.remove(&id),
-            };
-        }
-    }
-}
 
 /// A copy of a run's state: its lines from some event on, and its metadata.
 struct RunSnapshot {

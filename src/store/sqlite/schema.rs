@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use super::{SqliteOptions, private, vacuum};
+use super::options::SqliteOptions;
+use super::vacuum::APPLICATION_ID;
+use super::{private, vacuum};
 use crate::store::StoreError;
-
-/// The SQLite application id of the gateway's files: "ILGW".
-pub(super) const APPLICATION_ID: i64 = 0x494c_4757;
 
 /// The migrations to schema versions 1, 2, …: each builds on the one before.
 const STEPS: &[&str] = &[

@@ -6,10 +6,12 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::reader::QueryError;
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 
 /// A file created by an earlier version is rebuilt once if it is no larger than this, which takes some seconds at most.
 const MAX_AUTOMATIC_VACUUM_BYTES: u64 = 512 << 20;
+/// The SQLite application id of the gateway's files: "ILGW".
+pub(super) const APPLICATION_ID: i64 = 0x494c_4757;
 /// Number of free pages that stay in the file for reuse.
 const SPARE_PAGES: i64 = 1024;
 /// Maximum number of pages released at once: 8 MiB.
@@ -26,7 +28,7 @@ pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<(), rusqli
 
     let (pages, size) = (pragma_value("page_count")?, pragma_value("page_size")?);
     let bytes = u64::try_from(pages.saturating_mul(size)).unwrap_or(0);
-    if pages > 0 && pragma_value("application_id")? != super::schema::APPLICATION_ID {
+    if pages > 0 && pragma_value("application_id")? != APPLICATION_ID {
         // The file belongs to another program: `migrate` refuses it shortly, and it must stay unchanged.
         return Ok(());
     }

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
 use super::health::{UnwrittenRuns, WriterHealth};
 use super::queue::{CommitPacer, NextStep, Queue, Work};
 use super::reader::QueryError;
-use super::runs::{self, TrackedRuns};
+use super::runs;
 use super::schema::{Database, WRITER_LOCK_TIMEOUT, file_error};
+use super::tracked::TrackedRuns;
+use super::transaction::WriteTransaction;
 use crate::store::{Journal, StoreError};
 
 /// How long lines stay in the log before they move to segments. A run shorter than this needs no row of its own for
@@ -55,29 +57,6 @@ struct Failing {
     tried: Instant,
     /// True if nothing at all can be written, so that other work need not be tried.
     total: bool,
-}
-
-/// A transaction in progress, and the writer's state.
-pub(super) struct WriteTransaction<'a> {
-    pub(super) sql: &'a Transaction<'a>,
-    pub(super) tracked: &'a mut TrackedRuns,
-    pub(super) unwritten: &'a UnwrittenRuns,
-    pub(super) version: u64,
-    pub(super) log: &'a mut Vec<u8>,
-    pub(super) committed: &'a mut Vec<(Arc<dyn Journal>, u64)>,
-    /// True if this transaction must empty the log, because its lines are outdated.
-    pub(super) empty_log: bool,
-    failing: Option<&'a StoreError>,
-}
-
-impl WriteTransaction<'_> {
-    /// Fails while touched runs are not durable.
-    pub(super) fn check_all_written(&self) -> Result<(), QueryError> {
-        match self.failing {
-            Some(error) if !self.unwritten.is_empty() => Err(QueryError::Store(error.clone())),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Writer {

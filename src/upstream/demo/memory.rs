@@ -57,7 +57,7 @@ fn answers(message: &Message) -> bool {
 }
 
 fn added(mut history: History, request: &AgentRequest) -> History {
-    let said = request.input.iter().filter(|message| super::words::is_said(message));
+    let said = request.input.iter().filter(|message| is_said(message));
     for message in said {
         let text: String = message.text().chars().take(LETTERS).collect();
         if history.messages == 0 {
@@ -67,6 +67,11 @@ fn added(mut history: History, request: &AgentRequest) -> History {
         history.previous = history.latest.replace(text);
     }
     history
+}
+
+/// Whether a message is something the user said, as opposed to a tool's output or a decision.
+pub(super) fn is_said(message: &Message) -> bool {
+    message.kind == MessageType::Message && matches!(message.role, None | Some(Role::User))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use interlingua_core::pending::{Decision, PendingKind};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::memory::History;
+use super::memory::{History, is_said};
 use super::replies;
 use super::stage::{Act, Ending, Plan};
 
@@ -94,11 +94,6 @@ pub(super) fn plan(asked: &TurnRequest<'_>, history: &History) -> Plan {
         scenario.acts.extend(answered);
     }
     Plan { acts: scenario.acts, ending: scenario.ending, usage: scenario.usage }
-}
-
-/// Whether a message is something the user said, as opposed to a tool's output or a decision.
-pub(super) fn is_said(message: &Message) -> bool {
-    message.kind == MessageType::Message && matches!(message.role, None | Some(Role::User))
 }
 
 struct Scenario<'a> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::Client;
 
-use super::{Judged, PATIENCE, trusting_nobody, trusting_the_system};
+use super::tls::{Judged, PATIENCE, trusting_nobody, trusting_the_system};
 
 /// Places whose connections are kept.
 const MAX_PLACES: usize = 256;

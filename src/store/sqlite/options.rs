@@ -1,0 +1,18 @@
+//! How the file is opened.
+
+/// Options for opening the file.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SqliteOptions {
+    /// Maximum number of 4 KiB pages in the file; above it writes fail as on a full disk. `None`: no limit.
+    pub max_pages: Option<u32>,
+}
+
+impl SqliteOptions {
+    /// Limits the file's size, in pages of 4 KiB.
+    #[must_use]
+    pub const fn max_pages(mut self, pages: u32) -> Self {
+        self.max_pages = Some(pages);
+        self
+    }
+}
