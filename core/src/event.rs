@@ -9,13 +9,10 @@
 //!
 //! Invariant: whatever the upstream does, this grammar holds, and `RunFinished` comes exactly once, last.
 //!
-//! An event holds indexes into the [`Run`], not values: texts, kinds and ids are read from the run. The run passed with
+//! An event holds indexes into the [`Run`](crate::run::Run), not values: texts, kinds and ids are read from the run. The run passed with
 //! an event may already be ahead of the event. Still, ids, roles, announced kinds and call heads never change, the text
 //! of a delta never changes, and whatever an event calls finished is final. An encoder that reads nothing else produces
 //! the same bytes live and on every replay.
-
-use crate::id::RunId;
-use crate::run::{Message, Run, Slot};
 
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = u64;
@@ -81,61 +78,61 @@ pub enum Event {
     RunStarted,
     /// A turn begins: the request goes to the agent.
     TurnStarted {
-        /// Index in [`Run::turns`].
+        /// Index in [`Run::turns`](crate::run::Run::turns).
         turn: u32,
     },
     /// The agent has started to work on the turn: it said so, or its first message follows. Records written by versions
     /// before this event existed have messages without it.
     AnswerStarted {
-        /// Index in [`Run::turns`].
+        /// Index in [`Run::turns`](crate::run::Run::turns).
         turn: u32,
     },
     /// A message begins.
     MessageStarted {
-        /// Index in [`Run::messages`].
+        /// Index in [`Run::messages`](crate::run::Run::messages).
         message: u32,
     },
     /// A content of a message begins.
     ContentStarted {
-        /// Index in [`Run::messages`].
+        /// Index in [`Run::messages`](crate::run::Run::messages).
         message: u32,
-        /// Index in [`Message::slots`].
+        /// Index in [`Message::slots`](crate::run::Message::slots).
         content: u32,
     },
     /// The content's text grew: text, refusal, or the arguments of a call. Never an empty delta.
     ContentDelta {
-        /// Index in [`Run::messages`].
+        /// Index in [`Run::messages`](crate::run::Run::messages).
         message: u32,
-        /// Index in [`Message::slots`].
+        /// Index in [`Message::slots`](crate::run::Message::slots).
         content: u32,
         /// The added range.
         span: Span,
     },
     /// The content's text was replaced, which is rare. Everything sent of it before is void.
     ContentReplaced {
-        /// Index in [`Run::messages`].
+        /// Index in [`Run::messages`](crate::run::Run::messages).
         message: u32,
-        /// Index in [`Message::slots`].
+        /// Index in [`Message::slots`](crate::run::Message::slots).
         content: u32,
         /// The version that now holds the complete text.
         version: u32,
     },
     /// The content is final.
     ContentFinished {
-        /// Index in [`Run::messages`].
+        /// Index in [`Run::messages`](crate::run::Run::messages).
         message: u32,
-        /// Index in [`Message::slots`].
+        /// Index in [`Message::slots`](crate::run::Message::slots).
         content: u32,
     },
     /// The message is final.
     MessageFinished {
-        /// Index in [`Run::messages`].
+        /// Index in [`Run::messages`](crate::run::Run::messages).
         message: u32,
     },
     /// The agent ended its answer, or was never reached ([`Turn::withdrawn`](crate::run::Turn::withdrawn)). The run may
     /// wait for another turn.
     TurnFinished {
-        /// Index in [`Run::turns`].
+        /// Index in [`Run::turns`](crate::run::Run::turns).
         turn: u32,
         /// The outcome of the turn.
         end: End,
@@ -145,67 +142,4 @@ pub enum Event {
         /// The outcome of the run.
         end: End,
     },
-}
-
-/// An event with its sequence number, its time and its run.
-#[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
-    /// Counts from 0, without gaps.
-    pub sequence: u64,
-    /// When it happened.
-    pub at: Millis,
-    /// What happened.
-    pub event: Event,
-    /// The run, which may already be ahead of the event.
-    pub run: &'a Run,
-}
-
-impl<'a> Step<'a> {
-    /// The run's id.
-    #[must_use]
-    pub const fn id(&self) -> RunId {
-        self.run.id
-    }
-
-    /// The message the event refers to, with its index.
-    #[must_use]
-    pub fn message(&self) -> Option<(usize, &'a Message)> {
-        let index = match self.event {
-            Event::MessageStarted { message }
-            | Event::ContentStarted { message, .. }
-            | Event::ContentDelta { message, .. }
-            | Event::ContentReplaced { message, .. }
-            | Event::ContentFinished { message, .. }
-            | Event::MessageFinished { message } => message as usize,
-            _ => return None,
-        };
-
-        self.run.messages.get(index).map(|message| (index, message))
-    }
-
-    /// The content the event refers to, with its index in the message.
-    #[must_use]
-    pub fn slot(&self) -> Option<(usize, &'a Slot)> {
-        let index = match self.event {
-            Event::ContentStarted { content, .. }
-            | Event::ContentDelta { content, .. }
-            | Event::ContentReplaced { content, .. }
-            | Event::ContentFinished { content, .. } => content as usize,
-            _ => return None,
-        };
-
-        self.message()?.1.slots.get(index).map(|slot| (index, slot))
-    }
-
-    /// The text that a [`Event::ContentDelta`] adds, or the new text of a [`Event::ContentReplaced`].
-    #[must_use]
-    pub fn delta(&self) -> &'a str {
-        let Some((_, slot)) = self.slot() else { return "" };
-        match self.event {
-            Event::ContentDelta { span, .. } => slot.span(span),
-            // The initial text of the version only: its later growth has deltas of its own.
-            Event::ContentReplaced { version, .. } => slot.replaced(version),
-            _ => "",
-        }
-    }
 }

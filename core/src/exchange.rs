@@ -19,12 +19,13 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::call::{AgentCard, Call, Reply, RunView};
-use crate::event::{Millis, Step};
+use crate::event::Millis;
 use crate::fault::Fault;
 use crate::id::RunId;
 use crate::out::{Head, Out};
 use crate::owner::Owner;
 use crate::push::PushNotifiers;
+use crate::step::Step;
 
 /// One client-facing protocol.
 ///

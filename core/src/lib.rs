@@ -34,6 +34,7 @@ pub mod run;
 pub mod sequencer;
 pub mod size;
 pub mod sse;
+pub mod step;
 pub mod well_known;
 
 #[cfg(feature = "testkit")]
@@ -41,7 +42,7 @@ pub mod testkit;
 pub mod tree;
 
 pub use call::{Call, Delivery, Reply, RunCall, Thread};
-pub use event::{End, Event, Step};
+pub use event::{End, Event};
 pub use exchange::{Endpoint, Exchange, Flow, Method, Mount, Next, ProtocolAdapter, Request};
 pub use fault::{Blame, Fault, FaultKind};
 pub use id::RunId;
@@ -50,3 +51,4 @@ pub use out::Out;
 pub use owner::Owner;
 pub use policy::RunPolicy;
 pub use run::{Record, Run};
+pub use step::Step;

@@ -15,9 +15,9 @@
 
 use std::time::Duration;
 
-use crate::event::Step;
 use crate::json::Json;
 use crate::public_address::Policy;
+use crate::step::Step;
 
 /// The push delivery of a protocol.
 pub struct PushNotifiers {

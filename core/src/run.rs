@@ -1,13 +1,14 @@
 //! The state of a run: its turns, messages and contents. Read-only here; only [`Record`] changes a run.
 
 mod record;
+mod size;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use self::record::json_size;
 pub use self::record::{MessageEnd, MessageStart, Record};
-pub(crate) use self::record::{content_size, reserve_one};
+use self::size::json_size;
+pub(crate) use self::size::{content_size, reserve_one};
 use crate::event::{End, Millis, Span};
 use crate::id::RunId;
 use crate::json::{Extra, Json};

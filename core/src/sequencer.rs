@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::{Event, Millis, Step};
+use crate::event::{Event, Millis};
+use crate::step::Step;
 
 /// Reorders the steps of a run so that only one message is open at a time.
 ///

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::diagnostics::Diagnostic;
 use super::document::{AgentTable, Table, TimeoutsTable, UpstreamTable};
-use super::located::{Entries, Located};
 use super::headers;
-use super::validator::Validator;
+use super::located::{Entries, Located};
 use super::settings::{Agent, HistoryLimit, Timeouts, Upstream};
 use super::size::Size;
 use super::suggest;
+use super::validator::Validator;
 
 /// An agent that the file declares.
 pub(super) struct DeclaredAgent {

@@ -6,13 +6,11 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde::{Serialize, Serializer};
-use toml::Spanned;
 
 use super::duration::Period;
 use super::headers::HeaderValue;

@@ -11,11 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::diagnostics::Diagnostic;
 use super::endpoint::EndpointName;
 use super::options::{Options, ReadOptions, read_options};
 use super::settings::Mount;
-use super::tree::{self, Rejected, TomlValue};
 
 type TryMount = Arc<dyn Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync>;
 type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<Vec<String>, String> + Send + Sync>;
@@ -162,6 +160,7 @@ impl fmt::Debug for Protocols {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::diagnostics::Diagnostic;
     use toml::Spanned;
     use toml::de::DeValue;
 

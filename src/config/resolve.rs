@@ -2,22 +2,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::diagnostics::Diagnostic;
-use super::document::{
-    Document, RetentionTable, ServerLimitsTable, ServerTable, ServerTimeoutsTable, StoreTable,
-};
+use super::document::{Document, RetentionTable, ServerLimitsTable, ServerTable, ServerTimeoutsTable, StoreTable};
 use super::duration::Period;
 use super::host::Host;
 use super::located::Located;
 use super::network::Network;
 use super::protocols::Protocols;
-use super::secret::{self, Env};
+use super::secret::Env;
 use super::settings::{Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
 use super::size::Size;
 use super::tree::{self, Rejected, TomlValue};
@@ -237,4 +234,3 @@ fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
     };
     Err(format!("did you mean {suggestion:?}?"))
 }
-

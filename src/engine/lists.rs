@@ -76,7 +76,8 @@ pub(super) async fn list(
 ) -> Result<RunPage, Fault> {
     let expired_before = rules.retention.expiry_cutoffs(clock::now());
     let heads_only = filter.heads;
-    let query = Query { agents: scope.agent_names(), owner: Some(scope.owner.key().to_owned()), filter, expired_before };
+    let query =
+        Query { agents: scope.agent_names(), owner: Some(scope.owner.key().to_owned()), filter, expired_before };
     let found = runs.store().find(query).await.map_err(|error| store_fault(&error))?;
 
     let (listed, cut) = if heads_only {

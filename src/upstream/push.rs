@@ -6,20 +6,19 @@
 //! addresses are public is decided in `interlingua_core::public_address`.
 
 mod pool;
+mod tls;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use futures_util::future::{BoxFuture, FutureExt as _, ready};
+use futures_util::future::{BoxFuture, FutureExt as _};
 use interlingua_core::public_address::{Destination, OwnAddresses, Policy, Refused, is_local_name};
 use interlingua_core::push::PushRequest;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use rustls_platform_verifier::ConfigVerifierExt as _;
 
 use self::pool::Pool;
+use self::tls::PATIENCE;
 use crate::ports::{WebhookClient, WebhookError};
 
 /// No more is read of a receiver's answer.

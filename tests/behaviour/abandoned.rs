@@ -17,11 +17,12 @@ use interlingua::upstream::demo::DemoUpstream;
 use interlingua::upstream::{Conversation, Trace, Upstream};
 use interlingua_core::call::{AgentCard, Busy, Filter, RunState, SessionCall, Target};
 use interlingua_core::connector::Question;
-use interlingua_core::event::{End, Step};
+use interlingua_core::event::End;
 use interlingua_core::json::Extra;
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::public_address::{Policy, Refused};
 use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
+use interlingua_core::step::Step;
 use interlingua_core::{Call, Delivery, Fault, Owner, RunCall, RunId, RunPolicy, Thread};
 use tokio::task::LocalSet;
 

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use interlingua_core::event::{Event, Millis, Span, Step};
+use interlingua_core::event::{Event, Millis, Span};
 use interlingua_core::model::ContentType;
 use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
+use interlingua_core::step::Step;
 use interlingua_core::{Json, Run};
 use serde::Serialize;
 

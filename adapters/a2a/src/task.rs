@@ -5,8 +5,9 @@
 use std::borrow::Cow;
 
 use interlingua_core::call::{RunState, RunView};
-use interlingua_core::event::{End, Millis, Step};
+use interlingua_core::event::{End, Millis};
 use interlingua_core::run::{Run, Turn};
+use interlingua_core::step::Step;
 
 use crate::Route;
 use crate::history::History;

@@ -9,10 +9,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use interlingua_core::RunId;
-use interlingua_core::event::{End, Event, Span, Step};
+use interlingua_core::event::{End, Event, Span};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::pending::PendingKind;
 use interlingua_core::run::{Message, Run, Slot};
+use interlingua_core::step::Step;
 
 use crate::Route;
 use crate::options::{ArtifactPer, Reasoning, StatusText, Tools};

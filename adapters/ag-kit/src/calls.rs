@@ -6,8 +6,8 @@ use interlingua_core::model::{Body, MessageType, ToolCall, ToolOutput};
 use interlingua_core::run::{Message, Slot};
 use interlingua_core::{Event, Extra, Json, Out, Step};
 
+use crate::emitted::EmittedText;
 use crate::memory::Memory;
-use crate::text::EmittedText;
 use crate::wire;
 
 /// The calls of a stream.

@@ -14,8 +14,8 @@ use interlingua_core::sequencer::MessageSequencer;
 use interlingua_core::{End, Event, Out, Step};
 
 use crate::calls::Calls;
+use crate::interrupt::write_interrupt;
 use crate::memory::Memory;
-use crate::send::write_interrupt;
 use crate::text::Text;
 use crate::{Reasoning, Route, wire};
 

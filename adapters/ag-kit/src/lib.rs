@@ -5,9 +5,11 @@
 //! agent's setting and the engine's work, and pending items between two requests ([`interlingua_core::answer`]).
 
 mod calls;
+mod emitted;
 mod encode;
 mod fault;
 mod health;
+mod interrupt;
 mod memory;
 mod request;
 mod send;

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use interlingua_core::answer::{langgraph, offer, supported_decisions};
 use interlingua_core::call::{AgentCard, Busy, RunView, Target};
 use interlingua_core::exchange::{Flow, Next};
 use interlingua_core::out::Head;
@@ -13,6 +12,7 @@ use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, RunCall, RunPolicy, Step, Thread};
 
 use crate::encode::Encoder;
+use crate::interrupt::write_interrupt;
 use crate::memory::Memory;
 use crate::request::{SendMessage, take_agent_request};
 use crate::{Route, fault, wire};
@@ -71,18 +71,6 @@ impl Send {
         wire::done(out);
         Ok(())
     }
-}
-
-/// Writes a pending item as an interrupt (human-in-the-loop page, section 5).
-pub(crate) fn write_interrupt(route: &Route, agent: &str, item: &Pending, out: &mut Out) {
-    let approval_extension = route.agent(agent).is_some_and(|card| card.approval_extension);
-    let payload = langgraph::payload(item, &offer(item, supported_decisions(item, approval_extension)));
-    let reason = item.reason.as_deref().unwrap_or(match item.kind {
-        PendingKind::Approval | PendingKind::Tool => "tool_call",
-        // For questions the name serves as the reason.
-        PendingKind::Input | PendingKind::Auth => &item.name,
-    });
-    wire::Event::Interrupt { id: &item.id, reason, payload: &payload }.write(out);
 }
 
 impl Exchange for Send {

@@ -2,60 +2,13 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::event::Span;
 use interlingua_core::model::{Body, ContentType, MessageType};
 use interlingua_core::run::Slot;
 use interlingua_core::{Event, Out, Step};
 
 use crate::calls::Calls;
+use crate::emitted::EmittedText;
 use crate::{Data, Media, Options, wire};
-
-/// Tracks how much of a growing text was sent. Contents of one message do not overlap, and messages are sent one by
-/// one.
-///
-/// This protocol cannot withdraw text. A replaced text adds to the output once it is seen to continue what was sent;
-/// one that contradicts it adds nothing, but a later replacement may.
-#[derive(Debug, Default)]
-pub(crate) struct EmittedText {
-    version: u32,
-    end: u32,
-    /// The latest version that contradicts the text sent.
-    contradicts: Option<u32>,
-}
-
-impl EmittedText {
-    /// The text that a step adds to what was sent. May be empty.
-    pub(crate) fn extend<'a>(&mut self, step: &Step<'a>, slot: &'a Slot) -> &'a str {
-        match step.event {
-            Event::ContentDelta { span, .. } if span.version == self.version => {
-                self.end = span.end;
-                step.delta()
-            }
-            Event::ContentDelta { span, .. } => self.extend_to(Span { start: 0, ..span }, slot),
-            Event::ContentReplaced { version, .. } => {
-                let end = u32::try_from(step.delta().len()).unwrap_or(u32::MAX);
-                self.extend_to(Span { version, start: 0, end }, slot)
-            }
-            _ => "",
-        }
-    }
-
-    /// The text that a replaced text adds, as far as it has arrived. Compared once, when it is long enough.
-    fn extend_to<'a>(&mut self, span: Span, slot: &'a Slot) -> &'a str {
-        if self.contradicts == Some(span.version) || span.end < self.end {
-            return "";
-        }
-        let sent = slot.span(Span { version: self.version, start: 0, end: self.end });
-
-        let Some(rest) = slot.span(span).strip_prefix(sent) else {
-            self.contradicts = Some(span.version);
-            return "";
-        };
-
-        (self.version, self.end) = (span.version, span.end);
-        rest
-    }
-}
 
 /// The text of a stream.
 #[derive(Debug, Default)]

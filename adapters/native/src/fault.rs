@@ -4,8 +4,8 @@
 //! Not here: faults of a run that has begun; they are its end, told by a response frame.
 
 use interlingua_core::call::{Call, Reply, RunView};
-use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
+use interlingua_core::step::Step;
 use interlingua_core::{Fault, FaultKind, Out, Request};
 use serde::Serialize;
 

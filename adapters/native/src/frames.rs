@@ -8,11 +8,12 @@
 
 use bytes::BufMut;
 use interlingua_core::call::{RunState, RunView};
-use interlingua_core::event::{End, Event, Step};
+use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
 use interlingua_core::model::ContentType;
 use interlingua_core::run::{Run, RunError};
 use interlingua_core::sequencer::MessageSequencer;
+use interlingua_core::step::Step;
 use interlingua_core::{Fault, Out, RunId, sse};
 use serde::Serialize;
 

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Call, Delivery, Reply, RunCall, RunView, Target, Thread};
-use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
 use interlingua_core::model::AgentRequest;
-use interlingua_core::{Fault, FaultKind, Out, Request};
+use interlingua_core::step::Step;
+use interlingua_core::{Fault, Out, Request};
 
 use crate::frames::{self, Frames, Shown};
 use crate::{Route, body, fault, runs};
@@ -126,9 +126,4 @@ fn heartbeat(route: &Route, out: &mut Out) {
     if route.options.heartbeat {
         out.comment("keep-alive");
     }
-}
-
-/// A fault for a run whose id cannot be one.
-pub(crate) fn no_such_run(id: &str) -> Fault {
-    Fault::new(FaultKind::NotFound, format!("run '{id}' not found"))
 }

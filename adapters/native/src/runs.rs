@@ -3,20 +3,24 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Call, Cursor, Filter, Page, Reply, Target};
-use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
 use interlingua_core::run::RunError;
-use interlingua_core::{Fault, Out, Request, RunId};
+use interlingua_core::step::Step;
+use interlingua_core::{Fault, FaultKind, Out, Request, RunId};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
-use crate::process::no_such_run;
 use crate::{Route, Terminal, fault, frames, wire};
 
 /// The run in the path.
 pub(crate) fn run_id(request: &Request<'_>) -> Result<RunId, Fault> {
     let id = request.param("id");
     RunId::parse(id).ok_or_else(|| no_such_run(id))
+}
+
+/// A fault for a run whose id cannot be one.
+fn no_such_run(id: &str) -> Fault {
+    Fault::new(FaultKind::NotFound, format!("run '{id}' not found"))
 }
 
 /// What is wanted of one run.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Call, Delivery, Filter, Reply, RunState, RunView, Target};
-use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
 use interlingua_core::model::AgentRequest;
+use interlingua_core::step::Step;
 use interlingua_core::{Fault, FaultKind, Out, Request, RunId};
 use serde::{Serialize, Serializer};
 

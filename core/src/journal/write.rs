@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::message::{Content, Message, Optional};
 use super::{NAME, VERSION};
-use crate::event::{End, Event, Step};
+use crate::event::{End, Event};
 use crate::json::Extra;
 use crate::run::{Record, RunError, Turn};
+use crate::step::Step;
 
 /// Appends the lines of all events from index `from` on. To continue earlier output, pass the record's length at that
 /// time.

@@ -15,6 +15,7 @@
 //! Not here: reading frames (the connectors), keeping the grammar ([`crate::run::Record`] does), waiting and giving
 //! up on a silent upstream (the engine).
 
+mod calls;
 mod merge;
 mod names;
 mod same;
@@ -38,7 +39,7 @@ use crate::event::End;
 use crate::fault::{Fault, FaultKind};
 use crate::filter;
 use crate::json::{Extra, Json};
-use crate::model::{ContentType, MessageType, Role};
+use crate::model::{ContentType, MessageType};
 use crate::run::{MessageEnd, MessageStart, Record, RunError, reserve_one};
 
 /// Messages nobody ended that are compared with those of the final output that have other ids.
@@ -691,13 +692,4 @@ fn busy_or(message: &str, kind: FaultKind) -> &'static str {
 
 fn to_u32(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
-}
-
-/// The role a message of a type has where the agent names none.
-fn default_role(kind: &MessageType) -> Role {
-    match kind {
-        kind if kind.is_output() => Role::Tool,
-        MessageType::McpApprovalResponse => Role::User,
-        _ => Role::Assistant,
-    }
 }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::calls::CallData;
 use super::merge::{self, Growing};
-use super::slots::CallData;
 use crate::agent_event::{CallPart, ContentEvent, ContentValue, empty_body, to_extra};
 use crate::json::{Extra, Json};
 use crate::model::{Body, Content, ContentType, ToolCall};

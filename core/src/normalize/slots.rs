@@ -5,36 +5,16 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
+use super::calls::CallData;
+use super::same;
 use super::slot::ContentState;
-use super::{default_role, same};
-use crate::agent_event::{CallPart, ContentEvent, ContentValue, MessageEvent, empty_body, to_extra};
+use crate::agent_event::{ContentEvent, ContentValue, MessageEvent, empty_body, to_extra};
 use crate::json::{Extra, Json};
 use crate::model::{ContentType, MessageType, Role};
 use crate::run::{Record, reserve_one};
 
 /// A late content is compared with at most this many pieces of what was told in its place.
 const MAX_PIECES: usize = 64;
-
-/// The data of a call, parsed.
-pub(super) struct CallData<'a> {
-    pub(super) part: CallPart<'a>,
-    /// Fields it holds besides.
-    pub(super) rest: Extra,
-}
-
-impl<'a> CallData<'a> {
-    /// None if the data is no object.
-    fn of(event: &ContentEvent<'a>) -> Option<Self> {
-        match &event.value {
-            ContentValue::Call(part) => Some(Self { part: part.clone(), rest: Extra::new() }),
-            ContentValue::Data(Some(raw)) => {
-                let (part, rest) = CallPart::parse(raw)?;
-                Some(Self { part, rest: to_extra(&rest) })
-            }
-            _ => None,
-        }
-    }
-}
 
 /// A message while it is heard.
 #[derive(Debug)]
@@ -621,5 +601,14 @@ impl Slots {
         self.review.seen.insert((wanted, kind.clone()));
         self.review.fresh = self.review.fresh.max(wanted.saturating_add(1));
         wanted
+    }
+}
+
+/// The role a message of a type has where the agent names none.
+fn default_role(kind: &MessageType) -> Role {
+    match kind {
+        kind if kind.is_output() => Role::Tool,
+        MessageType::McpApprovalResponse => Role::User,
+        _ => Role::Assistant,
     }
 }

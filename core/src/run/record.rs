@@ -5,11 +5,13 @@
 
 mod rewind;
 
+use super::size::{content_size, json_size, reserve_one};
 use super::{CallHead, Message, Run, RunError, Slot, Turn, Version};
-use crate::event::{End, Event, Millis, Span, Step};
+use crate::event::{End, Event, Millis, Span};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
-use crate::model::{self, Body, ContentType, MessageType, Role};
+use crate::model::{self, ContentType, MessageType, Role};
+use crate::step::Step;
 
 /// An event and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -447,30 +449,6 @@ impl Record {
             }
             self.finish_message(index(message), MessageEnd::new(end));
         }
-    }
-}
-
-/// Approximate memory of a content's value in bytes, without unknown fields. Constant time.
-pub(crate) fn content_size(content: &model::Content) -> usize {
-    match &content.body {
-        Body::Text(text) | Body::Refusal(text) => text.len(),
-        Body::Image(url) | Body::Video(url) => url.as_ref().map_or(0, String::len),
-        Body::Data(data) => data.text().len(),
-        Body::Audio { data, .. } => data.as_ref().map_or(0, String::len),
-        Body::File(file) => file.data.as_ref().map_or(0, String::len) + file.url.as_ref().map_or(0, String::len),
-        Body::Other(_) => 0,
-    }
-}
-
-pub(super) fn json_size(json: Option<&Json>) -> usize {
-    json.map_or(0, |json| json.text().len())
-}
-
-/// Reserves capacity for exactly one element. Most of these lists hold one, `Vec` would reserve four, and thousands of
-/// waiting runs have such lists.
-pub(crate) fn reserve_one<T>(list: &mut Vec<T>) {
-    if list.is_empty() {
-        list.reserve_exact(1);
     }
 }
 

@@ -4,9 +4,10 @@
 
 use std::collections::HashSet;
 
-use crate::event::{Event, Span, Step};
+use crate::event::{Event, Span};
 use crate::model::{ContentType, ToolCall};
 use crate::run::{Message, Record, Slot};
+use crate::step::Step;
 
 /// Checks a record, finished or not, by its events and by what they left behind. Holds for a record if
 ///

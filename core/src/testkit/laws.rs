@@ -6,11 +6,11 @@
 
 use super::{Recorder, Script, Shown};
 use crate::call::{RunInfo, RunView};
-use crate::event::Step;
 use crate::exchange::{Exchange, Flow};
 use crate::out::Out;
 use crate::run::Record;
 use crate::sse::Decoder;
+use crate::step::Step;
 
 /// Streams with more bytes than this are not cut at every byte, but at this many.
 const MAX_CUTS: usize = 1_500;

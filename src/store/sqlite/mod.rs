@@ -38,9 +38,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use self::documents::DocumentPath;
 use self::health::{UnwrittenRuns, WriterHealth};
+pub use self::options::SqliteOptions;
 use self::queue::Queue;
 use self::readers::{QueryKind, Readers};
-pub use self::options::SqliteOptions;
 use self::schema::{Database, file_error};
 use self::writer::Writer;
 use super::local::{Leases, Signals, lock};

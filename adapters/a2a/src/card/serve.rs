@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use interlingua_core::call::{Call, Reply};
 use interlingua_core::event::Millis;
-use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
+use interlingua_core::step::Step;
 use interlingua_core::well_known::FetchedDocument;
 use interlingua_core::{Extra, Fault, Json, Out, Request};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Call, Reply};
-use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
+use interlingua_core::step::Step;
 use interlingua_core::{Fault, FaultKind, Out, Request};
 
 use super::writer::Writer;

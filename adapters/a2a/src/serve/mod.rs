@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{NOT_TAKEN, UNDECIDED};
 use interlingua_core::call::{Call, Reply, RunState, RunView, Target};
-use interlingua_core::event::Step;
 use interlingua_core::exchange::{Exchange, Flow, Next};
 use interlingua_core::out::Head;
+use interlingua_core::step::Step;
 use interlingua_core::{Fault, FaultKind, Out, Request, RunId};
 
 pub(crate) use fallback::Fallback;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use interlingua_core::Out;
 use interlingua_core::call::RunView;
-use interlingua_core::event::{Event, Step};
+use interlingua_core::event::Event;
 use interlingua_core::exchange::Flow;
+use interlingua_core::step::Step;
 
 use super::writer::Writer;
 use crate::Route;

@@ -3,8 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses what it needs")]
 
 use interlingua_core::call::{AgentCard, Call, Delivery, RunInfo, RunState, RunView};
-use interlingua_core::event::Step;
 use interlingua_core::exchange::{Caller, Exchange, Flow, Mounted, Next};
+use interlingua_core::step::Step;
 use interlingua_core::testkit::{NOW, RUN};
 use interlingua_core::{Fault, Json, Mount, Out, ProtocolAdapter, Record, Reply, Request};
 use serde_json::Value;

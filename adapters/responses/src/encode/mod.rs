@@ -11,16 +11,19 @@ mod frames;
 mod messages;
 mod others;
 pub(crate) mod render;
+mod text_item;
 mod text_stream;
+mod tracked_call;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use interlingua_core::call::{RunState, RunView};
-use interlingua_core::event::{End, Event, Step};
+use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::run::{Message, Run};
+use interlingua_core::step::Step;
 use interlingua_core::{Json, Out};
 
 use crate::echo::{DeclaredTools, Echo};
@@ -28,9 +31,9 @@ use crate::options::{CustomItems, Reasoning};
 use crate::serve::Shared;
 use crate::wire::{Item, Response, Status, Usage};
 use crate::{fault, ids};
-use calls::TrackedCall;
-use messages::TextItem;
+use text_item::TextItem;
 use text_stream::TextStream;
+use tracked_call::TrackedCall;
 
 pub(crate) use frames::{Frames, Target};
 
