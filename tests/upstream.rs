@@ -12,8 +12,11 @@ use std::time::{Duration, Instant};
 
 use interlingua::upstream::http::{HttpSettings, HttpUpstream};
 use interlingua::upstream::{Conversation, Upstream};
-use interlingua_core::connector::{Ask, Connector, Ear, Question, Reader};
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
+use interlingua_core::agent_event::AgentEvent;
+use interlingua_core::capability::UpstreamCapabilities;
+use interlingua_core::connector::{AgentTurn, Connector, EventSink, HttpRequest, Next, TurnRequest};
+use interlingua_core::event::Millis;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::{Fault, FaultKind, Json, sse};
 use scripted::Reply;
@@ -25,44 +28,58 @@ struct RecordingConnector {
 }
 
 impl Connector for RecordingConnector {
-    fn ask(&self, question: &Question<'_>) -> Result<(Ask, Box<dyn Reader>), Fault> {
-        let body = serde_json::to_vec(question.request).expect("a request is JSON");
-        let headers = vec![("content-type", "application/json".to_owned()), ("x-both", "protocol".to_owned())];
-        let ask = Ask { method: "POST", url: self.url.clone(), headers, body };
-        Ok((ask, Box::new(RecordingReader(Arc::clone(&self.frames)))))
+    fn capabilities(&self) -> UpstreamCapabilities {
+        UpstreamCapabilities::default()
     }
 
-    fn cancel(&self, question: &Question<'_>) -> Option<Ask> {
-        let body = serde_json::to_vec(&question.request.session_id).expect("an id is JSON");
-        Some(Ask { method: "POST", url: self.url.replace("/process", "/stop"), headers: Vec::new(), body })
+    fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
+        let body = serde_json::to_vec(request.request).expect("a request is JSON");
+        let request_id = serde_json::to_vec(&request.request.session_id).expect("an id is JSON");
+        Ok(Box::new(RecordingTurn {
+            request: Some(HttpRequest::post(&self.url, body).with_header("x-both", "protocol")),
+            cancel: HttpRequest::post(self.url.replace("/process", "/stop"), request_id),
+            frames: Arc::clone(&self.frames),
+        }))
     }
 }
 
-struct RecordingReader(Arc<Mutex<Vec<String>>>);
+struct RecordingTurn {
+    request: Option<HttpRequest>,
+    cancel: HttpRequest,
+    frames: Arc<Mutex<Vec<String>>>,
+}
 
-impl RecordingReader {
+impl RecordingTurn {
     fn record(&self, data: &[u8]) {
-        self.0.lock().expect("no reader panics").push(String::from_utf8_lossy(data).into_owned());
+        self.frames.lock().expect("no turn panics").push(String::from_utf8_lossy(data).into_owned());
     }
 }
 
-impl Reader for RecordingReader {
-    fn read(&mut self, frame: sse::Frame<'_>, ear: &mut dyn Ear) -> Result<(), Fault> {
-        self.record(frame.data);
-        Heard::read(frame.data).map_or(Ok(()), |event| ear.hear(&event))
+impl AgentTurn for RecordingTurn {
+    fn next(&mut self, _: Millis) -> Result<Next, Fault> {
+        Ok(self.request.take().map_or(Next::Finished, Next::Send))
     }
 
-    fn read_body(&mut self, body: &[u8], _: &mut dyn Ear) -> Result<(), Fault> {
+    fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        self.record(frame.data);
+        Frame::parse(frame.data).map_or(Ok(()), |frame| sink.emit(&frame.event()))
+    }
+
+    fn on_body(&mut self, body: &[u8], _: &mut dyn EventSink) -> Result<(), Fault> {
         self.record(b"whole");
         self.record(body);
         Ok(())
+    }
+
+    fn cancel(&self) -> Option<HttpRequest> {
+        Some(self.cancel.clone())
     }
 }
 
 struct NullSink;
 
-impl Ear for NullSink {
-    fn hear(&mut self, _: &Heard<'_>) -> Result<(), Fault> {
+impl EventSink for NullSink {
+    fn emit(&mut self, _: &AgentEvent<'_>) -> Result<(), Fault> {
         Ok(())
     }
 }
@@ -86,11 +103,17 @@ impl Client {
         Self { upstream: HttpUpstream::new(Box::new(connector), settings).expect("valid headers"), frames }
     }
 
-    async fn open(&self) -> Result<Conversation, Fault> {
+    fn start(&self) -> Conversation {
         let request = AgentRequest { session_id: Some("s1".to_owned()), ..AgentRequest::default() };
-        let memory = Json::null();
-        let opening = self.upstream.open(&Question { request: &request, memory: &memory, answered: &[] }, None);
-        tokio::time::timeout(scripted::TEST_TIMEOUT, opening).await.expect("every request ends")
+        let request = TurnRequest { request: &request, session_state: &Json::null(), answered: &[] };
+        self.upstream.start(&request, None).expect("it can be expressed")
+    }
+
+    async fn open(&self) -> Result<Conversation, Fault> {
+        let mut conversation = self.start();
+        let begin = tokio::time::timeout(scripted::TEST_TIMEOUT, conversation.begin());
+        begin.await.expect("every request ends")?;
+        Ok(conversation)
     }
 
     /// Reads a complete response: its frames and its result.
@@ -118,11 +141,8 @@ async fn drain(conversation: &mut Conversation) -> Result<(), Fault> {
                 assert!(chunk.len() <= 512 * 1024, "a chunk of {} bytes", chunk.len());
                 conversation.feed(&chunk, &mut NullSink)?;
             }
-            Ok(None) => return conversation.finish(&mut NullSink),
-            Err(fault) => {
-                conversation.finish(&mut NullSink)?;
-                return Err(fault);
-            }
+            Ok(None) => return conversation.finish(&mut NullSink).map(|_| ()),
+            Err(fault) => return conversation.fail(fault, &mut NullSink).map(|_| ()),
         }
     }
 }
@@ -593,9 +613,8 @@ async fn dropping_a_pending_request_closes_its_connection() {
 async fn a_stop_request_is_sent_to_the_agent() {
     let agent = scripted::Upstream::in_order([Reply::complete(200, &[], "{}"), Reply::complete(500, &[], "")]);
     let client = Client::to(agent.url("/process"));
-    let request = AgentRequest { session_id: Some("s1".to_owned()), ..AgentRequest::default() };
     for _ in 0..2 {
-        client.upstream.stop(&Question { request: &request, memory: &Json::null(), answered: &[] }, None).await;
+        client.start().cancel().expect("it has the route").await;
     }
 
     let requests = agent.requests();

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use interlingua::upstream::Upstream;
 use interlingua::upstream::demo::DemoUpstream;
-use interlingua_core::connector::{Ear, Question};
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_event::AgentEvent;
+use interlingua_core::connector::{EventSink, TurnRequest};
 use interlingua_core::model::{AgentRequest, Content, ContentType, Message, MessageType, Role};
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
@@ -13,14 +13,18 @@ use interlingua_core::{End, Event, Fault, Json, Record, Run, RunId};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-struct Listener {
+struct Sink {
     record: Record,
     normalizer: Normalizer,
 }
 
-impl Ear for Listener {
-    fn hear(&mut self, received: &Heard<'_>) -> Result<(), Fault> {
-        self.normalizer.hear(&mut self.record, received).map(|_| ())
+impl EventSink for Sink {
+    fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
+        self.normalizer.emit(&mut self.record, event).map(|_| ())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.normalizer.has_ended()
     }
 }
 
@@ -28,21 +32,21 @@ impl Ear for Listener {
 async fn run_turn(agent: &DemoUpstream, request: &AgentRequest, answered: &[Pending]) -> Record {
     let mut record = Record::new(Run::new(RunId(Uuid::now_v7()), "demo", "s1", 0));
     record.start_turn(request.input.clone());
-    let mut listener = Listener { record, normalizer: Normalizer::new(64 << 20) };
-    let memory = Json::null();
-    let question = Question { request, memory: &memory, answered };
-    let mut conversation = agent.open(&question, None).await.expect("the demo agent always responds");
+    let mut sink = Sink { record, normalizer: Normalizer::new(64 << 20) };
+    let request = TurnRequest { request, session_state: &Json::null(), answered };
+    let mut conversation = agent.start(&request, None).expect("the demo agent always responds");
+    conversation.begin().await.expect("no network");
     while let Some(chunk) = conversation.chunk().await.expect("no network") {
-        conversation.feed(&chunk, &mut listener).expect("no frame is too large");
+        conversation.feed(&chunk, &mut sink).expect("no frame is too large");
     }
 
     assert!(conversation.chunk().await.expect("the end is not a fault").is_none(), "the end is final");
-    conversation.finish(&mut listener).expect("nothing is left over");
+    conversation.finish(&mut sink).expect("nothing is left over");
     conversation.release();
-    listener.normalizer.end_of_body(&mut listener.record);
-    assert!(!listener.record.in_turn(), "the turn has ended");
-    assert!(listener.record.run().messages.iter().all(|message| message.end.is_some()));
-    listener.record
+    sink.normalizer.end_of_body(&mut sink.record);
+    assert!(!sink.record.in_turn(), "the turn has ended");
+    assert!(sink.record.run().messages.iter().all(|message| message.end.is_some()));
+    sink.record
 }
 
 fn request(input: Vec<Message>) -> AgentRequest {
@@ -311,8 +315,9 @@ async fn a_long_reply_is_paced_and_streamed_as_it_is_produced() {
 
     let agent = DemoUpstream::new(Duration::ZERO);
     let pending_item = request(vec![Message::user("long 100000 600000")]);
-    let question = Question { request: &pending_item, memory: &Json::null(), answered: &[] };
-    let mut conversation = agent.open(&question, None).await.expect("the demo agent always responds");
+    let request = TurnRequest { request: &pending_item, session_state: &Json::null(), answered: &[] };
+    let mut conversation = agent.start(&request, None).expect("the demo agent always responds");
+    conversation.begin().await.expect("no network");
 
     // The frames before the first delta arrive at once; the rest is not awaited.
     for _ in 0..3 {

@@ -87,7 +87,7 @@ fn scripts_cover_every_feature_and_every_outcome() {
 #[test]
 fn the_bytes_of_a_script_mean_the_same_as_its_frames() {
     for script in scripts() {
-        let decoded = testkit::hear([script.bytes().as_slice()]);
+        let decoded = testkit::record([script.bytes().as_slice()]);
         assert_eq!(tale(&decoded), tale(&script.record()), "{}", script.name);
         assert_eq!(decoded.run().messages, script.record().run().messages, "{}", script.name);
     }
@@ -112,7 +112,7 @@ fn the_bytes_of_a_script_look_like_the_runtime_s() {
 fn any_split_of_a_script_s_bytes_gives_the_same_record() {
     for script in scripts() {
         let bytes = script.bytes();
-        let read = |chunks: &[&[u8]]| tale(&testkit::hear(chunks.iter().copied()));
+        let read = |chunks: &[&[u8]]| tale(&testkit::record(chunks.iter().copied()));
         if script.is_large() {
             let cut = laws::randomly(&bytes, 1);
             laws::same(&read(&cut), &read(&[&bytes]), script.name);

@@ -4,10 +4,10 @@
 
 use std::sync::LazyLock;
 
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::run::Record;
 use interlingua_core::sse::Decoder;
-use interlingua_core::testkit::{Listener, begun, grammar, scripts, tale};
+use interlingua_core::testkit::{Recorder, begun, grammar, scripts, tale};
 use interlingua_core::{Fault, FaultKind};
 use interlingua_fuzz::edited;
 use libfuzzer_sys::fuzz_target;
@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn read_stream(stream: &[u8], cut: usize, limit: usize) -> Record {
-    let mut listener = Listener::of(begun(), limit);
+    let mut recorder = Recorder::of(begun(), limit);
     let mut decoder = Decoder::new(1 << 20);
 
     // As in the gateway, nothing is read after a fault.
@@ -39,10 +39,10 @@ fn read_stream(stream: &[u8], cut: usize, limit: usize) -> Record {
     for mut piece in stream.chunks(cut) {
         while !failed {
             match decoder.decode(&mut piece) {
-                Ok(Some(frame)) => failed |= !emit(&mut listener, frame.data),
+                Ok(Some(frame)) => failed |= !emit(&mut recorder, frame.data),
                 Ok(None) => break,
                 Err(error) => {
-                    listener.fail(&Fault::new(FaultKind::UpstreamTooLarge, error.to_string()));
+                    recorder.fail(&Fault::new(FaultKind::UpstreamTooLarge, error.to_string()));
                     failed = true;
                 }
             }
@@ -52,11 +52,11 @@ fn read_stream(stream: &[u8], cut: usize, limit: usize) -> Record {
     if let Some(frame) = decoder.finish().frame()
         && !failed
     {
-        emit(&mut listener, frame.data);
+        emit(&mut recorder, frame.data);
     }
-    listener.finish()
+    recorder.finish()
 }
 
-fn emit(listener: &mut Listener, data: &[u8]) -> bool {
-    Heard::read(data).is_none_or(|heard| listener.try_hear(&heard).is_ok())
+fn emit(recorder: &mut Recorder, data: &[u8]) -> bool {
+    Frame::parse(data).is_none_or(|frame| recorder.try_emit(&frame.event()).is_ok())
 }

@@ -16,7 +16,8 @@ use interlingua::store::{Memory, Query, Retention, Sqlite, SqliteOptions, Store,
 use interlingua::upstream::demo::DemoUpstream;
 use interlingua::upstream::{Conversation, Trace, Upstream};
 use interlingua_core::call::{AgentCard, Busy, Filter, RunState, SessionCall, Target};
-use interlingua_core::connector::Question;
+use interlingua_core::capability::UpstreamCapabilities;
+use interlingua_core::connector::TurnRequest;
 use interlingua_core::event::End;
 use interlingua_core::json::Extra;
 use interlingua_core::model::{AgentRequest, Message};
@@ -78,12 +79,12 @@ impl PushNotifier for StepNotifier {
 struct PanickingUpstream;
 
 impl Upstream for PanickingUpstream {
-    fn open(&self, _: &Question<'_>, _: Option<&Trace>) -> BoxFuture<'static, Result<Conversation, Fault>> {
-        Box::pin(async { panic!("the test says so") })
+    fn capabilities(&self) -> UpstreamCapabilities {
+        UpstreamCapabilities::default()
     }
 
-    fn stop(&self, _: &Question<'_>, _: Option<&Trace>) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::ready(()))
+    fn start(&self, _: &TurnRequest<'_>, _: Option<&Trace>) -> Result<Conversation, Fault> {
+        panic!("the test says so")
     }
 }
 

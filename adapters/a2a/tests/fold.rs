@@ -2,7 +2,7 @@
 
 mod support;
 
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::testkit::{self, Feature};
 use interlingua_core::{Record, Reply};
 use serde_json::{Value, json};
@@ -105,14 +105,14 @@ const REPLACED: &str = r#"{"object":"message","status":"completed","id":"m1","ty
 
 /// The record after each frame.
 fn records(frames: &str) -> Vec<Record> {
-    let mut listener = testkit::Listener::new(vec![interlingua_core::model::Message::user("hi")]);
+    let mut recorder = testkit::Recorder::new(vec![interlingua_core::model::Message::user("hi")]);
 
     let mut records = Vec::new();
     for frame in frames.lines() {
-        listener.hear(&Heard::read(frame.as_bytes()).expect("a frame"));
-        records.push(listener.record().clone());
+        recorder.emit(&Frame::parse(frame.as_bytes()).expect("a frame").event());
+        records.push(recorder.record().clone());
     }
-    records.push(listener.finish());
+    records.push(recorder.finish());
     records
 }
 

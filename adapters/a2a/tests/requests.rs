@@ -5,6 +5,7 @@ mod support;
 use std::fmt::Write as _;
 
 use interlingua_core::call::{Call, Delivery, Reply, RunState, Target, Thread};
+use interlingua_core::policy::FirstResponse;
 use interlingua_core::{End, Fault, FaultKind};
 use serde_json::{Value, json};
 use support::{Answer, ClientRequest, NEW_ID, host, user, user_v03, with};

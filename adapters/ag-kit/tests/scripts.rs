@@ -62,7 +62,7 @@ fn every_script_keeps_the_order_rules_and_ends_once() {
 #[test]
 fn recorded_server_output_keeps_the_order_rules() {
     for (_, bytes) in testkit::transcripts() {
-        let record = testkit::hear([*bytes]);
+        let record = testkit::record([*bytes]);
         let output = encode(&record, "{}");
         laws::ends_once(&output, |frame| frame.data == "[DONE]");
         keeps_the_order_rules(&output, &record);

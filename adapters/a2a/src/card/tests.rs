@@ -1,6 +1,6 @@
 //! Cards in their three formats.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 

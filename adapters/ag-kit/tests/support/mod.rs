@@ -12,7 +12,7 @@ use interlingua_core::exchange::{Caller, Flow, Method};
 use interlingua_core::model::{AgentRequest, MessageType};
 use interlingua_core::pending::PendingKind;
 use interlingua_core::run::{Message, Record};
-use interlingua_core::testkit::{NOW, RUN, record};
+use interlingua_core::testkit::{NOW, RUN};
 use interlingua_core::{Call, End, Exchange, Fault, Json, Mount, Out, ProtocolAdapter, Request};
 
 pub(crate) fn card(name: &str, approval_extension: bool) -> Arc<AgentCard> {
@@ -105,7 +105,7 @@ pub(crate) fn stream(frames: &[&str], options: &str) -> String {
 
 pub(crate) fn normalized(frames: &[&str]) -> Record {
     let stream: Vec<u8> = frames.iter().flat_map(|frame| format!("data: {frame}\n\n").into_bytes()).collect();
-    hear([stream.as_slice()])
+    interlingua_core::testkit::record([stream.as_slice()])
 }
 
 // Shorthands for Agent API frames.

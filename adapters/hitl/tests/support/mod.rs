@@ -286,7 +286,7 @@ fn view(id: &str, session: &Session, with_items: bool) -> SessionView {
 
 /// A run normalized from these frames.
 fn normalized(id: RunId, session: &str, input: Input, frames: &[String], now: u64, failure: Option<&str>) -> Record {
-    use interlingua_core::heard::Heard;
+    use interlingua_core::agent_api::Frame;
     use interlingua_core::normalize::Normalizer;
     let mut record = Record::new(interlingua_core::Run::new(id, "demo", session, now));
     record.start_turn(input);
@@ -297,7 +297,9 @@ fn normalized(id: RunId, session: &str, input: Input, frames: &[String], now: u6
 
     let mut normalizer = Normalizer::new(1 << 20);
     for frame in frames {
-        normalizer.hear(&mut record, &Heard::read(frame.as_bytes()).expect("a frame")).expect("within the limit");
+        normalizer
+            .emit(&mut record, &Frame::parse(frame.as_bytes()).expect("a frame").event())
+            .expect("within the limit");
     }
 
     normalizer.end_of_body(&mut record);
