@@ -164,6 +164,7 @@ impl ActiveRun {
         if concluding && record.in_turn() {
             about.state = RunState::Running;
         }
+
         read(RunView { record: &record, info: &about, pending: &pending })
     }
 
@@ -369,14 +370,17 @@ impl ActiveRun {
         if caught_up {
             state.followers.caught_up(follower, size);
         }
+
         if is_pending {
             state.followers.register(follower, context.waker());
         }
+
         drop(state);
 
         if let Some(paused) = paused {
             paused.wake();
         }
+
         if is_pending { Poll::Pending } else { Poll::Ready(Some((next, last))) }
     }
 }

@@ -72,6 +72,7 @@ impl Canceller {
             let scope = run_scope.as_ref().unwrap_or(scope);
             self.deliveries.start(&held, StartReason::RunContinues, scope).await?;
         }
+
         // Past that time the run is shown as it stands.
         let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.end(&held)).await;
         Ok(held.handle())
@@ -117,6 +118,7 @@ impl Canceller {
             }
             ends
         });
+
         if !ended {
             return false;
         }
@@ -127,6 +129,7 @@ impl Canceller {
                 tracing::error!(run = %run.id(), "{fault}");
             }
         }
+
         commit::publish_when_safe(self.runs.store(), run, async {}).await;
         self.runs.turn_ended(run);
         true

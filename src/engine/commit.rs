@@ -33,6 +33,7 @@ pub(super) async fn publish_when_safe(
         before.await;
         wait_until_safe(store, run).await;
     });
+
     let in_time = written.await.is_ok();
     run.publish(Publish::Concluded);
     if in_time {
@@ -45,6 +46,7 @@ pub(super) async fn publish_when_safe(
         // This end is written as soon as the store can.
         store.touch(&run.journal());
     }
+
     !failed
 }
 

@@ -145,12 +145,15 @@ impl Concluder {
                 self.save_session(run, turn).await;
             }
         };
+
         if let Some(connection) = &connection {
             connection.turn_concluded(run, turn, ended.is_good());
         }
+
         if commit::publish_when_safe(self.runs.store(), run, save_session).await {
             return next;
         }
+
         take_back(run.id(), turn, ended.index(), connection.as_deref(), next);
         None
     }
@@ -189,6 +192,7 @@ fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &En
     if !is_discarded {
         doc.latest = Some(run.id());
     }
+
     doc.waiting.confirm_sent();
 
     if ended.is_good() {
@@ -228,6 +232,7 @@ fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &En
     if prepared.upstream_id != doc.id {
         doc.upstream_id = Some(prepared.upstream_id.clone());
     }
+
     open
 }
 

@@ -73,11 +73,13 @@ impl ConnectionCache {
         while responses.queue.len() >= MAX_RESPONSES || responses.bytes + bytes > MAX_BYTES {
             self.drop_oldest(&mut responses);
         }
+
         while !self.unstored.add(run, bytes) {
             if !self.drop_oldest(&mut responses) {
                 return tracing::warn!(run = %run.id(), "connections keep too many responses: this one is not kept");
             }
         }
+
         responses.bytes += bytes;
         responses.queue.push_back(Response { run: Arc::clone(run), session: Arc::clone(session), bytes });
     }

@@ -99,6 +99,7 @@ impl ContextBuilder {
             Thread::After(run) => (!doc.ends_with(*run)).then_some(*run),
             _ => None,
         };
+
         let sends_all = match agent.history {
             History::Gateway => true,
             History::Upstream => is_exact && (doc.stale || branch.is_some()),
@@ -121,6 +122,7 @@ impl ContextBuilder {
             _ if is_exact => self.transcripts.unseen(session, doc).await?,
             _ => Vec::new(),
         };
+
         Ok(Memory { before, upstream_id, connector_state })
     }
 }

@@ -163,6 +163,7 @@ impl Delivery {
             tokio::time::sleep(with_jitter(pause, attempt)).await;
             pause *= 4;
         }
+
         true
     }
 

@@ -84,6 +84,7 @@ impl Driver {
             // The client may have left.
             let _ = saved.send(refused.map_or(Ok(()), |fault| Err(faults::logged(fault))));
         }
+
         while let Some(turn) = next.take() {
             next = TurnDriver::new(&self.turns, run, turn, None).take(None, None).await.map(Box::new);
         }
@@ -121,6 +122,7 @@ impl Driver {
             Some(fault) if saved.is_some() && fault.kind != FaultKind::Canceled => discard(run, session),
             Some(_) => {}
         }
+
         Begun { refused, saved, opened }
     }
 }

@@ -74,6 +74,7 @@ impl FirstTurns {
         if store_fails && (policy.stored || policy.detached || matches!(call.thread, Thread::Continue(_))) {
             return Err(faults::store_unavailable());
         }
+
         if let Thread::Continue(id) = call.thread {
             return self.later_turns.start(id, call, &agent, scope).await;
         }
@@ -86,6 +87,7 @@ impl FirstTurns {
             Placed::At(place) => place,
             Placed::Waiting(run) => return Ok(Answer::Waiting(run)),
         };
+
         let is_behind = matches!(place, Place::Behind(_));
         let (mut turn, started) = Turn::new(session, place, policy, spoken);
         (turn.trace, turn.route) = (scope.trace.clone(), Arc::clone(&scope.path));
@@ -96,10 +98,12 @@ impl FirstTurns {
             // A run that is answered before its end is safe before it is answered.
             saved.await.unwrap_or_else(|_| Err(faults::internal()))?;
         }
+
         let first_event_timeout = match policy.first_response {
             FirstResponse::AwaitAgent { timeout: Some(_) } if is_behind => Duration::ZERO,
             response => response.timeout().unwrap_or(scope.first_event_timeout),
         };
+
         Wanted { delivery, policy, first_event_timeout, turn: 0 }.respond(follower, started).await
     }
 
@@ -157,12 +161,14 @@ impl FirstTurns {
             scope: scope.push.is_some().then(|| Box::new(scope.clone())),
             connection: scope.connection.as_ref().map(Arc::downgrade),
         };
+
         let handle = RunHandle::InMemory(Arc::clone(run));
         let follower = if turn.policy.detached {
             Follower::new(&self.runs, handle)
         } else {
             Follower::attached(&self.runs, handle)
         };
+
         self.driver.start(abort_guard, Box::new(turn), Some(beginning));
         (follower, saved_receiver)
     }
@@ -195,5 +201,6 @@ fn new_run(agent: &Arc<Agent>, turn: &mut Turn, new: NewRun, scope: &Scope) -> A
         labels,
         retention: owner_of_new_run(agent, &turn.session, scope),
     };
+
     ActiveRun::new(Arc::clone(agent), record, about)
 }

@@ -135,11 +135,13 @@ impl Housekeeping {
             code: FaultKind::Restarted.code().to_owned(),
             message: "the gateway was restarted while the run was under way".to_owned(),
         };
+
         run.update(Publish::Later, |state| state.cut(End::Failed, Some(error)));
         // What an earlier turn asked is not open any more: nothing waits after a failure.
         if let Err(fault) = self.canceller.withdraw(&RunHandle::InMemory(Arc::clone(&run))).await {
             tracing::warn!(run = %run.id(), "what a run asked could not be withdrawn: {fault}");
         }
+
         self.runs.store().settle(&run.journal()).await?;
         run.publish(Publish::Concluded);
         Ok(())

@@ -77,6 +77,7 @@ impl LaterTurns {
         } else {
             Duration::ZERO
         };
+
         let wanted = Wanted { delivery, policy, first_event_timeout, turn: number };
         Ok(match wanted.respond(follower, started).await? {
             Answer::Steps { follower, .. } => Answer::Steps { follower, attach: true },
@@ -144,6 +145,7 @@ impl LaterTurns {
         if let Some(turn) = started {
             self.driver.start(AbortGuard::new(&self.runs, run), Box::new(turn), None);
         }
+
         Ok((number, is_ready))
     }
 }

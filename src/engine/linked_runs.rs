@@ -76,6 +76,7 @@ impl RunLinker {
         if let Some(scope) = self.rules.scope_of(&run) {
             self.deliveries.start(&run, StartReason::RunContinues, &scope).await?;
         }
+
         let state = run.update(Publish::Now, |state| {
             let before = state.about.state;
             // A turn of its own may have started, or it was ended meanwhile.
@@ -87,6 +88,7 @@ impl RunLinker {
                 before
             })
         });
+
         let Some(state) = state else { return Ok(None) };
 
         // Safe before the session is: a crash in between fails both runs, and leaves none that waits for ever.

@@ -138,6 +138,7 @@ impl<'a> Listener<'a> {
             self.run.notify();
             self.unpublished = 0;
         }
+
         if self.unpublished == 0 {
             return Poll::Pending;
         }
@@ -147,10 +148,12 @@ impl<'a> Listener<'a> {
             tokio::task::yield_now().await;
             chunk = poll_once(|context| self.conversation.poll_chunk(context)).await;
         }
+
         if chunk.is_pending() {
             self.run.notify();
             self.coalescer.pause();
         }
+
         chunk
     }
 

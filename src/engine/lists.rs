@@ -85,6 +85,7 @@ pub(super) async fn list(
     } else {
         list_whole(runs, &found.runs).await?
     };
+
     Ok(RunPage { runs: listed, total: found.total, next: cut.or(found.next) })
 }
 
@@ -124,5 +125,6 @@ async fn list_whole(runs: &Arc<RunTable>, heads: &[RunHead]) -> Result<(Vec<List
         }
         last = Some(Cursor { changed_at: head.changed_at, id: head.id });
     }
+
     Ok((listed, None))
 }

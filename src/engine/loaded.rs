@@ -163,6 +163,7 @@ mod tests {
             labels: Json::null(),
             retention: None,
         };
+
         Loaded {
             stored: Arc::new(StoredRun { record: Record::new(Run::new(id, "a", "s", 0)), info: about }),
             _room: None,

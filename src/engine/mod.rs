@@ -298,6 +298,7 @@ fn first_turns(
         linker: Arc::clone(&linker),
         concluder: Concluder::new(Arc::clone(runs), Arc::clone(transcripts), Arc::clone(&pending_index)),
     };
+
     let driver = Arc::new(Driver::new(turns, Arc::clone(deliveries)));
     FirstTurns {
         agents: Arc::clone(agents),

@@ -49,6 +49,7 @@ impl PendingIndex {
                 return self.sessions.of_user(&agent.name, owner, &session, user.as_deref()).await.map(Some);
             }
         }
+
         Ok(None)
     }
 
@@ -62,6 +63,7 @@ impl PendingIndex {
             let ids: Vec<String> = view.pending.iter().map(|item| item.id.clone()).collect();
             (view.info.owner.clone(), view.info.request.user_id.clone(), ids)
         });
+
         for id in ids {
             let key = key(&run.agent.name, &owner, &id);
             let value = stored_json::to_bytes(&Json::from_serialize(&(&session.id, &user)));

@@ -32,6 +32,7 @@ impl Wanted {
             FirstResponse::Immediate => None,
             FirstResponse::AwaitAgent { .. } => Some(started),
         };
+
         match self.delivery {
             Delivery::Background => Ok(Answer::Run(follower.run())),
             Delivery::Stream => {

@@ -220,9 +220,11 @@ impl RunTable {
         if let Some(known) = active.by_id.get(&run.id()) {
             return Ok(Some((HeldRun::new(self, known), None)));
         }
+
         if !loading.is_current(&active) {
             return Ok(None);
         }
+
         active.insert(&run);
         // Under the lock: a call that finds the run here finds it known to the store.
         let opened = self.store.open(&run.journal());

@@ -76,6 +76,7 @@ impl SessionCalls {
                 return Ok(None);
             }
         };
+
         Ok(Some(vec![view?]))
     }
 
@@ -98,6 +99,7 @@ impl SessionCalls {
             doc.is_conversation = true;
             set_labels(&mut doc, labels);
         }
+
         self.save_and_view(&session, 0).await
     }
 
@@ -130,10 +132,12 @@ impl SessionCalls {
                 order.push(view.run().id);
             }
         }
+
         // Those that wait for their turn first: none shall get it when the one under way ends.
         for id in queued.into_iter().chain(others) {
             self.canceller.cancel(&Target::Run(id), scope).await?;
         }
+
         Ok(())
     }
 
@@ -164,6 +168,7 @@ impl SessionCalls {
             Some(id) => self.runs.find(id).await?.map(|run| run.run_state()),
             None => None,
         };
+
         Ok(SessionView {
             id: doc.id.clone(),
             agent: doc.agent.clone(),

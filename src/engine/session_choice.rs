@@ -96,6 +96,7 @@ impl SessionChooser {
                 is_over: run.end.is_some(),
             }
         });
+
         let kept = scope.connection.as_ref().and_then(|connection| connection.session_of(run));
         if !(previous.is_stored || kept.is_some()) || previous.agent != agent.name {
             return Err(unknown());
@@ -111,12 +112,14 @@ impl SessionChooser {
                 self.sessions.of_user(&agent.name, &scope.owner, &previous.session, user).await?
             }
         };
+
         // While that run is under way its end is waited for: that is what the queue is for.
         let is_newest = !previous.is_over || session.doc().ends_with(run);
         let leaves = would_be_missing && session.doc().waiting.open().next().is_none();
         if is_newest && !leaves {
             return Ok((session, Some(run)));
         }
+
         Ok((self.create(policy, agent, scope), Some(run)))
     }
 }

@@ -75,6 +75,7 @@ impl SessionTable {
         if let Some(session) = self.find_in_memory(&key) {
             return Ok(session);
         }
+
         let doc = self.load(&key).await?;
         let doc = doc.unwrap_or_else(|| SessionDoc::new(id, agent, owner, Some(user)));
         let session = self.insert(key, owner, doc);
@@ -129,6 +130,7 @@ impl SessionTable {
             let indices: Vec<u64> = doc.unsaved.keys().copied().collect();
             (self.entries.write(session, &doc), indices, serde_json::to_vec(&*doc).unwrap_or_default())
         };
+
         // All at once and in this order: a reader of the session finds its entries.
         let key = session.key().as_str();
         let put = self.store.put(COLLECTION, key, written.into(), Expect::Any, clock::now());
@@ -140,6 +142,7 @@ impl SessionTable {
         for index in indices {
             doc.unsaved.remove(&index);
         }
+
         Ok(())
     }
 

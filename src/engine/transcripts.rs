@@ -55,6 +55,7 @@ impl Transcripts {
                 turns.push(messages);
             }
         }
+
         Ok(without_half_pairs(turns.into_iter().rev().flatten().collect()))
     }
 
@@ -84,6 +85,7 @@ impl Transcripts {
             turns.push(messages);
             next = previous;
         }
+
         Ok(without_half_pairs(turns.into_iter().rev().flatten().collect()))
     }
 
@@ -151,10 +153,12 @@ impl Transcripts {
             _ if has_unstored => Ok(known),
             _ => return None,
         };
+
         let entries = match entries {
             Ok(entries) if stored => self.with_unstored_inlined(entries).await,
             entries => entries,
         };
+
         entries.inspect_err(log_unknown).ok()
     }
 
@@ -204,6 +208,7 @@ impl Transcripts {
         if newest {
             pieces.reverse();
         }
+
         Ok(pieces.into_iter().flatten().collect())
     }
 
@@ -247,6 +252,7 @@ impl Transcripts {
                 }
             }
         }
+
         Ok(false)
     }
 }

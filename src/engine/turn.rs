@@ -108,6 +108,7 @@ impl Turn {
             resumes: None,
             started: Some(started),
         };
+
         (turn, receiver)
     }
 

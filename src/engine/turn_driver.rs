@@ -96,6 +96,7 @@ impl<'a> TurnDriver<'a> {
             Some(fault) => Err(fault),
             None => Box::pin(self.request(opened)).await,
         };
+
         let Reached { guard, prepared, mut conversation } = Box::pin(self.note_start(requested)).await;
 
         if let Some(conversation) = &mut conversation {
@@ -104,9 +105,11 @@ impl<'a> TurnDriver<'a> {
             let result = listener.listen().await;
             self.note_end(result);
         }
+
         if self.turn.policy.record_only && self.refusal.is_none() {
             self.end_unanswered();
         }
+
         self.stop_agent(conversation.as_ref());
         self.discard_if_unreached();
 
@@ -117,6 +120,7 @@ impl<'a> TurnDriver<'a> {
         {
             conversation.release();
         }
+
         let error = self.run.view(|view| view.run().turn().and_then(|turn| turn.error.clone()));
         let concluded = Concluded {
             run: self.run,
@@ -127,6 +131,7 @@ impl<'a> TurnDriver<'a> {
             connector_state,
             awaits: self.normalizer.awaits(),
         };
+
         let next = Box::pin(self.services.concluder.conclude(concluded)).await;
         drop(guard);
 
@@ -138,6 +143,7 @@ impl<'a> TurnDriver<'a> {
             first_ignored: first_ignored.as_deref(),
             took: began_at.elapsed(),
         };
+
         turn_log::turn_ended(self.run, &self.turn, &report);
         // A client that still waits for the turn to begin gets its end, now that all can be found as it is.
         self.turn.report_start(self.refusal.map_or(Ok(()), |fault| Err(faults::logged(fault))));
@@ -201,6 +207,7 @@ impl<'a> TurnDriver<'a> {
             // The client that gets this refusal does not know the run, and no one else shall.
             commit::opened(opened).await.inspect_err(|_| discard(self.run, &self.turn.session))
         };
+
         if self.turn.policy.record_only {
             return stored.await.map(|()| None);
         }
@@ -213,6 +220,7 @@ impl<'a> TurnDriver<'a> {
         if begun.is_err() {
             self.stop_agent(Some(&conversation));
         }
+
         begun.map(|_| Some(conversation))
     }
 

@@ -53,6 +53,7 @@ pub(super) fn turn_ended(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>) 
             return;
         }
     };
+
     let detail = report.fault.and_then(|fault| fault.detail.as_deref()).map(loggable);
     tracing::warn!(
         run = %run.id(), agent = %run.agent.name, session = &*session, route = &*turn.route, protocol = &*protocol,
