@@ -8,13 +8,16 @@ use interlingua_responses::Responses;
 
 use crate::Gateway;
 
-/// A gateway with all built-in protocols.
-pub(crate) fn builtin() -> Gateway {
-    Gateway::empty()
-        .serve::<Native>()
-        .serve::<Responses>()
-        .serve::<A2a>()
-        .serve::<AgKit>()
-        .serve::<Hitl>()
-        .upstream::<NativeUpstream>()
+impl Gateway {
+    /// All built-in protocols.
+    #[must_use]
+    pub fn builtin() -> Self {
+        Self::empty()
+            .serve::<Native>()
+            .serve::<Responses>()
+            .serve::<A2a>()
+            .serve::<AgKit>()
+            .serve::<Hitl>()
+            .upstream::<NativeUpstream>()
+    }
 }

@@ -11,10 +11,12 @@ use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::{Owner, ProtocolAdapter};
 use url::Url;
 
+use crate::clock;
 use crate::config::{
     self, ClientProtocol, Connected, EndpointName, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
 };
-use crate::engine::{self, Engine, Scope, clock};
+use crate::engine::{self, Engine, Scope};
+use crate::ports::WebhookClient;
 use crate::server::{self, Served};
 use crate::store::{Memory, Retention, Sqlite, SqliteOptions, Store};
 use crate::upstream::demo::Demo;
@@ -70,12 +72,6 @@ pub struct Running {
 }
 
 impl Gateway {
-    /// A gateway with all built-in protocols.
-    #[must_use]
-    pub fn builtin() -> Self {
-        crate::adapters::builtin()
-    }
-
     /// A gateway without protocols, except for the demo agent.
     #[must_use]
     pub fn empty() -> Self {
@@ -165,12 +161,6 @@ impl Gateway {
         config::load(path, &self.protocols(), &Env::process())
     }
 
-    /// Runs the command line and returns the exit code.
-    #[must_use]
-    pub fn main(self) -> i32 {
-        crate::cli::run(&self)
-    }
-
     /// Example shell commands for a mount, with the placeholder `{url}`.
     pub(crate) fn curl(&self, configured: &config::Mount) -> Vec<String> {
         let client = self.clients.iter().find(|client| client.name == configured.protocol());
@@ -190,9 +180,9 @@ impl Gateway {
         // Webhooks must not reach the gateway itself.
         let webhooks = Arc::new(HttpWebhookClient::new(vec![listener.local_addr()?]));
         let routes = self.routes(settings)?;
-        let housekeeping = housekeeping(settings, &routes);
-        let webhooks = Arc::clone(&webhooks) as Arc<dyn engine::deliver::WebhookClient>;
-        let engine = Engine::new(agents, Arc::clone(&store), webhooks, housekeeping);
+        let rules = retention_rules(settings, &routes);
+        let webhooks = Arc::clone(&webhooks) as Arc<dyn WebhookClient>;
+        let engine = Engine::new(agents, Arc::clone(&store), webhooks, rules);
 
         let recovered = engine.recover().await?;
         if recovered > 0 {
@@ -339,7 +329,7 @@ impl Running {
 }
 
 /// The retention rules: those of the settings for all runs, and those of routes for their own runs.
-fn housekeeping(settings: &Settings, mounts: &[Served]) -> engine::Housekeeping {
+fn retention_rules(settings: &Settings, mounts: &[Served]) -> engine::RetentionRules {
     let mut retention = Retention {
         age: settings.store.retention.age,
         runs: settings.store.retention.runs,
@@ -363,7 +353,7 @@ fn housekeeping(settings: &Settings, mounts: &[Served]) -> engine::Housekeeping 
         retention.attached.extend(collection.filter(|collection| !retention.attached.contains(collection)));
     }
 
-    engine::Housekeeping { retention, scopes }
+    engine::RetentionRules { retention, scopes }
 }
 
 fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn Store>> {

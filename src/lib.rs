@@ -6,9 +6,11 @@
 
 mod adapters;
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod engine;
 mod gateway;
+pub mod ports;
 mod public_url;
 pub mod secrets;
 pub mod server;

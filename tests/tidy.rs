@@ -10,8 +10,31 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+#[path = "tidy/imports.rs"]
+mod imports;
+
+use imports::Imports;
+
 /// The maximum number of lines. A longer file should be split.
 const MAX_FILE_LINES: usize = 700;
+
+/// The rooms below `src/`, and the rooms that each may use. From the top floor down.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("lib", &[]),
+    ("main", &[]),
+    ("cli", &["gateway", "server", "upstream", "config", "store", "secrets"]),
+    ("adapters", &["gateway"]),
+    ("gateway", &["server", "engine", "upstream", "store", "config", "ports", "public_url", "secrets", "clock"]),
+    ("server", &["engine", "upstream", "store", "config", "secrets", "clock"]),
+    ("engine", &["upstream", "store", "ports", "secrets", "clock"]),
+    ("upstream", &["ports", "secrets", "clock"]),
+    ("store", &["secrets", "clock"]),
+    ("public_url", &["config"]),
+    ("config", &["secrets"]),
+    ("ports", &[]),
+    ("secrets", &[]),
+    ("clock", &[]),
+];
 
 /// Generated folders, and others that are not checked.
 const SKIPPED: &[&str] = &[
@@ -188,14 +211,41 @@ fn io_libraries_are_used_in_their_modules_only() {
 }
 
 #[test]
-fn modules_below_the_server_do_not_use_it() {
+fn rooms_of_the_gateway_use_only_those_below_them() {
     let sources = sources();
-    let below = ["src/engine/", "src/upstream/", "src/store/", "src/config/"];
-    let below = sources.iter().filter(|source| source.is_rust() && below.iter().any(|module| source.under(module)));
-    expect_none(
-        "engine, upstream, store and config must not use the server",
-        below.flat_map(|s| s.uses_of(&["crate::server"])),
-    );
+    let mut violations = Vec::new();
+    for (from, to) in imports(&sources, "src/").edges() {
+        let (user, used) = (room(&from), room(&to));
+        let allowed = ROOMS.iter().find(|(room, _)| *room == user).map(|(_, allowed)| *allowed);
+        let Some(allowed) = allowed else {
+            violations.push(format!("{from} is in a room that ROOMS does not have"));
+            continue;
+        };
+        if user != used && !allowed.contains(&used) {
+            violations.push(format!("{from} uses {to}"));
+        }
+    }
+    expect_none("a room uses only the rooms that ROOMS allows it", violations);
+}
+
+#[test]
+fn no_files_import_one_another() {
+    let sources = sources();
+    let folders = adapters(&sources).into_iter().map(|(folder, _)| format!("{folder}src/"));
+    let roots: Vec<String> = ["src/", "core/src/"].map(str::to_owned).into_iter().chain(folders).collect();
+    let circles = roots.iter().flat_map(|root| imports::circles(&imports(&sources, root).edges()));
+    expect_none("imports between files go one way", circles.map(|circle| circle.join(" <-> ")));
+}
+
+/// The imports of one crate.
+fn imports(sources: &[Source], root: &str) -> Imports {
+    Imports::read(root, sources.iter().map(|source| (source.path.as_str(), source.text.as_str())))
+}
+
+/// The room of a file below `src/`: its folder, or its own name.
+fn room(file: &str) -> &str {
+    let below = file.strip_prefix("src/").unwrap_or(file);
+    below.split(['/', '.']).next().unwrap_or(below)
 }
 
 #[test]

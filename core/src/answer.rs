@@ -21,6 +21,8 @@ pub use schema::{SchemaMismatch, fits};
 pub use terms::{ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, offer, supported_decisions};
 pub use waiting::{AskContext, Open, Outcome, Waiting};
 
+pub use crate::pending::decision_word;
+
 use crate::json::Json;
 use crate::pending::Decision;
 
@@ -30,25 +32,6 @@ pub const UNDECIDED: &str = "ANSWER_UNDECIDED";
 pub const NOT_TAKEN: &str = "ANSWER_NOT_TAKEN";
 /// [`crate::Fault::code`] of an answer to an item that is not pending: unknown, already answered, or expired.
 pub const NOT_WAITING: &str = "NOT_WAITING";
-
-/// The decision that a single word denotes, case-insensitive. `None`: not a decision.
-#[must_use]
-pub fn decision_word(word: &str) -> Option<Decision> {
-    let word = word.trim();
-    // The longest word, so that a long text is rejected without copying it.
-    if word.len() > "cancelled".len() {
-        return None;
-    }
-
-    Some(match word.to_ascii_lowercase().as_str() {
-        "accept" | "approve" | "approved" | "yes" | "ok" => Decision::Accept,
-        "edit" => Decision::Edit,
-        "respond" | "response" => Decision::Respond,
-        "reject" | "rejected" | "deny" | "denied" | "no" => Decision::Reject,
-        "ignore" | "cancel" | "cancelled" => Decision::Cancel,
-        _ => return None,
-    })
-}
 
 /// A client's answer to one pending item, before it is checked against the item.
 #[derive(Clone, Debug, PartialEq)]

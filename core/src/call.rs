@@ -3,14 +3,14 @@
 //! The gateway implements each kind of [`Call`] once, for all protocols; an adapter only translates. Adapters are
 //! stateless: anything that outlives a request is stored in runs, sessions and documents, each of which has an owner.
 
-use std::time::Duration;
-
 use crate::answer::{Answer, AnswerPolicy};
 use crate::event::{End, Millis};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, AgentRequest};
 use crate::pending::{Decision, Pending};
+use crate::policy::RunPolicy;
+pub use crate::policy::{Busy, Delivery};
 use crate::run::{Record, Run};
 use crate::well_known::{FetchedDocument, WellKnownDocument};
 
@@ -63,30 +63,8 @@ pub struct RunCall {
     pub answers: Vec<Answer>,
     /// How this protocol asks the client for what a run waits for.
     pub answer_policy: AnswerPolicy,
-    /// True: the run continues if the client disconnects. False: it is canceled, unless the route's settings differ.
-    pub detached: bool,
-    /// True: respond before the upstream has started. False: wait, so that a refusal becomes a real HTTP status.
-    pub respond_immediately: bool,
-    /// For [`Delivery::Stream`] without `respond_immediately`: how long the response waits for the agent's first event.
-    /// If other turns are queued before it in the session, it does not wait at all. `None`: the route's setting.
-    pub first_event_timeout: Option<Duration>,
-    /// True: if the agent refuses the run and the client gets that refusal as its response, the run is discarded.
-    pub discard_if_unreached: bool,
-    /// False: the run cannot be found once its stream has ended, except by later requests on the same WebSocket
-    /// connection.
-    pub stored: bool,
-    /// True: the agent is not called. The input is stored and the run ends at once without an answer; the agent sees
-    /// the input with the next request that continues from here.
-    pub record_only: bool,
-    /// True: a turn that leaves pending items, or ends with [`End::Incomplete`], does not end the run: it waits for
-    /// a [`Thread::Continue`].
-    pub multi_turn: bool,
-    /// For `multi_turn`: outcomes of a turn after which the run waits even if nothing is pending.
-    pub pause_on: Vec<End>,
-    /// For [`Delivery::Collect`]: after this time the client gets the run in its current state, and the run continues.
-    pub collect_timeout: Option<Duration>,
-    /// What to do if the session is busy. `None`: the agent's setting.
-    pub busy: Option<Busy>,
+    /// How the run is started, answered, kept and ended.
+    pub policy: RunPolicy,
     /// Data the adapter wants back with the run, such as an echo of the request. Opaque to the gateway.
     pub labels: Json,
 }
@@ -104,31 +82,10 @@ impl RunCall {
             thread: Thread::New,
             answers: Vec::new(),
             answer_policy: AnswerPolicy::default(),
-            detached: false,
-            respond_immediately: false,
-            first_event_timeout: None,
-            discard_if_unreached: false,
-            stored: true,
-            record_only: false,
-            multi_turn: false,
-            pause_on: vec![End::Incomplete],
-            collect_timeout: None,
-            busy: None,
+            policy: RunPolicy::attached(),
             labels: Json::null(),
         }
     }
-}
-
-/// How an answer is delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// As a stream of steps.
-    Stream,
-    /// Complete, after the turn (`multi_turn`) or the run has ended. Answered by [`Reply::Run`].
-    Collect,
-    /// Immediately, in its current state, while the run continues. Answered by [`Reply::Run`]. Implies `detached` and
-    /// `respond_immediately`.
-    Background,
 }
 
 /// The conversation a run belongs to.
@@ -142,15 +99,6 @@ pub enum Thread {
     After(RunId),
     /// Another turn of this run, which waits for one. Queued if the run is busy.
     Continue(RunId),
-}
-
-/// What to do with a turn for a busy session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Busy {
-    /// Queue the turn.
-    Queue,
-    /// Fail with [`crate::FaultKind::Busy`].
-    Refuse,
 }
 
 /// Selects a run.
@@ -207,6 +155,24 @@ pub enum RunState {
 }
 
 impl RunState {
+    /// True while a turn is under way, or waits to begin.
+    #[must_use]
+    pub const fn is_working(self) -> bool {
+        matches!(self, Self::Queued | Self::Running)
+    }
+
+    /// True between two turns.
+    #[must_use]
+    pub const fn is_waiting(self) -> bool {
+        matches!(self, Self::Waiting | Self::WaitingForAuth)
+    }
+
+    /// True once it is over.
+    #[must_use]
+    pub const fn is_ended(self) -> bool {
+        matches!(self, Self::Ended(_))
+    }
+
     /// A stable identifier for the store.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -54,6 +54,25 @@ impl Decision {
     }
 }
 
+/// The decision that a single word denotes, case-insensitive. `None`: not a decision.
+#[must_use]
+pub fn decision_word(word: &str) -> Option<Decision> {
+    let word = word.trim();
+    // The longest word, so that a long text is rejected without copying it.
+    if word.len() > "cancelled".len() {
+        return None;
+    }
+
+    Some(match word.to_ascii_lowercase().as_str() {
+        "accept" | "approve" | "approved" | "yes" | "ok" => Decision::Accept,
+        "edit" => Decision::Edit,
+        "respond" | "response" => Decision::Respond,
+        "reject" | "rejected" | "deny" | "denied" | "no" => Decision::Reject,
+        "ignore" | "cancel" | "cancelled" => Decision::Cancel,
+        _ => return None,
+    })
+}
+
 /// An item that a run waits for.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pending {

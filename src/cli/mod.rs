@@ -65,8 +65,16 @@ enum Command {
     },
 }
 
+impl Gateway {
+    /// Runs the command line. Returns the exit code.
+    #[must_use]
+    pub fn main(self) -> i32 {
+        run(&self)
+    }
+}
+
 /// Runs the command line and returns the exit code.
-pub(crate) fn run(gateway: &Gateway) -> i32 {
+fn run(gateway: &Gateway) -> i32 {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

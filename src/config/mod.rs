@@ -15,6 +15,7 @@ mod document;
 mod endpoint;
 mod headers;
 mod host;
+mod located;
 mod mask;
 mod protocols;
 mod resolve;
@@ -24,6 +25,7 @@ mod secret;
 mod settings;
 mod suggest;
 mod tree;
+mod validator;
 
 use std::path::Path;
 

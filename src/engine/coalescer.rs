@@ -1,12 +1,13 @@
-//! In what rhythm an answer comes, so that pieces that come together are told together. Not here: telling them
-//! ([`super::driver`]).
+//! How the pieces of an answer come: one by one, or many at once. Followers are woken once for pieces that come together.
+//!
+//! Not here: waking them ([`super::listen`]).
 
 use interlingua_core::event::Millis;
 
-/// Whether the pieces of an answer come one by one, as tokens do, or many at once. Those that come one by one are told
-/// at once, without a look whether more is on its way.
+/// Tells pieces that come one by one, as tokens do, from those that come together. For the former nothing is gained by
+/// looking whether more is on its way.
 pub(super) struct Coalescer {
-    /// So many of the last ones came alone.
+    /// How many of the last pieces came alone.
     alone: u8,
     /// Pieces since the last pause.
     pieces: u32,
@@ -14,24 +15,24 @@ pub(super) struct Coalescer {
 }
 
 impl Coalescer {
-    /// Pieces that have to come alone in a row before the next one is taken to.
-    const SURE: u8 = 3;
-    /// What comes within this time of the piece before, in milliseconds, came together with it.
-    const SOON: Millis = 1;
+    /// So many pieces have to come alone in a row before the next one is expected to.
+    const MIN_ALONE: u8 = 3;
+    /// A piece that comes within this time after the one before, in milliseconds, came together with it.
+    const MAX_GAP: Millis = 1;
 
-    /// The first piece is told at once.
+    /// The first piece is expected to come alone.
     pub(super) const fn new() -> Self {
-        Self { alone: Self::SURE, pieces: 0, last: 0 }
+        Self { alone: Self::MIN_ALONE, pieces: 0, last: 0 }
     }
 
-    /// A piece has come. True if nothing is to be expected to come with it.
+    /// A piece has come. True if no other is expected to come with it.
     pub(super) fn is_alone(&mut self, now: Millis) -> bool {
-        if now.saturating_sub(self.last) <= Self::SOON {
+        if now.saturating_sub(self.last) <= Self::MAX_GAP {
             self.alone = 0;
         }
         self.last = now;
         self.pieces = self.pieces.saturating_add(1);
-        self.alone >= Self::SURE
+        self.alone >= Self::MIN_ALONE
     }
 
     /// Nothing more has come for now.

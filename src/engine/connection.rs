@@ -1,154 +1,124 @@
-//! The responses of one connection that are not stored: they live as long as the connection they came over, and only
-//! requests that come over the same one may build on them.
+//! The responses of one connection that are not stored: they live as long as the connection, and only its requests can
+//! continue from them.
 //!
-//! All of it is memory. It goes when the connection closes, and with the process; nothing has to be cleaned up in the
-//! store. Not here: connections themselves ([`crate::server`]), and what goes on from a response ([`super::context`]).
+//! All of it is memory: nothing has to be cleaned up in the store. Not here: connections themselves
+//! ([`crate::server`]), and continuing from a response ([`super::context`]).
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlingua_core::RunId;
 use interlingua_core::call::Thread;
 
-use super::driver::Turn;
+use super::active_run::ActiveRun;
 use super::session::Session;
-use super::{ActiveRun, Engine, context};
+use super::sizes;
+use super::turn::Turn;
+use super::unstored::UnstoredRuns;
 
-/// One connection keeps at most so many responses: beyond, the oldest are forgotten.
+/// The most responses that one connection keeps: then the oldest are dropped.
 const MAX_RESPONSES: usize = 1000;
-/// One connection keeps at most so many bytes of them.
+/// The most bytes of them.
 const MAX_BYTES: usize = 16 << 20;
-/// All connections of the process together keep at most so many bytes.
-const MAX_BYTES_TOGETHER: usize = 512 << 20;
 
-/// What one connection keeps. Dropping it forgets all of it.
+/// The unstored responses of one connection. Dropping it drops all of them.
 pub struct ConnectionCache {
-    engine: Engine,
-    kept: Mutex<Kept>,
+    unstored: Arc<UnstoredRuns>,
+    responses: Mutex<Responses>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Responses {
     /// Oldest first.
-    responses: VecDeque<Response>,
+    queue: VecDeque<Response>,
     bytes: usize,
 }
 
 struct Response {
-    live: Arc<ActiveRun>,
-    /// Sessions of such responses are stored nowhere either: this keeps them.
+    run: Arc<ActiveRun>,
+    /// Sessions of such responses are not stored either: this keeps them.
     session: Arc<Session>,
-    bytes: usize,
-}
-
-/// The responses that connections keep, found by their id.
-#[derive(Default)]
-pub(super) struct Unstored {
-    runs: HashMap<RunId, Weak<ActiveRun>>,
     bytes: usize,
 }
 
 impl ConnectionCache {
     /// For a new connection.
-    #[must_use]
-    pub fn new(engine: &Engine) -> Arc<Self> {
-        Arc::new(Self { engine: engine.clone(), kept: Mutex::default() })
+    pub(super) fn new(unstored: &Arc<UnstoredRuns>) -> Arc<Self> {
+        Arc::new(Self { unstored: Arc::clone(unstored), responses: Mutex::default() })
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Responses> {
+        self.responses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what a turn has come to, if that is not stored.
-    pub(super) fn concluded(&self, live: &Arc<ActiveRun>, turn: &Turn, good: bool) {
-        if good && !turn.stored {
-            self.keep(live, &turn.session);
+    /// Keeps what a turn has come to, if it is not stored.
+    pub(super) fn turn_concluded(&self, run: &Arc<ActiveRun>, turn: &Turn, is_good: bool) {
+        if is_good && !turn.policy.stored {
+            self.insert(run, &turn.session);
         }
-        // What failed is not tried again on the same ground.
-        if let (false, Thread::After(previous)) = (good, &turn.thread) {
+        // A request that failed is not tried again from the same response.
+        if let (false, Thread::After(previous)) = (is_good, &turn.spoken.thread) {
             self.evict(*previous);
         }
     }
 
-    /// Keeps a response that ended well. The oldest make room for it; one that is too large is not kept.
-    fn keep(&self, live: &Arc<ActiveRun>, session: &Arc<Session>) {
-        let bytes = live.view(|view| {
-            let said = view.run().turns.iter().flat_map(|turn| &turn.input).map(context::weight).sum::<usize>();
-            view.record.size() + said
-        });
+    /// Keeps a response, dropping the oldest ones for it. One that is too large is not kept.
+    fn insert(&self, run: &Arc<ActiveRun>, session: &Arc<Session>) {
+        let bytes = run.view(sizes::run);
         if bytes > MAX_BYTES {
-            return tracing::warn!(run = %live.id(), bytes, "a response is too large to be kept for its connection");
+            return tracing::warn!(run = %run.id(), bytes, "a response is too large to be kept for its connection");
         }
-        let mut kept = self.kept();
-        while kept.responses.len() >= MAX_RESPONSES || kept.bytes + bytes > MAX_BYTES {
-            self.drop_oldest(&mut kept);
+
+        let mut responses = self.lock();
+        while responses.queue.len() >= MAX_RESPONSES || responses.bytes + bytes > MAX_BYTES {
+            self.drop_oldest(&mut responses);
         }
-        while !self.engine.unstored().add(live, bytes) {
-            if !self.drop_oldest(&mut kept) {
-                return tracing::warn!(run = %live.id(), "connections keep too many responses: this one is not kept");
+
+        while !self.unstored.add(run, bytes) {
+            if !self.drop_oldest(&mut responses) {
+                return tracing::warn!(run = %run.id(), "connections keep too many responses: this one is not kept");
             }
         }
-        kept.bytes += bytes;
-        kept.responses.push_back(Response { live: Arc::clone(live), session: Arc::clone(session), bytes });
+
+        responses.bytes += bytes;
+        responses.queue.push_back(Response { run: Arc::clone(run), session: Arc::clone(session), bytes });
     }
 
     /// False if there is none.
-    fn drop_oldest(&self, kept: &mut Kept) -> bool {
-        let Some(oldest) = kept.responses.pop_front() else { return false };
-        kept.bytes -= oldest.bytes;
-        self.engine.unstored().remove(&oldest);
+    fn drop_oldest(&self, responses: &mut Responses) -> bool {
+        let Some(oldest) = responses.queue.pop_front() else { return false };
+        responses.bytes -= oldest.bytes;
+        self.unstored.remove(oldest.run.id(), oldest.bytes);
         true
     }
 
-    /// The session of a response that is kept.
+    /// The session of a response that is kept here.
     pub(super) fn session_of(&self, run: RunId) -> Option<Arc<Session>> {
-        let kept = self.kept();
-        let found = kept.responses.iter().rfind(|response| response.live.id() == run);
+        let responses = self.lock();
+        let found = responses.queue.iter().rfind(|response| response.run.id() == run);
         found.map(|response| Arc::clone(&response.session))
     }
 
-    /// Whether a response is kept here.
-    pub(super) fn holds(&self, run: RunId) -> bool {
-        self.kept().responses.iter().any(|response| response.live.id() == run)
+    /// True if a response is kept here.
+    pub(super) fn contains(&self, run: RunId) -> bool {
+        self.lock().queue.iter().any(|response| response.run.id() == run)
     }
 
-    /// Forgets a response: what was to go on from it failed. Nothing happens if it is not kept here.
+    /// Drops a response: a request that continued from it failed. Nothing happens if it is not kept here.
     pub fn evict(&self, run: RunId) {
-        let mut kept = self.kept();
-        if let Some(place) = kept.responses.iter().position(|response| response.live.id() == run)
-            && let Some(response) = kept.responses.remove(place)
+        let mut responses = self.lock();
+        if let Some(index) = responses.queue.iter().position(|response| response.run.id() == run)
+            && let Some(response) = responses.queue.remove(index)
         {
-            kept.bytes -= response.bytes;
-            self.engine.unstored().remove(&response);
+            responses.bytes -= response.bytes;
+            self.unstored.remove(response.run.id(), response.bytes);
         }
     }
 }
 
 impl Drop for ConnectionCache {
     fn drop(&mut self) {
-        let mut kept = std::mem::take(&mut *self.kept());
-        while self.drop_oldest(&mut kept) {}
-    }
-}
-
-impl Unstored {
-    /// False if there is no room.
-    fn add(&mut self, live: &Arc<ActiveRun>, bytes: usize) -> bool {
-        if self.bytes + bytes > MAX_BYTES_TOGETHER {
-            return false;
-        }
-        self.bytes += bytes;
-        self.runs.insert(live.id(), Arc::downgrade(live));
-        true
-    }
-
-    fn remove(&mut self, response: &Response) {
-        self.bytes -= response.bytes;
-        self.runs.remove(&response.live.id());
-    }
-
-    /// A response by its id, whichever connection keeps it.
-    pub(super) fn get(&self, run: RunId) -> Option<Arc<ActiveRun>> {
-        self.runs.get(&run)?.upgrade()
+        let mut responses = std::mem::take(&mut *self.lock());
+        while self.drop_oldest(&mut responses) {}
     }
 }

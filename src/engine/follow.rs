@@ -1,130 +1,82 @@
-//! Following a run: step by step, from the first one or from a point on, live or out of the store.
+//! Following a run: step by step, from the first one or from a point on, in memory or from the store.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use interlingua_core::call::RunView;
-use interlingua_core::pending::Pending;
-use interlingua_core::{Event, Fault, FaultKind, RunId, Step};
+use interlingua_core::{Event, Fault, Step};
 
-use super::Engine;
 use super::active_run::{ActiveRun, Take};
-use super::loaded::Loaded;
+use super::faults;
+use super::run_handle::RunHandle;
+use super::run_table::RunTable;
 use crate::store::Health;
 
-/// An end is written in a few milliseconds. Who asks while the store cannot write is not kept for longer.
-const SETTLES_IN: std::time::Duration = std::time::Duration::from_secs(1);
+/// How long a caller waits for an end that is being written. That takes a few milliseconds unless the store fails.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A run to look at: in memory, or out of the store.
-#[derive(Clone)]
-pub enum RunHandle {
-    /// In memory.
-    InMemory(Arc<ActiveRun>),
-    /// Out of the store.
-    Stored(Arc<Loaded>, Arc<[Pending]>),
-}
-
-impl RunHandle {
-    /// The run's id. Locks nothing.
-    #[must_use]
-    pub fn id(&self) -> RunId {
-        match self {
-            Self::InMemory(live) => live.id(),
-            Self::Stored(stored, _) => stored.record.run().id,
-        }
-    }
-
-    /// Shows the run as it stands, for the gateway's own purposes: some of it may not be safe yet.
-    pub fn view<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
-        match self {
-            Self::InMemory(live) => live.view(look),
-            Self::Stored(stored, pending) => look(RunView { record: &stored.record, info: &stored.info, pending }),
-        }
-    }
-
-    /// Shows the run as its clients may see it: nothing that a crash could take back.
-    pub fn view_safe<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
-        match self {
-            Self::InMemory(live) => live.view_safe(look),
-            Self::Stored(..) => self.view(look),
-        }
-    }
-
-    /// Waits a moment while the run has come to an end that is not safe yet: who asks what became of it is told of the
-    /// end, if that is soon, and otherwise sees the run as far as it is safe.
-    pub(super) async fn settled(self, engine: &Engine) -> Self {
-        if let Self::InMemory(live) = &self
-            && let Some(unsafe_yet) = live.settling()
-            && matches!(engine.health(), Health::Good)
-        {
-            let mut shown = 0;
-            let mut follower = Follower::new(engine.clone(), self.clone(), false);
-            let end = follower.until(|_| {
-                shown += 1;
-                shown > unsafe_yet
-            });
-            let _ = tokio::time::timeout(SETTLES_IN, end).await;
-        }
-        self
-    }
-}
-
-/// Somebody's place in a run. Dropping it is leaving: an attached run whose last follower leaves is cancelled.
+/// A position in a run. Dropping it is leaving: an attached run whose last follower leaves is canceled.
 pub struct Follower {
-    engine: Engine,
+    runs: Arc<RunTable>,
     source: Source,
+    /// The sequence number of the next step.
     next: u64,
 }
 
 enum Source {
+    /// With the follower's index in the run.
     InMemory(Arc<ActiveRun>, usize),
     Stored(RunHandle),
 }
 
 impl Follower {
-    pub(super) fn new(engine: Engine, run: RunHandle, attached: bool) -> Self {
+    /// Follows a run from its first step on.
+    pub(super) fn new(runs: &Arc<RunTable>, run: RunHandle) -> Self {
+        Self::with_attachment(runs, run, false)
+    }
+
+    /// Follows a run that is canceled when its last attached follower leaves.
+    pub(super) fn attached(runs: &Arc<RunTable>, run: RunHandle) -> Self {
+        Self::with_attachment(runs, run, true)
+    }
+
+    fn with_attachment(runs: &Arc<RunTable>, run: RunHandle, attached: bool) -> Self {
         let source = match run {
-            RunHandle::InMemory(live) => {
-                let place = live.add_follower(attached);
-                Source::InMemory(live, place)
+            RunHandle::InMemory(run) => {
+                let index = run.add_follower(attached);
+                Source::InMemory(run, index)
             }
             stored => Source::Stored(stored),
         };
-        Self { engine, source, next: 0 }
+        Self { runs: Arc::clone(runs), source, next: 0 }
     }
 
-    /// Shows the run as it stands and goes on from there: what the view holds is not told again, what it lacks is.
-    /// Without `skip` the steps begin with the first one.
-    pub fn begin<T>(&mut self, skip: bool, look: impl FnOnce(RunView<'_>) -> T) -> T {
-        match &self.source {
-            Source::InMemory(live, _) => {
-                let next = &mut self.next;
-                live.view_safe(|view| {
-                    if skip {
-                        *next = view.record.len();
-                    }
-                    look(view)
-                })
+    /// Shows the run as it stands. With `skip` the steps begin after what the view holds, otherwise with the first one.
+    pub fn begin<T>(&mut self, skip: bool, read: impl FnOnce(RunView<'_>) -> T) -> T {
+        let next = &mut self.next;
+        let read = |view: RunView<'_>| {
+            if skip {
+                *next = view.record.len();
             }
-            Source::Stored(run) => run.view(|view| {
-                if skip {
-                    self.next = view.record.len();
-                }
-                look(view)
-            }),
+            read(view)
+        };
+        match &self.source {
+            Source::InMemory(run, _) => run.view_safe(read),
+            Source::Stored(run) => run.view(read),
         }
     }
 
-    /// Shows the steps there are to see. Ready after at least one, pending if there is none yet. `Ready(false)`:
-    /// there will never be another one.
+    /// Shows the steps there are. Ready after at least one, pending if there is none yet. `Ready(false)`: there will
+    /// never be another one.
     pub fn poll_steps(
         &mut self,
         context: &Context<'_>,
         take: &mut dyn FnMut(RunView<'_>, Step<'_>) -> Take,
     ) -> Poll<bool> {
         match &self.source {
-            Source::InMemory(live, place) => live.poll_steps(*place, self.next, context, take).map(|seen| match seen {
+            Source::InMemory(run, index) => run.poll_steps(*index, self.next, context, take).map(|seen| match seen {
                 Some((next, last)) => {
                     self.next = next;
                     last != Take::Close
@@ -149,31 +101,31 @@ impl Follower {
         }
     }
 
-    /// Counts up with every sign of life of the agent that is no step. Whoever waits for steps is woken by it.
+    /// How many signs of life without content the agent has sent. A task that waits for steps is woken by each.
     #[must_use]
     pub fn keep_alives(&self) -> u64 {
         match &self.source {
-            Source::InMemory(live, _) => live.keep_alives(),
+            Source::InMemory(run, _) => run.keep_alives(),
             Source::Stored(_) => 0,
         }
     }
 
-    /// Shows the run, if it stands between two turns and all there is was shown.
-    pub fn if_paused<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> Option<T> {
+    /// Shows the run if it waits between two turns and all its steps were taken.
+    pub fn if_paused<T>(&self, read: impl FnOnce(RunView<'_>) -> T) -> Option<T> {
         match &self.source {
-            Source::InMemory(live, _) => live.if_paused(self.next, look),
+            Source::InMemory(run, _) => run.if_paused(self.next, read),
             Source::Stored(_) => None,
         }
     }
 
-    /// Waits until `done` says so of an event that may be seen, or the run is over.
-    pub(super) async fn until(&mut self, mut done: impl FnMut(Event) -> bool) {
+    /// Waits until `is_done` accepts a visible event, or the run is over.
+    pub(super) async fn until(&mut self, mut is_done: impl FnMut(Event) -> bool) {
         poll_fn(|context| {
             loop {
                 let mut reached = false;
                 let more = self.poll_steps(context, &mut |_, step| {
-                    // Not what the run has come to by now: that may not be safe yet.
-                    reached = done(step.event);
+                    // The event, not the run as it stands: that may not be safe yet.
+                    reached = is_done(step.event);
                     if reached { Take::Enough } else { Take::More }
                 });
                 match more {
@@ -186,40 +138,40 @@ impl Follower {
         .await;
     }
 
-    /// Looks at the last step that was shown once more.
-    pub(super) fn last(&self, look: impl FnOnce(Step<'_>)) {
+    /// Shows the last step that was taken once more.
+    pub(super) fn last(&self, read: impl FnOnce(Step<'_>)) {
         let last = self.next.saturating_sub(1);
-        self.run().view(|view| view.record.step(last).map(look));
+        self.run().view(|view| view.record.step(last).map(read));
     }
 
-    /// Why nothing will ever be seen of it again although it has not ended: the gateway is closed.
+    /// Why there will never be another step although the run has not ended: the gateway is closed.
     #[must_use]
     pub fn broken_off(&self) -> Option<Fault> {
-        if !self.engine.0.over.load(std::sync::atomic::Ordering::Acquire) {
+        if !self.runs.is_closed() {
             return None;
         }
-        // An end that is on its way into the store is shown in a moment.
+        // An end that is on its way into the store is visible in a moment.
         let ended = self.run().view(|view| view.run().end.is_some());
-        let settles = matches!(&self.source, Source::InMemory(live, _) if live.settling().is_some());
-        (!ended && !settles).then(|| Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down"))
+        let settles = matches!(&self.source, Source::InMemory(run, _) if run.settling().is_some());
+        (!ended && !settles).then(faults::shutting_down)
     }
 
-    /// Why it ends without an end: the gateway has lost it.
+    /// Why the steps stop without an end: a panic has left the run incomplete.
     #[must_use]
     pub fn lost(&self) -> Option<Fault> {
-        matches!(&self.source, Source::InMemory(live, _) if live.is_broken()).then(super::mistake)
+        matches!(&self.source, Source::InMemory(run, _) if run.is_broken()).then(faults::internal)
     }
 
-    /// Sees to it that nobody finds the run again. It has ended.
+    /// Makes sure that no one finds the run again. It has ended.
     pub fn forget(&self) {
-        self.engine.forget(&self.run());
+        self.runs.forget(&self.run());
     }
 
     /// The run.
     #[must_use]
     pub fn run(&self) -> RunHandle {
         match &self.source {
-            Source::InMemory(live, _) => RunHandle::InMemory(Arc::clone(live)),
+            Source::InMemory(run, _) => RunHandle::InMemory(Arc::clone(run)),
             Source::Stored(run) => run.clone(),
         }
     }
@@ -227,12 +179,31 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        if let Source::InMemory(live, place) = &self.source {
-            if live.remove_follower(*place) {
-                tracing::debug!(run = %live.id(), "the client left");
-                live.stop(None);
+        if let Source::InMemory(run, index) = &self.source {
+            if run.remove_follower(*index) {
+                tracing::debug!(run = %run.id(), "the client left");
+                run.stop(None);
             }
-            self.engine.forget_if_idle(live);
+            self.runs.release_if_idle(run);
         }
     }
+}
+
+/// Waits a moment if the run's end is being written: the caller sees the end if that is soon, and otherwise the run as
+/// far as it is safe.
+pub(super) async fn settled(runs: &Arc<RunTable>, run: RunHandle) -> RunHandle {
+    if let RunHandle::InMemory(active) = &run
+        && let Some(unsafe_yet) = active.settling()
+        && matches!(runs.store().health(), Health::Good)
+    {
+        let mut shown = 0;
+        let mut follower = Follower::new(runs, run.clone());
+        let end = follower.until(|_| {
+            shown += 1;
+            shown > unsafe_yet
+        });
+        // Past that time the run is shown as far as it is safe.
+        let _ = tokio::time::timeout(SETTLE_TIMEOUT, end).await;
+    }
+    run
 }

@@ -1,52 +1,53 @@
-//! What a run's task waits for besides its agent: room for more of the answer, and a word to stop.
-//!
-//! Not here: what becomes of the run then ([`super::driver`]).
+//! What the driver of a run waits for besides the agent: room for more of the answer, and being canceled.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use interlingua_core::{Fault, FaultKind};
+use interlingua_core::Fault;
+use tokio::time::timeout;
 
 use super::active_run::ActiveRun;
-use super::written;
+use super::commit::WRITE_TIMEOUT;
+use super::faults;
 
-/// What nobody has read may grow to this, in bytes of the record, before reading from the upstream is held back.
-pub(super) const BACKLOG: usize = 1 << 20;
+/// How much of an answer may be unread or not yet safe before reading from the agent pauses, in bytes of the record.
+pub(super) const MAX_BACKLOG: usize = 1 << 20;
 /// A reader that has read nothing for so long has left.
-const STALLED: std::time::Duration = std::time::Duration::from_secs(600);
+const READER_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Polls once, and answers what came of it.
+/// Polls once.
 pub(super) async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     poll_fn(|context| Poll::Ready(poll(context))).await
 }
 
-/// Waits while the one who reads is too far behind, or the store.
-pub(super) async fn room(live: &Arc<ActiveRun>) -> Result<(), Fault> {
-    live.notify();
-    if live.state().is_behind(BACKLOG) {
-        let caught_up = poll_fn(|context| live.poll_written(context, BACKLOG));
-        let waited = cancellable(live, async { Ok(tokio::time::timeout(written::PATIENCE, caught_up).await) }).await?;
-        waited.map_err(|_| written::fault())?;
+/// Waits while the store or the readers are too far behind.
+pub(super) async fn wait_for_room(run: &Arc<ActiveRun>) -> Result<(), Fault> {
+    run.notify();
+    if run.state().is_behind(MAX_BACKLOG) {
+        let written = poll_fn(|context| run.poll_written(context, MAX_BACKLOG));
+        let written = unless_canceled(run, async { Ok(timeout(WRITE_TIMEOUT, written).await) }).await?;
+        written.map_err(|_| faults::not_written())?;
     }
-    let ready = poll_fn(|context| live.poll_capacity(context, BACKLOG));
-    let waited = cancellable(live, async { Ok(tokio::time::timeout(STALLED, ready).await) }).await?;
-    waited.map_err(|_| {
-        live.stop(None);
-        Fault::new(FaultKind::Canceled, "canceled")
+
+    let read = poll_fn(|context| run.poll_capacity(context, MAX_BACKLOG));
+    let read = unless_canceled(run, async { Ok(timeout(READER_TIMEOUT, read).await) }).await?;
+    // A client that holds its connection open and reads nothing would hold the agent for ever.
+    read.map_err(|_| {
+        run.stop(None);
+        faults::canceled()
     })
 }
 
-/// Does something, unless the run is cancelled first.
-pub(super) async fn cancellable<T>(
-    live: &ActiveRun,
+/// Does something, unless the run is canceled first.
+pub(super) async fn unless_canceled<T>(
+    run: &ActiveRun,
     doing: impl Future<Output = Result<T, Fault>>,
 ) -> Result<T, Fault> {
     tokio::select! {
         biased;
-        () = live.cancel.told() => {
-            Err(live.state().cancelled_for.clone().unwrap_or_else(|| Fault::new(FaultKind::Canceled, "canceled")))
-        }
+        () = run.cancel.wait() => Err(run.state().cancel_reason.clone().unwrap_or_else(faults::canceled)),
         done = doing => done,
     }
 }

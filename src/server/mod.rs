@@ -8,6 +8,7 @@ mod base_url;
 mod bodies;
 mod clock;
 mod connection;
+mod endpoint;
 mod forwarded;
 mod guard;
 mod handle;
@@ -270,7 +271,7 @@ fn resource(
         for method in methods {
             let (gateway, route) = (Arc::clone(gateway), Arc::clone(route));
             resource = resource.route(web::method(method.clone()).to(move |request, payload| {
-                handle::endpoint(Arc::clone(&gateway), Arc::clone(&route), index, request, payload)
+                endpoint::serve(Arc::clone(&gateway), Arc::clone(&route), index, request, payload)
             }));
         }
     }

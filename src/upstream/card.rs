@@ -14,7 +14,7 @@ use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::engine::clock;
+use crate::clock;
 
 /// Time limits of a cache.
 #[derive(Clone, Copy, Debug)]

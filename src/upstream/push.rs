@@ -7,6 +7,7 @@
 //! decides which addresses are public.
 
 mod pool;
+mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,13 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::future::{BoxFuture, FutureExt as _, ready};
+use futures_util::future::{BoxFuture, FutureExt as _};
 use interlingua_core::public_address::{Destination, OwnAddresses, Policy, Refused, is_local_name};
 use interlingua_core::push::PushRequest;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use self::pool::Pool;
-use crate::engine::deliver::{Failed, WebhookClient};
+use self::tls::PATIENCE;
+use crate::ports::{WebhookClient, WebhookError};
 
 /// The limit for resolving a name, for connecting, and for one request.
 const RECEIVER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -9,8 +9,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use interlingua::engine::deliver::{Failed, WebhookClient};
-use interlingua::engine::{self, Answer, Engine, Housekeeping, Scope};
+use interlingua::clock;
+use interlingua::engine::{self, Answer, Engine, RetentionRules, Scope};
+use interlingua::ports::{WebhookClient, WebhookError};
 use interlingua::store::{Memory, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
 use interlingua::upstream::{Conversation, Trace, Upstream};
@@ -49,7 +50,7 @@ impl WebhookClient for AcceptingClient {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn post(&self, _: &str, _: &Policy, _: PushRequest) -> BoxFuture<'static, Result<(), Failed>> {
+    fn post(&self, _: &str, _: &Policy, _: PushRequest) -> BoxFuture<'static, Result<(), WebhookError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
@@ -111,7 +112,7 @@ impl Fixture {
             queue_turns: true,
             max_run_bytes: 64 << 20,
         };
-        let housekeeping = Housekeeping {
+        let housekeeping = RetentionRules {
             retention: Retention {
                 age: Duration::from_secs(3600),
                 runs: 100_000,
@@ -163,13 +164,11 @@ impl Fixture {
 
     /// Creates a run that is paused between two turns.
     async fn waiting(&self, session: &str) -> RunId {
-        let id = engine::clock::fresh();
+        let id = clock::new_id();
         let call = RunCall {
             id: Some(id),
             delivery: Delivery::Collect,
-            detached: true,
-            multi_turn: true,
-            pause_on: vec![End::Completed],
+            policy: MANY_TURNS.with_detached(true).pausing_on(&[End::Completed]),
             ..run_call(session, "hello")
         };
         let answer = self.answer(Call::Run(Box::new(call))).await;
@@ -179,7 +178,7 @@ impl Fixture {
 
     /// Starts a run that would take minutes.
     async fn working(&self, session: &str) -> RunId {
-        let id = engine::clock::fresh();
+        let id = clock::new_id();
         let call = RunCall { id: Some(id), delivery: Delivery::Background, ..run_call(session, "long 100000 20") };
         self.answer(Call::Run(Box::new(call))).await.expect("it was begun");
         id
@@ -205,10 +204,17 @@ impl Fixture {
 
     /// Asserts that a session accepts a new turn at once.
     async fn assert_free(&self, session: &str, what: &str) {
-        let call = RunCall { delivery: Delivery::Collect, busy: Some(Busy::Refuse), ..run_call(session, "hello") };
+        let call = RunCall {
+            delivery: Delivery::Collect,
+            policy: RunPolicy::attached().with_busy(Busy::Refuse),
+            ..run_call(session, "hello")
+        };
         assert!(self.answer(Call::Run(Box::new(call))).await.is_some(), "{what}: the session is not free");
     }
 }
+
+/// Several turns, attached to the client.
+const MANY_TURNS: RunPolicy = RunPolicy::attached().pausing_on(&[End::Incomplete]);
 
 fn run_call(session: &str, text: &str) -> RunCall {
     let request = AgentRequest { input: vec![Message::user(text)].into(), ..AgentRequest::default() };
@@ -240,14 +246,18 @@ const KINDS: &[&str] = &[
 /// Prepares the preconditions of a kind of call and returns the call.
 async fn call(fixture: &Fixture, kind: &str, session: &str) -> Call {
     let run = |run: RunCall| Call::Run(Box::new(run));
-    let id = engine::clock::fresh();
+    let id = clock::new_id();
     match kind {
         "stream" => run(run_call(session, "hello")),
         "collect" => run(RunCall { delivery: Delivery::Collect, ..run_call(session, "hello") }),
         "background" => run(RunCall { delivery: Delivery::Background, ..run_call(session, "hello") }),
         "with receivers, stream" => {
             fixture.add_receiver(id).await;
-            run(RunCall { id: Some(id), detached: true, ..run_call(session, "hello") })
+            run(RunCall {
+                id: Some(id),
+                policy: RunPolicy::attached().with_detached(true),
+                ..run_call(session, "hello")
+            })
         }
         "with receivers, background" => {
             fixture.add_receiver(id).await;
@@ -255,18 +265,16 @@ async fn call(fixture: &Fixture, kind: &str, session: &str) -> Call {
         }
         "with turns" => {
             fixture.add_receiver(id).await;
-            run(RunCall {
-                id: Some(id),
-                multi_turn: true,
-                discard_if_unreached: true,
-                detached: true,
-                ..run_call(session, "hello")
-            })
+            run(RunCall { id: Some(id), policy: RunPolicy::task(), ..run_call(session, "hello") })
         }
         "queued" => {
             let ahead = RunCall { delivery: Delivery::Background, ..run_call(session, "long 3 1") };
             fixture.answer(run(ahead)).await;
-            run(RunCall { delivery: Delivery::Collect, busy: Some(Busy::Queue), ..run_call(session, "hello") })
+            run(RunCall {
+                delivery: Delivery::Collect,
+                policy: RunPolicy::attached().with_busy(Busy::Queue),
+                ..run_call(session, "hello")
+            })
         }
         "continue" | "continue while it works" => {
             let id = fixture.waiting(session).await;
@@ -275,12 +283,16 @@ async fn call(fixture: &Fixture, kind: &str, session: &str) -> Call {
                 let ahead = RunCall {
                     delivery: Delivery::Background,
                     thread: Thread::Continue(id),
-                    multi_turn: true,
+                    policy: MANY_TURNS,
                     ..run_call(session, "long 3 1")
                 };
                 fixture.answer(run(ahead)).await;
             }
-            run(RunCall { thread: Thread::Continue(id), multi_turn: true, detached: true, ..run_call(session, words) })
+            run(RunCall {
+                thread: Thread::Continue(id),
+                policy: MANY_TURNS.with_detached(true),
+                ..run_call(session, words)
+            })
         }
         "cancel while it works" => Call::Cancel(Target::Run(fixture.working(session).await)),
         "cancel while it waits" => Call::Cancel(Target::Run(fixture.waiting(session).await)),
@@ -415,7 +427,7 @@ async fn a_background_run_that_cannot_be_stored_is_refused_and_leaves_no_trace()
     let alone = async {
         let store = Arc::new(FaultyStore::slow(Arc::new(Memory::new())));
         let fixture = Fixture::new(Arc::clone(&store) as Arc<dyn Store>);
-        let id = engine::clock::fresh();
+        let id = clock::new_id();
         store.fail_open();
         let call = RunCall { id: Some(id), delivery: Delivery::Background, ..run_call("s", "hello") };
         assert!(fixture.answer(Call::Run(Box::new(call))).await.is_none(), "it is refused");
@@ -457,10 +469,8 @@ async fn a_run_cancelled_while_it_is_answered_has_ended_when_the_cancel_returns(
             let id = fixture.waiting("s").await;
             let next_turn = RunCall {
                 thread: Thread::Continue(id),
-                multi_turn: true,
-                detached: true,
+                policy: MANY_TURNS.with_detached(true).pausing_on(&[End::Completed]),
                 delivery: Delivery::Collect,
-                pause_on: vec![End::Completed],
                 ..run_call("s", "hello")
             };
             let engine = fixture.engine.clone();
@@ -495,7 +505,7 @@ async fn a_stale_lookup_does_not_roll_back_a_run_that_was_answered_meanwhile() {
 
         let next_turn = RunCall {
             thread: Thread::Continue(id),
-            multi_turn: true,
+            policy: MANY_TURNS,
             delivery: Delivery::Collect,
             ..run_call("s", "hello")
         };

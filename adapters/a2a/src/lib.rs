@@ -19,6 +19,7 @@ mod options;
 mod parts;
 mod push;
 mod render;
+mod selection;
 mod serve;
 mod task;
 mod time;
@@ -69,6 +70,7 @@ pub(crate) struct Route {
 impl Route {
     fn new(mount: &Mount, options: Options) -> Result<Self, String> {
         options.check()?;
+        card::check(&options)?;
         let Some(first) = mount.agents.first() else {
             return Err("an \"a2a\" route needs an agent".into());
         };

@@ -5,6 +5,7 @@ mod support;
 use std::fmt::Write as _;
 
 use interlingua_core::call::{Call, Delivery, Reply, RunState, Target, Thread};
+use interlingua_core::policy::FirstResponse;
 use interlingua_core::{End, Fault, FaultKind};
 use serde_json::{Value, json};
 use support::{Answer, ClientRequest, NEW_ID, host, user, user_v03, with};
@@ -229,9 +230,10 @@ fn a_message_reaches_the_agent_with_all_its_fields() {
     let decoded = host().send(&ClientRequest::rpc("SendMessage", &params));
     let call = decoded.run();
     assert_eq!((call.id, &call.thread), (Some(NEW_ID), &Thread::Session("c-1".into())));
-    assert!(call.detached && call.multi_turn && call.stored);
+    assert!(call.policy.detached && call.policy.turns.are_many() && call.policy.stored);
     assert!(
-        !call.respond_immediately && call.discard_if_unreached && call.first_event_timeout.is_some(),
+        matches!(call.policy.first_response, FirstResponse::AwaitAgent { timeout: Some(_) })
+            && call.policy.discard_if_unreached,
         "an unreachable agent creates no task"
     );
     assert_eq!(decoded.exchange.partition(), Some("acme"));

@@ -6,6 +6,7 @@ use interlingua_core::answer::{AnswerBody, AnswerPolicy, AskContext, NATIVE_DECI
 use interlingua_core::call::{Call, Delivery, Reply, RunInfo, RunState, Target, Thread};
 use interlingua_core::model::MessageType;
 use interlingua_core::model::{ContentType, Role};
+use interlingua_core::policy::FirstResponse;
 use interlingua_core::run::{MessageEnd, MessageStart};
 use interlingua_core::testkit::{Shown, laws::StreamEncoder};
 use interlingua_core::{End, Extra, Record, RunCall};
@@ -97,7 +98,11 @@ fn an_answer_is_parsed_for_the_pending_item() {
                         .is_some_and(|metadata| metadata.text().contains("\"message_id\":\"m-2\""))
                 );
                 assert_eq!(
-                    (&call.thread, call.respond_immediately, call.multi_turn),
+                    (
+                        &call.thread,
+                        call.policy.first_response == FirstResponse::Immediate,
+                        call.policy.turns.are_many()
+                    ),
                     (&Thread::Continue(NEW_ID), false, true)
                 );
                 assert!(call.request.input.is_empty(), "an answer is not repeated as input: {:?}", call.request.input);

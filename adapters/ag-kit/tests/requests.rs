@@ -72,8 +72,8 @@ fn messages_of_every_role_are_converted() {
         Json::from_serialize(&run.request.extra).text(),
         r#"{"state":{"a":1},"context":[],"forwarded_props":{"b":2}}"#
     );
-    assert_eq!((run.busy, run.answer_policy.asking), (Some(Busy::Refuse), AskPolicy::OneByOne));
-    assert!(!run.detached && run.stored);
+    assert_eq!((run.policy.busy, run.answer_policy.asking), (Some(Busy::Refuse), AskPolicy::OneByOne));
+    assert!(!run.policy.detached && run.policy.stored);
 }
 
 #[test]

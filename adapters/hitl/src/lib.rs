@@ -155,7 +155,6 @@ impl ProtocolAdapter for Hitl {
 }
 
 fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
-    use overview::Overview;
     let route = || Arc::clone(route);
     let (invoke, resume, status, of_session) = (route(), route(), route(), route());
     let (sessions, active, delete, one, system) = (route(), route(), route(), route(), route());
@@ -164,10 +163,10 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
         Endpoint::post("/agent/resume", move || resume::Resume::new(&resume)),
         Endpoint::get("/agent/status/{user_id}", move || status::Status::new(&status)),
         Endpoint::get("/agent/status/{user_id}/{session_id}", move || status::Status::new(&of_session)),
-        Endpoint::get("/agent/sessionids/{user_id}", move || Overview::sessions(&sessions)),
-        Endpoint::get("/agent/active/sessionid/{user_id}", move || Overview::active(&active)),
+        Endpoint::get("/agent/sessionids/{user_id}", move || overview::Overview::sessions(&sessions)),
+        Endpoint::get("/agent/active/sessionid/{user_id}", move || overview::Overview::active(&active)),
         Endpoint::delete("/agent/session/{user_id}", move || delete::Delete::new(&delete)),
         Endpoint::delete("/agent/session/{user_id}/{session_id}", move || delete::Delete::new(&one)),
-        Endpoint::get("/system/info", move || Overview::system(&system)),
+        Endpoint::get("/system/info", move || overview::Overview::system(&system)),
     ]
 }

@@ -9,7 +9,7 @@ use interlingua_core::exchange::Next;
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::pending::Pending;
 use interlingua_core::run::Run;
-use interlingua_core::{Blame, Call, End, Fault, FaultKind, Out, Reply, RunCall, RunId, Thread};
+use interlingua_core::{Blame, Call, End, Fault, FaultKind, Out, Reply, RunCall, RunId, RunPolicy, Thread};
 
 use crate::conversation::{ConversationBuilder, interrupt_data};
 use crate::{Reasoning, ResultScope, Route, WhileInterrupted, fault, wire};
@@ -63,8 +63,8 @@ impl Turn {
         run.answer_policy = self.route.answer_policy();
         run.answers.extend(answer);
         // Clients of this service commonly disconnect and request the status later.
-        run.detached = !self.route.options.cancel_on_disconnect;
-        run.busy = Some(Busy::Refuse);
+        let detached = !self.route.options.cancel_on_disconnect;
+        run.policy = RunPolicy::attached().with_detached(detached).with_busy(Busy::Refuse);
         Call::Run(Box::new(run))
     }
 

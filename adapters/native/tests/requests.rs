@@ -9,7 +9,7 @@ use interlingua_core::exchange::Next;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::pending::Pending;
 use interlingua_core::testkit::{self, NOW, RUN};
-use interlingua_core::{Fault, FaultKind, Json, Out, Record, Reply, RunId};
+use interlingua_core::{Fault, FaultKind, Json, Out, Record, Reply, RunId, RunPolicy};
 use serde_json::{Value, json};
 use support::{HELLO, Native, Opened, about, state};
 
@@ -54,7 +54,7 @@ fn finished() -> Record {
 fn a_request_is_streamed_in_a_conversation_of_its_own() {
     let call = run_call(r#"{"input":[{"role":"user","content":"hi"}]}"#);
     assert_eq!((call.agent.as_str(), call.delivery, &call.thread), ("demo", Delivery::Stream, &Thread::New));
-    assert!(!call.detached && !call.respond_immediately && call.stored && call.id.is_none());
+    assert!(call.policy == RunPolicy::attached() && call.id.is_none());
     assert_eq!(call.request.input[0].text(), "hi");
 }
 

@@ -7,6 +7,9 @@ use interlingua_core::RunId;
 use interlingua_core::call::SessionItem;
 use interlingua_core::model::{Message, MessageType};
 
+/// Name of the protocol in the configuration, and key of this adapter's labels on sessions.
+pub(crate) const NAME: &str = "responses";
+
 /// Prefix of response ids.
 pub(crate) const RESPONSE_PREFIX: &str = "resp_";
 /// Prefix of conversation ids.

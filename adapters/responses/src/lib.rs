@@ -31,14 +31,11 @@ use serve::create::Create;
 use serve::models::Models;
 use serve::{Cancel, Delete, Fallback, InputItems, Retrieve, Shared};
 
-/// Name of the protocol in the configuration, and key of this adapter's labels on sessions.
-const NAME: &str = "responses";
-
 /// The OpenAI Responses adapter.
 pub struct Responses;
 
 impl ProtocolAdapter for Responses {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = ids::NAME;
     type Options = Options;
 
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {

@@ -7,6 +7,7 @@ use interlingua_core::answer::{Answer, AnswerBody};
 use interlingua_core::call::{Reply, SessionCall, SessionItem, SessionView, Target};
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{Message, MessageType};
+use interlingua_core::policy::FirstResponse;
 use interlingua_core::{Call, Delivery, End, Thread};
 use serde_json::{Value, json};
 use support::{RunBuilder, about, pending, response_id, route, run_id};
@@ -108,7 +109,14 @@ fn the_delivery_follows_the_request() {
     let call_for = |body: &str| {
         let sent = route("{}").send("POST", "/responses", body);
         let call = sent.run_call();
-        (call.delivery, call.detached, call.respond_immediately, call.stored, call.thread.clone(), call.id)
+        (
+            call.delivery,
+            call.policy.detached,
+            call.policy.first_response == FirstResponse::Immediate,
+            call.policy.stored,
+            call.thread.clone(),
+            call.id,
+        )
     };
     let new_id = Some(run_id(0x100));
     assert_eq!(call_for(r#"{"model":"demo"}"#), (Delivery::Collect, false, false, true, Thread::New, new_id));
@@ -125,7 +133,7 @@ fn the_delivery_follows_the_request() {
         (Delivery::Stream, true, true, true, Thread::New, new_id)
     );
     let detached = route(r#"{"disconnect":"detach"}"#).send("POST", "/responses", r#"{"model":"demo"}"#);
-    assert!(detached.run_call().detached);
+    assert!(detached.run_call().policy.detached);
 }
 
 #[test]
@@ -398,10 +406,12 @@ fn a_websocket_frame_is_a_request() {
 fn a_warm_up_is_recorded_without_calling_the_agent() {
     let frame = r#"{"type":"response.create","model":"demo","store":false,"generate":false,"input":"hi"}"#;
     let sent = route("{}").send("WEBSOCKET", "/responses", frame);
-    assert!(sent.run_call().record_only && !sent.run_call().stored);
-    assert!(!route("{}").send("WEBSOCKET", "/responses", &frame.replace("false", "true")).run_call().record_only);
+    assert!(sent.run_call().policy.record_only && !sent.run_call().policy.stored);
+    assert!(
+        !route("{}").send("WEBSOCKET", "/responses", &frame.replace("false", "true")).run_call().policy.record_only
+    );
     // Over HTTP the field has no effect.
-    assert!(!route("{}").send("POST", "/responses", frame).run_call().record_only);
+    assert!(!route("{}").send("POST", "/responses", frame).run_call().policy.record_only);
 }
 
 #[test]

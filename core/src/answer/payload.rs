@@ -97,7 +97,7 @@ fn action_requests(payload: &Json) -> Option<(Vec<Question>, Style)> {
             let words: Option<Vec<String>> = review.and_then(|review| review.get("allowed_decisions")?.decode());
             let decisions = words.map_or_else(
                 || vec![Decision::Accept, Decision::Edit, Decision::Reject],
-                |words| words.iter().filter_map(|word| super::decision_word(word)).collect(),
+                |words| words.iter().filter_map(|word| crate::pending::decision_word(word)).collect(),
             );
             let arguments = action.get("args").or_else(|| action.get("arguments"));
 

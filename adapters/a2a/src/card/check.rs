@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use interlingua_core::public_address::{Policy, Refused};
 use serde_json::Value;
 
-use super::{CardOptions, CardSigning, Requirement, Scheme, Skill};
+use super::options::{CardOptions, Skill};
+use super::security::{Requirement, Scheme};
+use super::sign::CardSigning;
+use super::values::{error, link, text};
 use crate::options::{Extension, Options};
 
 /// Largest integer that every JSON parser reads exactly.
@@ -179,22 +181,6 @@ fn texts(path: &str, values: &[String]) -> Result<(), String> {
     values.iter().enumerate().try_for_each(|(index, value)| text(&format!("{path}[{index}]"), value))
 }
 
-/// Checks that a text is not blank.
-pub(super) fn text(path: &str, value: &str) -> Result<(), String> {
-    if value.trim().is_empty() { Err(error(path, "must not be empty")) } else { Ok(()) }
-}
-
-/// Checks for an absolute http or https URL, public or not.
-pub(super) fn link(path: &str, url: &str) -> Result<(), String> {
-    let policy = Policy { allow_http: true, ..Policy::default() };
-    match policy.destination(url) {
-        Ok(_) | Err(Refused::Host) => Ok(()),
-        Err(Refused::UserInfo) => Err(error(path, "must not contain a user name or password")),
-        // Other schemes, invalid ports, not a URL.
-        Err(_) => Err(error(path, &format!("must be an absolute http or https URL, not \"{url}\""))),
-    }
-}
-
 /// Checks media types. A top-level type such as `text` is allowed too, as in many cards.
 fn modes(path: &str, modes: &[String]) -> Result<(), String> {
     let is_token = |text: &str| {
@@ -209,9 +195,4 @@ fn modes(path: &str, modes: &[String]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Formats an error about an option.
-pub(super) fn error(path: &str, why: &str) -> String {
-    format!("\"{path}\" of an \"a2a\" route {why}")
 }

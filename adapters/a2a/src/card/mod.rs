@@ -6,10 +6,13 @@
 
 mod canonical;
 mod check;
+mod options;
 mod security;
 pub(crate) mod serve;
 mod sign;
 pub(crate) mod upstream;
+mod values;
+mod variant;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,10 +24,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use check::check;
+pub(crate) use options::schema;
+pub use options::{CardOptions, Provider, Skill};
 pub use security::{Flow, Flows, Requirement, Scheme};
 pub(crate) use sign::CardSigner;
 pub use sign::{Algorithm, CardSigning};
 pub(crate) use upstream::UpstreamCard;
+pub(crate) use variant::Variant;
 
 use crate::dialect::{Binding, Generation};
 use crate::options::Options;

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Variant, check};
+use super::values;
+use super::variant::Variant;
 use crate::dialect::Generation;
 
 /// A security scheme.
@@ -205,13 +206,13 @@ impl Scheme {
 impl Scheme {
     /// Checks what the types cannot express. `path` is the option's path for errors.
     pub(super) fn check(&self, path: &str) -> Result<(), String> {
-        let check_text = |name: &str, text: &str| check::text(&format!("{path}.{name}"), text);
-        let check_link = |name: &str, url: &str| check::link(&format!("{path}.{name}"), url);
+        let check_text = |name: &str, text: &str| values::text(&format!("{path}.{name}"), text);
+        let check_link = |name: &str, url: &str| values::link(&format!("{path}.{name}"), url);
         let description = match self {
             Self::ApiKey { location, name, description } => {
                 if !matches!(location.as_str(), "query" | "header" | "cookie") {
                     let why = format!("must be \"query\", \"header\" or \"cookie\", not \"{location}\"");
-                    return Err(check::error(&format!("{path}.location"), &why));
+                    return Err(values::error(&format!("{path}.location"), &why));
                 }
                 check_text("name", name)?;
                 description
@@ -254,16 +255,16 @@ impl Flows {
         ] {
             let path = format!("{path}.{name}.{field}");
             match url {
-                Some(url) if needs.contains(&field) => check::link(&path, url)?,
-                Some(_) => return Err(check::error(&path, "is not part of this flow: leave it out")),
-                None if needs.contains(&field) => return Err(check::error(&path, "is missing")),
+                Some(url) if needs.contains(&field) => values::link(&path, url)?,
+                Some(_) => return Err(values::error(&path, "is not part of this flow: leave it out")),
+                None if needs.contains(&field) => return Err(values::error(&path, "is missing")),
                 None => {}
             }
         }
 
         if flow.pkce_required && !matches!(self, Self::AuthorizationCode(_)) {
-            return Err(check::error(&format!("{path}.{name}.pkce_required"), "is not part of this flow"));
+            return Err(values::error(&format!("{path}.{name}.pkce_required"), "is not part of this flow"));
         }
-        flow.refresh_url.as_ref().map_or(Ok(()), |url| check::link(&format!("{path}.{name}.refresh_url"), url))
+        flow.refresh_url.as_ref().map_or(Ok(()), |url| values::link(&format!("{path}.{name}.refresh_url"), url))
     }
 }

@@ -5,9 +5,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use interlingua_core::call::{Busy, Cursor, Delivery, Filter, Reply, RunCall, RunState, RunView, Target, Thread};
+use interlingua_core::call::{Cursor, Delivery, Filter, Reply, RunCall, RunState, RunView, Target, Thread};
 use interlingua_core::exchange::Next;
 use interlingua_core::model::AgentRequest;
+use interlingua_core::policy::{FirstResponse, RunPolicy};
 use interlingua_core::tree::Object;
 use interlingua_core::{Call, Extra, Fault, FaultKind, Json, Out, Request, RunId};
 use serde::Serialize;
@@ -193,7 +194,8 @@ impl A2aExchange {
             None => Call::Run(Box::new(call)),
             Some(config) => {
                 // The receiver gets the task before any other event.
-                let call = RunCall { respond_immediately: true, ..call };
+                let policy = call.policy.with_first_response(FirstResponse::Immediate);
+                let call = RunCall { policy, ..call };
                 operation.stage = Stage::SavingConfig(Box::new(call));
                 push::put_call(&config.for_task(id))
             }

@@ -205,7 +205,7 @@ impl Gateway {
         out: &mut Out,
     ) -> Result<Next, Fault> {
         let Thread::Session(id) = &run.thread else { panic!("in a session") };
-        assert_eq!((run.delivery, run.busy, run.detached), (Delivery::Collect, Some(Busy::Refuse), true));
+        assert_eq!((run.delivery, run.policy.busy, run.policy.detached), (Delivery::Collect, Some(Busy::Refuse), true));
         assert_eq!(run.request.session_id.as_ref(), Some(id));
 
         let session = self.sessions.entry(id.clone()).or_default();

@@ -11,7 +11,9 @@ mod frames;
 mod messages;
 mod others;
 pub(crate) mod render;
+mod text_item;
 mod text_stream;
+mod tracked_call;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -29,9 +31,9 @@ use crate::options::{CustomItems, Reasoning};
 use crate::serve::Shared;
 use crate::wire::{Item, Response, Status, Usage};
 use crate::{fault, ids};
-use calls::TrackedCall;
-use messages::TextItem;
+use text_item::TextItem;
 use text_stream::TextStream;
+use tracked_call::TrackedCall;
 
 pub(crate) use frames::{Frames, Target};
 

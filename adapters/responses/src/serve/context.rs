@@ -260,7 +260,7 @@ impl Context {
     }
 
     fn accept_conversation(&mut self, id: &str, view: &SessionView) -> Result<(), Fault> {
-        if view.labels.get(crate::NAME).is_none() {
+        if view.labels.get(ids::NAME).is_none() {
             return Err(not_found("Conversation", id));
         }
 
@@ -561,5 +561,5 @@ fn find_item(
 
 /// This protocol's label on a session. `None` if the session is not a conversation.
 pub(crate) fn conversation_label(view: &SessionView) -> Option<&Json> {
-    view.labels.get(crate::NAME)
+    view.labels.get(ids::NAME)
 }

@@ -156,7 +156,7 @@ impl Conversations {
 
     fn labels(&self) -> Extra {
         let mut labels = Extra::new();
-        labels.push(crate::NAME, Json::from_serialize(&self.label.clone().unwrap_or_default()));
+        labels.push(ids::NAME, Json::from_serialize(&self.label.clone().unwrap_or_default()));
         labels
     }
 

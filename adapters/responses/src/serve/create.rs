@@ -10,6 +10,7 @@ use interlingua_core::answer;
 use interlingua_core::call::{Busy, RunView};
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::out::Head;
+use interlingua_core::policy::{FirstResponse, RunPolicy};
 use interlingua_core::tree::Node;
 use interlingua_core::{
     Call, Delivery, Fault, FaultKind, Json, Next, Out, Reply, Request, RunCall, RunId, Step, Thread,
@@ -93,10 +94,12 @@ impl Create {
             (false, true) => Delivery::Background,
             (false, false) => Delivery::Collect,
         };
-        call.detached = background || self.shared.options.disconnect == Disconnect::Detach;
-        call.respond_immediately = background;
-        call.stored = create.echo.store;
-        call.record_only = self.warm_up;
+        let preset = match (background, self.warm_up) {
+            (true, false) => RunPolicy::background(),
+            (true, true) => RunPolicy::record_only().with_first_response(FirstResponse::Immediate),
+            (false, true) => RunPolicy::record_only(),
+            (false, false) => RunPolicy::attached(),
+        };
 
         // A second concurrent run in a conversation is refused (docs/protocols/responses.md#state). Elsewhere the other
         // run has just ended and its session is about to become free, so a chain continues without delay.

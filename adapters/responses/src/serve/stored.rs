@@ -195,7 +195,7 @@ impl Exchange for Cancel {
         let conflict = |message: &str| Err(Fault::new(FaultKind::Conflict, message));
         if !self.cancelling {
             // Only responses can be synchronous. Runs of other protocols can always be cancelled.
-            let is_response = view.info.protocol == crate::NAME;
+            let is_response = view.info.protocol == ids::NAME;
             // A run that ended with pending items can be cancelled too, which discards them.
             let has_pending = !view.pending.is_empty();
             if is_response && !has_pending && !Echo::from_labels(&view.info.labels, &view.run().agent).background {

@@ -209,7 +209,7 @@ impl Sent {
 
 /// The run information that the engine would have for a call.
 pub fn about_of(call: &RunCall, record: &Record) -> RunInfo {
-    RunInfo { stored: call.stored, delivery: call.delivery, ..about(record, call.labels.clone()) }
+    RunInfo { stored: call.policy.stored, delivery: call.delivery, ..about(record, call.labels.clone()) }
 }
 
 pub fn about(record: &Record, labels: Json) -> RunInfo {

@@ -1,4 +1,4 @@
-//! What the log is told of a turn that has ended: one line each, with everything an operator needs to find its cause.
+//! The log line of a turn that has ended, with everything an operator needs to find the cause.
 //!
 //! Not here: refusals of requests that never became a turn (`crate::server`).
 
@@ -8,61 +8,63 @@ use std::time::Duration;
 use interlingua_core::run::RunError;
 use interlingua_core::{Blame, Fault, FaultKind};
 
-use super::ActiveRun;
-use super::driver::Turn;
+use super::active_run::ActiveRun;
+use super::turn::Turn;
 
-/// A text of a client or an agent takes no more of a line, in bytes.
+/// How much of a text from a client or an agent is logged, in bytes.
 const MAX_TEXT: usize = 512;
 
 /// What a turn came to.
-pub(super) struct Report<'a> {
-    /// What was in its way, as far as the gateway noticed it itself.
+pub(super) struct TurnReport<'a> {
+    /// What went wrong, as far as the gateway noticed it itself.
     pub(super) fault: Option<&'a Fault>,
-    /// How the turn failed, as its clients are told.
+    /// How the turn failed, as its clients see it.
     pub(super) error: Option<&'a RunError>,
-    /// What the agent complained of, in its own words.
+    /// The error that the agent reported, in its own words.
     pub(super) agent_error: Option<&'a str>,
-    /// How many frames said nothing the protocol knows, and the first of them.
+    /// How many frames the protocol does not know.
     pub(super) ignored: u64,
+    /// The first of them.
     pub(super) first_ignored: Option<&'a str>,
     pub(super) took: Duration,
 }
 
 /// Writes the line.
-pub(super) fn turn_ended(live: &ActiveRun, turn: &Turn, report: &Report<'_>) {
+pub(super) fn turn_ended(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>) {
     let (session, protocol, outcome) =
-        live.view(|view| (view.run().session_id.clone(), view.info.protocol.clone(), view.info.state.as_str()));
-    let session = shown(&session);
-    let first_ignored = report.first_ignored.map(shown);
-    let agent_error = report.agent_error.map(shown);
+        run.view(|view| (view.run().session_id.clone(), view.info.protocol.clone(), view.info.state.as_str()));
+    let session = loggable(&session);
+    let first_ignored = report.first_ignored.map(loggable);
+    let agent_error = report.agent_error.map(loggable);
     let took_ms = u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX);
     let (code, blame, message) = match (report.fault, report.error) {
         (Some(fault), _) => (fault.code().to_owned(), fault.kind.blame(), fault.message.as_str()),
-        // Said by the agent, unless it is one of our own codes.
+        // The agent's, unless it is one of the gateway's own codes.
         (None, Some(error)) => {
             let kind = FaultKind::ALL.iter().find(|kind| kind.code() == error.code);
             (error.code.clone(), kind.map_or(Blame::Upstream, |kind| kind.blame()), error.message.as_str())
         }
         (None, None) => {
             tracing::info!(
-                run = %live.id(), agent = %live.agent.name, session = &*session, route = &*turn.route,
+                run = %run.id(), agent = %run.agent.name, session = &*session, route = &*turn.route,
                 protocol = &*protocol, took_ms, outcome, ignored_frames = report.ignored,
                 first_ignored = first_ignored.as_deref(), agent_error = agent_error.as_deref(), "turn ended"
             );
             return;
         }
     };
-    let detail = report.fault.and_then(|fault| fault.detail.as_deref()).map(shown);
+
+    let detail = report.fault.and_then(|fault| fault.detail.as_deref()).map(loggable);
     tracing::warn!(
-        run = %live.id(), agent = %live.agent.name, session = &*session, route = &*turn.route, protocol = &*protocol,
-        code = &*shown(&code), blame = blame.as_str(), status = report.fault.and_then(|fault| fault.upstream_status),
-        cause = &*shown(message), detail = detail.as_deref(), agent_error = agent_error.as_deref(),
+        run = %run.id(), agent = %run.agent.name, session = &*session, route = &*turn.route, protocol = &*protocol,
+        code = &*loggable(&code), blame = blame.as_str(), status = report.fault.and_then(|fault| fault.upstream_status),
+        cause = &*loggable(message), detail = detail.as_deref(), agent_error = agent_error.as_deref(),
         ignored_frames = report.ignored, first_ignored = first_ignored.as_deref(), took_ms, outcome, "turn failed"
     );
 }
 
-/// A text from outside as the log may hold it: as much as helps, on one line.
-pub(super) fn shown(text: &str) -> Cow<'_, str> {
+/// A text from outside as it is logged: cut, and on one line.
+fn loggable(text: &str) -> Cow<'_, str> {
     let mut end = text.len().min(MAX_TEXT);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -71,9 +73,9 @@ pub(super) fn shown(text: &str) -> Cow<'_, str> {
     if end == text.len() && !text.contains(|c: char| c.is_control()) {
         return Cow::Borrowed(text);
     }
-    let mut shown: String = start.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut line: String = start.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if end < text.len() {
-        shown.push('…');
+        line.push('…');
     }
-    Cow::Owned(shown)
+    Cow::Owned(line)
 }

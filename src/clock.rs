@@ -1,4 +1,4 @@
-//! The one place where the gateway looks at the clock for what it tells: cores and adapters are handed the time.
+//! The current time and new ids. Only the gateway asks for them: core and adapters take both as arguments.
 
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
@@ -9,8 +9,8 @@ pub fn now() -> Millis {
     u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 
-/// An id nobody has used; later ones are greater.
+/// An unused id. Later ids are greater.
 #[must_use]
-pub fn fresh() -> RunId {
+pub fn new_id() -> RunId {
     RunId(uuid::Uuid::now_v7())
 }

@@ -1,0 +1,105 @@
+//! What the options of a route say about its card.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::security::{self, Requirement, Scheme};
+
+/// Card contents set by the operator. Missing fields come from the agent's own settings.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CardOptions {
+    /// Display name.
+    pub name: Option<String>,
+    /// Purpose of the agent.
+    pub description: Option<String>,
+    /// Version of the agent.
+    pub version: Option<String>,
+    /// Organization that offers the agent.
+    pub provider: Option<Provider>,
+    /// URL of the documentation.
+    pub documentation_url: Option<String>,
+    /// URL of an icon.
+    pub icon_url: Option<String>,
+    /// Media types of inputs.
+    pub input_modes: Vec<String>,
+    /// Media types of outputs.
+    pub output_modes: Vec<String>,
+    /// Skills of the agent.
+    pub skills: Vec<Skill>,
+    /// Security schemes by name.
+    pub security_schemes: BTreeMap<String, Scheme>,
+    /// Required schemes with their scopes; satisfying one entry is enough.
+    pub security: Vec<Requirement>,
+}
+
+/// The organization that offers an agent.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    /// Name of the organization.
+    pub organization: String,
+    /// Website of the organization.
+    pub url: String,
+}
+
+/// A skill of an agent.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skill {
+    /// Unique within the card.
+    pub id: String,
+    /// Display name.
+    pub name: String,
+    /// What the skill does.
+    pub description: String,
+    /// Search terms; at least one.
+    pub tags: Vec<String>,
+    /// Example prompts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<String>,
+    /// Media types of inputs, if different from the agent's.
+    #[serde(default, rename(serialize = "inputModes"), skip_serializing_if = "Vec::is_empty")]
+    pub input_modes: Vec<String>,
+    /// Media types of outputs, if different from the agent's.
+    #[serde(default, rename(serialize = "outputModes"), skip_serializing_if = "Vec::is_empty")]
+    pub output_modes: Vec<String>,
+    /// Required schemes, if different from the agent's; satisfying one entry is enough.
+    #[serde(default, skip_serializing)]
+    pub security: Vec<Requirement>,
+}
+
+/// JSON Schema of the card options.
+pub(crate) fn schema() -> serde_json::Value {
+    let text = json!({ "type": "string" });
+    let texts = json!({ "type": "array", "items": text });
+    let requirements =
+        json!({ "type": "array", "items": { "type": "object", "minProperties": 1, "additionalProperties": texts } });
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "name": text, "description": text, "version": text, "documentation_url": text, "icon_url": text,
+            "provider": {
+                "type": "object", "additionalProperties": false, "required": ["organization", "url"],
+                "properties": { "organization": text, "url": text }
+            },
+            "input_modes": texts, "output_modes": texts,
+            "skills": {
+                "type": "array",
+                "items": {
+                    "type": "object", "additionalProperties": false,
+                    "required": ["id", "name", "description", "tags"],
+                    "properties": {
+                        "id": text, "name": text, "description": text, "tags": texts, "examples": texts,
+                        "input_modes": texts, "output_modes": texts, "security": requirements
+                    }
+                }
+            },
+            "security_schemes": { "type": "object", "additionalProperties": security::schema() },
+            "security": requirements
+        }
+    })
+}

@@ -1,0 +1,175 @@
+//! Ending runs from outside: canceled, deleted, or ended between two turns.
+//!
+//! Not here: how the driver ends a turn that was stopped ([`super::turn_driver`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlingua_core::call::{RunInfo, RunState, Target};
+use interlingua_core::{End, Event, Fault};
+
+use super::active_run::{ActiveRun, Publish};
+use super::commit;
+use super::deliveries::{Deliveries, StartReason};
+use super::faults::store_fault;
+use super::follow::{Follower, settled};
+use super::retention::RetentionRules;
+use super::run_access::RunAccess;
+use super::run_handle::RunHandle;
+use super::run_table::RunTable;
+use super::scope::Scope;
+use crate::store::Signal;
+
+/// How long a caller waits for a run to end that it has canceled. After that the run is shown as it stands.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Ends runs.
+pub(super) struct Canceller {
+    runs: Arc<RunTable>,
+    access: Arc<RunAccess>,
+    deliveries: Arc<Deliveries>,
+    rules: Arc<RetentionRules>,
+}
+
+impl Canceller {
+    pub(super) const fn new(
+        runs: Arc<RunTable>,
+        access: Arc<RunAccess>,
+        deliveries: Arc<Deliveries>,
+        rules: Arc<RetentionRules>,
+    ) -> Self {
+        Self { runs, access, deliveries, rules }
+    }
+
+    /// Cancels a run of the caller, and waits for its end.
+    pub(super) async fn cancel(&self, target: &Target, scope: &Scope) -> Result<RunHandle, Fault> {
+        let run = self.access.find(target, scope).await?;
+        // A run that another one answers is stopped with that one.
+        let answered_by = run.view(|view| view.run().answered_by().filter(|_| view.run().end.is_none()));
+        if let Some(by) = answered_by {
+            Box::pin(self.cancel(&Target::Run(by), scope)).await?;
+            return Ok(settled(&self.runs, self.find_again(run).await?).await);
+        }
+
+        match run.run_state() {
+            RunState::Ended(_) => {
+                let run = settled(&self.runs, run).await;
+                self.withdraw(&run).await?;
+                return self.find_again(run).await;
+            }
+            RunState::Queued | RunState::Running if matches!(run, RunHandle::Stored(..)) => {
+                // Another process drives it.
+                let signaled = self.runs.store().signal(run.id(), Signal::Cancel).await;
+                signaled.map_err(|error| store_fault(&error))?;
+                return self.find_again(run).await;
+            }
+            _ => {}
+        }
+
+        let held = self.runs.activate(run).await?;
+        if held.run_state().is_waiting() {
+            let run_scope = self.rules.scope_of(&held);
+            let scope = run_scope.as_ref().unwrap_or(scope);
+            self.deliveries.start(&held, StartReason::RunContinues, scope).await?;
+        }
+
+        // Past that time the run is shown as it stands.
+        let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.end(&held)).await;
+        Ok(held.handle())
+    }
+
+    async fn find_again(&self, run: RunHandle) -> Result<RunHandle, Fault> {
+        Ok(self.runs.find(run.id()).await?.unwrap_or(run))
+    }
+
+    /// Ends a run, in a turn or between two. It may go from one to the other meanwhile, by what another client sends.
+    async fn end(&self, run: &Arc<ActiveRun>) {
+        let mut follower = Follower::new(&self.runs, RunHandle::InMemory(Arc::clone(run)));
+        loop {
+            let (state, turns) = run.view(|view| (view.info.state, view.run().turns.len()));
+            match state {
+                RunState::Waiting | RunState::WaitingForAuth => {
+                    self.end_waiting(run, |_| true).await;
+                }
+                RunState::Queued | RunState::Running if run.end() => {
+                    let is_last = |event| match event {
+                        Event::TurnFinished { turn, .. } => turn as usize + 1 >= turns,
+                        event => matches!(event, Event::RunFinished { .. }),
+                    };
+                    follower.until(is_last).await;
+                }
+                RunState::Queued | RunState::Running => {}
+                RunState::Ended(_) => {
+                    // Clients see an end only once it is safe.
+                    follower.until(|event| matches!(event, Event::RunFinished { .. })).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Ends a run between two turns, if it waits there and `still` agrees. What it asked is withdrawn. True if that ended
+    /// it.
+    pub(super) async fn end_waiting(&self, run: &Arc<ActiveRun>, still: impl FnOnce(&RunInfo) -> bool) -> bool {
+        let ended = run.update(Publish::Later, |state| {
+            let ends = state.about.state.is_waiting() && still(&state.about);
+            if ends {
+                state.cut(End::Canceled, None);
+            }
+            ends
+        });
+
+        if !ended {
+            return false;
+        }
+
+        if let Ok(session) = self.runs.session_of(&RunHandle::InMemory(Arc::clone(run))).await {
+            session.doc().waiting.withdraw(run.id());
+            if let Err(fault) = self.runs.sessions().save(&session).await {
+                tracing::error!(run = %run.id(), "{fault}");
+            }
+        }
+
+        commit::publish_when_safe(self.runs.store(), run, async {}).await;
+        self.runs.turn_ended(run);
+        true
+    }
+
+    /// Withdraws what a run that has ended still asks: no one decides it any more, and its session is free.
+    pub(super) async fn withdraw(&self, run: &RunHandle) -> Result<(), Fault> {
+        // In whichever turn: nothing is left open of a run that has ended for good.
+        let asks = run.view(|view| (0..view.run().turns.len()).any(|turn| !view.run().pending_of(turn).is_empty()));
+        if !asks {
+            return Ok(());
+        }
+
+        let session = self.runs.session_of(run).await?;
+        if session.doc().waiting.withdraw(run.id()) {
+            self.runs.sessions().save(&session).await?;
+        }
+        if let RunHandle::InMemory(run) = run {
+            run.update(Publish::Later, |state| state.pending.clear());
+        }
+        Ok(())
+    }
+
+    /// Cancels a run of the caller and deletes it.
+    pub(super) async fn delete(&self, target: &Target, scope: &Scope) -> Result<(), Fault> {
+        let run = self.cancel(target, scope).await?;
+        let id = run.id();
+        let session = self.runs.session_of(&run).await?;
+        let is_history = self.runs.sessions().entries().contain_run(&session, id).await?;
+        if is_history {
+            // Later runs keep the history they have; by itself the run cannot be found.
+            let run = self.runs.activate(run).await?;
+            run.update(Publish::Now, |state| state.about.stored = false);
+            let settled = commit::settle(self.runs.store(), &run).await;
+            run.publish(Publish::Concluded);
+            settled
+        } else {
+            self.runs.store().remove(id).await.map_err(|error| store_fault(&error))?;
+            self.runs.remove(id);
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Ends are visible once they are safe in the store. A run whose end cannot be written in time ends as failed.
+//!
+//! Not here: what a turn comes to ([`super::conclude`]), and how much of a run is safe ([`super::visibility`]).
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlingua_core::Fault;
+use tokio::time::timeout;
+
+use super::active_run::{ActiveRun, Publish};
+use super::faults::{self, store_fault};
+use crate::store::{Store, StoreError, StoreFuture};
+
+/// How long the store may take to write an end.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Writes what a run has come to, once `before` has written what has to be in the store first, and publishes it. False:
+/// that took too long, and the run ends as failed instead.
+pub(super) async fn publish_when_safe(
+    store: &Arc<dyn Store>,
+    run: &Arc<ActiveRun>,
+    before: impl Future<Output = ()>,
+) -> bool {
+    if run.is_unobserved() {
+        // The store never knew it, and no one will look for it.
+        run.publish(Publish::Forced);
+        return true;
+    }
+
+    let written = timeout(WRITE_TIMEOUT, async {
+        before.await;
+        wait_until_safe(store, run).await;
+    });
+
+    let in_time = written.await.is_ok();
+    run.publish(Publish::Concluded);
+    if in_time {
+        return true;
+    }
+
+    let failed = run.fail_unwritten(faults::to_run_error(&faults::not_written()));
+    if failed {
+        tracing::warn!(run = %run.id(), "the run could not be written in time: it ends as failed");
+        // This end is written as soon as the store can.
+        store.touch(&run.journal());
+    }
+
+    !failed
+}
+
+/// Waits until the store knows a run.
+pub(super) async fn opened(opened: StoreFuture<()>) -> Result<(), Fault> {
+    let opened = timeout(WRITE_TIMEOUT, opened).await;
+    let opened = opened.unwrap_or(Err(StoreError::Timeout { after: WRITE_TIMEOUT }));
+    opened.map_err(|error| store_fault(&error))
+}
+
+/// Writes a run as it is, and waits for it.
+pub(super) async fn settle(store: &Arc<dyn Store>, run: &Arc<ActiveRun>) -> Result<(), Fault> {
+    store.settle(&run.journal()).await.map_err(|error| store_fault(&error))
+}
+
+/// Publishes a run and writes it as it is, for as long as an end may take. A failure is only logged: the store goes on
+/// trying, and nothing is visible before it is safe.
+pub(super) async fn publish_and_settle(store: &Arc<dyn Store>, run: &Arc<ActiveRun>) {
+    run.publish(Publish::Concluded);
+    match timeout(WRITE_TIMEOUT, store.settle(&run.journal())).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(run = %run.id(), %error, "the run could not be written"),
+        Err(_) => tracing::warn!(run = %run.id(), "the run could not be written in time"),
+    }
+}
+
+/// Waits until a run is safe as it is, however long that takes: a store that fails goes on trying by itself.
+async fn wait_until_safe(store: &Arc<dyn Store>, run: &Arc<ActiveRun>) {
+    if let Err(error) = store.settle(&run.journal()).await {
+        tracing::debug!(run = %run.id(), %error, "the run is not written yet");
+        poll_fn(|context| run.poll_safe(context)).await;
+    }
+}

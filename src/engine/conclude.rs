@@ -1,0 +1,288 @@
+//! What a turn has come to: noted in its session, recorded in its run, written, and published.
+//!
+//! Not here: how the turn ended ([`super::turn_driver`]), and how ends are made safe ([`super::commit`]).
+
+use std::sync::{Arc, Weak};
+
+use interlingua_core::agent_event::Awaits;
+use interlingua_core::answer::AskContext;
+use interlingua_core::call::{RunState, Thread};
+use interlingua_core::event::Millis;
+use interlingua_core::pending::{Pending, PendingKind};
+use interlingua_core::{End, Json, Run, RunId};
+
+use super::active_run::{ActiveRun, Publish};
+use super::connection::ConnectionCache;
+use super::linked_runs::LinkedRuns;
+use super::pending_index::PendingIndex;
+use super::run_table::RunTable;
+use super::session_doc::Entry;
+use super::transcripts::Transcripts;
+use super::turn::{Prepared, Turn};
+use super::{commit, faults};
+use crate::clock;
+
+/// Notes, writes and publishes what turns come to.
+pub(super) struct Concluder {
+    runs: Arc<RunTable>,
+    transcripts: Arc<Transcripts>,
+    pending_index: Arc<PendingIndex>,
+}
+
+/// A turn that has ended in the record.
+pub(super) struct Concluded<'a> {
+    pub(super) run: &'a Arc<ActiveRun>,
+    pub(super) turn: &'a mut Turn,
+    /// The connection its request came over, if that keeps responses.
+    pub(super) connection: Option<&'a Weak<ConnectionCache>>,
+    /// The runs it answered.
+    pub(super) linked: LinkedRuns,
+    /// `None`: it was never found out what to ask.
+    pub(super) prepared: Option<&'a Prepared>,
+    /// What the connector wants to have again with the session's next turn.
+    pub(super) connector_state: Option<Json>,
+    /// What the agent waits for without having asked for a particular item.
+    pub(super) awaits: Option<Awaits>,
+}
+
+/// How a turn ended, as the record has it.
+struct Ended {
+    end: End,
+    /// Its index in the run.
+    number: usize,
+    /// True if it never reached the agent and the run goes back to where it was.
+    is_withdrawn: bool,
+    /// What the run asks.
+    asked: Vec<Pending>,
+    awaits: Option<Awaits>,
+}
+
+impl Ended {
+    fn new(run: &Run, awaits: Option<Awaits>) -> Self {
+        Self {
+            end: run.turn().and_then(|turn| turn.end).unwrap_or(End::Failed),
+            number: run.turns.len().saturating_sub(1),
+            is_withdrawn: run.turn().is_some_and(|turn| turn.withdrawn),
+            asked: run.pending(),
+            awaits,
+        }
+    }
+
+    const fn is_good(&self) -> bool {
+        matches!(self.end, End::Completed | End::Incomplete)
+    }
+
+    /// As entries count turns.
+    fn index(&self) -> u32 {
+        u32::try_from(self.number).unwrap_or(u32::MAX)
+    }
+
+    /// Where the run stands after the turn, with these items open.
+    fn next_state(&self, turn: &Turn, open: &[Pending]) -> RunState {
+        let turns = turn.policy.turns;
+        let waits = turns.are_many()
+            && self.is_good()
+            && (!open.is_empty() || turns.pause_on(self.end) || self.awaits.is_some());
+        let waits_for_auth = if open.is_empty() {
+            self.awaits == Some(Awaits::Auth)
+        } else {
+            open.iter().any(|item| item.kind == PendingKind::Auth)
+        };
+
+        match turn.resumes {
+            // What it asked was answered by a turn before this one.
+            Some(_) if self.is_withdrawn && open.is_empty() && !self.asked.is_empty() => {
+                RunState::Ended(End::Completed)
+            }
+            Some(resumes) if self.is_withdrawn => resumes,
+            _ if waits && waits_for_auth => RunState::WaitingForAuth,
+            _ if waits => RunState::Waiting,
+            _ => RunState::Ended(self.end),
+        }
+    }
+}
+
+impl Concluder {
+    pub(super) const fn new(
+        runs: Arc<RunTable>,
+        transcripts: Arc<Transcripts>,
+        pending_index: Arc<PendingIndex>,
+    ) -> Self {
+        Self { runs, transcripts, pending_index }
+    }
+
+    /// Notes, writes and publishes what a turn has come to. Returns the turn that was queued behind it.
+    pub(super) async fn conclude(&self, concluded: Concluded<'_>) -> Option<Turn> {
+        let Concluded { run, turn, connection, linked, prepared, connector_state, awaits } = concluded;
+        let now = clock::now();
+        let ended = run.view(|view| Ended::new(view.run(), awaits));
+        let is_of_connection = connection.is_some();
+        let connection = connection.and_then(Weak::upgrade);
+        let is_kept = turn.policy.stored || connection.is_some();
+
+        let before = Box::pin(self.entries_before(turn, is_of_connection)).await;
+        let open = if ended.is_withdrawn {
+            // As if the agent had not been called.
+            turn.session.doc().waiting.pending_of(run.id())
+        } else if let Some(prepared) = prepared {
+            note_in_session(run, turn, prepared, &ended, Note { now, is_kept, before, connector_state })
+        } else {
+            Vec::new()
+        };
+
+        let state = ended.next_state(turn, &open);
+        let next = advance(run, state, open, now);
+        if next.is_none() && !state.is_ended() && run.view(|view| view.run().end.is_some()) {
+            turn.session.doc().waiting.withdraw(run.id());
+        }
+
+        // The runs it answered end first: a client that sees this end finds them ended.
+        let error = run.view(|view| view.run().turns.get(ended.number).and_then(|turn| turn.error.clone()));
+        linked.end(ended.end, error.as_ref()).await;
+
+        let save_session = async {
+            if prepared.is_some() || ended.is_withdrawn {
+                self.save_session(run, turn).await;
+            }
+        };
+
+        if let Some(connection) = &connection {
+            connection.turn_concluded(run, turn, ended.is_good());
+        }
+
+        if commit::publish_when_safe(self.runs.store(), run, save_session).await {
+            return next;
+        }
+
+        take_back(run.id(), turn, ended.index(), connection.as_deref(), next);
+        None
+    }
+
+    async fn entries_before(&self, turn: &Turn, is_of_connection: bool) -> Option<Vec<Entry>> {
+        let branch = match turn.spoken.thread {
+            Thread::After(run) => Some(run),
+            _ => None,
+        };
+        self.transcripts.entries_before(&turn.session, branch, turn.policy.stored, is_of_connection).await
+    }
+
+    async fn save_session(&self, run: &ActiveRun, turn: &Turn) {
+        self.pending_index.add(&turn.session, run).await;
+        if let Err(fault) = self.runs.sessions().save(&turn.session).await {
+            tracing::warn!(run = %run.id(), code = fault.code(), detail = fault.detail.as_deref(), "{}", fault.message);
+        }
+    }
+}
+
+/// What is noted of a turn in its session besides its end.
+struct Note {
+    now: Millis,
+    /// True if the run can be found later, in the store or over its connection.
+    is_kept: bool,
+    /// The entries that the session has to have before the turn's, if it has others.
+    before: Option<Vec<Entry>>,
+    connector_state: Option<Json>,
+}
+
+/// Notes a turn in its session. Returns the items that are open.
+fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &Ended, note: Note) -> Vec<Pending> {
+    let is_discarded = turn.policy.discard_if_unreached && !run.view(|view| view.info.stored);
+    let mut open = Vec::new();
+    let mut doc = turn.session.doc();
+    if !is_discarded {
+        doc.latest = Some(run.id());
+    }
+
+    doc.waiting.confirm_sent();
+
+    if ended.is_good() {
+        let asked = AskContext {
+            run: run.id(),
+            now: note.now,
+            terms: turn.spoken.answer_policy,
+            tools: turn.spoken.request.tools.as_deref().unwrap_or_default(),
+            approval_extension: run.agent.approval_extension,
+        };
+        // The agent has gone on without the answers that it was not given to an earlier turn.
+        doc.waiting.withdraw(run.id());
+        doc.waiting.ask(ended.asked.clone(), &asked);
+        open = doc.waiting.pending_of(run.id());
+
+        let branches_off = doc.is_empty() && note.before.as_ref().is_some_and(|before| !before.is_empty());
+        if let Some(before) = note.before {
+            doc.replace(before);
+        }
+        if note.is_kept {
+            doc.push(Entry::Turn { run: run.id(), turn: ended.index() });
+        }
+        if turn.policy.record_only {
+            // The agent received nothing.
+            doc.stale |= branches_off;
+        } else {
+            doc.seen = doc.next;
+            doc.stale = !note.is_kept;
+        }
+        if let Some(state) = note.connector_state {
+            doc.connector_state = state;
+        }
+    } else {
+        doc.stale = true;
+    }
+
+    if prepared.upstream_id != doc.id {
+        doc.upstream_id = Some(prepared.upstream_id.clone());
+    }
+
+    open
+}
+
+/// Moves a run on after a turn: to the turn that is queued next, to waiting, or to its end. Returns the queued turn.
+fn advance(run: &ActiveRun, comes_to: RunState, open: Vec<Pending>, now: Millis) -> Option<Turn> {
+    run.update(Publish::Later, |state| {
+        state.pending = open;
+        if state.ends_after_turn && !comes_to.is_ended() {
+            // It was ended in the moment it came to its pause.
+            state.cut(End::Canceled, None);
+            return None;
+        }
+
+        let is_stopped =
+            run.cancel.is_set() && (comes_to.is_ended() || state.ends_after_turn || state.cancel_reason.is_some());
+        let next = if is_stopped { None } else { state.queued.pop_front() };
+        if let Some(mut next) = next {
+            run.cancel.reset();
+            next.resumes = Some(comes_to);
+            state.record.set_time(now);
+            state.record.start_turn(next.spoken.request.input.clone());
+            state.set(RunState::Running, now);
+            return Some(next);
+        }
+
+        state.queued.clear();
+        if let RunState::Ended(end) = comes_to {
+            state.record.set_time(now);
+            state.record.finish_run(end);
+            state.set(comes_to, now);
+        } else {
+            // At the very time that followers see.
+            state.set(comes_to, state.record.now());
+        }
+        None
+    })
+}
+
+/// Takes back what was noted of a turn that could not be written, and that ended as failed instead.
+fn take_back(run: RunId, turn: &Turn, index: u32, connection: Option<&ConnectionCache>, next: Option<Turn>) {
+    if let Some(connection) = connection {
+        connection.evict(run);
+    }
+    {
+        let mut doc = turn.session.doc();
+        doc.take_back(run, index);
+        doc.waiting.withdraw(run);
+        doc.stale = true;
+    }
+    if let Some(mut next) = next {
+        next.report_start(Err(faults::not_written()));
+    }
+}

@@ -1,0 +1,255 @@
+//! Deliveries without a request: what happens in a run, sent to receivers that its owner has named.
+//!
+//! One task for each receiver and run. Not here: what one task does ([`super::delivery`]), and where receivers may be and
+//! how requests are sent ([`crate::upstream::push`]).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use interlingua_core::push::PushNotifiers;
+use interlingua_core::{Fault, FaultKind, Json, RunId};
+use tokio::task::AbortHandle;
+
+use super::active_run::ActiveRun;
+use super::delivery::{Delivery, Outbox, Receiver};
+use super::faults::store_fault;
+use super::follow::Follower;
+use super::gate::Gate;
+use super::run_handle::RunHandle;
+use super::run_table::RunTable;
+use super::scope::Scope;
+use super::stored_json;
+use crate::ports::WebhookClient;
+use crate::store::{Expect, Version};
+
+/// The most deliveries at once.
+const MAX_DELIVERIES: usize = 20_000;
+/// The most deliveries of one owner at once.
+const MAX_DELIVERIES_OF_OWNER: usize = 10_000;
+/// How many documents are listed at once.
+const PAGE: usize = 256;
+/// A request that names a receiver has started its run by then.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// All deliveries under way.
+pub(super) struct Deliveries {
+    runs: Arc<RunTable>,
+    outbox: Arc<Outbox>,
+    tasks: Mutex<Tasks>,
+}
+
+/// By the key of the document that names the receiver.
+#[derive(Default)]
+struct Tasks {
+    by_key: HashMap<String, Task>,
+    /// Finished tasks are removed once there are so many in all.
+    sweep_at: usize,
+}
+
+struct Task {
+    handle: AbortHandle,
+    owner: String,
+    /// See [`Delivery`].
+    delivered: Arc<AtomicU64>,
+    run: Weak<ActiveRun>,
+}
+
+/// A document that names a receiver.
+pub(super) struct ReceiverDocument<'a> {
+    /// Its key, as its owner knows it.
+    pub(super) key: &'a str,
+    pub(super) value: &'a Json,
+    /// As it stands in the store.
+    pub(super) version: Version,
+}
+
+/// Why a delivery starts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum StartReason {
+    /// The run starts: from its first step on.
+    RunStarts,
+    /// The run goes on: from the next step on, unless it is being delivered.
+    RunContinues,
+    /// The receiver was named, perhaps again: from the first step that the delivery before it has not sent.
+    ReceiverNamed,
+}
+
+impl Deliveries {
+    pub(super) fn new(runs: &Arc<RunTable>, client: Arc<dyn WebhookClient>) -> Self {
+        let outbox = Outbox { store: Arc::clone(runs.store()), client, gate: Gate::default() };
+        Self { runs: Arc::clone(runs), outbox: Arc::new(outbox), tasks: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks the receiver that a document names before it is stored. Does nothing for other documents.
+    pub(super) async fn check_receiver(&self, collection: &str, value: &Json, scope: &Scope) -> Result<(), Fault> {
+        let Some(notifiers) = notifiers_of(collection, scope) else { return Ok(()) };
+        let Some(notifier) = (notifiers.open)(value) else { return Ok(()) };
+        if self.lock().are_too_many(&scope.document_key("")) {
+            return Err(Fault::new(FaultKind::Overloaded, "too many push receivers are being told of runs"));
+        }
+
+        let checked = self.outbox.client.check_url(notifier.url(), &notifiers.policy).await;
+        checked.map_err(|refused| Fault::invalid("url", refused.to_string()))
+    }
+
+    /// A receiver was named: from now on its run is delivered, if that is in memory. A run in the store does not change;
+    /// its deliveries start when it goes on ([`Deliveries::start`]).
+    pub(super) async fn receiver_added(
+        self: &Arc<Self>,
+        collection: &str,
+        document: ReceiverDocument<'_>,
+        scope: &Scope,
+    ) {
+        let Some(notifiers) = notifiers_of(collection, scope) else { return };
+        let Some(id) = document.key.split('/').next().and_then(RunId::parse) else { return };
+        match self.runs.find(id).await {
+            Ok(Some(RunHandle::InMemory(run))) => {
+                self.start_one(notifiers, &document, &run, StartReason::ReceiverNamed, scope);
+            }
+            Ok(None) => {
+                let (deliveries, collection) = (Arc::clone(self), notifiers.collection);
+                let (key, version) = (scope.document_key(document.key), document.version);
+                tokio::task::spawn_local(
+                    async move { deliveries.delete_unclaimed(collection, id, key, version).await },
+                );
+            }
+            Ok(Some(RunHandle::Stored(..))) | Err(_) => {}
+        }
+    }
+
+    /// Some protocols name a receiver in the request that starts its run. If that run never starts, because the client
+    /// left in between or the agent refused, nothing else would ever delete the document.
+    async fn delete_unclaimed(&self, collection: &'static str, run: RunId, key: String, version: Version) {
+        tokio::time::sleep(CLAIM_TIMEOUT).await;
+        let started = self.runs.get(run).is_some();
+        if !started && matches!(self.outbox.store.load_cost(run).await, Ok(None)) {
+            // Not waited for. Another version is another request's.
+            drop(self.outbox.store.delete(collection, &key, Expect::Version(version)));
+        }
+    }
+
+    /// A receiver gets nothing more.
+    pub(super) fn receiver_removed(&self, collection: &str, key: &str, scope: &Scope) {
+        if notifiers_of(collection, scope).is_some()
+            && let Some(task) = self.lock().by_key.remove(&scope.document_key(key))
+        {
+            task.handle.abort();
+        }
+    }
+
+    /// Starts the deliveries to all receivers of a run. Has to be called before the run takes its next step.
+    pub(super) async fn start(&self, run: &Arc<ActiveRun>, reason: StartReason, scope: &Scope) -> Result<(), Fault> {
+        let Some(notifiers) = &scope.push else { return Ok(()) };
+        let prefix = scope.document_key(&format!("{}/", run.id()));
+        let owner_len = scope.document_key("").len();
+        let mut after: Option<String> = None;
+        loop {
+            let found = self.outbox.store.list(notifiers.collection, &prefix, after.as_deref(), PAGE).await;
+            let found = found.map_err(|error| store_fault(&error))?;
+            for entry in &found {
+                let (Some(key), Some(value)) = (entry.key.get(owner_len..), stored_json::parse(&entry.document.value))
+                else {
+                    continue;
+                };
+                let document = ReceiverDocument { key, value: &value, version: entry.document.version };
+                self.start_one(notifiers, &document, run, reason, scope);
+            }
+
+            match found.into_iter().next_back() {
+                Some(last) => after = Some(last.key),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn start_one(
+        &self,
+        notifiers: &Arc<PushNotifiers>,
+        document: &ReceiverDocument<'_>,
+        run: &Arc<ActiveRun>,
+        reason: StartReason,
+        scope: &Scope,
+    ) {
+        let key = scope.document_key(document.key);
+        let Some(notifier) = (notifiers.open)(document.value) else { return };
+        let Some(from) = self.first_step(&key, run, reason) else { return };
+
+        let owner = scope.document_key("");
+        let delivered = Arc::new(AtomicU64::new(from));
+        let delivery = Delivery::new(
+            Arc::clone(&self.outbox),
+            Follower::new(&self.runs, RunHandle::InMemory(Arc::clone(run))),
+            Receiver {
+                notifiers: Arc::clone(notifiers),
+                notifier,
+                run: run.id(),
+                key: key.clone(),
+                version: document.version,
+                owner: owner.clone(),
+            },
+            Arc::clone(&delivered),
+        );
+        let task = tokio::task::spawn_local(delivery.run(from));
+        self.lock().insert(&key, Task { handle: task.abort_handle(), owner, delivered, run: Arc::downgrade(run) });
+    }
+
+    /// From which step on a delivery starts. `None`: it does not.
+    fn first_step(&self, key: &str, run: &ActiveRun, reason: StartReason) -> Option<u64> {
+        let (visible, is_over) = run.published();
+        match (reason, self.lock().delivered(key)) {
+            (StartReason::RunStarts, _) => Some(0),
+            (StartReason::RunContinues, Some(_)) => None,
+            (StartReason::ReceiverNamed, Some(delivered)) => Some(delivered),
+            // A run that has ended has no further step.
+            (_, None) if is_over => None,
+            (_, None) => Some(visible),
+        }
+    }
+
+    /// True if something has happened that was not delivered yet.
+    pub(super) fn is_lagging(&self) -> bool {
+        self.lock().by_key.values().filter(|task| !task.handle.is_finished()).any(|task| {
+            let run = task.run.upgrade();
+            run.is_some_and(|run| task.delivered.load(Ordering::Acquire) < run.published().0)
+        })
+    }
+}
+
+impl Tasks {
+    /// True if no more are accepted, of this owner or at all.
+    fn are_too_many(&mut self, owner: &str) -> bool {
+        if self.by_key.len() < MAX_DELIVERIES_OF_OWNER {
+            return false;
+        }
+        self.by_key.retain(|_, task| !task.handle.is_finished());
+        self.by_key.len() >= MAX_DELIVERIES
+            || self.by_key.values().filter(|task| task.owner == owner).count() >= MAX_DELIVERIES_OF_OWNER
+    }
+
+    fn insert(&mut self, key: &str, task: Task) {
+        if self.by_key.len() >= self.sweep_at {
+            self.by_key.retain(|_, task| !task.handle.is_finished());
+            self.sweep_at = 2 * self.by_key.len() + 64;
+        }
+        if let Some(old) = self.by_key.insert(key.to_owned(), task) {
+            old.handle.abort();
+        }
+    }
+
+    /// How many steps the delivery that is under way has sent.
+    fn delivered(&self, key: &str) -> Option<u64> {
+        let task = self.by_key.get(key).filter(|task| !task.handle.is_finished());
+        task.map(|task| task.delivered.load(Ordering::Acquire))
+    }
+}
+
+/// The notifiers of the route's protocol, if the collection is theirs.
+fn notifiers_of<'a>(collection: &str, scope: &'a Scope) -> Option<&'a Arc<PushNotifiers>> {
+    scope.push.as_ref().filter(|notifiers| notifiers.collection == collection)
+}

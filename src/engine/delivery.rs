@@ -1,0 +1,198 @@
+//! One delivery: a task that follows a run like a client does, hands its steps to the protocol's notifier, and sends what
+//! that writes, one request after the other. The run never waits for it.
+//!
+//! Not here: which deliveries there are ([`super::deliveries`]), and what is written (the adapter's notifier).
+
+use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use interlingua_core::RunId;
+use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
+use tokio::time::{Instant, sleep_until};
+
+use super::active_run::Take;
+use super::follow::Follower;
+use super::gate::{Gate, origin_of};
+use super::stored_json;
+use crate::clock;
+use crate::ports::WebhookClient;
+use crate::store::{Expect, Store, StoreError, Version};
+
+/// How often one request is tried.
+const MAX_TRIES: u32 = 4;
+/// The pause after the first failure. Each later one is four times as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// A receiver that failed so often in a row is disabled.
+const MAX_FAILURES: u32 = 10;
+/// The most steps that are taken from a run before their requests are sent.
+const MAX_BATCH: usize = 64;
+
+/// What all deliveries share.
+pub(super) struct Outbox {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) client: Arc<dyn WebhookClient>,
+    /// Bounds the requests on their way.
+    pub(super) gate: Gate,
+}
+
+/// A receiver of a run's steps.
+pub(super) struct Receiver {
+    pub(super) notifiers: Arc<PushNotifiers>,
+    pub(super) notifier: Box<dyn PushNotifier>,
+    pub(super) run: RunId,
+    /// The key of the document that names it, in the store.
+    pub(super) key: String,
+    pub(super) version: Version,
+    /// The owner of the document, as keys of the store have it.
+    pub(super) owner: String,
+}
+
+/// One receiver and one run.
+pub(super) struct Delivery {
+    outbox: Arc<Outbox>,
+    follower: Follower,
+    receiver: Receiver,
+    /// All steps before this one were sent, or will not be.
+    delivered: Arc<AtomicU64>,
+    /// Failures in a row.
+    failures: u32,
+    /// The sequence number of the next step to take.
+    next: u64,
+    /// Since when the notifier holds something back.
+    held_since: Option<Instant>,
+}
+
+impl Delivery {
+    pub(super) const fn new(
+        outbox: Arc<Outbox>,
+        follower: Follower,
+        receiver: Receiver,
+        delivered: Arc<AtomicU64>,
+    ) -> Self {
+        Self { outbox, follower, receiver, delivered, failures: 0, next: 0, held_since: None }
+    }
+
+    /// Follows the run to its end. Steps before `from` are only shown to the notifier. Nothing is taken from the run
+    /// while a request is on its way: however slow a receiver is, no more than one batch waits here.
+    pub(super) async fn run(mut self, from: u64) {
+        loop {
+            let (requests, is_over) = self.take_batch(from).await;
+            for request in requests {
+                if !self.send(request).await {
+                    tracing::warn!(run = %self.receiver.run, "a push receiver failed too often: it is disabled");
+                    return self.disable().await;
+                }
+            }
+
+            if !self.receiver.notifier.has_held() {
+                self.delivered.fetch_max(self.next, Ordering::Release);
+            }
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// Waits for steps, or until what the notifier holds back is due. Returns the requests to send, and true if there
+    /// will be no further step.
+    async fn take_batch(&mut self, from: u64) -> (Vec<PushRequest>, bool) {
+        let mut requests = Vec::new();
+        let due = self.held_since.map(|since| since + self.receiver.notifiers.pause);
+        let more = tokio::select! {
+            biased;
+            more = Self::take_steps(&mut self.follower, &mut self.receiver, &mut self.next, from, &mut requests) => Some(more),
+            () = sleep_until_due(due) => None,
+        };
+
+        let is_due = due.is_some_and(|due| Instant::now() >= due);
+        let notifier = &mut self.receiver.notifier;
+        if (more.is_none() || is_due || more == Some(false)) && notifier.has_held() {
+            self.follower.last(|step| notifier.flush(step, &mut requests));
+        }
+        self.held_since = notifier.has_held().then(|| self.held_since.filter(|_| !is_due).unwrap_or_else(Instant::now));
+        (requests, more == Some(false))
+    }
+
+    /// Hands steps to the notifier until it has written something. False: there will be no further step.
+    async fn take_steps(
+        follower: &mut Follower,
+        receiver: &mut Receiver,
+        next: &mut u64,
+        from: u64,
+        requests: &mut Vec<PushRequest>,
+    ) -> bool {
+        let mut taken = 0;
+        poll_fn(|context| {
+            follower.poll_steps(context, &mut |_, step| {
+                if step.sequence < from {
+                    receiver.notifier.skip(step);
+                } else {
+                    receiver.notifier.take(step, requests);
+                }
+                taken += 1;
+                *next = step.sequence + 1;
+                if requests.is_empty() && taken < MAX_BATCH { Take::More } else { Take::Enough }
+            })
+        })
+        .await
+    }
+
+    /// Sends one request, several times if necessary. False: the receiver has failed too often.
+    async fn send(&mut self, request: PushRequest) -> bool {
+        let url = self.receiver.notifier.url().to_owned();
+        let mut pause = FIRST_PAUSE;
+        for attempt in 1..=MAX_TRIES {
+            let entered = self.outbox.gate.enter(&self.receiver.owner, &origin_of(&url)).await;
+            let sent = self.outbox.client.post(&url, &self.receiver.notifiers.policy, request.clone()).await;
+            drop(entered);
+
+            let Err(error) = sent else {
+                self.failures = 0;
+                return true;
+            };
+            tracing::info!(run = %self.receiver.run, attempt, reason = %error.reason, "a push request did not arrive");
+            self.failures += 1;
+            if self.failures >= MAX_FAILURES {
+                return false;
+            }
+            if !error.retryable || attempt == MAX_TRIES {
+                return true;
+            }
+            tokio::time::sleep(with_jitter(pause, attempt)).await;
+            pause *= 4;
+        }
+
+        true
+    }
+
+    /// Notes in its document that the receiver is disabled, unless it was named again meanwhile.
+    async fn disable(&self) {
+        if let Err(error) = self.write_disabled().await {
+            tracing::error!(run = %self.receiver.run, %error, "that a push receiver is disabled could not be written");
+        }
+    }
+
+    async fn write_disabled(&self) -> Result<(), StoreError> {
+        let (store, Receiver { notifiers, key, version, .. }) = (&self.outbox.store, &self.receiver);
+        let found = store.get(notifiers.collection, key).await?.filter(|found| found.version == *version);
+        let value = found.and_then(|found| stored_json::parse(&found.value));
+        let Some(value) = value.and_then(|value| (notifiers.disable)(&value)) else { return Ok(()) };
+        let value = stored_json::to_bytes(&value);
+        store.put(notifiers.collection, key, value, Expect::Version(*version), clock::now()).await.map(drop)
+    }
+}
+
+async fn sleep_until_due(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
+}
+
+/// Up to a fifth more, so that receivers that failed together are not tried again together.
+fn with_jitter(pause: Duration, salt: u32) -> Duration {
+    let random = clock::new_id().0.as_u128() as u32 ^ salt;
+    pause + pause.mul_f64(f64::from(random % 200) / 1000.0)
+}

@@ -1,0 +1,75 @@
+//! Documents of adapters: small records of a caller, some of which name receivers of deliveries.
+
+use std::sync::Arc;
+
+use interlingua_core::call::DocumentCall;
+use interlingua_core::{Fault, Json};
+
+use super::deliveries::{Deliveries, ReceiverDocument};
+use super::faults::store_fault;
+use super::scope::Scope;
+use super::stored_json;
+use crate::clock;
+use crate::store::{Expect, Store};
+
+/// The most documents in one list.
+const MAX_DOCUMENTS: usize = 1000;
+
+/// Reads and writes documents of callers.
+pub(super) struct Documents {
+    store: Arc<dyn Store>,
+    deliveries: Arc<Deliveries>,
+}
+
+impl Documents {
+    pub(super) const fn new(store: Arc<dyn Store>, deliveries: Arc<Deliveries>) -> Self {
+        Self { store, deliveries }
+    }
+
+    /// Serves a call. Returns keys and values; none for calls that write.
+    pub(super) async fn serve(&self, call: DocumentCall, scope: &Scope) -> Result<Option<Vec<(String, Json)>>, Fault> {
+        match call {
+            DocumentCall::Get { collection, key } => self.get(&collection, key, scope).await.map(Some),
+            DocumentCall::List { collection, prefix } => self.list(&collection, &prefix, scope).await.map(Some),
+            DocumentCall::Put { collection, key, value } => {
+                self.put(&collection, &key, value, scope).await?;
+                Ok(None)
+            }
+            DocumentCall::Delete { collection, key } => {
+                let deleted = self.store.delete(&collection, &scope.document_key(&key), Expect::Any);
+                let _ = deleted.await.map_err(|error| store_fault(&error))?;
+                self.deliveries.receiver_removed(&collection, &key, scope);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn get(&self, collection: &str, key: String, scope: &Scope) -> Result<Vec<(String, Json)>, Fault> {
+        let found = self.store.get(collection, &scope.document_key(&key)).await.map_err(|error| store_fault(&error))?;
+        let value = found.and_then(|document| stored_json::parse(&document.value));
+        Ok(value.map(|value| (key, value)).into_iter().collect())
+    }
+
+    /// In the order they were made.
+    async fn list(&self, collection: &str, prefix: &str, scope: &Scope) -> Result<Vec<(String, Json)>, Fault> {
+        let owner_len = scope.document_key("").len();
+        let found = self.store.list(collection, &scope.document_key(prefix), None, MAX_DOCUMENTS).await;
+        let mut found = found.map_err(|error| store_fault(&error))?;
+        found.sort_by_key(|entry| entry.document.created);
+        let read = |entry: &crate::store::DocumentEntry| {
+            Some((entry.key.get(owner_len..)?.to_owned(), stored_json::parse(&entry.document.value)?))
+        };
+        Ok(found.iter().filter_map(read).collect())
+    }
+
+    async fn put(&self, collection: &str, key: &str, value: Json, scope: &Scope) -> Result<(), Fault> {
+        self.deliveries.check_receiver(collection, &value, scope).await?;
+        let bytes = stored_json::to_bytes(&value);
+        let put = self.store.put(collection, &scope.document_key(key), bytes, Expect::Any, clock::now());
+        if let Ok(version) = put.await.map_err(|error| store_fault(&error))? {
+            let document = ReceiverDocument { key, value: &value, version };
+            self.deliveries.receiver_added(collection, document, scope).await;
+        }
+        Ok(())
+    }
+}

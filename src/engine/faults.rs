@@ -1,0 +1,108 @@
+//! The faults of the engine that several of its parts report.
+
+use std::time::Duration;
+
+use interlingua_core::run::RunError;
+use interlingua_core::{Fault, FaultKind, RunId, answer};
+
+use crate::store::StoreError;
+
+/// When a client should try again while the store fails, or once the gateway is closing.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// Something panicked.
+pub(super) fn internal() -> Fault {
+    Fault::new(FaultKind::Internal, "the gateway made a mistake")
+}
+
+/// A store that fails is the gateway's fault. What it reported goes to the log.
+pub(super) fn store_fault(error: &StoreError) -> Fault {
+    match error {
+        // It goes on trying by itself, and logs when it begins to fail and when it recovers.
+        StoreError::File { .. } | StoreError::Timeout { .. } | StoreError::Overloaded => {
+            store_unavailable().with_detail(error)
+        }
+        StoreError::Closed => shutting_down().with_detail(error),
+        _ => {
+            tracing::error!(%error, "the store failed");
+            Fault::new(FaultKind::Internal, "the gateway could not read or write its records").with_detail(error)
+        }
+    }
+}
+
+/// While the store fails nothing is begun that has to be stored.
+pub(super) fn store_unavailable() -> Fault {
+    let mut fault = Fault::new(
+        FaultKind::Overloaded,
+        "the gateway cannot read or write its records at the moment: try again later",
+    );
+    fault.retry_after = Some(RETRY_AFTER);
+    fault
+}
+
+/// Why a run failed that could not be written in time.
+pub(super) fn not_written() -> Fault {
+    Fault::new(FaultKind::Internal, "the gateway could not write its records")
+}
+
+/// The gateway is closing.
+pub(super) fn shutting_down() -> Fault {
+    Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down")
+}
+
+/// The gateway is closing and takes nothing new. Soon another process answers at its address, or none does.
+pub(super) fn not_accepting() -> Fault {
+    let mut fault = shutting_down();
+    fault.retry_after = Some(RETRY_AFTER);
+    fault
+}
+
+/// The run was canceled.
+pub(super) fn canceled() -> Fault {
+    Fault::new(FaultKind::Canceled, "canceled")
+}
+
+/// The session waits for answers first.
+pub(super) fn waiting() -> Fault {
+    Fault::new(FaultKind::Waiting, "the session waits for an answer to what the agent asked")
+}
+
+/// The session has a turn under way.
+pub(super) fn busy(session: &str) -> Fault {
+    Fault::new(FaultKind::Busy, format!("session '{session}' has a run under way"))
+}
+
+/// There is no such run, or it is another caller's.
+pub(super) fn run_not_found(id: RunId) -> Fault {
+    Fault::not_found(format_args!("run '{id}'"))
+}
+
+/// The run takes no further turn.
+pub(super) fn run_ended(id: RunId) -> Fault {
+    Fault::new(FaultKind::Conflict, format!("run '{id}' has ended"))
+}
+
+/// The run waits for nothing any more: its pending items were answered by another run, or withdrawn.
+pub(super) fn not_waiting(id: RunId, answered_by: Option<RunId>) -> Fault {
+    let message = match answered_by {
+        Some(by) => format!("what run '{id}' asked was answered already, by run '{by}'"),
+        None => format!("what run '{id}' asked was answered or withdrawn already"),
+    };
+    Fault::new(FaultKind::Conflict, message).with_code(answer::NOT_WAITING)
+}
+
+/// A fault as the error of a run.
+pub(super) fn to_run_error(fault: &Fault) -> RunError {
+    RunError { code: fault.code().to_owned(), message: fault.message.clone() }
+}
+
+/// A run's error as a fault, for a client that still waits for the run to begin.
+pub(super) fn from_run_error(error: &RunError) -> Fault {
+    let kind = FaultKind::ALL.iter().copied().find(|kind| kind.code() == error.code).unwrap_or(FaultKind::AgentFailed);
+    Fault::new(kind, error.message.clone()).with_code(error.code.clone())
+}
+
+/// A fault whose cause is in the log already.
+pub(super) fn logged(fault: Fault) -> Fault {
+    Fault { logged: true, ..fault }
+}

@@ -1,0 +1,206 @@
+//! Starting runs: the session, the request, the record, and the task that drives it.
+//!
+//! Not here: later turns of a run ([`super::later_turns`]), and what the task does ([`super::driver`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlingua_core::call::{Busy, RunInfo, RunState, Thread};
+use interlingua_core::model::{AgentRequest, Input};
+use interlingua_core::policy::FirstResponse;
+use interlingua_core::{Delivery, Fault, FaultKind, Json, Record, Run, RunCall, RunId};
+use tokio::sync::oneshot;
+
+use super::abort_guard::AbortGuard;
+use super::active_run::ActiveRun;
+use super::agent::{Agent, Agents};
+use super::answer::Answer;
+use super::context::Outcome;
+use super::driver::{Beginning, Driver};
+use super::faults;
+use super::follow::Follower;
+use super::later_turns::LaterTurns;
+use super::respond::Wanted;
+use super::retention::owner_of_new_run;
+use super::run_handle::RunHandle;
+use super::run_table::RunTable;
+use super::scope::Scope;
+use super::session::Session;
+use super::session_choice::SessionChooser;
+use super::turn::{Place, Spoken, Turn};
+use crate::clock;
+use crate::store::{Health, Journal, StoreFuture};
+
+/// The most runs in memory.
+const MAX_ACTIVE_RUNS: usize = 200_000;
+
+/// Starts runs.
+pub(super) struct FirstTurns {
+    pub(super) agents: Arc<Agents>,
+    pub(super) runs: Arc<RunTable>,
+    pub(super) sessions: SessionChooser,
+    pub(super) driver: Arc<Driver>,
+    pub(super) later_turns: LaterTurns,
+}
+
+/// What of a call concerns the run, and not its first turn.
+struct NewRun {
+    id: RunId,
+    delivery: Delivery,
+    previous: Option<RunId>,
+    labels: Json,
+}
+
+/// Where a turn stands.
+enum Placed {
+    At(Place),
+    /// Nowhere: the session waits for answers to what this run asked.
+    Waiting(RunHandle),
+}
+
+impl FirstTurns {
+    /// Starts a turn, of a new run unless the call continues one.
+    pub(super) async fn start(&self, mut call: RunCall, scope: &Scope) -> Result<Answer, Fault> {
+        let agent = Arc::clone(self.agents.offered(&call.agent, &scope.agents)?);
+        if self.runs.len() >= MAX_ACTIVE_RUNS {
+            return Err(Fault::new(FaultKind::Overloaded, "too many runs are under way"));
+        }
+
+        call.policy = call.policy.for_delivery(call.delivery);
+        call.policy.detached |= scope.detach;
+        let policy = call.policy;
+        // While the store fails, only runs that need not be stored are started.
+        let store_fails = matches!(self.runs.store().health(), Health::Failing { .. });
+        if store_fails && (policy.stored || policy.detached || matches!(call.thread, Thread::Continue(_))) {
+            return Err(faults::store_unavailable());
+        }
+
+        if let Thread::Continue(id) = call.thread {
+            return self.later_turns.start(id, call, &agent, scope).await;
+        }
+
+        let (id, delivery) = (call.id.unwrap_or_else(clock::new_id), call.delivery);
+        let labels = std::mem::replace(&mut call.labels, Json::null());
+        let mut spoken = Spoken::from(call);
+        let (session, previous) = self.sessions.choose(&mut spoken, &policy, &agent, scope).await?;
+        let place = match self.place(&session, &agent, &spoken, policy.busy).await? {
+            Placed::At(place) => place,
+            Placed::Waiting(run) => return Ok(Answer::Waiting(run)),
+        };
+
+        let is_behind = matches!(place, Place::Behind(_));
+        let (mut turn, started) = Turn::new(session, place, policy, spoken);
+        (turn.trace, turn.route) = (scope.trace.clone(), Arc::clone(&scope.path));
+
+        let run = new_run(&agent, &mut turn, NewRun { id, delivery, previous, labels }, scope);
+        let (follower, saved) = self.launch(&run, turn, store_fails, scope);
+        if let Some(saved) = saved {
+            // A run that is answered before its end is safe before it is answered.
+            saved.await.unwrap_or_else(|_| Err(faults::internal()))?;
+        }
+
+        let first_event_timeout = match policy.first_response {
+            FirstResponse::AwaitAgent { timeout: Some(_) } if is_behind => Duration::ZERO,
+            response => response.timeout().unwrap_or(scope.first_event_timeout),
+        };
+
+        Wanted { delivery, policy, first_event_timeout, turn: 0 }.respond(follower, started).await
+    }
+
+    /// Takes the session's turn and prepares the request, or joins the queue.
+    async fn place(
+        &self,
+        session: &Arc<Session>,
+        agent: &Agent,
+        spoken: &Spoken,
+        busy: Option<Busy>,
+    ) -> Result<Placed, Fault> {
+        let Some(guard) = session.try_turn() else {
+            let queues = busy.map_or(agent.queue_turns, |busy| busy == Busy::Queue);
+            return if queues {
+                Ok(Placed::At(Place::Behind(session.enqueue()?)))
+            } else {
+                Err(faults::busy(&session.id))
+            };
+        };
+
+        match self.driver.turns().context.prepare(session, agent, spoken).await? {
+            Outcome::Ready(prepared) => Ok(Placed::At(Place::Ready(guard, prepared))),
+            Outcome::Waiting(asked_by) => {
+                let run = match asked_by {
+                    Some(id) => self.runs.find(id).await?,
+                    None => None,
+                };
+                run.map(Placed::Waiting).ok_or_else(faults::waiting)
+            }
+        }
+    }
+
+    /// Makes a run known and starts its task. Returns what its client follows, and what tells that the run is safe if the
+    /// client waits for that.
+    ///
+    /// Invariant: nothing is awaited here, so this is not async. A client may leave at every await, which drops the
+    /// call; a run that is known by then would never be driven, nor end.
+    fn launch(
+        &self,
+        run: &Arc<ActiveRun>,
+        turn: Turn,
+        store_fails: bool,
+        scope: &Scope,
+    ) -> (Follower, Option<oneshot::Receiver<Result<(), Fault>>>) {
+        let abort_guard = AbortGuard::new(&self.runs, run);
+        self.runs.insert(run);
+        // A caller that reads the session, or deletes it, finds this run under way.
+        turn.session.doc().latest = Some(run.id());
+
+        let is_background = run.view(|view| view.info.delivery == Delivery::Background);
+        let (saved, saved_receiver) = if is_background { Some(oneshot::channel()).unzip() } else { (None, None) };
+        let beginning = Beginning {
+            opened: self.open(run, store_fails),
+            saved,
+            scope: scope.push.is_some().then(|| Box::new(scope.clone())),
+            connection: scope.connection.as_ref().map(Arc::downgrade),
+        };
+
+        let handle = RunHandle::InMemory(Arc::clone(run));
+        let follower = if turn.policy.detached {
+            Follower::new(&self.runs, handle)
+        } else {
+            Follower::attached(&self.runs, handle)
+        };
+
+        self.driver.start(abort_guard, Box::new(turn), Some(beginning));
+        (follower, saved_receiver)
+    }
+
+    fn open(&self, run: &Arc<ActiveRun>, store_fails: bool) -> StoreFuture<()> {
+        if store_fails {
+            // Nothing of such a run is to be found later, so there is nothing to wait for.
+            run.committed(u64::MAX);
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        self.runs.store().open(&run.journal())
+    }
+}
+
+fn new_run(agent: &Arc<Agent>, turn: &mut Turn, new: NewRun, scope: &Scope) -> Arc<ActiveRun> {
+    let NewRun { id, delivery, previous, labels } = new;
+    let now = clock::now();
+    let input = turn.take_input();
+    let mut record = Record::new(Run::new(id, agent.name.clone(), turn.session.id.clone(), now));
+    record.start_turn(input);
+    let about = RunInfo {
+        protocol: scope.protocol.to_owned(),
+        owner: scope.owner.key().to_owned(),
+        state: RunState::Queued,
+        changed_at: now,
+        previous,
+        delivery,
+        stored: turn.policy.stored,
+        request: AgentRequest { input: Input::default(), ..turn.spoken.request.clone() },
+        labels,
+        retention: owner_of_new_run(agent, &turn.session, scope),
+    };
+
+    ActiveRun::new(Arc::clone(agent), record, about)
+}

@@ -1,0 +1,209 @@
+//! Later turns of a run: one that waits is answered, one that works gets its next turn queued.
+//!
+//! Not here: first turns ([`super::first_turns`]), and taking turns ([`super::turn_driver`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlingua_core::answer;
+use interlingua_core::call::{Busy, RunState};
+use interlingua_core::event::Millis;
+use interlingua_core::model::{AgentRequest, Input};
+use interlingua_core::{Fault, FaultKind, Json, RunCall, RunId};
+
+use super::abort_guard::AbortGuard;
+use super::active_run::{ActiveRun, Publish, State};
+use super::agent::Agent;
+use super::answer::Answer;
+use super::complete::complete;
+use super::context::Outcome;
+use super::deliveries::{Deliveries, StartReason};
+use super::driver::Driver;
+use super::follow::Follower;
+use super::linked_runs::RunLinker;
+use super::respond::Wanted;
+use super::run_access::RunAccess;
+use super::run_handle::RunHandle;
+use super::run_table::{HeldRun, RunTable};
+use super::scope::Scope;
+use super::turn::{Place, Spoken, Turn};
+use super::{commit, faults};
+use crate::clock;
+
+/// The most turns of a run: their input is in memory while the run is.
+const MAX_TURNS: usize = 4096;
+
+/// Starts later turns.
+pub(super) struct LaterTurns {
+    pub(super) runs: Arc<RunTable>,
+    pub(super) access: Arc<RunAccess>,
+    pub(super) deliveries: Arc<Deliveries>,
+    pub(super) linker: Arc<RunLinker>,
+    pub(super) driver: Arc<Driver>,
+}
+
+impl LaterTurns {
+    /// Starts one more turn of a run that waits, or queues it behind the turn under way.
+    pub(super) async fn start(
+        &self,
+        id: RunId,
+        call: RunCall,
+        agent: &Arc<Agent>,
+        scope: &Scope,
+    ) -> Result<Answer, Fault> {
+        // Without a turn the run need not be in memory, wherever this ends.
+        let run = self.access.activate(id, scope).await?;
+        check_continuable(&run)?;
+        // Before the run takes its next step.
+        self.deliveries.start(&run, StartReason::RunContinues, scope).await?;
+
+        let (delivery, policy) = (call.delivery, call.policy);
+        let labels = call.labels.clone();
+        let session = self.runs.session_of(&run.handle()).await?;
+        let place = Place::Behind(session.enqueue()?);
+        let (mut turn, started) = Turn::new(session, place, policy.for_later_turn(), Spoken::from(call));
+        (turn.trace, turn.route) = (scope.trace.clone(), Arc::clone(&scope.path));
+        if run.run_state().is_waiting()
+            && let Some(waiting) = self.prepare(&run, agent, &mut turn).await?
+        {
+            return Ok(Answer::Waiting(waiting));
+        }
+
+        let follower = Follower::new(&self.runs, run.handle());
+        let (number, is_ready) = self.launch(&run, turn, labels)?;
+        // No stream is held back for a turn that is queued.
+        let first_event_timeout = if is_ready {
+            policy.first_response.timeout().unwrap_or(scope.first_event_timeout)
+        } else {
+            Duration::ZERO
+        };
+
+        let wanted = Wanted { delivery, policy, first_event_timeout, turn: number };
+        Ok(match wanted.respond(follower, started).await? {
+            Answer::Steps { follower, .. } => Answer::Steps { follower, attach: true },
+            answer => answer,
+        })
+    }
+
+    /// Takes the session's turn for a run that waits, if it is free, and prepares the request. Returns the run if it goes
+    /// on waiting: for other answers than these.
+    async fn prepare(&self, run: &HeldRun, agent: &Agent, turn: &mut Turn) -> Result<Option<RunHandle>, Fault> {
+        let Some(guard) = turn.session.try_turn() else { return Ok(None) };
+        let asked = run.view(|view| !view.run().pending().is_empty());
+        if asked && turn.session.doc().waiting.pending_of(run.id()).is_empty() {
+            let (linker, active) = (Arc::clone(&self.linker), Arc::clone(run));
+            complete(async move {
+                linker.end_unlinked(&active).await;
+                Ok(())
+            })
+            .await?;
+            return Err(faults::not_waiting(run.id(), None));
+        }
+
+        match self.driver.turns().context.prepare(&turn.session, agent, &turn.spoken).await? {
+            Outcome::Ready(prepared) => {
+                turn.place = Some(Place::Ready(guard, prepared));
+                Ok(None)
+            }
+            Outcome::Waiting(_) => {
+                let (runs, active) = (Arc::clone(&self.runs), Arc::clone(run));
+                let input = std::mem::take(&mut turn.spoken.request.input);
+                complete(async move { record_withdrawn(&runs, &active, input).await }).await?;
+                Ok(Some(run.handle()))
+            }
+        }
+    }
+
+    /// Starts the turn's task, or queues the turn for the task of the turn under way. Returns the turn's index, and true
+    /// if its request can be sent at once.
+    ///
+    /// Invariant: nothing is awaited here, so this is not async (see `FirstTurns::launch`).
+    fn launch(&self, run: &Arc<ActiveRun>, turn: Turn, labels: Json) -> Result<(usize, bool), Fault> {
+        let now = clock::now();
+        let (number, started) = run.update(Publish::Now, |state| {
+            state.about.request = AgentRequest { input: Input::default(), ..turn.spoken.request.clone() };
+            if !labels.is_null() {
+                state.about.labels = labels;
+            }
+            match state.about.state {
+                RunState::Ended(_) => Err(faults::run_ended(run.id())),
+                RunState::Waiting | RunState::WaitingForAuth => {
+                    // A client that left did so before this turn.
+                    run.cancel.reset();
+                    let turn = start_turn(state, turn, now);
+                    Ok((state.record.run().turns.len() - 1, Some(turn)))
+                }
+                RunState::Queued | RunState::Running => {
+                    check_queueable(state, run.id(), &turn, now)?;
+                    state.queued.push_back(turn);
+                    Ok((state.record.run().turns.len() - 1 + state.queued.len(), None))
+                }
+            }
+        })?;
+
+        let is_ready = started.as_ref().is_some_and(Turn::is_ready);
+        if let Some(turn) = started {
+            self.driver.start(AbortGuard::new(&self.runs, run), Box::new(turn), None);
+        }
+
+        Ok((number, is_ready))
+    }
+}
+
+fn check_continuable(run: &ActiveRun) -> Result<(), Fault> {
+    let (answered_by, turns) = run.view(|view| (view.run().answered_by(), view.run().turns.len()));
+    if answered_by.is_some() {
+        return Err(faults::not_waiting(run.id(), answered_by));
+    }
+    if turns >= MAX_TURNS {
+        return Err(Fault::new(FaultKind::Overloaded, "the run has too many turns: start another one"));
+    }
+    Ok(())
+}
+
+/// Records the start of a turn of a run that waits.
+fn start_turn(state: &mut State, mut turn: Turn, now: Millis) -> Turn {
+    turn.resumes = Some(state.about.state);
+    state.cancel_reason = None;
+    state.record.set_time(now);
+    state.record.start_turn(turn.take_input());
+    state.pending.clear();
+    // Running, not queued: only a run's first turn is waited for as if nothing had happened yet.
+    state.set(RunState::Running, now);
+    turn
+}
+
+/// Whether a turn may queue behind the one under way.
+fn check_queueable(state: &State, id: RunId, turn: &Turn, now: Millis) -> Result<(), Fault> {
+    if let Some(by) = state.record.run().answered_by() {
+        return Err(faults::not_waiting(id, Some(by)));
+    }
+    if turn.policy.busy == Some(Busy::Refuse) {
+        return Err(faults::busy(&turn.session.id));
+    }
+
+    // The turn under way asks nothing yet: an answer can only be one that was given before.
+    let (input, answers) = (turn.spoken.request.input.clone(), turn.spoken.answers.clone());
+    let mut waiting = turn.session.doc().waiting.clone();
+    match waiting.take(input, answers, turn.spoken.answer_policy, now) {
+        answer::Outcome::Refused(fault) => Err(fault),
+        _ => Ok(()),
+    }
+}
+
+/// Records input to a run that waits for something else first: it does not reach the agent, but the client sent it.
+async fn record_withdrawn(runs: &RunTable, run: &Arc<ActiveRun>, input: Input) -> Result<(), Fault> {
+    let now = clock::now();
+    run.update(Publish::Now, |state| {
+        // It may have been ended meanwhile.
+        if state.about.state.is_waiting() {
+            state.record.set_time(now);
+            state.record.start_turn(input);
+            state.record.withdraw_turn(None);
+        }
+    });
+    let settled = commit::settle(runs.store(), run).await;
+    // It is visible as soon as it is safe, however long that takes.
+    run.publish(Publish::Concluded);
+    settled
+}

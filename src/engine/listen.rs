@@ -1,0 +1,227 @@
+//! Reading the agent's answers to the end of a turn: chunks are fed to the connector's turn, and the events it emits go
+//! into the record.
+//!
+//! Not here: how the answer was requested, and what the turn comes to ([`super::turn_driver`]).
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use interlingua_core::agent_event::AgentEvent;
+use interlingua_core::connector::EventSink;
+use interlingua_core::normalize::Normalizer;
+use interlingua_core::{Fault, Record};
+
+use super::active_run::{ActiveRun, Publish};
+use super::coalescer::Coalescer;
+use super::faults;
+use super::turn::Turn;
+use super::waits::{MAX_BACKLOG, poll_once, wait_for_room};
+use crate::clock;
+use crate::store::{Journal, Store};
+use crate::upstream::{Conversation, Flow};
+
+/// Chunks that come together are published together, up to so many bytes.
+const MAX_BATCH_BYTES: usize = 16 * 1024;
+
+/// Puts what the agent reports into the record.
+struct Sink<'a> {
+    record: &'a mut Record,
+    normalizer: &'a mut Normalizer,
+}
+
+impl EventSink for Sink<'_> {
+    fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
+        self.normalizer.emit(self.record, event).map(|_| ())
+    }
+
+    fn ignored(&self) -> u64 {
+        self.normalizer.ignored()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.normalizer.has_ended()
+    }
+}
+
+/// An answer that is being read.
+pub(super) struct Listener<'a> {
+    store: &'a Arc<dyn Store>,
+    run: &'a Arc<ActiveRun>,
+    journal: Arc<dyn Journal>,
+    conversation: &'a mut Conversation,
+    normalizer: &'a mut Normalizer,
+    turn: &'a mut Turn,
+    /// How many bytes were read that no follower was woken for.
+    unpublished: usize,
+    coalescer: Coalescer,
+    /// False: the store publishes what it has written, and wakes followers. Nothing is coalesced here then.
+    is_safe_at_once: bool,
+    keep_alives: u64,
+}
+
+impl<'a> Listener<'a> {
+    pub(super) fn new(
+        store: &'a Arc<dyn Store>,
+        run: &'a Arc<ActiveRun>,
+        conversation: &'a mut Conversation,
+        normalizer: &'a mut Normalizer,
+        turn: &'a mut Turn,
+    ) -> Self {
+        Self {
+            store,
+            run,
+            journal: run.journal(),
+            conversation,
+            keep_alives: normalizer.heartbeats(),
+            normalizer,
+            turn,
+            unpublished: 0,
+            coalescer: Coalescer::new(),
+            is_safe_at_once: run.is_safe_at_once(),
+        }
+    }
+
+    /// Reads answers until the turn has ended.
+    pub(super) async fn listen(mut self) -> Result<(), Fault> {
+        loop {
+            let (fed, has_room) = match self.next_chunk().await {
+                Ok(Some(chunk)) => self.feed(&chunk),
+                // The turn may go on with another request.
+                Ok(None) => match self.finish()? {
+                    Flow::Ended => return Ok(()),
+                    Flow::Continues => (Ok(()), true),
+                },
+                Err(fault) => match self.fail(fault)? {
+                    Flow::Ended => return Ok(()),
+                    Flow::Continues => (Ok(()), true),
+                },
+            };
+
+            self.forward_keep_alives();
+            self.store.touch(&self.journal);
+            if self.turn.started.is_some() && self.normalizer.has_begun() {
+                self.turn.report_start(Ok(()));
+            }
+            if self.normalizer.has_ended() {
+                return Ok(());
+            }
+            fed?;
+            if !has_room {
+                Box::pin(wait_for_room(self.run)).await?;
+            }
+        }
+    }
+
+    /// Waits for the next piece of an answer. `None`: that answer has ended.
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, Fault> {
+        if let Poll::Ready(chunk) = self.chunk_of_batch().await {
+            return chunk;
+        }
+
+        self.unpublished = 0;
+        let (run, conversation) = (self.run, &mut *self.conversation);
+        poll_fn(|context| {
+            if run.cancel.poll_set(context).is_ready() {
+                return Poll::Ready(Err(faults::canceled()));
+            }
+            conversation.poll_chunk(context)
+        })
+        .await
+    }
+
+    /// What comes in one packet comes in several chunks, which are published together: followers are woken once every
+    /// other task that is ready has run and nothing more has come.
+    async fn chunk_of_batch(&mut self) -> Poll<Result<Option<Bytes>, Fault>> {
+        if self.unpublished >= MAX_BATCH_BYTES || (self.unpublished > 0 && self.run.cancel.is_set()) {
+            self.run.notify();
+            self.unpublished = 0;
+        }
+
+        if self.unpublished == 0 {
+            return Poll::Pending;
+        }
+
+        let mut chunk = poll_once(|context| self.conversation.poll_chunk(context)).await;
+        if chunk.is_pending() {
+            tokio::task::yield_now().await;
+            chunk = poll_once(|context| self.conversation.poll_chunk(context)).await;
+        }
+
+        if chunk.is_pending() {
+            self.run.notify();
+            self.coalescer.pause();
+        }
+
+        chunk
+    }
+
+    /// Reads a piece of an answer. The result of that, and true unless the store or the readers are too far behind.
+    fn feed(&mut self, chunk: &Bytes) -> (Result<(), Fault>, bool) {
+        let now = clock::now();
+        let publish = if !self.is_safe_at_once {
+            Publish::Deferred
+        } else if self.coalescer.is_alone(now) {
+            Publish::Now
+        } else {
+            self.unpublished += chunk.len();
+            Publish::Deferred
+        };
+
+        let Self { run, conversation, normalizer, .. } = self;
+        run.update(publish, |state| {
+            state.record.set_time(now);
+            let was_waiting = !state.has_begun();
+            let fed = conversation.feed(chunk, &mut Sink { record: &mut state.record, normalizer });
+            if was_waiting && state.has_begun() {
+                // The agent works since now, and followers see it at the same time.
+                state.about.changed_at = state.record.now();
+            }
+            (fed, state.has_room(MAX_BACKLOG))
+        })
+    }
+
+    /// An answer has ended in order.
+    fn finish(&mut self) -> Result<Flow, Fault> {
+        let Self { run, conversation, normalizer, .. } = self;
+        run.update(Publish::Now, |state| {
+            state.record.set_time(clock::now());
+            let flow = conversation.finish(&mut Sink { record: &mut state.record, normalizer })?;
+            if flow == Flow::Ended {
+                // An answer in another protocol is worth a clearer fault than one that ends too early.
+                if !is_understood(normalizer)
+                    && let Some(foreign) = conversation.foreign()
+                {
+                    return Err(foreign);
+                }
+                normalizer.end_of_body(&mut state.record);
+            }
+            Ok(flow)
+        })
+    }
+
+    /// An answer broke off, or a further request failed.
+    fn fail(&mut self, fault: Fault) -> Result<Flow, Fault> {
+        let Self { run, conversation, normalizer, .. } = self;
+        run.update(Publish::Now, |state| {
+            let flow = conversation.fail(fault, &mut Sink { record: &mut state.record, normalizer })?;
+            if flow == Flow::Ended && !normalizer.has_ended() {
+                normalizer.end_of_body(&mut state.record);
+            }
+            Ok(flow)
+        })
+    }
+
+    fn forward_keep_alives(&mut self) {
+        if self.normalizer.heartbeats() != self.keep_alives {
+            self.keep_alives = self.normalizer.heartbeats();
+            self.run.keep_alive();
+        }
+    }
+}
+
+/// True if anything was understood of what the agent sent.
+fn is_understood(normalizer: &Normalizer) -> bool {
+    normalizer.has_begun() || normalizer.has_ended() || normalizer.heartbeats() > 0 || normalizer.complaint().is_some()
+}

@@ -1,0 +1,70 @@
+//! The caller's runs: found and followed. What is not the caller's does not exist for it.
+//!
+//! Not here: lists of runs ([`super::lists`]), and ending them ([`super::canceller`]).
+
+use std::sync::Arc;
+
+use interlingua_core::call::Target;
+use interlingua_core::{Fault, RunId};
+
+use super::faults::{self, store_fault};
+use super::follow::Follower;
+use super::retention::RetentionRules;
+use super::run_handle::RunHandle;
+use super::run_table::{HeldRun, RunTable};
+use super::scope::Scope;
+
+/// Finds runs for callers.
+pub(super) struct RunAccess {
+    runs: Arc<RunTable>,
+    rules: Arc<RetentionRules>,
+}
+
+impl RunAccess {
+    pub(super) const fn new(runs: Arc<RunTable>, rules: Arc<RetentionRules>) -> Self {
+        Self { runs, rules }
+    }
+
+    /// A run of the caller.
+    pub(super) async fn find(&self, target: &Target, scope: &Scope) -> Result<RunHandle, Fault> {
+        let id = match target {
+            Target::Run(id) => *id,
+            Target::Latest(session) => self.latest(session, scope).await?,
+        };
+        let handle = self.runs.find(id).await?.ok_or_else(|| faults::run_not_found(id))?;
+
+        let is_kept = scope.connection.as_ref().is_some_and(|connection| connection.contains(id));
+        let is_visible = handle.view(|view| {
+            view.info.owner == scope.owner.key()
+                && scope.offers(&view.run().agent)
+                && (view.info.stored || view.run().end.is_none() || is_kept)
+                && !self.rules.is_gone(view.info)
+        });
+        if is_visible { Ok(handle) } else { Err(faults::run_not_found(id)) }
+    }
+
+    async fn latest(&self, session: &str, scope: &Scope) -> Result<RunId, Fault> {
+        let owner = scope.owner.key().to_owned();
+        let found = self.runs.store().latest(scope.agent_names(), owner, session.to_owned()).await;
+        found
+            .map_err(|error| store_fault(&error))?
+            .ok_or_else(|| Fault::not_found(format_args!("a run in session '{session}'")))
+    }
+
+    /// Follows a run of the caller.
+    pub(super) async fn follow(&self, target: &Target, scope: &Scope) -> Result<Follower, Fault> {
+        let run = self.find(target, scope).await?;
+        if run.run_state().is_waiting() && matches!(run, RunHandle::Stored(..)) {
+            // Its next turn may start while it is followed.
+            let held = self.activate(run.id(), scope).await?;
+            return Ok(Follower::new(&self.runs, held.handle()));
+        }
+        Ok(Follower::new(&self.runs, run))
+    }
+
+    /// A run of the caller, in memory.
+    pub(super) async fn activate(&self, id: RunId, scope: &Scope) -> Result<HeldRun, Fault> {
+        let run = self.find(&Target::Run(id), scope).await?;
+        self.runs.activate(run).await
+    }
+}

@@ -1,0 +1,365 @@
+//! All runs: those in memory, by id, and the way to those in the store.
+//!
+//! A run is in memory while a turn is under way, while someone follows or holds it, and while its end is written. Not
+//! here: what drives runs ([`super::driver`]), and whose they are ([`super::run_access`]).
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use interlingua_core::pending::Pending;
+use interlingua_core::{Fault, Owner, RunId};
+
+use super::active_run::{ActiveRun, Publish};
+use super::agent::Agents;
+use super::faults::{self, store_fault};
+use super::loaded::LoadedRuns;
+use super::run_handle::RunHandle;
+use super::session::Session;
+use super::session_table::SessionTable;
+use super::unstored::UnstoredRuns;
+use crate::store::{Store, StoreFuture, StoredRun};
+
+/// All runs.
+pub(super) struct RunTable {
+    agents: Arc<Agents>,
+    store: Arc<dyn Store>,
+    sessions: Arc<SessionTable>,
+    unstored: Arc<UnstoredRuns>,
+    /// Runs from the store that someone reads.
+    loaded: LoadedRuns,
+    active: Mutex<ActiveRuns>,
+    /// False: the gateway is closing and takes no new runs.
+    is_accepting: AtomicBool,
+    /// True: the gateway is closed. No run has another step.
+    is_closed: AtomicBool,
+}
+
+/// The runs in memory.
+#[derive(Default)]
+struct ActiveRuns {
+    by_id: HashMap<RunId, Arc<ActiveRun>>,
+    /// Runs that are being loaded to be in memory.
+    loading: HashMap<RunId, Loading>,
+}
+
+#[derive(Default)]
+struct Loading {
+    /// How many calls load this run.
+    loaders: usize,
+    /// How often it has left memory since the first of them began: what they loaded before is outdated.
+    left: u64,
+}
+
+impl ActiveRuns {
+    fn insert(&mut self, run: &Arc<ActiveRun>) {
+        self.by_id.insert(run.id(), Arc::clone(run));
+    }
+
+    fn remove(&mut self, id: RunId) {
+        self.by_id.remove(&id);
+        if let Some(loading) = self.loading.get_mut(&id) {
+            loading.left += 1;
+        }
+    }
+
+    fn holds(&self, run: &Arc<ActiveRun>) -> bool {
+        self.by_id.get(&run.id()).is_some_and(|known| Arc::ptr_eq(known, run))
+    }
+}
+
+impl RunTable {
+    pub(super) fn new(
+        agents: Arc<Agents>,
+        store: Arc<dyn Store>,
+        sessions: Arc<SessionTable>,
+        unstored: Arc<UnstoredRuns>,
+    ) -> Self {
+        Self {
+            agents,
+            loaded: LoadedRuns::new(Arc::clone(&store)),
+            store,
+            sessions,
+            unstored,
+            active: Mutex::default(),
+            is_accepting: AtomicBool::new(true),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ActiveRuns> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) const fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub(super) const fn sessions(&self) -> &Arc<SessionTable> {
+        &self.sessions
+    }
+
+    pub(super) const fn unstored(&self) -> &Arc<UnstoredRuns> {
+        &self.unstored
+    }
+
+    /// How many runs are in memory.
+    pub(super) fn len(&self) -> usize {
+        self.lock().by_id.len()
+    }
+
+    /// How many runs have a turn under way, or one that waits to begin.
+    pub(super) fn working(&self) -> usize {
+        self.active().iter().filter(|run| run.run_state().is_working()).count()
+    }
+
+    /// All runs in memory.
+    pub(super) fn active(&self) -> Vec<Arc<ActiveRun>> {
+        self.lock().by_id.values().cloned().collect()
+    }
+
+    /// A run in memory.
+    pub(super) fn get(&self, id: RunId) -> Option<Arc<ActiveRun>> {
+        self.lock().by_id.get(&id).cloned()
+    }
+
+    /// Makes a run known.
+    pub(super) fn insert(&self, run: &Arc<ActiveRun>) {
+        self.lock().insert(run);
+    }
+
+    /// Takes a run out of memory.
+    pub(super) fn remove(&self, id: RunId) {
+        self.lock().remove(id);
+    }
+
+    /// A run by its id, whichever owner it has.
+    pub(super) async fn find(&self, id: RunId) -> Result<Option<RunHandle>, Fault> {
+        self.find_if_room(id, true).await
+    }
+
+    /// A run by its id. `waits`: for memory to load it; otherwise the call fails if there is none.
+    pub(super) async fn find_if_room(&self, id: RunId, waits: bool) -> Result<Option<RunHandle>, Fault> {
+        if let Some(run) = self.get(id).or_else(|| self.unstored.get(id)) {
+            return Ok(Some(RunHandle::InMemory(run)));
+        }
+        let Some(stored) = self.loaded.load(id, waits).await? else { return Ok(None) };
+        let pending = self.open_items(&stored).await?;
+        Ok(Some(RunHandle::Stored(stored, pending.into())))
+    }
+
+    /// The pending items of a stored run that are still open, as its session says.
+    async fn open_items(&self, stored: &StoredRun) -> Result<Vec<Pending>, Fault> {
+        let run = stored.record.run();
+        let asked = run.pending();
+        if asked.is_empty() {
+            return Ok(asked);
+        }
+
+        let user = stored.info.request.user_id.as_deref();
+        let owner = Owner::from_key(&stored.info.owner);
+        let session = self.sessions.of_user(&run.agent, &owner, &run.session_id, user).await?;
+        Ok(session.doc().waiting.pending_of(run.id))
+    }
+
+    /// The session of a run.
+    pub(super) async fn session_of(&self, run: &RunHandle) -> Result<Arc<Session>, Fault> {
+        let (agent, owner, session, user) = run.view(|view| {
+            let (run, about) = (view.run(), view.info);
+            let owner = Owner::from_key(&about.owner);
+            (run.agent.clone(), owner, run.session_id.clone(), about.request.user_id.clone())
+        });
+        self.sessions.of_user(&agent, &owner, &session, user.as_deref()).await
+    }
+
+    /// Brings a run into memory and keeps it there until the guard is dropped.
+    pub(super) async fn activate(self: &Arc<Self>, mut run: RunHandle) -> Result<HeldRun, Fault> {
+        loop {
+            let id = run.id();
+            match run {
+                RunHandle::InMemory(active) => match self.hold(&active) {
+                    Some(held) => return Ok(held),
+                    // It has left memory since it was found: a change to this copy would be lost.
+                    None => run = self.find(id).await?.ok_or_else(|| faults::run_not_found(id))?,
+                },
+                RunHandle::Stored(..) => {
+                    // What was found before may be outdated: the run may have been in memory since.
+                    let loading = LoadingGuard::new(self, id);
+                    run = match self.find(id).await?.ok_or_else(|| faults::run_not_found(id))? {
+                        RunHandle::Stored(stored, pending) => {
+                            if let Some((held, opened)) = self.activate_stored(&loading, &stored, &pending)? {
+                                if let Some(opened) = opened {
+                                    opened.await.map_err(|error| store_fault(&error))?;
+                                }
+                                return Ok(held);
+                            }
+                            RunHandle::Stored(stored, pending)
+                        }
+                        active => active,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Brings a loaded run into memory unless it is there, and tells the store. `None`: it has been in memory since it
+    /// was loaded, and has to be loaded again.
+    fn activate_stored(
+        self: &Arc<Self>,
+        loading: &LoadingGuard,
+        stored: &StoredRun,
+        pending: &[Pending],
+    ) -> Result<Option<(HeldRun, Option<StoreFuture<()>>)>, Fault> {
+        let agent = self.agents.of_stored_run(&stored.record.run().agent);
+        let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
+        let run = ActiveRun::from_stored(agent, stored);
+        run.update(Publish::Now, |state| state.pending = pending.to_vec());
+
+        let mut active = self.lock();
+        if let Some(known) = active.by_id.get(&run.id()) {
+            return Ok(Some((HeldRun::new(self, known), None)));
+        }
+
+        if !loading.is_current(&active) {
+            return Ok(None);
+        }
+
+        active.insert(&run);
+        // Under the lock: a call that finds the run here finds it known to the store.
+        let opened = self.store.open(&run.journal());
+        Ok(Some((HeldRun::new(self, &run), Some(opened))))
+    }
+
+    /// Keeps a run in memory. `None`: it has left memory, and another copy may be there.
+    fn hold(self: &Arc<Self>, run: &Arc<ActiveRun>) -> Option<HeldRun> {
+        let active = self.lock();
+        // A run that has ended is not changed any more: any copy will do.
+        (active.holds(run) || run.run_state().is_ended()).then(|| HeldRun::new(self, run))
+    }
+
+    /// A run has no turn under way any more.
+    pub(super) fn turn_ended(&self, run: &Arc<ActiveRun>) {
+        let is_over = run.view(|view| !view.info.stored && view.run().end.is_some());
+        if is_over {
+            // No one may find it again; its followers still see its end.
+            self.remove(run.id());
+            drop(self.store.remove(run.id()));
+            return;
+        }
+        self.release_if_idle(run);
+    }
+
+    /// Takes a run out of memory if it is safe in the store and nothing needs it here.
+    pub(super) fn release_if_idle(&self, run: &Arc<ActiveRun>) {
+        // Under the lock: no one finds it meanwhile, and another copy of the same id stays.
+        let mut active = self.lock();
+        if active.holds(run) && run.is_idle() {
+            active.remove(run.id());
+        }
+    }
+
+    /// Makes sure that no one finds a run again that has ended.
+    pub(super) fn forget(&self, run: &RunHandle) {
+        match run {
+            RunHandle::InMemory(run) => {
+                run.update(Publish::Later, |state| state.about.stored = false);
+                self.turn_ended(run);
+            }
+            RunHandle::Stored(stored, _) => drop(self.store.remove(stored.record.run().id)),
+        }
+    }
+
+    /// True while new runs are taken.
+    pub(super) fn is_accepting(&self) -> bool {
+        self.is_accepting.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stop_accepting(&self) {
+        self.is_accepting.store(false, Ordering::Relaxed);
+    }
+
+    /// True once no run has another step.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// No run has another step from now on: followers of waiting runs leave.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        for run in self.active() {
+            run.wake_followers();
+        }
+    }
+}
+
+/// A run is being loaded to be in memory.
+struct LoadingGuard {
+    runs: Arc<RunTable>,
+    id: RunId,
+    /// [`Loading::left`] when this began.
+    left: u64,
+}
+
+impl LoadingGuard {
+    fn new(runs: &Arc<RunTable>, id: RunId) -> Self {
+        let mut active = runs.lock();
+        let loading = active.loading.entry(id).or_default();
+        loading.loaders += 1;
+        let left = loading.left;
+        drop(active);
+        Self { runs: Arc::clone(runs), id, left }
+    }
+
+    /// True if what was loaded since is not outdated.
+    fn is_current(&self, active: &ActiveRuns) -> bool {
+        active.loading.get(&self.id).map_or(0, |loading| loading.left) == self.left
+    }
+}
+
+impl Drop for LoadingGuard {
+    fn drop(&mut self) {
+        let mut active = self.runs.lock();
+        if let Some(loading) = active.loading.get_mut(&self.id) {
+            loading.loaders -= 1;
+            if loading.loaders == 0 {
+                active.loading.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// Keeps a run in memory while it stands between two turns. Dropped, the run leaves memory unless a turn is under way by
+/// then or others need it.
+pub(super) struct HeldRun {
+    runs: Arc<RunTable>,
+    run: Arc<ActiveRun>,
+}
+
+impl HeldRun {
+    /// Called with the table locked and the run in it: no one takes it out in between.
+    fn new(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Self {
+        run.hold();
+        Self { runs: Arc::clone(runs), run: Arc::clone(run) }
+    }
+
+    /// The run as one to be read.
+    pub(super) fn handle(&self) -> RunHandle {
+        RunHandle::InMemory(Arc::clone(&self.run))
+    }
+}
+
+impl Deref for HeldRun {
+    type Target = Arc<ActiveRun>;
+
+    fn deref(&self) -> &Arc<ActiveRun> {
+        &self.run
+    }
+}
+
+impl Drop for HeldRun {
+    fn drop(&mut self) {
+        self.run.release();
+        self.runs.release_if_idle(&self.run);
+    }
+}

@@ -1,0 +1,191 @@
+//! Sessions as resources: what their owner may do with them besides calling agents.
+
+use std::sync::Arc;
+
+use interlingua_core::call::{Filter, RunState, SessionCall, SessionItem, SessionView, Target};
+use interlingua_core::model::Message;
+use interlingua_core::{Extra, Fault, FaultKind};
+
+use super::canceller::Canceller;
+use super::lists::list;
+use super::retention::RetentionRules;
+use super::run_table::RunTable;
+use super::scope::Scope;
+use super::session::Session;
+use super::session_doc::SessionDoc;
+use super::session_table::SessionTable;
+use super::transcripts::Transcripts;
+
+/// How many runs of a session are stopped when it is deleted.
+const MAX_STOPPED: usize = 100;
+
+/// Serves calls about sessions.
+pub(super) struct SessionCalls {
+    runs: Arc<RunTable>,
+    transcripts: Arc<Transcripts>,
+    canceller: Arc<Canceller>,
+    rules: Arc<RetentionRules>,
+}
+
+impl SessionCalls {
+    pub(super) const fn new(
+        runs: Arc<RunTable>,
+        transcripts: Arc<Transcripts>,
+        canceller: Arc<Canceller>,
+        rules: Arc<RetentionRules>,
+    ) -> Self {
+        Self { runs, transcripts, canceller, rules }
+    }
+
+    fn sessions(&self) -> &SessionTable {
+        self.runs.sessions()
+    }
+
+    /// Serves a call. `None`: it is done.
+    pub(super) async fn serve(&self, call: SessionCall, scope: &Scope) -> Result<Option<Vec<SessionView>>, Fault> {
+        let view = match call {
+            SessionCall::Create { agent, session, items, labels } => {
+                self.create(&agent, &session, &items, &labels, scope).await
+            }
+            SessionCall::Get { session } => self.view(&*self.find(&session, scope).await?, false, usize::MAX).await,
+            SessionCall::GetPart { session, newest, least } => {
+                self.view(&*self.find(&session, scope).await?, newest, least).await
+            }
+            SessionCall::List => return self.list(scope).await.map(Some),
+            SessionCall::Append { session, items } => {
+                let session = self.find(&session, scope).await?;
+                session.doc().append(&items)?;
+                self.save_and_view(&session, items.len()).await
+            }
+            SessionCall::Remove { session, item } => {
+                let session = self.find(&session, scope).await?;
+                if !self.transcripts.remove_item(&session, &item).await? {
+                    return Err(Fault::not_found(format_args!("item '{item}'")));
+                }
+                self.save_and_view(&session, 0).await
+            }
+            SessionCall::Label { session, labels } => {
+                let session = self.find(&session, scope).await?;
+                set_labels(&mut session.doc(), &labels);
+                self.save_and_view(&session, 0).await
+            }
+            SessionCall::Delete { session } => {
+                let session = self.find(&session, scope).await?;
+                self.stop_runs(&session, scope).await?;
+                self.sessions().delete(&session).await?;
+                return Ok(None);
+            }
+        };
+
+        Ok(Some(vec![view?]))
+    }
+
+    async fn create(
+        &self,
+        agent: &str,
+        id: &str,
+        items: &[Message],
+        labels: &Extra,
+        scope: &Scope,
+    ) -> Result<SessionView, Fault> {
+        if !scope.offers(agent) {
+            return Err(Fault::new(FaultKind::NoSuchAgent, format!("no agent is called '{agent}'")));
+        }
+
+        let session = self.sessions().get_or_create(agent, &scope.owner, id).await?;
+        {
+            let mut doc = session.doc();
+            doc.append(items)?;
+            doc.is_conversation = true;
+            set_labels(&mut doc, labels);
+        }
+
+        self.save_and_view(&session, 0).await
+    }
+
+    async fn list(&self, scope: &Scope) -> Result<Vec<SessionView>, Fault> {
+        let mut views = Vec::new();
+        for card in scope.agents.iter() {
+            for doc in self.sessions().list(&card.name, &scope.owner).await? {
+                views.push(self.view_of(&doc, Vec::new()).await?);
+            }
+        }
+        Ok(views)
+    }
+
+    /// Stops what works in a session, and what waits in it.
+    async fn stop_runs(&self, session: &Arc<Session>, scope: &Scope) -> Result<(), Fault> {
+        let states = vec![RunState::Queued, RunState::Running, RunState::Waiting, RunState::WaitingForAuth];
+        let session_id = Some(session.id.clone());
+        let filter = Filter { session: session_id, states, limit: MAX_STOPPED, heads: true, ..Filter::default() };
+        let page = list(&self.runs, &self.rules, filter, scope).await?;
+
+        let (mut queued, mut others) = (Vec::new(), Vec::new());
+        for run in &page.runs {
+            let view = run.view();
+            let user = view.info.request.user_id.clone();
+            // Another user's session may have the same id.
+            let its_session =
+                self.sessions().of_user(&view.run().agent, &scope.owner, &session.id, user.as_deref()).await?;
+            if Arc::ptr_eq(&its_session, session) {
+                let order = if view.info.state == RunState::Queued { &mut queued } else { &mut others };
+                order.push(view.run().id);
+            }
+        }
+
+        // Those that wait for their turn first: none shall get it when the one under way ends.
+        for id in queued.into_iter().chain(others) {
+            self.canceller.cancel(&Target::Run(id), scope).await?;
+        }
+
+        Ok(())
+    }
+
+    async fn find(&self, id: &str, scope: &Scope) -> Result<Arc<Session>, Fault> {
+        for card in scope.agents.iter() {
+            if let Some(session) = self.sessions().find(&card.name, &scope.owner, id).await? {
+                return Ok(session);
+            }
+        }
+        Err(Fault::not_found(format_args!("session '{id}'")))
+    }
+
+    /// Saves a session, and shows it with its latest items.
+    async fn save_and_view(&self, session: &Session, least: usize) -> Result<SessionView, Fault> {
+        self.sessions().save(session).await?;
+        self.view(session, true, least).await
+    }
+
+    /// Shows a session with at least so many items from one end.
+    async fn view(&self, session: &Session, newest: bool, least: usize) -> Result<SessionView, Fault> {
+        let items = self.transcripts.items(session, newest, least).await?;
+        let doc = session.doc().clone();
+        self.view_of(&doc, items).await
+    }
+
+    async fn view_of(&self, doc: &SessionDoc, items: Vec<SessionItem>) -> Result<SessionView, Fault> {
+        let state = match doc.latest {
+            Some(id) => self.runs.find(id).await?.map(|run| run.run_state()),
+            None => None,
+        };
+
+        Ok(SessionView {
+            id: doc.id.clone(),
+            agent: doc.agent.clone(),
+            created_at: doc.created_at,
+            updated_at: doc.updated_at,
+            items,
+            pending: doc.waiting.open().map(|open| open.item.clone()).collect(),
+            latest: doc.latest,
+            state,
+            user: doc.named_user().map(str::to_owned),
+            labels: doc.labels.clone(),
+        })
+    }
+}
+
+fn set_labels(doc: &mut SessionDoc, labels: &Extra) {
+    for (name, value) in labels.iter() {
+        doc.labels.set(name, value.clone());
+    }
+}

@@ -1,0 +1,249 @@
+//! What is stored of a session: a small document that counts its entries, and the entries that are not written yet.
+//!
+//! Field names in the store differ from the names here where they are older. Not here: sessions in memory
+//! ([`super::session`]), and reading and writing entries ([`super::session_entries`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use interlingua_core::answer::Waiting;
+use interlingua_core::event::Millis;
+use interlingua_core::model::Message;
+use interlingua_core::tree::Node;
+use interlingua_core::{Extra, Fault, FaultKind, Json, Owner, RunId};
+use serde::{Deserialize, Serialize};
+
+use super::upstream_ids;
+use crate::clock;
+
+/// The most bytes of messages that clients may put into one session.
+const MAX_BYTES: u64 = 32 << 20;
+
+/// One entry of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Entry {
+    /// A turn of a run: its input and the agent's answer.
+    Turn {
+        /// The run.
+        run: RunId,
+        /// Which of its turns.
+        turn: u32,
+    },
+    /// A message that a client put there.
+    #[serde(rename = "said")]
+    Message {
+        /// Its id.
+        id: String,
+        /// The message.
+        message: Json,
+    },
+}
+
+impl Entry {
+    /// A message as an entry. One without an id gets one.
+    pub(super) fn from_message(message: &Message) -> Self {
+        let id = message.id.clone().filter(|id| !id.is_empty());
+        let id = id.unwrap_or_else(|| clock::new_id().to_prefixed("msg_"));
+        Self::Message { id, message: Json::from_serialize(message) }
+    }
+
+    /// The message, if the entry is one.
+    pub(super) fn to_message(&self) -> Option<Message> {
+        let Self::Message { message, .. } = self else { return None };
+        Message::parse(&Node::with_path("", message.raw())).ok()
+    }
+
+    /// The size of the message in bytes. Turns are counted with their runs.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Turn { .. } => 0,
+            Self::Message { message, .. } => message.text().len() as u64,
+        }
+    }
+
+    /// True for a turn of this run.
+    pub(super) fn is_turn_of(&self, id: RunId) -> bool {
+        matches!(self, Self::Turn { run, .. } if *run == id)
+    }
+}
+
+/// What is stored of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct SessionDoc {
+    pub(super) id: String,
+    pub(super) agent: String,
+    pub(super) created_at: Millis,
+    pub(super) updated_at: Millis,
+    /// True if it was created as a resource of its own, a conversation. Its owner may change its items.
+    #[serde(default, rename = "kept")]
+    pub(super) is_conversation: bool,
+    /// The index of the first entry.
+    #[serde(default)]
+    pub(super) first: u64,
+    /// The index after the last entry. Some between the two may have been removed.
+    #[serde(default)]
+    pub(super) next: u64,
+    /// The run of the last entry, if that is a turn.
+    #[serde(default)]
+    pub(super) last: Option<RunId>,
+    /// The size of all messages that clients put there.
+    #[serde(default)]
+    pub(super) bytes: u64,
+    /// Entries that are not written yet, by index.
+    #[serde(skip)]
+    pub(super) unsaved: BTreeMap<u64, Entry>,
+    /// All entries, in documents of an earlier version.
+    #[serde(default, rename = "entries", skip_serializing_if = "Vec::is_empty")]
+    pub(super) inline_entries: Vec<Entry>,
+    /// Ids of removed items that were part of runs.
+    #[serde(default)]
+    pub(super) removed: BTreeSet<String>,
+    /// The id the agent knows the session by, if it is another one. `None` also for sessions stored before agents were
+    /// given ids of their own: the agent goes on knowing those by the client's name.
+    #[serde(default)]
+    pub(super) upstream_id: Option<String>,
+    /// The user, as the first client named it. Clients of other protocols may name no one.
+    #[serde(default)]
+    pub(super) user_id: Option<String>,
+    /// The agent has received all entries before this index.
+    #[serde(default)]
+    pub(super) seen: u64,
+    /// True if the agent remembers something else than the entries: it gets the whole history, under a new id.
+    #[serde(default)]
+    pub(super) stale: bool,
+    /// What the connector wants to have again with the next turn.
+    #[serde(default = "Json::null", rename = "memory")]
+    pub(super) connector_state: Json,
+    /// The latest run.
+    #[serde(default)]
+    pub(super) latest: Option<RunId>,
+    /// What the session waits for, and what was answered.
+    #[serde(default)]
+    pub(super) waiting: Waiting,
+    /// The adapters' own facts.
+    #[serde(default)]
+    pub(super) labels: Extra,
+}
+
+impl SessionDoc {
+    /// `user`: set for a session whose id another user chose first.
+    pub(super) fn new(id: &str, agent: &str, owner: &Owner, user: Option<&str>) -> Self {
+        let now = clock::now();
+        let upstream_id = upstream_ids::session(owner, id, user);
+        Self {
+            id: id.to_owned(),
+            agent: agent.to_owned(),
+            created_at: now,
+            updated_at: now,
+            is_conversation: false,
+            first: 0,
+            next: 0,
+            last: None,
+            bytes: 0,
+            unsaved: BTreeMap::new(),
+            inline_entries: Vec::new(),
+            removed: BTreeSet::new(),
+            upstream_id: (upstream_id != id).then_some(upstream_id),
+            user_id: None,
+            seen: 0,
+            stale: false,
+            connector_state: Json::null(),
+            latest: None,
+            waiting: Waiting::default(),
+            labels: Extra::new(),
+        }
+    }
+
+    /// Reads a stored document.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Fault> {
+        let doc: Self = serde_json::from_slice(bytes).map_err(unreadable)?;
+        Ok(doc.with_inline_entries_moved())
+    }
+
+    /// Moves what a document of an earlier version holds itself into entries; the next write stores them.
+    fn with_inline_entries_moved(mut self) -> Self {
+        let seen = self.seen;
+        for entry in std::mem::take(&mut self.inline_entries) {
+            self.push(entry);
+        }
+        self.seen = seen;
+        self
+    }
+
+    /// The user that a client named. `None`: no one was named, and the session has a user of its own, made of its id.
+    pub(super) fn named_user(&self) -> Option<&str> {
+        let is_own =
+            |user: &str| user == self.id || user.strip_suffix(&self.id).is_some_and(|rest| rest.ends_with(':'));
+        self.user_id.as_deref().filter(|user| !self.is_conversation && !is_own(user))
+    }
+
+    /// True if the last entry is a turn of this run.
+    pub(super) fn ends_with(&self, id: RunId) -> bool {
+        self.last == Some(id)
+    }
+
+    /// True if it never had an entry.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.first == self.next
+    }
+
+    /// Adds an entry. It is written with the session.
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.bytes += entry.bytes();
+        self.last = match &entry {
+            Entry::Turn { run, .. } => Some(*run),
+            Entry::Message { .. } => None,
+        };
+        self.unsaved.insert(self.next, entry);
+        self.next += 1;
+    }
+
+    /// Adds messages: all of them, or none if there is no room.
+    pub(super) fn append(&mut self, messages: &[Message]) -> Result<(), Fault> {
+        let entries: Vec<Entry> = messages.iter().map(Entry::from_message).collect();
+        let bytes = entries.iter().map(Entry::bytes).fold(self.bytes, u64::saturating_add);
+        if bytes > MAX_BYTES {
+            let most = MAX_BYTES >> 20;
+            return Err(Fault::new(FaultKind::TooLarge, format!("a conversation holds at most {most} MiB of items")));
+        }
+
+        entries.into_iter().for_each(|entry| self.push(entry));
+        Ok(())
+    }
+
+    /// Replaces all entries.
+    pub(super) fn replace(&mut self, entries: Vec<Entry>) {
+        self.unsaved.clear();
+        (self.first, self.bytes, self.last) = (self.next, 0, None);
+        entries.into_iter().for_each(|entry| self.push(entry));
+    }
+
+    /// Takes back the entry of a turn that could not be written. The next entry takes its index.
+    pub(super) fn take_back(&mut self, id: RunId, number: u32) {
+        let is_it = |entry: &Entry| matches!(entry, Entry::Turn { run, turn } if *run == id && *turn == number);
+        self.unsaved.retain(|_, entry| !is_it(entry));
+        if self.last == Some(id) {
+            self.next -= 1;
+            self.last = None;
+        }
+        self.seen = self.seen.min(self.next);
+    }
+
+    /// Removes the entry at an index that holds a message.
+    pub(super) fn remove_message(&mut self, index: u64, bytes: u64) {
+        self.unsaved.remove(&index);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.stale |= index < self.seen;
+    }
+
+    /// Hides an item of a turn.
+    pub(super) fn remove_turn_item(&mut self, item: &str) {
+        self.removed.insert(item.to_owned());
+        self.stale = true;
+    }
+}
+
+/// A stored session or entry that is not what it should be.
+pub(super) fn unreadable(error: serde_json::Error) -> Fault {
+    Fault::new(FaultKind::Internal, "the stored session cannot be read").with_detail(error)
+}

@@ -1,0 +1,306 @@
+//! What was said in a session: its entries read as messages for the agent, and as items for its owner.
+//!
+//! Entries name runs, so this stands above both sessions and runs. Not here: what of it is sent with a turn
+//! ([`super::context`]), and entries in the store ([`super::session_entries`]).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use interlingua_core::call::SessionItem;
+use interlingua_core::model::{Message, MessageType};
+use interlingua_core::{End, Fault, Run, RunId, run};
+
+use super::agent::HistoryLimit;
+use super::run_table::RunTable;
+use super::session::Session;
+use super::session_doc::{Entry, SessionDoc};
+use super::session_entries::{SessionEntries, windows};
+use super::sizes;
+
+/// A branch is sent at least so many of the turns before it.
+const MIN_CHAIN_TURNS: usize = 1000;
+/// A branch is sent at least so many bytes of them.
+const MIN_CHAIN_BYTES: usize = 16 << 20;
+
+/// Reads what was said in sessions.
+pub(super) struct Transcripts {
+    runs: Arc<RunTable>,
+}
+
+impl Transcripts {
+    pub(super) const fn new(runs: Arc<RunTable>) -> Self {
+        Self { runs }
+    }
+
+    fn entries(&self) -> &SessionEntries {
+        self.runs.sessions().entries()
+    }
+
+    /// The messages of a session, the latest ones within a limit.
+    pub(super) async fn history(
+        &self,
+        session: &Session,
+        doc: &SessionDoc,
+        limit: HistoryLimit,
+    ) -> Result<Vec<Message>, Fault> {
+        let mut turns = Vec::new();
+        let mut bytes = 0;
+        'windows: for indices in windows(doc, true) {
+            for (_, entry) in self.entries().read(session, doc, indices).await?.into_iter().rev() {
+                let Some(messages) = self.messages_of(&entry).await? else { continue };
+                bytes += messages.iter().map(sizes::message).sum::<usize>();
+                if turns.len() >= limit.turns || bytes > limit.bytes {
+                    break 'windows;
+                }
+                turns.push(messages);
+            }
+        }
+
+        Ok(without_half_pairs(turns.into_iter().rev().flatten().collect()))
+    }
+
+    /// The messages up to and in a run, along the chain of runs it belongs to, within a limit.
+    pub(super) async fn chain(&self, last: RunId, limit: HistoryLimit) -> Result<Vec<Message>, Fault> {
+        let max_turns = limit.turns.max(MIN_CHAIN_TURNS);
+        let max_bytes = limit.bytes.max(MIN_CHAIN_BYTES);
+        let mut turns = Vec::new();
+        let mut bytes = 0;
+        let mut next = Some(last);
+        while let Some(id) = next {
+            let Some(handle) = self.runs.find(id).await? else { break };
+            let (messages, previous) = handle.view(|view| {
+                let run = view.run();
+                let messages: Vec<Message> = if is_good(run) || id == last {
+                    (0..run.turns.len()).flat_map(|turn| turn_messages(run, turn)).collect()
+                } else {
+                    Vec::new()
+                };
+                (messages, view.info.previous)
+            });
+
+            bytes += messages.iter().map(sizes::message).sum::<usize>();
+            if turns.len() >= max_turns || bytes > max_bytes {
+                break;
+            }
+            turns.push(messages);
+            next = previous;
+        }
+
+        Ok(without_half_pairs(turns.into_iter().rev().flatten().collect()))
+    }
+
+    /// The turns up to and in a run, along the chain of runs it belongs to: the entries of a session that branches off
+    /// there.
+    async fn chain_entries(&self, last: RunId) -> Result<Vec<Entry>, Fault> {
+        let mut entries = Vec::new();
+        let mut next = Some(last);
+        while let Some(id) = next.filter(|_| entries.len() < MIN_CHAIN_TURNS) {
+            let Some(handle) = self.runs.find(id).await? else { break };
+            next = handle.view(|view| {
+                let run = view.run();
+                if is_good(run) || id == last {
+                    let turns = (0..u32::try_from(run.turns.len()).unwrap_or(u32::MAX)).rev();
+                    entries.extend(turns.map(|turn| Entry::Turn { run: id, turn }));
+                }
+                view.info.previous
+            });
+        }
+        entries.reverse();
+        Ok(entries)
+    }
+
+    /// The messages that the agent has not received: those put into the session, and turns it was not called in.
+    pub(super) async fn unseen(&self, session: &Session, doc: &SessionDoc) -> Result<Vec<Message>, Fault> {
+        let indices = doc.seen.clamp(doc.first.min(doc.next), doc.next)..doc.next;
+        let mut unseen = Vec::new();
+        for (_, entry) in self.entries().read(session, doc, indices).await? {
+            unseen.extend(self.messages_of(&entry).await?.unwrap_or_default());
+        }
+        Ok(unseen)
+    }
+
+    /// The messages of an entry. `None`: its run is gone.
+    async fn messages_of(&self, entry: &Entry) -> Result<Option<Vec<Message>>, Fault> {
+        match entry {
+            Entry::Turn { run, turn } => {
+                let handle = self.runs.find(*run).await?;
+                Ok(handle.map(|handle| handle.view(|view| turn_messages(view.run(), *turn as usize))))
+            }
+            Entry::Message { .. } => Ok(Some(entry.to_message().into_iter().collect())),
+        }
+    }
+
+    /// The entries that a session has to have before a turn is added to it, if those are others than it has. A session
+    /// that has just branched off gets all entries before the branch. One that is stored must not name runs that end
+    /// with a `connection`. A failure is only logged: the turn itself succeeded.
+    pub(super) async fn entries_before(
+        &self,
+        session: &Session,
+        branch: Option<RunId>,
+        stored: bool,
+        connection: bool,
+    ) -> Option<Vec<Entry>> {
+        let begins = session.doc().is_empty();
+        let known = if stored && connection { self.entries().read_all(session).await } else { Ok(Vec::new()) };
+        let known = known.inspect_err(log_unknown).unwrap_or_default();
+        let has_unstored = known.iter().any(|entry| self.is_unstored(entry));
+        if stored {
+            session.store_from_now_on();
+        }
+
+        let entries = match branch {
+            Some(run) if begins => self.chain_entries(run).await,
+            _ if has_unstored => Ok(known),
+            _ => return None,
+        };
+
+        let entries = match entries {
+            Ok(entries) if stored => self.with_unstored_inlined(entries).await,
+            entries => entries,
+        };
+
+        entries.inspect_err(log_unknown).ok()
+    }
+
+    /// True if an entry names a run that ends with its connection.
+    fn is_unstored(&self, entry: &Entry) -> bool {
+        matches!(entry, Entry::Turn { run, .. } if self.runs.unstored().get(*run).is_some())
+    }
+
+    /// The same entries, with runs that are not stored replaced by their messages: for a session that outlives them.
+    async fn with_unstored_inlined(&self, entries: Vec<Entry>) -> Result<Vec<Entry>, Fault> {
+        let mut inlined = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if self.is_unstored(&entry) {
+                let messages = self.messages_of(&entry).await?.unwrap_or_default();
+                inlined.extend(messages.iter().map(Entry::from_message));
+            } else {
+                inlined.push(entry);
+            }
+        }
+        Ok(inlined)
+    }
+
+    /// Items of a session, oldest first: at least so many from one end, if there are.
+    pub(super) async fn items(&self, session: &Session, newest: bool, least: usize) -> Result<Vec<SessionItem>, Fault> {
+        let doc = session.doc().clone();
+        let mut pieces: Vec<Vec<SessionItem>> = Vec::new();
+        let mut count = 0;
+        'windows: for indices in windows(&doc, newest) {
+            if count >= least {
+                break;
+            }
+            let mut entries = self.entries().read(session, &doc, indices).await?;
+            if newest {
+                entries.reverse();
+            }
+            for (_, entry) in entries {
+                if count >= least {
+                    break 'windows;
+                }
+                let mut items = self.items_of(&entry).await?;
+                items.retain(|item| !doc.removed.contains(&item.id));
+                count += items.len();
+                pieces.push(items);
+            }
+        }
+
+        if newest {
+            pieces.reverse();
+        }
+
+        Ok(pieces.into_iter().flatten().collect())
+    }
+
+    async fn items_of(&self, entry: &Entry) -> Result<Vec<SessionItem>, Fault> {
+        match entry {
+            Entry::Message { id, .. } => {
+                let item = |message| SessionItem { id: id.clone(), run: None, message };
+                Ok(entry.to_message().map(item).into_iter().collect())
+            }
+            Entry::Turn { run, turn } => {
+                let Some(handle) = self.runs.find(*run).await? else { return Ok(Vec::new()) };
+                Ok(handle.view_safe(|view| turn_items(*run, *turn, view.run())))
+            }
+        }
+    }
+
+    /// Removes an item from a session. False: there is none of that id.
+    pub(super) async fn remove_item(&self, session: &Session, item: &str) -> Result<bool, Fault> {
+        let doc = session.doc().clone();
+        if doc.removed.contains(item) {
+            return Ok(false);
+        }
+
+        for indices in windows(&doc, true) {
+            for (index, entry) in self.entries().read(session, &doc, indices).await? {
+                match &entry {
+                    Entry::Message { id, .. } if id == item => {
+                        self.entries().delete(session, index).await?;
+                        session.doc().remove_message(index, entry.bytes());
+                        return Ok(true);
+                    }
+                    // The ids of a turn's items name its run.
+                    Entry::Turn { run, .. }
+                        if item.contains(&run.0.simple().to_string())
+                            && self.items_of(&entry).await?.iter().any(|known| known.id == item) =>
+                    {
+                        session.doc().remove_turn_item(item);
+                        return Ok(true);
+                    }
+                    _ => {}
+                }
+            }
+        }
+
+        Ok(false)
+    }
+}
+
+fn log_unknown(fault: &Fault) {
+    tracing::error!("the history of a session could not be read: {fault}");
+}
+
+/// True if a run is part of the history of those after it.
+const fn is_good(run: &Run) -> bool {
+    matches!(run.end, Some(End::Completed | End::Incomplete) | None)
+}
+
+/// The messages of one turn, as history: errors are not part of it.
+fn turn_messages(run: &Run, turn: usize) -> Vec<Message> {
+    let Some(asked) = run.turns.get(turn) else { return Vec::new() };
+    let answer = run.messages_of(turn).iter().filter(|message| {
+        !matches!(message.kind, MessageType::Error | MessageType::Heartbeat | MessageType::McpListTools)
+    });
+    asked.input.iter().cloned().chain(answer.map(run::Message::to_model)).collect()
+}
+
+/// The items of one turn. Each has an id of its own.
+fn turn_items(id: RunId, turn: u32, run: &Run) -> Vec<SessionItem> {
+    let index = turn as usize;
+    let Some(asked) = run.turns.get(index) else { return Vec::new() };
+    let input = asked.input.iter().enumerate().map(|(place, message)| SessionItem {
+        id: format!("msg_{}_in{turn}_{place}", id.0.simple()),
+        run: Some(id),
+        message: message.clone(),
+    });
+    let answer = run.messages_of(index).iter().enumerate().filter(|(_, message)| message.kind != MessageType::Error);
+    let answer = answer.map(|(place, message)| SessionItem {
+        id: id.message_id(asked.first_message + place),
+        run: Some(id),
+        message: message.to_model(),
+    });
+    input.chain(answer).collect()
+}
+
+/// Drops outputs whose call was cut off: agents refuse an output without its call.
+fn without_half_pairs(messages: Vec<Message>) -> Vec<Message> {
+    let mut called = HashSet::new();
+    messages
+        .into_iter()
+        .filter(|message| {
+            called.extend(message.calls().map(|call| call.call_id));
+            message.outputs().all(|output| called.contains(&output.call_id))
+        })
+        .collect()
+}

@@ -1,0 +1,141 @@
+//! A turn that is to be taken: what its client sent, where it stands in its session's queue, and who waits for it to
+//! begin.
+//!
+//! Not here: building the request to the agent ([`super::context`]), and taking turns ([`super::driver`]).
+
+use std::sync::Arc;
+
+use interlingua_core::answer::{Answer, AnswerPolicy};
+use interlingua_core::call::{RunState, Thread};
+use interlingua_core::connector::TurnRequest;
+use interlingua_core::model::{AgentRequest, Input, Message};
+use interlingua_core::pending::Pending;
+use interlingua_core::{Fault, Json, RunCall, RunId, RunPolicy};
+use tokio::sync::oneshot;
+
+use super::session::{Queued, Session, TurnGuard};
+use crate::upstream::Trace;
+
+/// A turn to be taken.
+pub(super) struct Turn {
+    pub(super) session: Arc<Session>,
+    /// `None` once it is being taken.
+    pub(super) place: Option<Place>,
+    pub(super) policy: RunPolicy,
+    pub(super) spoken: Spoken,
+    /// The trace that the client's request is part of.
+    pub(super) trace: Option<Arc<Trace>>,
+    /// The path of the route it came by, for the log.
+    pub(super) route: Arc<str>,
+    /// The state the run goes back to if the turn never reaches the agent. `None` for a first turn: the run fails then.
+    pub(super) resumes: Option<RunState>,
+    /// Gets a value once the agent has begun to answer, or the reason why it never did.
+    pub(super) started: Option<oneshot::Sender<Result<(), Fault>>>,
+}
+
+/// What a client sent for one turn.
+pub(super) struct Spoken {
+    /// The input and the settings of the request.
+    pub(super) request: AgentRequest,
+    /// Goes to the agent in front of everything else, this once.
+    pub(super) preamble: Vec<Message>,
+    pub(super) answers: Vec<Answer>,
+    pub(super) answer_policy: AnswerPolicy,
+    pub(super) thread: Thread,
+}
+
+/// Where a turn stands in its session's queue.
+pub(super) enum Place {
+    /// It is first, and its request is prepared.
+    Ready(TurnGuard, Box<Prepared>),
+    /// Others are before it.
+    Behind(Queued),
+}
+
+/// A request that is ready to be sent.
+pub(super) struct Prepared {
+    /// The complete request.
+    pub(super) request: AgentRequest,
+    /// The session's id as the agent knows it.
+    pub(super) upstream_id: String,
+    /// What the connector remembered of the session.
+    pub(super) connector_state: Json,
+    /// The pending items that it answers.
+    pub(super) answered: Vec<Pending>,
+    /// The runs whose last open item it closes.
+    pub(super) freed: Vec<RunId>,
+    /// True if a pending item was decided: the session has to be safe before the agent is called.
+    pub(super) decided: bool,
+    /// The input with its answers in native form, if that differs from what the client sent.
+    pub(super) input: Option<Input>,
+}
+
+impl Prepared {
+    /// The request as the connector gets it.
+    pub(super) fn turn_request(&self) -> TurnRequest<'_> {
+        TurnRequest { request: &self.request, session_state: &self.connector_state, answered: &self.answered }
+    }
+}
+
+impl From<RunCall> for Spoken {
+    fn from(call: RunCall) -> Self {
+        Self {
+            request: call.request,
+            preamble: call.preamble,
+            answers: call.answers,
+            answer_policy: call.answer_policy,
+            thread: call.thread,
+        }
+    }
+}
+
+impl Turn {
+    /// A turn, and what its client waits for.
+    pub(super) fn new(
+        session: Arc<Session>,
+        place: Place,
+        policy: RunPolicy,
+        spoken: Spoken,
+    ) -> (Self, oneshot::Receiver<Result<(), Fault>>) {
+        let (started, receiver) = oneshot::channel();
+        let turn = Self {
+            session,
+            place: Some(place),
+            policy,
+            spoken,
+            trace: None,
+            route: Arc::from(""),
+            resumes: None,
+            started: Some(started),
+        };
+
+        (turn, receiver)
+    }
+
+    /// The input as the run records it: with its answers in native form, if that is known already.
+    pub(super) fn take_input(&mut self) -> Input {
+        let prepared = match &mut self.place {
+            Some(Place::Ready(_, prepared)) => prepared.input.take(),
+            _ => None,
+        };
+        prepared.unwrap_or_else(|| self.spoken.request.input.clone())
+    }
+
+    /// True if its request can be sent at once.
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.place, Some(Place::Ready(..)))
+    }
+
+    /// True while its client waits for it to begin.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.started.as_ref().is_some_and(|started| !started.is_closed())
+    }
+
+    /// Reports how it began to its client, unless that was done before.
+    pub(super) fn report_start(&mut self, result: Result<(), Fault>) {
+        if let Some(started) = self.started.take() {
+            // The client may have stopped waiting.
+            let _ = started.send(result);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! One turn of a run, from waiting for its session to its end: an exchange with the agent, whatever becomes of it.
+//!
+//! Not here: the turns of a run one after the other ([`super::driver`]), reading the answer ([`super::listen`]), and
+//! writing what the turn has come to ([`super::conclude`]).
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use interlingua_core::call::RunState;
+use interlingua_core::model::Input;
+use interlingua_core::normalize::Normalizer;
+use interlingua_core::{End, Fault, FaultKind};
+
+use super::active_run::{ActiveRun, Publish};
+use super::conclude::{Concluded, Concluder};
+use super::connection::ConnectionCache;
+use super::context::ContextBuilder;
+use super::linked_runs::{LinkedRuns, RunLinker};
+use super::listen::Listener;
+use super::run_table::RunTable;
+use super::session::TurnGuard;
+use super::turn::{Place, Prepared, Turn};
+use super::turn_log::{self, TurnReport};
+use super::unreached::{discard, end_unreached};
+use super::waits::unless_canceled;
+use super::{commit, faults};
+use crate::clock;
+use crate::store::StoreFuture;
+use crate::upstream::Conversation;
+
+/// What taking turns needs of the engine.
+pub(super) struct TurnServices {
+    pub(super) runs: Arc<RunTable>,
+    pub(super) context: ContextBuilder,
+    pub(super) linker: Arc<RunLinker>,
+    pub(super) concluder: Concluder,
+}
+
+/// A turn that is being taken.
+pub(super) struct TurnDriver<'a> {
+    services: &'a TurnServices,
+    run: &'a Arc<ActiveRun>,
+    turn: Box<Turn>,
+    connection: Option<Weak<ConnectionCache>>,
+    normalizer: Normalizer,
+    /// The runs that the turn answers.
+    linked: LinkedRuns,
+    /// What went wrong, for the log.
+    cause: Option<Fault>,
+    /// Why the agent was never reached, for the client.
+    refusal: Option<Fault>,
+}
+
+/// A turn whose session is free for it and whose request was sent, as far as it could be.
+struct Requested {
+    guard: TurnGuard,
+    prepared: Box<Prepared>,
+    /// `Ok(None)`: the agent is not called.
+    opened: Result<Option<Conversation>, Fault>,
+}
+
+/// What is left of a turn once it is known whether the agent was reached.
+#[derive(Default)]
+struct Reached {
+    /// The session's turn, until all is written.
+    guard: Option<TurnGuard>,
+    prepared: Option<Box<Prepared>>,
+    conversation: Option<Conversation>,
+}
+
+impl<'a> TurnDriver<'a> {
+    pub(super) fn new(
+        services: &'a TurnServices,
+        run: &'a Arc<ActiveRun>,
+        turn: Box<Turn>,
+        connection: Option<Weak<ConnectionCache>>,
+    ) -> Self {
+        Self {
+            services,
+            run,
+            turn,
+            connection,
+            normalizer: Normalizer::new(run.agent.max_run_bytes).masking(crate::secrets::mask),
+            linked: LinkedRuns::none(Arc::clone(&services.runs)),
+            cause: None,
+            refusal: None,
+        }
+    }
+
+    /// Takes the turn, or ends it if it is `refused` before it begins. `opened`: the store's word that it knows the run.
+    /// Returns the turn that was queued behind it.
+    pub(super) async fn take(mut self, refused: Option<Fault>, opened: Option<StoreFuture<()>>) -> Option<Turn> {
+        let began_at = Instant::now();
+        // What comes before the answer and after it is boxed: while an answer is read there need be no room for it.
+        let requested = match refused {
+            Some(fault) => Err(fault),
+            None => Box::pin(self.request(opened)).await,
+        };
+
+        let Reached { guard, prepared, mut conversation } = Box::pin(self.note_start(requested)).await;
+
+        if let Some(conversation) = &mut conversation {
+            let store = self.services.runs.store();
+            let listener = Listener::new(store, self.run, conversation, &mut self.normalizer, &mut self.turn);
+            let result = listener.listen().await;
+            self.note_end(result);
+        }
+
+        if self.turn.policy.record_only && self.refusal.is_none() {
+            self.end_unanswered();
+        }
+
+        self.stop_agent(conversation.as_ref());
+        self.discard_if_unreached();
+
+        let connector_state = conversation.as_ref().and_then(Conversation::session_state);
+        let first_ignored = conversation.as_ref().and_then(Conversation::first_ignored).map(str::to_owned);
+        if let Some(conversation) = conversation
+            && !self.run.cancel.is_set()
+        {
+            conversation.release();
+        }
+
+        let error = self.run.view(|view| view.run().turn().and_then(|turn| turn.error.clone()));
+        let concluded = Concluded {
+            run: self.run,
+            turn: &mut self.turn,
+            connection: self.connection.as_ref(),
+            linked: self.linked,
+            prepared: prepared.as_deref(),
+            connector_state,
+            awaits: self.normalizer.awaits(),
+        };
+
+        let next = Box::pin(self.services.concluder.conclude(concluded)).await;
+        drop(guard);
+
+        let report = TurnReport {
+            fault: self.cause.as_ref(),
+            error: error.as_ref(),
+            agent_error: self.normalizer.complaint(),
+            ignored: self.normalizer.ignored(),
+            first_ignored: first_ignored.as_deref(),
+            took: began_at.elapsed(),
+        };
+
+        turn_log::turn_ended(self.run, &self.turn, &report);
+        // A client that still waits for the turn to begin gets its end, now that all can be found as it is.
+        self.turn.report_start(self.refusal.map_or(Ok(()), |fault| Err(faults::logged(fault))));
+        next
+    }
+
+    /// Waits for the session's turn, prepares the request, and sends it while the store takes note of the run.
+    async fn request(&mut self, opened: Option<StoreFuture<()>>) -> Result<Requested, Fault> {
+        let (guard, mut prepared) = self.prepare().await?;
+        // As clients of the Agent API see it, so that one search of the logs finds both sides of a run.
+        prepared.request.id = Some(format!("response_{}", self.run.id()));
+        self.note_request(&mut prepared);
+        if !prepared.freed.is_empty() {
+            self.linked = self.services.linker.link(&prepared.freed, self.run.id()).await;
+        }
+
+        // A decision is safe before anything comes of it.
+        let sessions = self.services.runs.sessions();
+        let saved = if prepared.decided { sessions.save(&self.turn.session).await } else { Ok(()) };
+        let opened = match saved {
+            Ok(()) => self.open(&prepared, opened).await,
+            Err(fault) => Err(fault),
+        };
+
+        // The record has the input. While an agent works for minutes there need be no copies of it.
+        self.turn.spoken.request.input = Input::default();
+        prepared.request.input = Input::default();
+        Ok(Requested { guard, prepared, opened })
+    }
+
+    /// Waits for the session's turn and prepares the request, unless that was done when the turn came.
+    async fn prepare(&mut self) -> Result<(TurnGuard, Box<Prepared>), Fault> {
+        match self.turn.place.take() {
+            Some(Place::Ready(guard, prepared)) => Ok((guard, prepared)),
+            None => Err(Fault::new(FaultKind::Internal, "the turn was taken before")),
+            Some(Place::Behind(queued)) => {
+                let guard = unless_canceled(self.run, async { Ok(queued.turn().await) }).await?;
+                let Turn { session, spoken, .. } = &*self.turn;
+                let preparing = self.services.context.prepare(session, &self.run.agent, spoken);
+                let prepared = unless_canceled(self.run, preparing).await?.ready()?;
+                Ok((guard, prepared))
+            }
+        }
+    }
+
+    fn note_request(&self, prepared: &mut Prepared) {
+        let now = clock::now();
+        self.run.update(Publish::Now, |state| {
+            state.record.set_time(now);
+            state.set(RunState::Running, now);
+            if let Some(input) = prepared.input.take() {
+                state.record.set_input(input);
+            }
+        });
+    }
+
+    /// Calls the agent, and waits until the store knows the run.
+    async fn open(&self, prepared: &Prepared, opened: Option<StoreFuture<()>>) -> Result<Option<Conversation>, Fault> {
+        let stored = async {
+            let Some(opened) = opened else { return Ok(()) };
+            // The client that gets this refusal does not know the run, and no one else shall.
+            commit::opened(opened).await.inspect_err(|_| discard(self.run, &self.turn.session))
+        };
+
+        if self.turn.policy.record_only {
+            return stored.await.map(|()| None);
+        }
+
+        let upstream = &self.run.agent.upstream;
+        let mut conversation = upstream.start(&prepared.turn_request(), self.turn.trace.as_deref())?;
+        let calling = unless_canceled(self.run, conversation.begin());
+        // A run that cannot be stored is not begun: that drops the call.
+        let begun = async { tokio::try_join!(calling, stored) }.await;
+        if begun.is_err() {
+            self.stop_agent(Some(&conversation));
+        }
+
+        begun.map(|_| Some(conversation))
+    }
+
+    /// Notes whether the agent was reached.
+    async fn note_start(&mut self, requested: Result<Requested, Fault>) -> Reached {
+        match requested {
+            Ok(Requested { guard, prepared, opened: Ok(conversation) }) => {
+                self.linked.start_answers();
+                Reached { guard: Some(guard), prepared: Some(prepared), conversation }
+            }
+            Ok(Requested { guard, prepared, opened: Err(fault) }) => {
+                // A decision that did not arrive can be made again (human-in-the-loop page, rule 3).
+                if fault.kind != FaultKind::Canceled {
+                    self.turn.session.doc().waiting.reopen();
+                    self.linked.wait_again(&prepared.freed, &self.turn.session).await;
+                }
+                self.end_unreached(fault);
+                Reached { guard: Some(guard), prepared: Some(prepared), conversation: None }
+            }
+            Err(fault) => {
+                if self.turn.is_ready() {
+                    // Its answers were taken, and the agent was not called.
+                    self.turn.session.doc().waiting.reopen();
+                }
+                self.end_unreached(fault);
+                Reached::default()
+            }
+        }
+    }
+
+    fn end_unreached(&mut self, fault: Fault) {
+        self.cause = (fault.kind != FaultKind::Canceled).then(|| fault.clone());
+        self.refusal = end_unreached(self.run, &mut self.normalizer, &self.turn, fault);
+    }
+
+    /// Records how the answer ended.
+    fn note_end(&mut self, result: Result<(), Fault>) {
+        let Self { run, normalizer, cause, .. } = self;
+        run.update(Publish::Now, |state| {
+            state.record.set_time(clock::now());
+            match result {
+                Ok(()) => {}
+                Err(fault) if run.cancel.is_set() && fault.kind == FaultKind::Canceled => {
+                    cause.clone_from(&state.cancel_reason);
+                    match cause {
+                        Some(reason) => normalizer.fail(&mut state.record, reason),
+                        None => normalizer.cancel(&mut state.record),
+                    }
+                }
+                Err(fault) => {
+                    normalizer.fail(&mut state.record, &fault);
+                    *cause = Some(fault);
+                }
+            }
+        });
+    }
+
+    /// Ends a turn that only records its input.
+    fn end_unanswered(&self) {
+        self.run.update(Publish::Now, |state| {
+            state.record.set_time(clock::now());
+            state.record.start_answer();
+            state.record.finish_turn(End::Completed, None);
+        });
+    }
+
+    /// Tells the agent to stop if the turn was canceled. Not waited for: the connection is closed anyway.
+    fn stop_agent(&self, conversation: Option<&Conversation>) {
+        if self.run.cancel.is_set()
+            && let Some(cancel) = conversation.and_then(Conversation::cancel)
+        {
+            tokio::task::spawn_local(cancel);
+        }
+    }
+
+    /// If the agent never began, the client gets the reason instead of the run.
+    fn discard_if_unreached(&mut self) {
+        // An agent that has only reported an error has not begun. A run that existed before keeps the error.
+        if self.refusal.is_none() && !self.normalizer.has_begun() && self.turn.resumes.is_none() {
+            self.refusal = self.run.view(|view| view.run().error().map(faults::from_run_error));
+        }
+        if self.turn.policy.discard_if_unreached && self.refusal.is_some() && self.turn.is_awaited() {
+            discard(self.run, &self.turn.session);
+        }
+    }
+}
