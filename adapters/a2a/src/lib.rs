@@ -8,6 +8,7 @@
 //! A task is one run with several turns, and a context is a session. Both live in the engine; nothing is kept here.
 
 mod card;
+mod connect;
 mod dialect;
 mod direct;
 mod errors;
@@ -30,6 +31,7 @@ use interlingua_core::exchange::{Announced, Cors, Mounted};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 
 pub use card::{Algorithm, CardOptions, CardSigning, Flow, Flows, Provider, Requirement, Scheme, Skill};
+pub use connect::{A2aUpstream, UpstreamContext, UpstreamOptions, UpstreamStatusText};
 pub use dialect::{Binding, Generation};
 pub use options::{
     ArtifactPer, CardFrom, CardWithoutVersion, Deduplicate, Extension, Incomplete, MissingVersion, Options, PushEvents,
