@@ -16,5 +16,5 @@ pub(crate) fn builtin() -> Gateway {
         .serve::<A2a>()
         .serve::<AgKit>()
         .serve::<Hitl>()
-        .ask::<NativeUpstream>()
+        .upstream::<NativeUpstream>()
 }

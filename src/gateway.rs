@@ -8,6 +8,7 @@ use std::time::Duration;
 use interlingua_core::call::AgentCard;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
+use interlingua_core::pending::Decision;
 use interlingua_core::{Owner, ProtocolAdapter};
 
 use crate::config::{
@@ -103,7 +104,7 @@ impl Gateway {
 
     /// Asks agents in a protocol.
     #[must_use]
-    pub fn ask<U: UpstreamAdapter>(mut self) -> Self {
+    pub fn upstream<U: UpstreamAdapter>(mut self) -> Self {
         fn connect<U: UpstreamAdapter>(url: &str, options: &config::Options) -> Result<Box<dyn Connector>, String> {
             U::connect(url, options.copy::<U::Options>().ok_or("the options cannot be read")?)
         }
@@ -224,6 +225,8 @@ impl Gateway {
             };
             Arc::new(HttpUpstream::new(connector, settings).map_err(anyhow::Error::msg)?)
         };
+        let approval_extension =
+            upstream.capabilities().decisions.contains(&Decision::Edit) || agent.upstream.approval_extension;
         Ok(Arc::new(engine::Agent {
             name: agent.name.clone(),
             card: card(agent),
@@ -235,7 +238,7 @@ impl Gateway {
             history_limit: engine::HistoryLimit { turns: agent.history_limit.turns, bytes: agent.history_limit.bytes },
             queue_turns: agent.parallel_turns == config::ParallelTurns::Queue,
             max_run_bytes: agent.max_run_bytes,
-            approval_extension: approval_extension(agent),
+            approval_extension,
         }))
     }
 

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use interlingua::upstream::http::{HttpSettings, HttpUpstream};
 use interlingua::upstream::{Conversation, Upstream};
+use interlingua_core::agent_api::Frame;
 use interlingua_core::connector::{Ask, Connector, Ear, Question, Reader};
-use interlingua_core::heard::Heard;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::{Fault, FaultKind, Json, sse};
 use scripted::Answer;
@@ -49,7 +49,7 @@ impl Remembering {
 impl Reader for Remembering {
     fn read(&mut self, frame: sse::Frame<'_>, ear: &mut dyn Ear) -> Result<(), Fault> {
         self.remember(frame.data);
-        Heard::read(frame.data).map_or(Ok(()), |heard| ear.hear(&heard))
+        Frame::parse(frame.data).map_or(Ok(()), |heard| ear.hear(&heard))
     }
 
     fn read_body(&mut self, body: &[u8], _: &mut dyn Ear) -> Result<(), Fault> {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use interlingua::upstream::Upstream;
 use interlingua::upstream::demo::DemoUpstream;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::connector::{Ear, Question};
-use interlingua_core::heard::Heard;
 use interlingua_core::model::{AgentRequest, Content, ContentType, Message, MessageType, Role};
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
@@ -13,12 +13,12 @@ use interlingua_core::{End, Event, Fault, Json, Record, Run, RunId};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-struct Listener {
+struct Recorder {
     record: Record,
     normalizer: Normalizer,
 }
 
-impl Ear for Listener {
+impl Ear for Recorder {
     fn hear(&mut self, heard: &Heard<'_>) -> Result<(), Fault> {
         self.normalizer.hear(&mut self.record, heard).map(|_| ())
     }
@@ -28,7 +28,7 @@ impl Ear for Listener {
 async fn hear(agent: &DemoUpstream, request: &AgentRequest, answered: &[Pending]) -> Record {
     let mut record = Record::new(Run::new(RunId(Uuid::now_v7()), "demo", "s1", 0));
     record.start_turn(request.input.clone());
-    let mut listener = Listener { record, normalizer: Normalizer::new(64 << 20) };
+    let mut listener = Recorder { record, normalizer: Normalizer::new(64 << 20) };
     let memory = Json::null();
     let question = Question { request, memory: &memory, answered };
     let mut conversation = agent.open(&question, None).await.expect("it always answers");

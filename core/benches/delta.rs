@@ -3,7 +3,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::id::RunId;
 use interlingua_core::model::Message;
 use interlingua_core::normalize::Normalizer;
@@ -62,7 +62,7 @@ fn decode_and_read(bencher: Bencher) {
         let mut read = 0_usize;
         for mut chunk in bytes.chunks(CHUNK) {
             while let Ok(Some(frame)) = decoder.decode(&mut chunk) {
-                read += usize::from(Heard::read(frame.data).is_some());
+                read += usize::from(Frame::parse(frame.data).is_some());
             }
         }
         read
@@ -78,8 +78,8 @@ fn decode_read_and_normalize(bencher: Bencher) {
         let mut normalizer = Normalizer::new(1 << 30);
         for mut chunk in bytes.chunks(CHUNK) {
             while let Ok(Some(frame)) = decoder.decode(&mut chunk) {
-                if let Some(heard) = Heard::read(frame.data) {
-                    normalizer.hear(&mut record, &heard).expect("far below the limit");
+                if let Some(frame) = Frame::parse(frame.data) {
+                    normalizer.emit(&mut record, &frame.event()).expect("far below the limit");
                 }
             }
         }

@@ -7,7 +7,10 @@
 //! Not here: reading frames of a protocol (the connectors), and the grammar of a run's events ([`crate::event`]).
 
 use std::borrow::Cow;
+use std::fmt;
 
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::event::End;
@@ -166,7 +169,12 @@ pub enum Awaits {
 #[derive(Clone, Debug)]
 pub enum AgentError<'a> {
     /// `{"code", "message"}`, a bare text, or whatever stands where an error should.
-    Raw(&'a RawValue),
+    Raw {
+        /// The JSON.
+        value: &'a RawValue,
+        /// The code to take if the JSON has none.
+        code: Option<Cow<'a, str>>,
+    },
     /// Code and text.
     Named {
         /// Empty: the agent gave none.
@@ -183,6 +191,20 @@ pub enum JsonRef<'a> {
     Borrowed(&'a RawValue),
     /// Made by the connector.
     Owned(Json),
+}
+
+impl<'a> AgentError<'a> {
+    /// An error as it stands in the frame.
+    #[must_use]
+    pub const fn raw(value: &'a RawValue) -> Self {
+        Self::Raw { value, code: None }
+    }
+
+    /// An error with a code and a sentence.
+    #[must_use]
+    pub fn named(code: impl Into<Cow<'a, str>>, message: impl Into<Cow<'a, str>>) -> Self {
+        Self::Named { code: code.into(), message: message.into() }
+    }
 }
 
 impl JsonRef<'_> {
@@ -211,7 +233,7 @@ impl<'a> AgentEvent<'a> {
     /// use interlingua_core::run::{Record, Run};
     /// use interlingua_core::RunId;
     ///
-    /// let mut record = Record::new(Run::new(RunId::default(), "agent", "session", 0));
+    /// let mut record = Record::new(Run::new(RunId(Default::default()), "agent", "session", 0));
     /// record.start_turn(Vec::new());
     ///
     /// let mut normalizer = Normalizer::new(1 << 20);
@@ -349,9 +371,11 @@ impl<'a> ContentEvent<'a> {
             ContentValue::Refusal(text) => Body::Refusal(text.clone().into_owned()),
             ContentValue::Image(url) => Body::Image(own(url.as_ref())),
             ContentValue::Video(url) => Body::Video(own(url.as_ref())),
-            ContentValue::Audio { data, format } => Body::Audio { data: own(data.as_ref()), format: own(format.as_ref()) },
+            ContentValue::Audio { data, format } => {
+                Body::Audio { data: own(data.as_ref()), format: own(format.as_ref()) }
+            }
             ContentValue::File(file) => Body::File(file.clone()),
-            ContentValue::Other(word) => Body::Other(word.clone().into_owned()),
+            ContentValue::Other(word) => Body::Other(word.clone().into_owned().into_boxed_str()),
             ContentValue::Data(_) | ContentValue::OwnedData(_) | ContentValue::Call(_) => {
                 Body::Data(self.to_data().unwrap_or_else(Json::null))
             }
@@ -360,7 +384,80 @@ impl<'a> ContentEvent<'a> {
     }
 }
 
+impl<'a> CallPart<'a> {
+    /// Parses the data of a call, and the fields it holds besides. None if it is no object. Whatever is no text counts by its
+    /// JSON text.
+    #[must_use]
+    pub fn parse(raw: &'a RawValue) -> Option<(Self, Vec<(Cow<'a, str>, &'a RawValue)>)> {
+        fn text(raw: &RawValue) -> Cow<'_, str> {
+            #[derive(Deserialize)]
+            struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+            match raw.get() {
+                "null" => Cow::Borrowed(""),
+                text => serde_json::from_str::<Text<'_>>(text).map_or(Cow::Borrowed(text), |text| text.0),
+            }
+        }
+
+        let fields: RawFields<'a> = serde_json::from_str(raw.get()).ok()?;
+        let mut part = Self::default();
+        let mut rest = Vec::new();
+        for (name, value) in fields.0 {
+            match name.as_ref() {
+                "call_id" => part.call_id = text(value),
+                "name" => part.name = text(value),
+                "arguments" => part.arguments = text(value),
+                "server_label" => part.server_label = (value.get() != "null").then(|| text(value)),
+                _ => rest.push((name, value)),
+            }
+        }
+        Some((part, rest))
+    }
+}
+
+/// The fields of an object, in order.
+struct RawFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = RawFields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                #[derive(Deserialize)]
+                struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+                let mut fields = Vec::with_capacity(4);
+                while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                    fields.push((name, value));
+                }
+                Ok(RawFields(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Fields)
+    }
+}
+
 impl CallPart<'_> {
+    /// The part, owned.
+    #[must_use]
+    pub fn into_owned(self) -> CallPart<'static> {
+        fn own(text: Cow<'_, str>) -> Cow<'static, str> {
+            Cow::Owned(text.into_owned())
+        }
+
+        CallPart {
+            call_id: own(self.call_id),
+            name: own(self.name),
+            arguments: own(self.arguments),
+            server_label: self.server_label.map(own),
+        }
+    }
+
     /// The call, owned.
     #[must_use]
     pub fn to_call(&self) -> ToolCall {
@@ -370,5 +467,20 @@ impl CallPart<'_> {
             arguments: self.arguments.clone().into_owned(),
             server_label: self.server_label.clone().map(Cow::into_owned),
         }
+    }
+}
+
+/// A content of a type that holds nothing.
+#[must_use]
+pub(crate) fn empty_body(kind: &ContentType) -> Body {
+    match kind {
+        ContentType::Text => Body::Text(String::new()),
+        ContentType::Refusal => Body::Refusal(String::new()),
+        ContentType::Image => Body::Image(None),
+        ContentType::Video => Body::Video(None),
+        ContentType::Data => Body::Data(Json::null()),
+        ContentType::Audio => Body::Audio { data: None, format: None },
+        ContentType::File => Body::File(File::default()),
+        ContentType::Other(word) => Body::Other(word.clone()),
     }
 }

@@ -16,7 +16,7 @@ mod text;
 mod waiting;
 
 pub use decide::{Decided, Undecided, decide};
-pub use native::{native, with_requests};
+pub use native::native;
 pub use schema::{Misfit, fits};
 pub use terms::{ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, Ttl, offer, taken};
 pub use waiting::{Asked, Open, Outcome, Waiting};

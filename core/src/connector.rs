@@ -261,8 +261,7 @@ pub trait AgentTurn: Send + 'static {
     ///
     /// # Errors
     /// The fault, unless the turn knows what to do about it: then [`next`](Self::next) says what.
-    fn on_failure(&mut self, fault: Fault, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let _ = sink;
+    fn on_failure(&mut self, fault: Fault) -> Result<(), Fault> {
         Err(fault)
     }
 

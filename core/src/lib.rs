@@ -7,6 +7,7 @@
 //! Deliberately absent: sockets, clocks, random numbers, threads, runtimes. Time and fresh ids are handed in. What
 //! waits lives in the gateway; what is here can be tested without it.
 
+pub mod agent_api;
 pub mod agent_event;
 pub mod answer;
 pub mod builder;
@@ -17,7 +18,6 @@ pub mod event;
 pub mod exchange;
 pub mod fault;
 pub mod filter;
-pub mod heard;
 pub mod id;
 pub mod journal;
 pub mod json;

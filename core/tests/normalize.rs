@@ -4,14 +4,14 @@
 //! have a test of their own.
 #![cfg(feature = "testkit")]
 
-use interlingua_core::testkit::{hear, tale};
+use interlingua_core::testkit::{record as recorded, tale};
 
 fn frames(lines: &[&str]) -> Vec<u8> {
     lines.iter().flat_map(|line| format!("data: {line}\n\n").into_bytes()).collect()
 }
 
 fn told(lines: &[&str]) -> String {
-    tale(&hear([frames(lines).as_slice()]))
+    tale(&recorded([frames(lines).as_slice()]))
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Repairs that no transcript shows: what upstreams could send, one rule a test (Agent API, section 12).
 
 use interlingua_core::FaultKind;
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{Listener, begun, grammar, hear, tale};
+use interlingua_core::testkit::{Recorder, begun, grammar, record as recorded, tale};
 
 fn record(lines: &[&str]) -> Record {
     let bytes: Vec<u8> = lines.iter().flat_map(|line| format!("data: {line}\n\n").into_bytes()).collect();
-    let record = hear([bytes.as_slice()]);
+    let record = recorded([bytes.as_slice()]);
     assert_eq!(grammar(&record), Ok(()), "{}", tale(&record));
     record
 }
@@ -273,8 +273,8 @@ fn ids_are_unique_over_all_turns_of_a_run() {
             r#"{"object":"message","type":"message","status":"completed","content":"d"}"#,
             r#"{"object":"response","status":"completed","id":"r"}"#,
         ] {
-            let heard = Heard::read(line.as_bytes()).expect("an object");
-            normalizer.hear(&mut record, &heard).expect("within the limit");
+            let frame = Frame::parse(line.as_bytes()).expect("an object");
+            normalizer.emit(&mut record, &frame.event()).expect("within the limit");
         }
         if record.run().turns.len() == 1 {
             record.start_turn(Vec::new());
@@ -337,13 +337,15 @@ fn a_text_said_anew_that_contradicts_what_was_told_takes_its_place_at_once() {
 /// Every version of a text is kept: those an agent may have are bounded, and the last one is told in the end.
 #[test]
 fn an_agent_that_says_everything_anew_again_and_again_does_not_exhaust_its_run() {
-    let mut listener = Listener::of(begun(), 1 << 20);
+    let mut recorder = Recorder::of(begun(), 1 << 20);
     let text = |number: usize| format!("{number}: {}", "x".repeat(10_000));
     for number in 0..1_000 {
         let frame = serde_json::json!({ "object": "content", "index": 0, "msg_id": "m", "text": text(number) });
-        listener.try_hear(&Heard::read(frame.to_string().as_bytes()).expect("an object")).expect("there is room");
+        recorder
+            .try_emit(&Frame::parse(frame.to_string().as_bytes()).expect("an object").event())
+            .expect("there is room");
     }
-    let record = listener.finish();
+    let record = recorder.finish();
     assert_eq!(record.run().messages[0].text(), text(999));
     assert!(record.size() < 1 << 19, "{}", record.size());
 }
@@ -405,19 +407,19 @@ fn nothing_that_is_held_escapes_the_limit() {
         ),
     ];
     for (what, first, again) in ways {
-        let mut listener = Listener::of(begun(), 400_000);
-        listener.try_hear(&Heard::read(first.as_bytes()).expect("an object")).expect("small");
+        let mut recorder = Recorder::of(begun(), 400_000);
+        recorder.try_emit(&Frame::parse(first.as_bytes()).expect("an object").event()).expect("small");
         let fault = (0..20_000).find_map(|number| {
             let frame = again.replace('#', &number.to_string());
-            listener.try_hear(&Heard::read(frame.as_bytes()).expect("an object")).err()
+            recorder.try_emit(&Frame::parse(frame.as_bytes()).expect("an object").event()).err()
         });
         if what == "unknown fields of responses" {
             // They are kept up to a number, then passed over.
             assert!(fault.is_none_or(|fault| fault.kind == FaultKind::UpstreamTooLarge), "{what}");
-            assert!(listener.record().size() < 1_000_000, "{what}");
+            assert!(recorder.record().size() < 1_000_000, "{what}");
             continue;
         }
         assert_eq!(fault.map(|fault| fault.kind), Some(FaultKind::UpstreamTooLarge), "{what}");
-        assert_eq!(grammar(&listener.finish()), Ok(()), "{what}");
+        assert_eq!(grammar(&recorder.finish()), Ok(()), "{what}");
     }
 }

@@ -4,20 +4,20 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{Listener, begun, grammar};
+use interlingua_core::testkit::{Recorder, begun, grammar};
 
 /// Far beyond what the shapes here take.
 const LIMIT: usize = 4 << 30;
 
-fn hear(frames: &[String]) -> (Record, Duration) {
-    let mut listener = Listener::of(begun(), LIMIT);
+fn timed(frames: &[String]) -> (Record, Duration) {
+    let mut recorder = Recorder::of(begun(), LIMIT);
     let begun = Instant::now();
     for frame in frames {
-        listener.hear(&Heard::read(frame.as_bytes()).expect("an object"));
+        recorder.emit(&Frame::parse(frame.as_bytes()).expect("an object").event());
     }
-    let record = listener.finish();
+    let record = recorder.finish();
     (record, begun.elapsed())
 }
 
@@ -27,8 +27,8 @@ fn linear(what: &str, n: usize, shape: impl Fn(usize) -> Vec<String>) -> Record 
     // Others may use the machine meanwhile: the best of some tries counts.
     let mut ratios = Vec::new();
     loop {
-        let (_, once) = hear(&small);
-        let (record, fourfold) = hear(&large);
+        let (_, once) = timed(&small);
+        let (record, fourfold) = timed(&large);
         let ratio = fourfold.as_secs_f64() / once.as_secs_f64().max(1e-4);
         if ratio < 10.0 {
             assert_eq!(grammar(&record), Ok(()), "{what}");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use interlingua_core::testkit::{grammar, hear, laws, tale, transcripts};
+use interlingua_core::testkit::{grammar, laws, record as recorded, tale, transcripts};
 use serde_json::Value;
 
 /// The data of a stream's frames.
@@ -18,7 +18,7 @@ fn frames(bytes: &[u8]) -> Vec<Value> {
 #[test]
 fn every_recorded_stream_is_told_well() {
     for (name, bytes) in transcripts() {
-        let record = hear([*bytes]);
+        let record = recorded([*bytes]);
         assert_eq!(grammar(&record), Ok(()), "{name}");
         insta::assert_snapshot!(*name, tale(&record));
     }
@@ -52,7 +52,7 @@ fn nothing_that_was_recorded_is_lost_or_told_twice() {
             }
         }
         said.retain(|_, text| !text.is_empty());
-        let record = hear([*bytes]);
+        let record = recorded([*bytes]);
         let told = record.run().messages.iter().map(|message| (message.id.clone(), message.text()));
         let told: BTreeMap<String, String> = told.filter(|(_, text)| !text.is_empty()).collect();
         assert_eq!(told, said, "{name}");
@@ -63,10 +63,10 @@ fn nothing_that_was_recorded_is_lost_or_told_twice() {
 fn every_cut_of_a_recorded_stream_tells_the_same() {
     for (name, bytes) in transcripts() {
         if bytes.len() < 3_000 {
-            laws::cut_anywhere(bytes, |pieces| tale(&hear(pieces.iter().copied())));
+            laws::cut_anywhere(bytes, |pieces| tale(&recorded(pieces.iter().copied())));
         } else {
             let cut = laws::randomly(bytes, 7);
-            assert_eq!(hear(cut), hear([*bytes]), "{name}");
+            assert_eq!(recorded(cut), recorded([*bytes]), "{name}");
         }
     }
 }

@@ -4,12 +4,15 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use interlingua_core::agent_api::Frame;
+use interlingua_core::agent_event::{AgentEvent, ContentValue};
 use interlingua_core::call::{Call, Reply};
 use interlingua_core::exchange::{Exchange, Flow, Next, Request};
-use interlingua_core::heard::Heard;
 use interlingua_core::model::{ContentType, Message};
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{Listener, Script, begun, grammar, hear, laws, script, scripts, tale, wild};
+use interlingua_core::testkit::{
+    Recorder, Script, begun, grammar, laws, record as recorded, script, scripts, tale, wild,
+};
 use interlingua_core::{End, Event, Fault, Json, Out, Step};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -58,21 +61,21 @@ impl Exchange for Stable {
 }
 
 fn script_of(frames: Vec<String>) -> Script {
-    let frames = frames.into_iter().filter(|frame| Heard::read(frame.as_bytes()).is_some());
+    let frames = frames.into_iter().filter(|frame| Frame::parse(frame.as_bytes()).is_some());
     Script { name: "wild", frames: frames.map(Cow::Owned).collect(), ..script("greeting") }
 }
 
 /// Tokens of fragments that a message under way took in, by message and type.
-fn heard_tokens(frames: &[String]) -> Vec<(String, String)> {
-    let mut listener = Listener::new(vec![Message::user("hi")]);
+fn emitted_tokens(frames: &[String]) -> Vec<(String, String)> {
+    let mut recorder = Recorder::new(vec![Message::user("hi")]);
     let mut tokens = Vec::new();
     for frame in frames {
-        let heard = Heard::read(frame.as_bytes()).expect("an object");
-        let ignored = listener.ignored();
-        listener.hear(&heard);
-        let text = heard.text.as_deref().or(heard.refusal.as_deref());
-        if let (Some("content"), Some(text), true) = (heard.object.as_deref(), text, listener.ignored() == ignored) {
-            tokens.push((heard.content_type().to_string(), text.to_owned()));
+        let event = Frame::parse(frame.as_bytes()).expect("an object").event();
+        let ignored = recorder.ignored();
+        recorder.emit(&event);
+        let AgentEvent::Content(content) = &event else { continue };
+        if matches!(content.value, ContentValue::Text(_) | ContentValue::Refusal(_)) && recorder.ignored() == ignored {
+            tokens.push((content.content_type().to_string(), content.as_text().to_owned()));
         }
     }
     tokens
@@ -95,7 +98,7 @@ proptest! {
     fn every_fragment_is_told_once_and_in_order(frames in wild::fragments()) {
         let record = wild::record(&frames);
         lawful(&record)?;
-        let heard = heard_tokens(&frames);
+        let heard = emitted_tokens(&frames);
         let told: String = record.steps(0).map(|step| step.delta().to_owned()).collect();
         for (_, token) in &heard {
             prop_assert_eq!(told.matches(token.as_str()).count(), 1, "{} in\n{}", token, tale(&record));
@@ -118,14 +121,14 @@ proptest! {
 
     #[test]
     fn a_record_that_may_not_grow_ends_well_formed(frames in wild::frames(), limit in 0_usize..20_000) {
-        let mut listener = Listener::of(begun(), limit);
+        let mut recorder = Recorder::of(begun(), limit);
         let mut refused = false;
         for frame in &frames {
-            if let Some(heard) = Heard::read(frame.as_bytes()) {
-                refused |= listener.try_hear(&heard).is_err();
+            if let Some(frame) = Frame::parse(frame.as_bytes()) {
+                refused |= recorder.try_emit(&frame.event()).is_err();
             }
         }
-        let record = listener.finish();
+        let record = recorder.finish();
         lawful(&record)?;
         prop_assert!(!refused || record.run().end == Some(End::Failed));
     }
@@ -139,8 +142,8 @@ proptest! {
             }
             let mut normalizer = interlingua_core::normalize::Normalizer::new(1 << 20);
             for frame in &frames {
-                if let Some(heard) = Heard::read(frame.as_bytes()) {
-                    normalizer.hear(&mut record, &heard).expect("within the limit");
+                if let Some(frame) = Frame::parse(frame.as_bytes()) {
+                    normalizer.emit(&mut record, &frame.event()).expect("within the limit");
                 }
             }
             normalizer.end_of_body(&mut record);
@@ -161,9 +164,9 @@ proptest! {
         let from = from.index(bytes.len());
         let to = (from + garbage.len() / 2).min(bytes.len());
         bytes.splice(from..to, garbage);
-        let record = hear([bytes.as_slice()]);
+        let record = recorded([bytes.as_slice()]);
         lawful(&record)?;
-        prop_assert_eq!(hear(laws::randomly(&bytes, seed)), record);
+        prop_assert_eq!(recorded(laws::randomly(&bytes, seed)), record);
     }
 
     #[test]

@@ -85,7 +85,7 @@ fn scripts_carry_every_feature_and_end_in_every_way() {
 #[test]
 fn a_scripts_bytes_say_what_its_frames_say() {
     for script in scripts() {
-        let heard = testkit::hear([script.bytes().as_slice()]);
+        let heard = testkit::record([script.bytes().as_slice()]);
         assert_eq!(tale(&heard), tale(&script.record()), "{}", script.name);
         assert_eq!(heard.run().messages, script.record().run().messages, "{}", script.name);
     }
@@ -110,7 +110,7 @@ fn a_scripts_bytes_have_the_form_of_the_runtimes() {
 fn every_cut_of_a_scripts_bytes_tells_the_same() {
     for script in scripts() {
         let bytes = script.bytes();
-        let read = |pieces: &[&[u8]]| tale(&testkit::hear(pieces.iter().copied()));
+        let read = |pieces: &[&[u8]]| tale(&testkit::record(pieces.iter().copied()));
         if script.is_large() {
             let cut = laws::randomly(&bytes, 1);
             laws::same(&read(&cut), &read(&[&bytes]), script.name);

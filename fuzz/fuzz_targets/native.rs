@@ -4,10 +4,10 @@
 
 use std::sync::LazyLock;
 
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::run::Record;
 use interlingua_core::sse::Decoder;
-use interlingua_core::testkit::{Listener, begun, grammar, scripts, tale};
+use interlingua_core::testkit::{Recorder, begun, grammar, scripts, tale};
 use interlingua_core::{Fault, FaultKind};
 use interlingua_fuzz::edited;
 use libfuzzer_sys::fuzz_target;
@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn hear(stream: &[u8], cut: usize, limit: usize) -> Record {
-    let mut listener = Listener::of(begun(), limit);
+    let mut listener = Recorder::of(begun(), limit);
     let mut decoder = Decoder::new(1 << 20);
     // As in the gateway, nothing is heard after a fault.
     let mut over = false;
@@ -55,6 +55,6 @@ fn hear(stream: &[u8], cut: usize, limit: usize) -> Record {
     listener.finish()
 }
 
-fn say(listener: &mut Listener, data: &[u8]) -> bool {
-    Heard::read(data).is_none_or(|heard| listener.try_hear(&heard).is_ok())
+fn say(listener: &mut Recorder, data: &[u8]) -> bool {
+    Frame::parse(data).is_none_or(|heard| listener.try_hear(&heard).is_ok())
 }

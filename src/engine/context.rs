@@ -2,7 +2,7 @@
 //! waits for (Responses page, section 15; human-in-the-loop page, section 3).
 
 use interlingua_core::answer::{self, Answer, AnswerPolicy, Asked};
-use interlingua_core::call::{RunState, Thread};
+use interlingua_core::call::Thread;
 use interlingua_core::event::Millis;
 use interlingua_core::model::{AgentRequest, Input, Message, MessageType};
 use interlingua_core::pending::Pending;
@@ -118,7 +118,6 @@ impl Engine {
         };
         let decided = !answered.is_empty();
         let said = decided.then(|| input.clone());
-        let input = if decided { answer::with_requests(&input, &answered).into() } else { input };
         let mut asked = request.clone();
         asked.input = if preamble.is_empty() && before.is_empty() {
             input
@@ -334,17 +333,4 @@ pub(super) struct AskPolicy<'a> {
     pub(super) now: Millis,
     pub(super) terms: AnswerPolicy,
     pub(super) tools: &'a [Json],
-}
-
-/// What the last message of the agent says that it waits for (A2A page, section 13).
-pub(super) fn hint(run: &interlingua_core::Run) -> Option<RunState> {
-    let turn = run.last_taken()?;
-    let metadata = run.messages_of(turn).last()?.metadata.as_ref()?;
-    // Nearly all metadata has nothing of this.
-    let hinted: serde_json::Value = if metadata.text().contains("\"a2a\"") { metadata.decode()? } else { return None };
-    match hinted.pointer("/a2a/state")?.as_str()? {
-        "input-required" => Some(RunState::Waiting),
-        "auth-required" => Some(RunState::WaitingForAuth),
-        _ => None,
-    }
 }

@@ -7,10 +7,10 @@ use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
+use interlingua_core::agent_event::{AgentEvent, Awaits};
 use interlingua_core::answer::{Answer, AnswerPolicy};
 use interlingua_core::call::{Busy, RunState, Thread};
-use interlingua_core::connector::{Ear, Question};
-use interlingua_core::heard::Heard;
+use interlingua_core::connector::{EventSink, TurnRequest};
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::pending::PendingKind;
@@ -29,7 +29,7 @@ use super::session::{Queued, Session, TurnGuard};
 use super::waits::{BACKLOG, cancellable, poll_once, room};
 use super::{ConnectionCache, Engine, Journal, RunHandle, Scope, clock, written};
 use crate::store::Later;
-use crate::upstream::{Conversation, Trace};
+use crate::upstream::{Conversation, Flow, Trace};
 
 /// What comes in one go is told in pieces of this, in bytes.
 const MAX_BATCH_BYTES: usize = 16 * 1024;
@@ -120,13 +120,17 @@ struct Listener<'a> {
     normalizer: &'a mut Normalizer,
 }
 
-impl Ear for Listener<'_> {
-    fn hear(&mut self, heard: &Heard<'_>) -> Result<(), Fault> {
-        self.normalizer.hear(self.record, heard).map(|_| ())
+impl EventSink for Listener<'_> {
+    fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
+        self.normalizer.emit(self.record, event).map(|_| ())
     }
 
     fn ignored(&self) -> u64 {
         self.normalizer.ignored()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.normalizer.has_ended()
     }
 }
 
@@ -294,11 +298,9 @@ async fn take(
         });
     }
     if live.cancel.is_told()
-        && !turn.record_only
-        && let Some(prepared) = &prepared
+        && let Some(cancel) = conversation.as_ref().and_then(Conversation::cancel)
     {
-        let stop = live.agent.upstream.stop(&prepared.question(), turn.trace.as_deref());
-        tokio::task::spawn_local(stop);
+        tokio::task::spawn_local(cancel);
     }
     // An agent that has only complained has not begun. A task that was shown before keeps the complaint.
     if refused.is_none() && !normalizer.has_begun() && turn.resumes.is_none() {
@@ -307,13 +309,15 @@ async fn take(
     if turn.discard_if_unreached && refused.is_some() && turn.is_awaited() {
         vanish(live, &turn.session);
     }
-    let remembered = conversation.as_ref().and_then(Conversation::remember);
-    let first_ignored = conversation.as_ref().and_then(|said| said.passed_over().map(str::to_owned));
+    let remembered = conversation.as_ref().and_then(Conversation::session_state);
+    let first_ignored = conversation.as_ref().and_then(|said| said.first_ignored().map(str::to_owned));
     if let Some(conversation) = conversation {
         if live.cancel.is_told() { drop(conversation) } else { conversation.release() }
     }
     let error = live.view(|view| view.run().turn().and_then(|turn| turn.error.clone()));
-    let next = Box::pin(conclude(engine, live, journal, &mut turn, prepared.as_deref(), remembered)).await;
+    let next =
+        Box::pin(conclude(engine, live, journal, &mut turn, prepared.as_deref(), remembered, normalizer.awaits()))
+            .await;
     drop(guard);
     let report = Report {
         fault: cause.as_ref(),
@@ -378,10 +382,21 @@ async fn ask(
             if turn.record_only {
                 known.await.map(|()| None)
             } else {
-                let question = prepared.question();
-                let asking = cancellable(live, live.agent.upstream.open(&question, turn.trace.as_deref()));
-                // A run that cannot be kept is not begun: the agent is let go of.
-                async { tokio::try_join!(asking, known) }.await.map(|(opened, ())| Some(opened))
+                match live.agent.upstream.start(&prepared.question(), turn.trace.as_deref()) {
+                    Err(fault) => Err(fault),
+                    Ok(mut conversation) => {
+                        let asking = cancellable(live, conversation.begin());
+                        // A run that cannot be stored is not begun: the agent is let go of.
+                        let begun = async { tokio::try_join!(asking, known) }.await;
+                        if begun.is_err()
+                            && live.cancel.is_told()
+                            && let Some(cancel) = conversation.cancel()
+                        {
+                            tokio::task::spawn_local(cancel);
+                        }
+                        begun.map(|_| Some(conversation))
+                    }
+                }
             }
         }
         Err(fault) => Err(fault),
@@ -462,27 +477,31 @@ async fn listen(
                 }
             }
             Ok(None) => {
-                return live.update(|state| {
+                let flow = live.update(|state| {
                     state.record.at(clock::now());
-                    let finished = conversation.finish(&mut Listener { record: &mut state.record, normalizer });
-                    finished?;
-                    let understood = normalizer.has_begun()
-                        || normalizer.has_ended()
-                        || normalizer.heartbeats() > 0
-                        || normalizer.complaint().is_some();
-                    if !understood && let Some(foreign) = conversation.foreign() {
-                        return Err(foreign);
+                    let flow = conversation.finish(&mut Listener { record: &mut state.record, normalizer })?;
+                    if flow == Flow::Ended {
+                        end_of_turn(conversation, normalizer, &mut state.record)?;
                     }
-                    normalizer.end_of_body(&mut state.record);
-                    Ok(())
-                });
+                    Ok::<_, Fault>(flow)
+                })?;
+                if flow == Flow::Ended {
+                    return Ok(());
+                }
+                continue;
             }
             Err(fault) => {
-                // A last whole frame may have come before the connection went.
-                live.update(|state| {
-                    let _ = conversation.finish(&mut Listener { record: &mut state.record, normalizer });
-                });
-                return if normalizer.has_ended() { Ok(()) } else { Err(fault) };
+                let flow = live.update(|state| {
+                    let flow = conversation.fail(fault, &mut Listener { record: &mut state.record, normalizer })?;
+                    if flow == Flow::Ended && !normalizer.has_ended() {
+                        normalizer.end_of_body(&mut state.record);
+                    }
+                    Ok::<_, Fault>(flow)
+                })?;
+                if flow == Flow::Ended {
+                    return Ok(());
+                }
+                continue;
             }
         };
         if normalizer.heartbeats() != beats {
@@ -503,6 +522,20 @@ async fn listen(
     }
 }
 
+/// The agent has nothing more to send.
+fn end_of_turn(conversation: &Conversation, normalizer: &mut Normalizer, record: &mut Record) -> Result<(), Fault> {
+    let understood = normalizer.has_begun()
+        || normalizer.has_ended()
+        || normalizer.heartbeats() > 0
+        || normalizer.complaint().is_some();
+    if !understood && let Some(foreign) = conversation.foreign() {
+        return Err(foreign);
+    }
+
+    normalizer.end_of_body(record);
+    Ok(())
+}
+
 /// Writes down what a turn has come to, and shows it.
 async fn conclude(
     engine: &Engine,
@@ -511,6 +544,7 @@ async fn conclude(
     turn: &mut Turn,
     prepared: Option<&Prepared>,
     remembered: Option<interlingua_core::Json>,
+    awaits: Option<Awaits>,
 ) -> Option<Turn> {
     let now = clock::now();
     let (end, number, pending) = live.view(|view| {
@@ -563,11 +597,10 @@ async fn conclude(
             doc.upstream_id = Some(prepared.upstream_id.clone());
         }
     }
-    let hint = live.view(|view| context::hint(view.run()));
-    let waits = turn.multi_turn && good && (!open.is_empty() || turn.pause_on.contains(&end) || hint.is_some());
+    let waits = turn.multi_turn && good && (!open.is_empty() || turn.pause_on.contains(&end) || awaits.is_some());
     let auth = match open.first() {
         Some(_) => open.iter().any(|item| item.kind == PendingKind::Auth),
-        None => hint == Some(RunState::WaitingForAuth),
+        None => awaits == Some(Awaits::Auth),
     };
     let asks = if auth { RunState::WaitingForAuth } else { RunState::Waiting };
     let comes_to = match turn.resumes {
@@ -655,8 +688,8 @@ pub(super) fn queues(agent_queues: bool, busy: Option<Busy>) -> bool {
 
 impl Prepared {
     /// The question as the connector gets it.
-    pub(super) fn question(&self) -> Question<'_> {
-        Question { request: &self.request, memory: &self.memory, answered: &self.answered }
+    pub(super) fn question(&self) -> TurnRequest<'_> {
+        TurnRequest { request: &self.request, session_state: &self.memory, answered: &self.answered }
     }
 }
 

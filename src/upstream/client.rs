@@ -8,7 +8,7 @@ use std::io::Write;
 use anyhow::{Context as _, bail};
 use eventsource_stream::Eventsource as _;
 use futures_util::StreamExt as _;
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::json::Json;
 use serde_json::{Value, json};
 
@@ -88,13 +88,13 @@ pub async fn ask(question: &Question<'_>, out: &mut impl Write) -> anyhow::Resul
         if question.raw {
             writeln!(out, "{}", frame.data)?;
         }
-        let Some(heard) = Heard::read(frame.data.as_bytes()) else { continue };
-        if heard.object.as_deref() == Some("response")
+        let Some(received) = Frame::parse(frame.data.as_bytes()) else { continue };
+        if received.object.as_deref() == Some("response")
             && let Ok(Ids { session_id: Some(session) }) = serde_json::from_str(&frame.data)
         {
             shown.outcome.session = Some(session);
         }
-        shown.show(&heard, out)?;
+        shown.show(&received, out)?;
         out.flush()?;
     }
     shown.end()
@@ -146,17 +146,17 @@ struct Shown {
 }
 
 impl Shown {
-    fn show(&mut self, heard: &Heard<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-        match heard.object.as_deref() {
-            Some("message") if !self.raw => self.show_message(heard, out)?,
-            Some("content") if !self.raw => self.show_content(heard, out)?,
+    fn show(&mut self, received: &Frame<'_>, out: &mut impl Write) -> anyhow::Result<()> {
+        match received.object.as_deref() {
+            Some("message") if !self.raw => self.show_message(received, out)?,
+            Some("content") if !self.raw => self.show_content(received, out)?,
             Some("response") => {
-                self.error = heard.error.map(|error| error.get().to_owned()).or(self.error.take());
-                self.end = Some(heard.status.as_deref().unwrap_or("").to_owned());
-                if let Some(id) = &heard.id {
+                self.error = received.error.map(|error| error.get().to_owned()).or(self.error.take());
+                self.end = Some(received.status.as_deref().unwrap_or("").to_owned());
+                if let Some(id) = &received.id {
                     self.outcome.run = Some(id.clone().into_owned());
                 }
-                let output = heard.output.and_then(|output| serde_json::from_str::<Value>(output.get()).ok());
+                let output = received.output.and_then(|output| serde_json::from_str::<Value>(output.get()).ok());
                 self.outcome.pending = output.map(|output| pending(&output)).unwrap_or_default();
             }
             _ => {}
@@ -164,9 +164,9 @@ impl Shown {
         Ok(())
     }
 
-    fn show_message(&mut self, heard: &Heard<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-        let kind = heard.kind.as_deref().unwrap_or("message");
-        let begins = heard.status.as_deref() == Some("in_progress");
+    fn show_message(&mut self, received: &Frame<'_>, out: &mut impl Write) -> anyhow::Result<()> {
+        let kind = received.kind.as_deref().unwrap_or("message");
+        let begins = received.status.as_deref() == Some("in_progress");
         if begins && kind != "message" && kind != "error" {
             writeln!(out, "[{kind}]")?;
         }
@@ -174,7 +174,7 @@ impl Shown {
             return Ok(());
         }
         if kind == "error" {
-            let (code, message) = (heard.code.as_deref(), heard.message.as_deref());
+            let (code, message) = (received.code.as_deref(), received.message.as_deref());
             writeln!(out, "[error] {}: {}", code.unwrap_or("unknown"), message.unwrap_or(""))?;
         } else {
             writeln!(out)?;
@@ -182,10 +182,10 @@ impl Shown {
         Ok(())
     }
 
-    fn show_content(&mut self, heard: &Heard<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-        let text = heard.text.as_deref().or(heard.refusal.as_deref());
-        if heard.delta {
-            if heard.refusal.is_some() && !self.printed {
+    fn show_content(&mut self, received: &Frame<'_>, out: &mut impl Write) -> anyhow::Result<()> {
+        let text = received.text.as_deref().or(received.refusal.as_deref());
+        if received.delta {
+            if received.refusal.is_some() && !self.printed {
                 write!(out, "[refusal] ")?;
             }
             write!(out, "{}", text.unwrap_or(""))?;
@@ -193,13 +193,13 @@ impl Shown {
             return Ok(());
         }
 
-        if heard.status.as_deref() == Some("completed") {
+        if received.status.as_deref() == Some("completed") {
             match text {
                 // It came in pieces before.
                 Some(_) if self.printed => {}
-                Some(text) if heard.refusal.is_some() => write!(out, "[refusal] {text}")?,
+                Some(text) if received.refusal.is_some() => write!(out, "[refusal] {text}")?,
                 Some(text) => write!(out, "{text}")?,
-                None => write!(out, "{}", Json::from_serialize(&heard.body()).text())?,
+                None => write!(out, "{}", Json::from_serialize(&received.clone().into_content().to_content()).text())?,
             }
             self.printed = false;
         }

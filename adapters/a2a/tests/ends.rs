@@ -2,9 +2,9 @@
 
 mod support;
 
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::model::Message;
-use interlingua_core::testkit::{self, Listener, Shown};
+use interlingua_core::testkit::{self, Recorder, Shown};
 use interlingua_core::{Record, Reply};
 use serde_json::{Value, json};
 use support::{Ask, about, user, with};
@@ -30,9 +30,9 @@ fn text(status: &Value) -> String {
 }
 
 fn record(frames: &[&str]) -> Record {
-    let mut listener = Listener::new(vec![Message::user("hi")]);
+    let mut listener = Recorder::new(vec![Message::user("hi")]);
     for frame in frames {
-        listener.hear(&Heard::read(frame.as_bytes()).expect("a frame"));
+        listener.emit(&Frame::parse(frame.as_bytes()).expect("a frame").event());
     }
     listener.finish()
 }

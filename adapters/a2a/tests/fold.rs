@@ -2,7 +2,7 @@
 
 mod support;
 
-use interlingua_core::heard::Heard;
+use interlingua_core::agent_api::Frame;
 use interlingua_core::testkit::{self, Feature};
 use interlingua_core::{Record, Reply};
 use serde_json::{Value, json};
@@ -97,10 +97,10 @@ const ANEW: &str = r#"{"object":"message","status":"completed","id":"m1","type":
 
 /// Everything frames make of a run, from the first one on.
 fn moments(frames: &str) -> Vec<Record> {
-    let mut listener = testkit::Listener::new(vec![interlingua_core::model::Message::user("hi")]);
+    let mut listener = testkit::Recorder::new(vec![interlingua_core::model::Message::user("hi")]);
     let mut moments = Vec::new();
     for frame in frames.lines() {
-        listener.hear(&Heard::read(frame.as_bytes()).expect("a frame"));
+        listener.emit(&Frame::parse(frame.as_bytes()).expect("a frame").event());
         moments.push(listener.record().clone());
     }
     moments.push(listener.finish());

@@ -255,9 +255,9 @@ fn a_snapshot_and_what_follows_make_the_whole_wherever_it_is_cut() {
     // A record grows by its steps alone: every prefix of frames is one.
     let script = interlingua_core::testkit::script("reasoning_between_tools");
     for cut in 0..script.frames.len() {
-        let mut listener = interlingua_core::testkit::Listener::new(call.request.input.clone());
+        let mut listener = interlingua_core::testkit::Recorder::new(call.request.input.clone());
         for frame in &script.frames[..cut] {
-            listener.hear(&script.heard(frame));
+            listener.emit(&script.event(frame));
         }
         let seen = listener.record().clone();
         if seen.is_finished() {

@@ -61,7 +61,7 @@ fn every_script_keeps_the_order_rules_and_ends_once() {
 #[test]
 fn what_real_servers_sent_keeps_the_order_rules() {
     for (_, bytes) in testkit::transcripts() {
-        let record = testkit::hear([*bytes]);
+        let record = testkit::record([*bytes]);
         let told = told(&record, "{}");
         laws::ends_once(&told, |frame| frame.data == "[DONE]");
         keeps_the_order_rules(&told, &record);

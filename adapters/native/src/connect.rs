@@ -1,14 +1,18 @@
-//! AskPolicy an agent that speaks the native Agent API, and understanding what it says (Agent API, sections 2, 3 and 12).
+//! Agents that speak the native Agent API: the request, and what their frames report (Agent API, sections 2, 3 and 12).
 //!
-//! Not here: what the frames mean for the run. They are handed on as they were heard; the normalizer in
-//! `interlingua_core` repairs whatever a real server does to them.
+//! Not here: parsing a frame ([`interlingua_core::agent_api`], the wire format of the canonical model), and what frames mean
+//! for the run: they are passed on as events, and the normalizer repairs whatever a real server does to them.
 
-use interlingua_core::connector::{Ask, Connector, Ear, Question, Reader, Refusal, UpstreamAdapter};
+use interlingua_core::agent_api::{Frame, FrameReader};
+use interlingua_core::answer::{self, NATIVE_DECISIONS};
+use interlingua_core::capability::{Cancel, Media, UpstreamCapabilities};
+use interlingua_core::connector::{
+    AgentTurn, Connector, EventSink, HttpRequest, Next, Purpose, Refusal, TurnRequest, UpstreamAdapter,
+};
+use interlingua_core::event::Millis;
 use interlingua_core::filter::client_text;
-use interlingua_core::heard::Heard;
 use interlingua_core::model::{AgentRequest, Content, Message, MessageType};
-use interlingua_core::pending::{Pending, approval_id};
-use interlingua_core::tree::Node;
+use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::{Fault, FaultKind, Json, sse};
 use serde::{Deserialize, Serialize};
 
@@ -45,29 +49,36 @@ struct NativeConnector {
 }
 
 impl Connector for NativeConnector {
-    fn ask(&self, question: &Question<'_>) -> Result<(Ask, Box<dyn Reader>), Fault> {
-        let completed = with_asked_approvals(question.request, question.answered);
-        let body = json(completed.as_ref().unwrap_or(question.request))?;
-        let headers = vec![("content-type", JSON.to_owned()), ("accept", format!("text/event-stream, {JSON}"))];
-        Ok((Ask { method: "POST", url: self.url.clone(), headers, body }, Box::new(NativeReader)))
+    fn capabilities(&self) -> UpstreamCapabilities {
+        let mut capabilities = UpstreamCapabilities::default();
+        capabilities.client_tools = true;
+        capabilities.decisions = NATIVE_DECISIONS;
+        capabilities.input_media = Media::ALL;
+        capabilities.output_media = Media::ALL;
+        capabilities.usage = true;
+        capabilities.reasoning = true;
+        if self.stop_url.is_some() {
+            capabilities.cancel = Cancel::Request;
+        }
+        capabilities
     }
 
-    fn cancel(&self, question: &Question<'_>) -> Option<Ask> {
-        #[derive(Serialize)]
-        struct Stop<'a> {
-            user_id: Option<&'a str>,
-            session_id: Option<&'a str>,
-        }
-        let url = self.stop_url.clone()?;
-        let AgentRequest { user_id, session_id, .. } = question.request;
-        let body = json(&Stop { user_id: user_id.as_deref(), session_id: session_id.as_deref() }).ok()?;
-        Some(Ask { method: "POST", url, headers: vec![("content-type", JSON.to_owned())], body })
+    fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
+        let with_requests = with_requests(&request.request.input, request.answered);
+        let completed = with_requests.map(|input| AgentRequest { input: input.into(), ..request.request.clone() });
+        let body = to_body(completed.as_ref().unwrap_or(request.request))?;
+        let cancel = self.stop_url.as_ref().and_then(|url| stop_request(url, request.request));
+        Ok(Box::new(NativeTurn {
+            request: Some(HttpRequest::post(&self.url, body)),
+            cancel,
+            reader: FrameReader::default(),
+        }))
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut advice = Vec::new();
+        let mut warnings = Vec::new();
         if path(&self.url).is_empty() {
-            advice.push(
+            warnings.push(
                 "url has no path: agents of the Agent API usually answer at \"/process\", and others with 404"
                     .to_owned(),
             );
@@ -75,25 +86,27 @@ impl Connector for NativeConnector {
         if let Some(stop) = &self.stop_url
             && origin(stop) != origin(&self.url)
         {
-            advice.push(
+            warnings.push(
                 "stop_url has another origin than url: the headers of this upstream are not sent there".to_owned(),
             );
         }
-        advice
-    }
-
-    fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {
-        let mut fault = refusal.fault();
-        if refusal.is_about_the_request()
-            && let Some(detail) = detail(refusal.body)
-        {
-            fault.message = format!("{}: {}", fault.message, client_text("", &detail));
-        }
-        fault
+        warnings
     }
 }
 
-const JSON: &str = "application/json";
+/// The request that stops the agent.
+fn stop_request(url: &str, request: &AgentRequest) -> Option<HttpRequest> {
+    #[derive(Serialize)]
+    struct Stop<'a> {
+        user_id: Option<&'a str>,
+        session_id: Option<&'a str>,
+    }
+
+    let body =
+        to_body(&Stop { user_id: request.user_id.as_deref(), session_id: request.session_id.as_deref() }).ok()?;
+    let headers = vec![("content-type", "application/json".to_owned())];
+    Some(HttpRequest { method: "POST", url: url.to_owned(), headers, body, purpose: Purpose::Ask })
+}
 
 /// What stands before the path of a URL, in lower case.
 fn origin(url: &str) -> String {
@@ -108,42 +121,42 @@ fn path(url: &str) -> &str {
     rest.split(['?', '#']).next().unwrap_or_default().trim_start_matches('/')
 }
 
-fn json<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
+fn to_body<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
     serde_json::to_vec(value).map_err(|error| {
         Fault::new(FaultKind::Internal, "the request cannot be written for the agent").with_detail(error)
     })
 }
 
-/// The request with the question in front of each answer to an approval, the form that native clients send and agents
-/// expect (human-in-the-loop page, section 2). None if nothing has to be put there.
-fn with_asked_approvals(request: &AgentRequest, answered: &[Pending]) -> Option<AgentRequest> {
+/// The input with the request for approval in front of each answer to one, the form that native clients send and agents
+/// expect (human-in-the-loop page, section 2). None if nothing has to be added.
+fn with_requests(input: &[Message], answered: &[Pending]) -> Option<Vec<Message>> {
     if answered.is_empty() {
         return None;
     }
-    let ids = |message: &Message, id: fn(&Json) -> Option<String>| -> Vec<String> {
-        message.content.iter().filter_map(Content::as_data).filter_map(id).collect()
-    };
-    let of_kind = |kind: MessageType| request.input.iter().filter(move |message| message.kind == kind);
-    let mut asked: Vec<String> = of_kind(MessageType::McpApprovalRequest)
-        .flat_map(|message| ids(message, |data| Pending::read(data).map(|item| item.id)))
-        .collect();
-    let mut input = Vec::with_capacity(request.input.len() + answered.len());
-    for message in &request.input {
-        if message.kind == MessageType::McpApprovalResponse {
-            for id in ids(message, approval_id) {
-                let question = answered.iter().find(|item| item.id == id).and_then(|item| item.request.as_ref());
-                if let Some(question) = question
-                    && !asked.contains(&id)
-                    && let Ok(question) = Message::read(&Node::with_path("", question.raw()))
-                {
-                    input.push(question);
-                    asked.push(id);
+
+    let mut requested: Vec<String> = Vec::new();
+    let mut written = Vec::with_capacity(input.len() + answered.len());
+    for message in input {
+        match message.kind {
+            MessageType::McpApprovalRequest => {
+                requested.extend(message.content.iter().filter_map(Content::as_data).filter_map(approval_id));
+            }
+            MessageType::McpApprovalResponse => {
+                for answer in answer::native(message) {
+                    let item = answered.iter().find(|item| item.id == answer.id && item.kind != PendingKind::Tool);
+                    if let Some(request) = item.and_then(Pending::request)
+                        && !requested.contains(&answer.id)
+                    {
+                        written.push(request);
+                        requested.push(answer.id);
+                    }
                 }
             }
+            _ => {}
         }
-        input.push(message.clone());
+        written.push(message.clone());
     }
-    (input.len() > request.input.len()).then(|| AgentRequest { input: input.into(), ..request.clone() })
+    (written.len() > input.len()).then_some(written)
 }
 
 /// What `detail` says, a text or a list of `{loc, msg}` (Agent API, rule 12.12). Meant for clients, though not
@@ -172,28 +185,38 @@ fn detail(body: &[u8]) -> Option<String> {
     Some(sentences.collect::<Vec<_>>().join("; "))
 }
 
-/// Holds nothing: every frame speaks for itself.
-struct NativeReader;
+/// One request, one answer.
+struct NativeTurn {
+    request: Option<HttpRequest>,
+    cancel: Option<HttpRequest>,
+    reader: FrameReader,
+}
 
-impl Reader for NativeReader {
+impl AgentTurn for NativeTurn {
+    fn next(&mut self, _: Millis) -> Result<Next, Fault> {
+        Ok(self.request.take().map_or(Next::Finished, Next::Send))
+    }
+
     #[inline]
-    fn read(&mut self, frame: sse::Frame<'_>, ear: &mut dyn Ear) -> Result<(), Fault> {
-        match Heard::read(frame.data) {
-            Some(heard) => ear.hear(&heard),
-            // An event of its own kind without data, or the end mark of other servers, says nothing.
+    fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        match Frame::parse(frame.data) {
+            Some(frame) => self.reader.read(frame, sink),
+            // An event of its own kind without data, or the end mark of other servers, reports nothing.
             None if frame.is_done() || frame.data.trim_ascii().is_empty() => Ok(()),
             None => Err(garbage(frame.data)),
         }
     }
 
-    fn read_body(&mut self, body: &[u8], ear: &mut dyn Ear) -> Result<(), Fault> {
-        let heard = Heard::read(body).ok_or_else(|| garbage(body))?;
-        // What is neither a response nor a complaint is somebody else's JSON.
-        let is_answer = heard.object.as_deref() == Some("response");
-        let is_complaint = heard.error.is_some() || (heard.code.is_some() && heard.message.is_some());
-        if is_answer || is_complaint {
-            return ear.hear(&heard);
+    fn on_body(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let frame = Frame::parse(body).ok_or_else(|| garbage(body))?;
+
+        // JSON that is neither a response nor an error is not of this protocol.
+        let is_answer = frame.object.as_deref() == Some("response");
+        let is_error = frame.error.is_some() || (frame.code.is_some() && frame.message.is_some());
+        if is_answer || is_error {
+            return self.reader.read(frame, sink);
         }
+
         match detail(body) {
             Some(detail) => {
                 let message = format!("the agent refused the request: {}", client_text("", &detail));
@@ -201,6 +224,20 @@ impl Reader for NativeReader {
             }
             None => Err(garbage(body)),
         }
+    }
+
+    fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {
+        let mut fault = refusal.to_fault();
+        if refusal.is_about_the_request()
+            && let Some(detail) = detail(refusal.body)
+        {
+            fault.message = format!("{}: {}", fault.message, client_text("", &detail));
+        }
+        fault
+    }
+
+    fn cancel(&self) -> Option<HttpRequest> {
+        self.cancel.clone()
     }
 }
 
@@ -211,6 +248,10 @@ fn garbage(data: &[u8]) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use interlingua_core::answer::Decided;
+    use interlingua_core::pending::Decision;
+    use interlingua_core::tree::Node;
+
     use super::*;
 
     fn connector(stop_url: Option<&str>) -> Box<dyn Connector> {
@@ -218,16 +259,24 @@ mod tests {
         NativeUpstream::connect("http://agent/process", options).expect("an http URL")
     }
 
-    fn asked(request: &AgentRequest, answered: &[Pending]) -> String {
-        let question = Question { request, memory: &Json::null(), answered };
-        let (ask, _) = connector(None).ask(&question).expect("it can be put");
-        String::from_utf8(ask.body).expect("JSON")
+    fn turn(connector: &dyn Connector, request: &AgentRequest, answered: &[Pending]) -> Box<dyn AgentTurn> {
+        let request = TurnRequest { request, session_state: &Json::null(), answered };
+        connector.turn(&request).expect("it can be expressed")
+    }
+
+    fn sent(request: &AgentRequest, answered: &[Pending]) -> String {
+        let Ok(Next::Send(sent)) = turn(&*connector(None), request, answered).next(0) else { panic!("a request") };
+        String::from_utf8(sent.body).expect("JSON")
+    }
+
+    fn any_turn() -> Box<dyn AgentTurn> {
+        turn(&*connector(None), &AgentRequest::default(), &[])
     }
 
     #[derive(Default)]
-    struct Frames(usize);
-    impl Ear for Frames {
-        fn hear(&mut self, _: &Heard<'_>) -> Result<(), Fault> {
+    struct Counted(usize);
+    impl EventSink for Counted {
+        fn emit(&mut self, _: &interlingua_core::agent_event::AgentEvent<'_>) -> Result<(), Fault> {
             self.0 += 1;
             Ok(())
         }
@@ -239,7 +288,7 @@ mod tests {
             br#"{"input":[{"role":"user","content":"hi","x":[1]}],"session_id":"s","temperature":0.5,"biz":{"a": 1}}"#;
         let request = AgentRequest::read(&Node::parse_object(body).expect("JSON")).expect("a request");
         assert_eq!(
-            asked(&request, &[]),
+            sent(&request, &[]),
             r#"{"input":[{"type":"message","role":"user","content":[{"type":"text","text":"hi"}],"x":[1]}],"stream":true,"session_id":"s","temperature":0.5,"biz":{"a": 1}}"#
         );
     }
@@ -253,8 +302,8 @@ mod tests {
         for given in [format!("[{answer}]"), format!("[{question},{answer}]")] {
             let body = format!(r#"{{"input":{given}}}"#);
             let request = AgentRequest::read(&Node::parse_object(body.as_bytes()).expect("JSON")).expect("a request");
-            let asked = asked(&request, std::slice::from_ref(&item));
-            assert!(asked.starts_with(&format!(r#"{{"input":[{question},{answer}]"#)), "{asked}");
+            let sent = sent(&request, std::slice::from_ref(&item));
+            assert!(sent.starts_with(&format!(r#"{{"input":[{question},{answer}]"#)), "{sent}");
         }
     }
 
@@ -262,11 +311,13 @@ mod tests {
     fn an_agent_with_a_stop_route_is_told_to_stop() {
         let request =
             AgentRequest { session_id: Some("s".into()), user_id: Some("u".into()), ..AgentRequest::default() };
-        let question = Question { request: &request, memory: &Json::null(), answered: &[] };
-        assert_eq!(connector(None).cancel(&question), None);
-        let ask = connector(Some("http://agent/stop")).cancel(&question).expect("it has the route");
-        assert_eq!((ask.method, ask.url.as_str()), ("POST", "http://agent/stop"));
-        assert_eq!(ask.body, br#"{"user_id":"u","session_id":"s"}"#);
+        assert_eq!(turn(&*connector(None), &request, &[]).cancel(), None);
+
+        let connector = connector(Some("http://agent/stop"));
+        assert_eq!(connector.capabilities().cancel, Cancel::Request);
+        let stop = turn(&*connector, &request, &[]).cancel().expect("it has the route");
+        assert_eq!((stop.method, stop.url.as_str()), ("POST", "http://agent/stop"));
+        assert_eq!(stop.body, br#"{"user_id":"u","session_id":"s"}"#);
     }
 
     #[test]
@@ -285,7 +336,7 @@ mod tests {
             (401, r#"{"detail":"bad token abc"}"#, "the agent refused the gateway's credentials"),
             (422, "<html>", "the agent refused the request"),
         ] {
-            let fault = connector(None).map_refusal(&Refusal { status, body: body.as_bytes(), retry_after: None });
+            let fault = any_turn().map_refusal(&Refusal { status, body: body.as_bytes(), retry_after: None });
             assert_eq!((fault.message.as_str(), fault.upstream_status), (message, Some(status)));
             assert_eq!(fault.detail.as_deref(), Some(body), "the log gets all of it");
         }
@@ -293,27 +344,27 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_is_passed_over_or_refused() {
-        let mut ear = Frames::default();
-        let mut read = |data: &[u8]| NativeReader.read(sse::Frame { data, ..sse::Frame::default() }, &mut ear);
+        let mut sink = Counted::default();
+        let mut read = |data: &[u8]| any_turn().on_frame(sse::Frame { data, ..sse::Frame::default() }, &mut sink);
         for data in [b"[DONE]".as_slice(), b"", b" ", b"{\"object\":\"message\"}"] {
             read(data).expect("nothing wrong with it");
         }
         for data in [b"<html>".as_slice(), b"[1]", b"\"x\"", b"{\"a\":", b"\xff"] {
             assert_eq!(read(data).expect_err("garbage").kind, FaultKind::UpstreamGarbage);
         }
-        assert_eq!(ear.0, 1);
+        assert_eq!(sink.0, 1);
     }
 
     #[test]
     fn a_whole_answer_is_a_response_or_a_complaint() {
-        let mut ear = Frames::default();
-        NativeReader.read_body(br#"{"object":"response","status":"completed"}"#, &mut ear).expect("a response");
-        NativeReader.read_body(br#"{"error":"Task is already in RUNNING state."}"#, &mut ear).expect("a complaint");
-        assert_eq!(ear.0, 2);
-        let refused = NativeReader.read_body(br#"{"detail":"no"}"#, &mut ear).expect_err("a refusal");
+        let mut sink = Counted::default();
+        any_turn().on_body(br#"{"object":"response","status":"completed"}"#, &mut sink).expect("a response");
+        any_turn().on_body(br#"{"error":"Task is already in RUNNING state."}"#, &mut sink).expect("a complaint");
+        assert_eq!(sink.0, 2);
+        let refused = any_turn().on_body(br#"{"detail":"no"}"#, &mut sink).expect_err("a refusal");
         assert_eq!(refused.kind, FaultKind::UpstreamRefused);
         for body in [b"{}".as_slice(), b"[]", b"hello"] {
-            let garbage = NativeReader.read_body(body, &mut ear).expect_err("garbage");
+            let garbage = any_turn().on_body(body, &mut sink).expect_err("garbage");
             assert_eq!(garbage.kind, FaultKind::UpstreamGarbage);
         }
     }
@@ -338,5 +389,20 @@ mod tests {
         assert!(NativeUpstream::connect("ftp://agent", UpstreamOptions::default()).is_err());
         let options = UpstreamOptions { stop_url: Some("stop".into()) };
         assert!(NativeUpstream::connect("http://agent", options).is_err());
+    }
+
+    #[test]
+    fn a_request_stands_once_in_front_of_its_answer() {
+        let item =
+            Pending::read(&Json::parse(r#"{"id":"appr_1","name":"send_mail"}"#).expect("JSON")).expect("an item");
+        let answer = Decided::new(Decision::Accept).message(&item, false);
+        let input = [answer, Message::user("and now?")];
+
+        let once = with_requests(&input, std::slice::from_ref(&item)).expect("the request is added");
+        let kinds: Vec<&str> = once.iter().map(|message| message.kind.as_str()).collect();
+        assert_eq!(kinds, ["mcp_approval_request", "mcp_approval_response", "message"]);
+
+        assert_eq!(with_requests(&once, &[item]), None);
+        assert_eq!(with_requests(&input, &[]), None);
     }
 }

@@ -73,7 +73,7 @@ const TRANSCRIPTS: &[(&str, &[u8])] = transcripts![
 #[test]
 fn every_real_stream_becomes_a_well_formed_one() {
     for (name, bytes) in TRANSCRIPTS {
-        let record = testkit::hear([*bytes]);
+        let record = testkit::record([*bytes]);
         let text = process(&record);
         lawful(&frames(&text)).unwrap_or_else(|broken| panic!("{name}: {broken}\n{text}"));
         insta::assert_snapshot!(*name, text);
@@ -83,8 +83,8 @@ fn every_real_stream_becomes_a_well_formed_one() {
 #[test]
 fn what_is_told_is_heard_again_as_it_was() {
     for (name, bytes) in TRANSCRIPTS {
-        let told = testkit::hear([*bytes]);
-        let heard = testkit::hear([process(&told).as_bytes()]);
+        let told = testkit::record([*bytes]);
+        let heard = testkit::record([process(&told).as_bytes()]);
         let output = |record: &Record| serde_json::to_string(&whole(record)["output"]).expect("JSON");
         assert_eq!(output(&heard), output(&told), "{name}");
         assert_eq!(heard.run().end, told.run().end, "{name}");
@@ -98,7 +98,7 @@ fn what_is_told_is_heard_again_as_it_was() {
 fn a_plain_text_is_told_as_the_runtime_tells_it() {
     let bytes = include_str!("../../../tests/transcripts/agentscope/agentscope-text.sse");
     let theirs = frames(bytes);
-    let ours = frames(&process(&testkit::hear([bytes.as_bytes()])));
+    let ours = frames(&process(&testkit::record([bytes.as_bytes()])));
     assert_eq!(ours.len(), theirs.len());
     for (ours, theirs) in ours.into_iter().zip(theirs) {
         let neutral = |mut frame: Value| {
@@ -116,9 +116,9 @@ fn a_plain_text_is_told_as_the_runtime_tells_it() {
 #[test]
 fn however_the_upstreams_bytes_are_cut_the_frames_are_the_same() {
     for (name, bytes) in TRANSCRIPTS {
-        let whole = process(&testkit::hear([*bytes]));
-        assert_eq!(process(&testkit::hear(bytes.chunks(1))), whole, "{name}");
-        assert_eq!(process(&testkit::hear(bytes.chunks(97))), whole, "{name}");
+        let whole = process(&testkit::record([*bytes]));
+        assert_eq!(process(&testkit::record(bytes.chunks(1))), whole, "{name}");
+        assert_eq!(process(&testkit::record(bytes.chunks(97))), whole, "{name}");
     }
 }
 
@@ -126,7 +126,7 @@ fn however_the_upstreams_bytes_are_cut_the_frames_are_the_same() {
 fn a_stream_is_resumed_after_any_frame() {
     for name in ["agentscope-reasoning", "agentscope-tool", "agentscope-late-error"] {
         let (_, bytes) = TRANSCRIPTS.iter().find(|(known, _)| *known == name).expect("it is there");
-        let record = testkit::hear([*bytes]);
+        let record = testkit::record([*bytes]);
         let all = follow(&record, None);
         let plain: String =
             all.lines().filter(|line| !line.starts_with("id: ")).map(|line| format!("{line}\n")).collect();
@@ -144,7 +144,7 @@ fn a_stream_is_resumed_after_any_frame() {
 #[test]
 fn the_whole_answer_is_the_last_frame() {
     for (name, bytes) in TRANSCRIPTS {
-        let record = testkit::hear([*bytes]);
+        let record = testkit::record([*bytes]);
         let last = frames(&process(&record)).pop().expect("a stream has frames");
         assert_eq!(whole(&record), last, "{name}");
     }
@@ -227,7 +227,7 @@ fn unknown_fields_and_types_are_passed_on_where_they_stood() {
         r#"data: {"object":"response","status":"completed","id":"r","region":{"name":"eu"}}"#,
         "\n\n",
     );
-    let text = process(&testkit::hear([bytes.as_bytes()]));
+    let text = process(&testkit::record([bytes.as_bytes()]));
     lawful(&frames(&text)).expect("well formed");
     insta::assert_snapshot!(text);
 }

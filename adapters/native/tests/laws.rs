@@ -3,7 +3,7 @@
 
 mod support;
 
-use interlingua_core::connector::{Question, Reader, UpstreamAdapter};
+use interlingua_core::connector::{AgentTurn, TurnRequest, UpstreamAdapter};
 use interlingua_core::model::AgentRequest;
 use interlingua_core::run::Message;
 use interlingua_core::testkit::{self, laws, scripts, tale, wild};
@@ -28,15 +28,15 @@ fn followed(query: &str) -> Box<dyn Exchange> {
 }
 
 /// A reader as the gateway gets it, for each answer a fresh one.
-fn reader() -> Box<dyn Reader> {
+fn turn() -> Box<dyn AgentTurn> {
     let connector = NativeUpstream::connect("http://agent/process", UpstreamOptions::default()).expect("a URL");
     let request = AgentRequest::default();
-    let question = Question { request: &request, memory: &Json::null(), answered: &[] };
-    connector.ask(&question).expect("it can be asked").1
+    let request = TurnRequest { request: &request, session_state: &Json::null(), answered: &[] };
+    connector.turn(&request).expect("it can be expressed")
 }
 
-fn heard(bytes: &[u8]) -> Record {
-    testkit::hear_through(reader().as_mut(), [bytes])
+fn recorded(bytes: &[u8]) -> Record {
+    testkit::drive_stream(turn().as_mut(), [bytes])
 }
 
 #[test]
@@ -76,15 +76,15 @@ fn every_cut_of_an_upstreams_bytes_is_heard_the_same() {
     for script in scripts().iter().filter(|script| !script.is_large()) {
         // One script of each kind at every byte would take minutes without optimisation; the decoder's tests do that.
         let bytes = script.bytes();
-        let whole = tale(&heard(&bytes));
+        let whole = tale(&recorded(&bytes));
         for seed in 1..=8 {
-            let told = testkit::hear_through(reader().as_mut(), laws::randomly(&bytes, seed));
+            let told = testkit::drive_stream(turn().as_mut(), laws::randomly(&bytes, seed));
             laws::same(&tale(&told), &whole, script.name);
         }
     }
     for name in ["greeting", "streamed_arguments", "broken_off", "refused"] {
         let bytes = testkit::script(name).bytes();
-        laws::cut_anywhere(&bytes, |pieces| tale(&testkit::hear_through(reader().as_mut(), pieces.iter().copied())));
+        laws::cut_anywhere(&bytes, |pieces| tale(&testkit::drive_stream(turn().as_mut(), pieces.iter().copied())));
     }
 }
 
@@ -111,12 +111,12 @@ fn same(said: &Record, heard: &Record) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn what_is_said_is_heard() {
+fn what_is_said_is_recorded() {
     for script in scripts() {
         let said = script.record();
-        same(&said, &heard(process(&said).as_bytes())).unwrap_or_else(|broken| panic!("{}: {broken}", script.name));
+        same(&said, &recorded(process(&said).as_bytes())).unwrap_or_else(|broken| panic!("{}: {broken}", script.name));
         let body = serde_json::to_vec(&whole(&said)).expect("JSON");
-        same(&said, &testkit::hear_whole(reader().as_mut(), &body))
+        same(&said, &testkit::drive_body(turn().as_mut(), &body))
             .unwrap_or_else(|broken| panic!("{} whole: {broken}", script.name));
     }
 }
@@ -129,12 +129,12 @@ proptest! {
         let record = wild::record(&frames_heard);
         let told = process(&record);
         lawful(&frames(&told)).map_err(|broken| TestCaseError::fail(format!("{broken}\n{told}")))?;
-        prop_assert_eq!(testkit::grammar(&heard(told.as_bytes())), Ok(()));
+        prop_assert_eq!(testkit::grammar(&recorded(told.as_bytes())), Ok(()));
         // Signs of life are not heard, even if somebody gave them contents; and what turned out to be something else
         // than it was announced as is heard as what it turned out to be.
         let odd = |message: &Message| message.kind.as_str() == "heartbeat" || message.kind != message.announced;
         if !record.run().messages.iter().any(odd) {
-            same(&record, &heard(told.as_bytes()))?;
+            same(&record, &recorded(told.as_bytes()))?;
         }
     }
 }

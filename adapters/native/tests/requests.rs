@@ -47,7 +47,7 @@ fn with_run(exchange: Opened, record: &Record, state: RunState) -> Value {
 }
 
 fn finished() -> Record {
-    testkit::hear([include_bytes!("../../../tests/transcripts/agentscope/agentscope-text.sse").as_slice()])
+    testkit::record([include_bytes!("../../../tests/transcripts/agentscope/agentscope-text.sse").as_slice()])
 }
 
 #[test]

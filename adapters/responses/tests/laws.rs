@@ -127,9 +127,9 @@ fn who_listens_hears_what_is_replayed() {
 #[test]
 fn a_response_under_way_shows_what_is_there() {
     for script in testkit::scripts().iter().filter(|script| !script.is_large()) {
-        let mut listener = testkit::Listener::new(script.input.clone());
+        let mut listener = testkit::Recorder::new(script.input.clone());
         for frame in &script.frames {
-            listener.hear(&script.heard(frame));
+            listener.emit(&script.event(frame));
             let record = listener.record();
             // Between two turns it is shown as the last one left it.
             if record.is_finished() || !record.in_turn() {

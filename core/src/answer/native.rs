@@ -125,35 +125,6 @@ fn approval(data: &Json) -> Option<Answer> {
     Some(Answer::new(id, given))
 }
 
-/// The input as a native upstream wants it: each answer after the message that asked, unless that is there already
-/// (section 2). `answered` is what the input answers.
-#[must_use]
-pub fn with_requests(input: &[Message], answered: &[Pending]) -> Vec<Message> {
-    let mut told: Vec<String> = Vec::new();
-    let mut written = Vec::with_capacity(input.len() + answered.len());
-    for message in input {
-        match message.kind {
-            MessageType::McpApprovalRequest => {
-                told.extend(message.content.iter().filter_map(Content::as_data).filter_map(approval_id));
-            }
-            MessageType::McpApprovalResponse => {
-                for answer in native(message) {
-                    let asked = answered.iter().find(|item| item.id == answer.id && item.kind != PendingKind::Tool);
-                    if let Some(request) = asked.and_then(Pending::request)
-                        && !told.contains(&answer.id)
-                    {
-                        written.push(request);
-                        told.push(answer.id);
-                    }
-                }
-            }
-            _ => {}
-        }
-        written.push(message.clone());
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,17 +202,5 @@ mod tests {
             let data = Json::parse(data).expect("JSON");
             assert_eq!(approval(&data).expect("an answer").given, Given::Payload(Json::null()), "{data:?}");
         }
-    }
-
-    #[test]
-    fn a_request_stands_once_in_front_of_its_answer() {
-        let item = item(PendingKind::Approval, false);
-        let answer = Decided::new(Decision::Accept).message(&item, false);
-        let input = [answer, Message::user("and now?")];
-        let once = with_requests(&input, std::slice::from_ref(&item));
-        let kinds: Vec<&str> = once.iter().map(|message| message.kind.as_str()).collect();
-        assert_eq!(kinds, ["mcp_approval_request", "mcp_approval_response", "message"]);
-        assert_eq!(with_requests(&once, &[item]), once);
-        assert_eq!(with_requests(&input, &[]), input);
     }
 }

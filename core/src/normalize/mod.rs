@@ -1,4 +1,4 @@
-//! Repairing what upstreams really send: from frames as they were heard to events that keep the grammar.
+//! Repairing what upstreams really send: from the events of connectors to events that keep the grammar.
 //!
 //! The rules are those of the Agent API page, section 12. Where an upstream deviates from the specification, nothing it
 //! said is lost, nothing is told twice, and every message, content and turn that begins also ends. `slots` decides
@@ -12,7 +12,7 @@
 //!
 //! Everything takes time in proportion to the bytes that were heard, and whatever is kept counts towards the limit.
 //!
-//! Not here: parsing frames ([`crate::heard`]), keeping the grammar ([`crate::run::Record`] does), waiting and giving
+//! Not here: reading frames (the connectors), keeping the grammar ([`crate::run::Record`] does), waiting and giving
 //! up on a silent upstream (the engine).
 
 mod merge;
@@ -30,10 +30,13 @@ use self::names::Names;
 use self::same::Comparison;
 use self::slot::is_media;
 use self::slots::{Slots, Told};
+use crate::agent_event::{
+    AgentError, AgentEvent, Awaits, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
+    to_extra,
+};
 use crate::event::End;
 use crate::fault::{Fault, FaultKind};
 use crate::filter;
-use crate::heard::Heard;
 use crate::json::{Extra, Json};
 use crate::model::{ContentType, MessageType, Role};
 use crate::run::{Announced, MessageEnd, Record, RunError, room_for_one};
@@ -93,6 +96,7 @@ pub struct Normalizer {
     ignored: u64,
     heartbeats: u64,
     complaint: Option<String>,
+    awaits: Option<Awaits>,
     mask: Mask,
 }
 
@@ -123,6 +127,7 @@ impl Normalizer {
             ignored: 0,
             heartbeats: 0,
             complaint: None,
+            awaits: None,
             mask: |text| Cow::Borrowed(text),
         }
     }
@@ -152,14 +157,25 @@ impl Normalizer {
         self.complaint.as_deref()
     }
 
-    fn complained(&mut self, raw: &RawValue) -> RunError {
-        self.complaint = Some(filter::log_text(&(self.mask)(raw.get())));
-        self.read_error(raw)
+    fn complained(&mut self, error: &AgentError<'_>) -> RunError {
+        let text = match error {
+            AgentError::Raw { value, .. } => value.get(),
+            AgentError::Named { message, .. } => message,
+        };
+        self.complaint = Some(filter::log_text(&(self.mask)(text)));
+        self.read_error(error)
     }
 
-    /// Reads `{"code","message"}`, a bare text, or whatever else stands where an error should.
-    fn read_error(&self, raw: &RawValue) -> RunError {
-        let (code, message) = code_and_message(raw);
+    fn read_error(&self, error: &AgentError<'_>) -> RunError {
+        let (code, message) = match error {
+            AgentError::Named { code, message } => (code.clone().into_owned(), message.clone().into_owned()),
+            AgentError::Raw { value, code: fallback } => {
+                let (code, message) = code_and_message(value);
+                let unnamed = code == FaultKind::AgentFailed.code();
+                let code = fallback.as_deref().filter(|_| unnamed).map_or(code, str::to_owned);
+                (code, message)
+            }
+        };
         RunError { message: self.client_text(&code, &message), code: self.client_code(&code) }
     }
 
@@ -169,6 +185,12 @@ impl Normalizer {
 
     fn client_code(&self, code: &str) -> String {
         filter::client_code(&(self.mask)(code)).to_owned()
+    }
+
+    /// What the agent said it waits for, besides pending items.
+    #[must_use]
+    pub const fn awaits(&self) -> Option<Awaits> {
+        self.awaits
     }
 
     /// How many messages said nothing but that the upstream lives. They are no part of the run.
@@ -187,20 +209,25 @@ impl Normalizer {
     ///
     /// # Errors
     /// [`FaultKind::UpstreamTooLarge`] if the record may not grow any further. The turn is still to be ended.
-    pub fn hear(&mut self, record: &mut Record, heard: &Heard<'_>) -> Result<Progress, Fault> {
+    pub fn emit(&mut self, record: &mut Record, event: &AgentEvent<'_>) -> Result<Progress, Fault> {
         if self.ended {
             self.ignored += 1;
             return Ok(Progress::Ended);
         }
-        match heard.object.as_deref() {
-            Some("content") => {
-                if !self.fragment(record, heard) {
-                    self.content(record, heard);
+        match event {
+            AgentEvent::Content(content) => {
+                if !self.fragment(record, content) {
+                    self.content(record, content);
                 }
             }
-            Some("message") => self.message(record, heard),
-            Some("response") => self.response(record, heard),
-            _ => self.other(record, heard),
+            AgentEvent::Message(message) => self.message(record, message),
+            AgentEvent::Response(response) => self.response(record, response),
+            AgentEvent::Error(error) => {
+                let error = self.complained(error);
+                self.finish(record, End::Failed, Some(error));
+            }
+            AgentEvent::KeepAlive => self.heartbeats += 1,
+            AgentEvent::Ignored => self.ignored += 1,
         }
         // The last frame may be too much; nothing comes after it.
         if !self.ended && record.size() + self.held > self.limit {
@@ -211,16 +238,19 @@ impl Normalizer {
     }
 
     /// The hot path: one more fragment for the text that is being told. True if this was one.
-    fn fragment(&mut self, record: &mut Record, heard: &Heard<'_>) -> bool {
-        if !heard.delta || self.stash.is_some() || !heard.extra.is_empty() {
+    #[inline]
+    fn fragment(&mut self, record: &mut Record, event: &ContentEvent<'_>) -> bool {
+        if event.update != ContentUpdate::Append || self.stash.is_some() || !event.extra.is_empty() {
             return false;
         }
-        let (Some(current), Some(id), Some(text)) = (self.current, &heard.msg_id, &heard.text) else { return false };
+        let (Some(current), Some(id), ContentValue::Text(text)) = (self.current, &event.message, &event.value) else {
+            return false;
+        };
         let told = &self.messages[current];
         if told.id != *id {
             return false;
         }
-        let Some((message, content)) = told.streaming_text(heard) else { return false };
+        let Some((message, content)) = told.streaming_text(event.index) else { return false };
         record.push(message, content, text);
         true
     }
@@ -265,8 +295,8 @@ impl Normalizer {
         record.finish_turn(end, error);
     }
 
-    fn response(&mut self, record: &mut Record, heard: &Heard<'_>) {
-        let id = heard.id.as_deref().filter(|id| !id.is_empty());
+    fn response(&mut self, record: &mut Record, event: &ResponseEvent<'_>) {
+        let id = event.id.as_deref().filter(|id| !id.is_empty());
         let own = match (&self.response_id, id) {
             (Some(own), Some(id)) => own == id,
             (None, Some(id)) => {
@@ -275,17 +305,18 @@ impl Normalizer {
             }
             _ => true,
         };
-        let end = heard.status.as_deref().and_then(End::parse);
-        let error = heard.error.map(|raw| self.complained(raw));
+        let end = event.end;
+        let error = event.error.as_ref().map(|error| self.complained(error));
         if own {
-            let extra = if self.noted + heard.extra.len() <= MAX_NOTED { heard.extra() } else { Extra::new() };
+            let extra = if self.noted + event.extra.len() <= MAX_NOTED { to_extra(&event.extra) } else { Extra::new() };
             self.noted += extra.len();
-            record.note(id, heard.usage.map(Json::from_raw), extra);
+            record.note(id, event.usage.as_ref().map(JsonRef::to_json), extra);
+            self.awaits = event.awaits.or(self.awaits);
         }
         self.begun |= error.is_none();
         match (end, error) {
             (None, None) => {
-                if own && heard.status.as_deref() == Some("in_progress") {
+                if own && event.started {
                     record.start_answer();
                 }
             }
@@ -296,7 +327,7 @@ impl Normalizer {
                 self.foreign_end = Some((End::Failed, Some(error)));
             }
             (Some(end), error) => {
-                self.reconcile(record, heard.output, end, own);
+                self.reconcile(record, &event.output, end, own);
                 let error = match (end, error) {
                     (End::Failed | End::Rejected, None) => Some(RunError {
                         code: FaultKind::AgentFailed.code().to_owned(),
@@ -324,12 +355,11 @@ impl Normalizer {
 
     /// Compares what was told with the messages of a terminal response: it is authoritative for those that are in it,
     /// what is not in it stays (rule 8).
-    fn reconcile(&mut self, record: &mut Record, output: Option<&RawValue>, response_end: End, own: bool) {
+    fn reconcile(&mut self, record: &mut Record, output: &[MessageEvent<'_>], response_end: End, own: bool) {
         self.settle_stash(record);
-        let output = Heard::nested(output);
         let mut comparison = Comparison::default();
         let known: Vec<Option<usize>> =
-            output.iter().map(|heard| heard.id.as_deref().and_then(|id| self.by_id.get(id).copied())).collect();
+            output.iter().map(|event| event.id.as_deref().and_then(|id| self.by_id.get(id).copied())).collect();
         comparison.spoken_for.extend(known.iter().flatten().filter_map(|&index| self.messages[index].at));
         // Only the response itself ends messages that are still open; it comes once.
         let mut open: Vec<usize> = Vec::new();
@@ -340,50 +370,47 @@ impl Normalizer {
             });
             open.extend(unfinished.take(MAX_OPEN));
         }
-        for (heard, known) in output.iter().zip(known) {
-            if heard.kind.as_deref() == Some("heartbeat") {
+        for (event, known) in output.iter().zip(known) {
+            if event.kind == Some(MessageType::Heartbeat) {
                 continue;
             }
-            let status = heard.status.as_deref();
-            let end = status.and_then(End::parse).unwrap_or(match status {
-                Some("created" | "in_progress" | "queued") if response_end != End::Completed => End::Incomplete,
-                _ => End::Completed,
-            });
+            let broken_off = event.in_progress && response_end != End::Completed;
+            let end = event.end.unwrap_or(if broken_off { End::Incomplete } else { End::Completed });
             if let Some(index) = known {
                 if !self.messages[index].finished {
-                    self.complete(record, index, heard, end);
+                    self.complete(record, index, event, end);
                 }
                 continue;
             }
-            if let Some(at) = self.told.find(record, heard, &mut comparison) {
+            if let Some(at) = self.told.find(record, event, &mut comparison) {
                 comparison.spoken_for.insert(at);
                 continue;
             }
             let same = open.iter().position(|&index| {
                 let at = self.messages[index].at;
-                at.is_some_and(|at| same::says_the_same(&record.run().messages[at as usize], heard))
+                at.is_some_and(|at| same::says_the_same(&record.run().messages[at as usize], event))
             });
-            let index = same.map_or_else(|| self.open(heard, true), |place| open.remove(place));
-            self.complete(record, index, heard, end);
+            let index = same.map_or_else(|| self.open(event), |place| open.remove(place));
+            self.complete(record, index, event, end);
             if let Some(at) = self.messages[index].at {
                 comparison.spoken_for.insert(at);
             }
         }
     }
 
-    fn message(&mut self, record: &mut Record, heard: &Heard<'_>) {
+    fn message(&mut self, record: &mut Record, event: &MessageEvent<'_>) {
         self.begun = true;
-        let end = heard.status.as_deref().and_then(End::parse);
-        let known = match heard.id.as_deref().filter(|id| !id.is_empty()) {
+        let end = event.end;
+        let known = match event.id.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => self.by_id.get(id).copied(),
             // Without an id, an end is that of the open message; anything else begins one.
             None => self.current.filter(|&index| {
                 let told = &self.messages[index];
-                let fits = told.at.is_none() || heard.kind.as_deref().is_none_or(|kind| kind == told.kind.as_str());
-                end.is_some() && fits && (!told.finished || Heard::nested(heard.content).is_empty())
+                let fits = told.at.is_none() || event.kind.as_ref().is_none_or(|kind| *kind == told.kind);
+                end.is_some() && fits && (!told.finished || event.contents.is_empty())
             }),
         };
-        if heard.kind.as_deref() == Some("heartbeat") && known.is_none() {
+        if event.kind == Some(MessageType::Heartbeat) && known.is_none() {
             self.heartbeats += 1;
             return;
         }
@@ -398,14 +425,13 @@ impl Normalizer {
         }
         let index = match known {
             Some(index) if self.messages[index].finished => {
-                let parts =
-                    if self.messages[index].closed_for_next { Heard::nested(heard.content) } else { Vec::new() };
+                let parts = if self.messages[index].closed_for_next { event.contents.as_slice() } else { &[] };
                 if parts.iter().all(|part| self.says_nothing_new(record, index, part)) {
                     self.ignored += 1;
                     return;
                 }
                 // Its end says more than it was closed with.
-                let more = self.open(heard, true);
+                let more = self.open(event);
                 self.messages[more].goes_on = Some(index);
                 for (place, part) in parts.iter().enumerate() {
                     if !self.says_nothing_new(record, index, part) {
@@ -418,27 +444,27 @@ impl Normalizer {
             Some(index) => {
                 let told = &mut self.messages[index];
                 let held = told.held();
-                told.announce(heard);
+                told.announce(event);
                 self.held = (self.held + told.held()).saturating_sub(held);
                 index
             }
             None => {
                 self.close_media(record);
-                self.open(heard, true)
+                self.open(event)
             }
         };
         self.rejected = false;
         self.stash = None;
         self.current = Some(index);
         match end {
-            Some(end) => self.complete(record, index, heard, end),
+            Some(end) => self.complete(record, index, event, end),
             None => {
-                for (place, part) in Heard::nested(heard.content).iter().enumerate() {
+                for (place, part) in event.contents.iter().enumerate() {
                     self.part(record, index, part, Some(part.index.unwrap_or(to_u32(place))), false);
                 }
                 let told = &self.messages[index];
-                if told.kind == MessageType::Error && (heard.code.is_some() || heard.message.is_some()) {
-                    self.complete(record, index, heard, End::Failed);
+                if told.kind == MessageType::Error && (event.code.is_some() || event.text.is_some()) {
+                    self.complete(record, index, event, End::Failed);
                 } else {
                     self.tell(record, index);
                 }
@@ -447,9 +473,8 @@ impl Normalizer {
     }
 
     /// A message's end: it is authoritative. What is missing is told, what was told is not told again (rule 7).
-    fn complete(&mut self, record: &mut Record, index: usize, heard: &Heard<'_>, end: End) {
-        let parts = Heard::nested(heard.content);
-        for (place, part) in parts.iter().enumerate() {
+    fn complete(&mut self, record: &mut Record, index: usize, event: &MessageEvent<'_>, end: End) {
+        for (place, part) in event.contents.iter().enumerate() {
             if self.says_nothing_new(record, index, part) {
                 continue;
             }
@@ -458,18 +483,18 @@ impl Normalizer {
             self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
             self.tell(record, index);
         }
-        let error = heard.error.map(|raw| self.read_error(raw));
-        let code = heard.code.as_deref().map(str::to_owned).or_else(|| error.as_ref().map(|error| error.code.clone()));
+        let error = event.error.as_ref().map(|error| self.read_error(error));
+        let code = event.code.as_deref().map(str::to_owned).or_else(|| error.as_ref().map(|error| error.code.clone()));
         let code = code.map(|code| self.client_code(&code));
-        let text = heard.message.as_deref().map(|text| self.client_text(code.as_deref().unwrap_or(""), text));
+        let text = event.text.as_deref().map(|text| self.client_text(code.as_deref().unwrap_or(""), text));
         let message_end = MessageEnd {
             end,
             kind: None,
             code,
             message: text.or_else(|| error.map(|error| error.message)),
-            usage: heard.usage.map(Json::from_raw),
-            metadata: heard.metadata.map(Json::from_raw),
-            extra: heard.extra(),
+            usage: event.usage.as_ref().map(JsonRef::to_json),
+            metadata: event.metadata.as_ref().map(JsonRef::to_json),
+            extra: to_extra(&event.extra),
         };
         self.finish_message(record, index, message_end);
     }
@@ -497,10 +522,10 @@ impl Normalizer {
         self.told.finished(at);
     }
 
-    fn content(&mut self, record: &mut Record, heard: &Heard<'_>) {
+    fn content(&mut self, record: &mut Record, event: &ContentEvent<'_>) {
         self.begun = true;
         record.start_answer();
-        let known = match heard.msg_id.as_deref().filter(|id| !id.is_empty()) {
+        let known = match event.message.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => self.by_id.get(id).copied(),
             // Without a message's id it belongs to the last open one (rule 5).
             None => self.current.filter(|&index| !self.messages[index].finished),
@@ -508,9 +533,9 @@ impl Normalizer {
         if self.stash.is_some() && self.stash != known {
             self.settle_stash(record);
         }
-        let complete = heard.status.as_deref().and_then(End::parse).is_some();
+        let complete = event.update == ContentUpdate::Final;
         // What was closed because nobody else did goes on as a message of its own, if it says anything new.
-        if known.is_some_and(|index| self.says_nothing_new(record, index, heard)) {
+        if known.is_some_and(|index| self.says_nothing_new(record, index, event)) {
             self.ignored += 1;
             return;
         }
@@ -521,9 +546,9 @@ impl Normalizer {
             Some(index) => index,
             None => {
                 self.close_media(record);
-                let index = self.open(heard, false);
+                let index = self.open_for(event);
                 self.messages[index].goes_on = closed;
-                if complete && heard.content_type() == ContentType::Data {
+                if complete && event.content_type() == ContentType::Data {
                     self.stash = Some(index);
                 }
                 index
@@ -534,14 +559,14 @@ impl Normalizer {
             return;
         }
         self.current = Some(index);
-        let slot = heard.index.or_else(|| self.messages[index].slots.last_index());
-        self.part(record, index, heard, slot, complete);
+        let slot = event.index.or_else(|| self.messages[index].slots.last_index());
+        self.part(record, index, event, slot, complete);
     }
 
     /// One content, whole or a fragment, for a slot of a message.
-    fn part(&mut self, record: &mut Record, index: usize, heard: &Heard<'_>, slot: Option<u32>, complete: bool) {
+    fn part(&mut self, record: &mut Record, index: usize, event: &ContentEvent<'_>, slot: Option<u32>, complete: bool) {
         let held = self.messages[index].slots.held();
-        self.messages[index].take(record, heard, slot.unwrap_or(0), complete);
+        self.messages[index].take(record, event, slot.unwrap_or(0), complete);
         if self.messages[index].ends_with_open_media() {
             self.unclosed = Some(index);
         }
@@ -589,14 +614,14 @@ impl Normalizer {
     }
 
     /// True for a content that was told of a message that was closed for the next one, or of one that goes on from it.
-    fn says_nothing_new(&self, record: &Record, index: usize, heard: &Heard<'_>) -> bool {
+    fn says_nothing_new(&self, record: &Record, index: usize, event: &ContentEvent<'_>) -> bool {
         let told = &self.messages[index];
         let first = if told.closed_for_next { Some(index) } else { told.goes_on };
         // A fragment of a text is new whatever was said before.
-        if first.is_none() || (heard.delta && !is_media(&heard.content_type())) {
+        if first.is_none() || (event.is_delta() && !is_media(&event.content_type())) {
             return false;
         }
-        let body = heard.body().body;
+        let body = event.to_content().body;
         let closed = std::iter::successors(first, |&index| self.messages[index].goes_on).take(MAX_OPEN);
         let mut slots = closed
             .filter_map(|index| self.messages[index].at)
@@ -604,19 +629,26 @@ impl Normalizer {
         slots.any(|slot| same::same_body(&slot.content().body, &body))
     }
 
-    /// A message nobody knew.
-    fn open(&mut self, heard: &Heard<'_>, own_frame: bool) -> usize {
+    /// A message that was not known, by its own event.
+    fn open(&mut self, event: &MessageEvent<'_>) -> usize {
+        let mut told = Told::new(event.id.as_deref().unwrap_or(""));
+        told.announce(event);
+        self.add(told)
+    }
+
+    /// A message that was not known, by its first content.
+    fn open_for(&mut self, event: &ContentEvent<'_>) -> usize {
+        let mut told = Told::new(event.message.as_deref().unwrap_or(""));
+        told.guess(event);
+        self.add(told)
+    }
+
+    fn add(&mut self, told: Told) -> usize {
         let index = self.messages.len();
-        let id = if own_frame { heard.id.as_deref() } else { heard.msg_id.as_deref() }.unwrap_or("");
-        let mut told = Told::new(id);
-        if own_frame {
-            told.announce(heard);
-        } else {
-            told.guess(heard);
+        if !told.id.is_empty() {
+            self.by_id.insert(told.id.clone(), index);
         }
-        if !id.is_empty() {
-            self.by_id.insert(id.to_owned(), index);
-        }
+
         self.held += told.held();
         room_for_one(&mut self.messages);
         self.messages.push(told);
@@ -628,26 +660,6 @@ impl Normalizer {
         if let Some(index) = self.stash.take() {
             self.tell(record, index);
         }
-    }
-
-    /// Frames that are no object of the protocol (section 9).
-    fn other(&mut self, record: &mut Record, heard: &Heard<'_>) {
-        if let Some(raw) = heard.error {
-            let mut error = self.complained(raw);
-            if let (Some(code), true) = (&heard.code, error.code == FaultKind::AgentFailed.code()) {
-                error.code = self.client_code(code);
-            }
-            return self.finish(record, End::Failed, Some(error));
-        }
-        if heard.msg_id.is_some() && (heard.text.is_some() || heard.data.is_some()) {
-            return self.content(record, heard);
-        }
-        if let (Some(code), Some(message)) = (&heard.code, &heard.message) {
-            let error = RunError { message: self.client_text(code, message), code: self.client_code(code) };
-            self.complaint = Some(filter::log_text(&(self.mask)(message)));
-            return self.finish(record, End::Failed, Some(error));
-        }
-        self.ignored += 1;
     }
 }
 
@@ -677,11 +689,11 @@ fn to_u32(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }
 
-fn role_of(heard: &Heard<'_>, kind: &MessageType) -> Role {
-    match heard.role.as_deref() {
-        Some(word) => Role::from(word),
-        None if kind.is_output() => Role::Tool,
-        None if *kind == MessageType::McpApprovalResponse => Role::User,
-        None => Role::Assistant,
+/// The role a message of a type has where the agent names none.
+fn default_role(kind: &MessageType) -> Role {
+    match kind {
+        kind if kind.is_output() => Role::Tool,
+        MessageType::McpApprovalResponse => Role::User,
+        _ => Role::Assistant,
     }
 }

@@ -9,9 +9,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
 
-use crate::heard::Heard;
+use crate::agent_event::{ContentEvent, MessageEvent};
 use crate::json::Json;
-use crate::model::{Body, Content, MessageType, ToolCall};
+use crate::model::{Body, Content, ToolCall};
 use crate::run::{Message, Record, Slot};
 
 /// Messages with one digest, and contents of one message, that are looked at: nearly always it is the first one.
@@ -41,8 +41,13 @@ impl Told {
     }
 
     /// The place of the first finished message that says what is heard and is not spoken for.
-    pub(super) fn find(&mut self, record: &Record, heard: &Heard<'_>, comparison: &mut Comparison) -> Option<u32> {
-        let parts: Vec<Content> = Heard::nested(heard.content).iter().map(Heard::body).collect();
+    pub(super) fn find(
+        &mut self,
+        record: &Record,
+        event: &MessageEvent<'_>,
+        comparison: &mut Comparison,
+    ) -> Option<u32> {
+        let parts: Vec<Content> = event.contents.iter().map(ContentEvent::to_content).collect();
         if parts.is_empty() {
             return None;
         }
@@ -59,23 +64,22 @@ impl Told {
         let mut rest = candidates[*passed..].iter().take(MAX_COMPARED);
         let found = rest.find(|&&candidate| {
             !comparison.spoken_for.contains(&candidate)
-                && says(&record.run().messages[candidate as usize], heard, &parts)
+                && says(&record.run().messages[candidate as usize], event, &parts)
         });
         found.copied()
     }
 }
 
 /// True if a message that may still be open says what is heard.
-pub(super) fn says_the_same(told: &Message, heard: &Heard<'_>) -> bool {
-    let parts: Vec<Content> = Heard::nested(heard.content).iter().map(Heard::body).collect();
-    !parts.is_empty() && says(told, heard, &parts)
+pub(super) fn says_the_same(told: &Message, event: &MessageEvent<'_>) -> bool {
+    let parts: Vec<Content> = event.contents.iter().map(ContentEvent::to_content).collect();
+    !parts.is_empty() && says(told, event, &parts)
 }
 
 /// Contents may have been told in another order than they stand in: what nobody completed is told last.
-fn says(told: &Message, heard: &Heard<'_>, parts: &[Content]) -> bool {
+fn says(told: &Message, event: &MessageEvent<'_>, parts: &[Content]) -> bool {
     let is_call = told.kind.is_call();
-    if heard.kind.as_deref().is_some_and(|kind| MessageType::from(kind) != told.kind) || parts.len() != told.slots.len()
-    {
+    if event.kind.as_ref().is_some_and(|kind| *kind != told.kind) || parts.len() != told.slots.len() {
         return false;
     }
     let same = |part: &Content, had: &Content| match (&part.body, &had.body) {

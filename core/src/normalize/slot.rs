@@ -1,13 +1,16 @@
 //! One content while it is heard: fragments that wait, the whole as it was said last, and what it is in the end.
 
+use std::borrow::Cow;
+
 use super::merge::{self, Growing};
-use crate::heard::Heard;
+use super::slots::CallData;
+use crate::agent_event::{CallPart, ContentEvent, ContentValue, empty_body, to_extra};
 use crate::json::{Extra, Json};
 use crate::model::{Body, Content, ContentType, ToolCall};
 use crate::run::{CallHead, weight};
 
 #[derive(Debug)]
-pub(super) struct SlotHeard {
+pub(super) struct ContentState {
     /// The upstream's index.
     pub(super) index: u32,
     /// Whether the upstream said so itself.
@@ -39,7 +42,7 @@ pub(super) struct SlotHeard {
     pub(super) counted: usize,
 }
 
-impl SlotHeard {
+impl ContentState {
     pub(super) fn new(index: u32, kind: ContentType) -> Self {
         Self {
             index,
@@ -66,12 +69,6 @@ impl SlotHeard {
         matches!(self.kind, ContentType::Text | ContentType::Refusal)
     }
 
-    /// The text a frame holds for it.
-    pub(super) fn text_of<'h>(&self, heard: &'h Heard<'_>) -> &'h str {
-        let text = if self.kind == ContentType::Refusal { &heard.refusal } else { &heard.text };
-        text.as_deref().unwrap_or("")
-    }
-
     /// True if there is something to tell of it.
     pub(super) fn wants(&self) -> bool {
         self.complete
@@ -80,14 +77,14 @@ impl SlotHeard {
     }
 
     /// A text, whole or a fragment.
-    pub(super) fn text_part(&mut self, heard: &Heard<'_>, text: &str, fragment: bool) {
+    pub(super) fn text_part(&mut self, event: &ContentEvent<'_>, text: &str, fragment: bool) {
         if fragment {
             self.grow(text);
         } else if !text.is_empty() {
             self.say(text.to_owned());
         }
-        if !heard.extra.is_empty() {
-            self.extra = heard.extra();
+        if !event.extra.is_empty() {
+            self.extra = to_extra(&event.extra);
             self.besides = self.extra.size();
         }
     }
@@ -105,55 +102,51 @@ impl SlotHeard {
         self.snapshot = Some(text);
     }
 
-    /// The body of a call, whole or a fragment.
-    pub(super) fn call_part(&mut self, heard: &Heard<'_>, fragment: bool) {
-        let value = heard.body();
-        let Some(data) = value.as_data().filter(|data| data.is_object()) else { return };
-        let Some(call) = data.decode::<ToolCall>() else { return };
-        self.learn(&call);
+    /// The body of a call, whole or a fragment. Data that is no object says nothing.
+    pub(super) fn call_part(&mut self, event: &ContentEvent<'_>, call: Option<&CallData<'_>>, fragment: bool) {
+        let Some(call) = call else { return };
+        self.learn(&call.part);
         if fragment {
-            self.grow(&call.arguments);
-            self.grow_besides(data);
-            if !value.extra.is_empty() {
-                self.besides = value.extra.size();
-                self.extra = value.extra;
+            self.grow(&call.part.arguments);
+            if !call.rest.is_empty() {
+                self.grow_data(&Json::from_serialize(&call.rest));
             }
+            if !event.extra.is_empty() {
+                self.extra = to_extra(&event.extra);
+                self.besides = self.extra.size();
+            }
+            return;
+        }
+
+        self.say(call.part.arguments.clone().into_owned());
+        self.growing = None;
+        self.grown = 0;
+        if let ContentValue::Call(_) = event.value {
+            // Made from the parts in the end: there is no JSON of the agent's to keep.
+            self.extra = to_extra(&event.extra);
+            self.besides = self.extra.size();
         } else {
+            let value = event.to_content();
             self.besides = value.extra.size();
-            self.say(call.arguments);
-            self.growing = None;
-            self.grown = 0;
             self.value = Some(value);
         }
     }
 
     /// What identifies the call, as far as it was not told otherwise.
-    fn learn(&mut self, call: &ToolCall) {
+    fn learn(&mut self, call: &CallPart<'_>) {
         if self.at.is_some() {
             return;
         }
+
         let head = self.call.get_or_insert_default();
         if !call.call_id.is_empty() {
-            head.call_id.clone_from(&call.call_id);
+            head.call_id = call.call_id.clone().into_owned();
         }
         if !call.name.is_empty() {
-            head.name.clone_from(&call.name);
+            head.name = call.name.clone().into_owned();
         }
         if call.server_label.is_some() {
-            head.server_label.clone_from(&call.server_label);
-        }
-    }
-
-    fn grow_besides(&mut self, data: &Json) {
-        const OWN: &[&str] = &["call_id", "name", "arguments", "server_label"];
-        let Some(fields) = data.decode::<Extra>() else { return };
-        let besides: Extra = fields
-            .iter()
-            .filter(|(name, _)| !OWN.contains(name))
-            .map(|(name, value)| (name.to_owned(), value.clone()))
-            .collect();
-        if !besides.is_empty() {
-            self.grow_data(&Json::from_serialize(&besides));
+            head.server_label = call.server_label.clone().map(Cow::into_owned);
         }
     }
 
@@ -171,7 +164,7 @@ impl SlotHeard {
 
     /// True if a frame for this content holds another picture, sound, film or file than was heard of it: not more of the
     /// same address, and not the same with more known of it.
-    pub(super) fn is_another(&self, heard: &Heard<'_>, fragment: bool) -> bool {
+    pub(super) fn is_another(&self, event: &ContentEvent<'_>, fragment: bool) -> bool {
         if !self.is_media() || self.finished {
             return false;
         }
@@ -179,7 +172,7 @@ impl SlotHeard {
         let differ = |old: Option<&String>, new: Option<&String>| {
             old.zip(new).is_some_and(|(old, new)| !old.is_empty() && !new.is_empty() && !new.starts_with(old.as_str()))
         };
-        match (&old.body, &heard.body().body) {
+        match (&old.body, &event.to_content().body) {
             (Body::Image(_), Body::Image(Some(piece))) if fragment && !merge::is_address(piece) => false,
             (Body::Image(old), Body::Image(new)) | (Body::Video(old), Body::Video(new)) => {
                 differ(old.as_ref(), new.as_ref())
@@ -194,8 +187,8 @@ impl SlotHeard {
     }
 
     /// Anything else, whole or a fragment.
-    pub(super) fn value_part(&mut self, heard: &Heard<'_>, fragment: bool) {
-        let Content { body, extra } = heard.body();
+    pub(super) fn value_part(&mut self, event: &ContentEvent<'_>, fragment: bool) {
+        let Content { body, extra } = event.to_content();
         let old = self.value.take();
         if !extra.is_empty() {
             self.besides = extra.size();
@@ -232,9 +225,9 @@ impl SlotHeard {
         if self.call.is_none() {
             self.settle_growing();
             let call = self.value.as_ref().and_then(Content::as_data).filter(|data| data.is_object());
-            let call = call.and_then(Json::decode::<ToolCall>).unwrap_or_default();
+            let call = call.and_then(|data| Some(CallPart::parse(data.raw())?.0)).unwrap_or_default().into_owned();
             self.learn(&call);
-            self.say(call.arguments);
+            self.say(call.arguments.into_owned());
         }
     }
 
@@ -274,7 +267,7 @@ impl SlotHeard {
             None if self.is_text() => None,
             None => {
                 self.settle_growing();
-                let empty = || Heard { kind: Some(self.kind.as_str().into()), ..Heard::default() }.body();
+                let empty = || Content { body: empty_body(&self.kind), extra: Extra::new() };
                 Some(self.value.take().unwrap_or_else(empty))
             }
         };

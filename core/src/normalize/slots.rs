@@ -5,15 +5,36 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
-use super::slot::SlotHeard;
-use super::{role_of, same};
-use crate::heard::Heard;
+use super::slot::ContentState;
+use super::{default_role, same};
+use crate::agent_event::{CallPart, ContentEvent, ContentValue, MessageEvent, empty_body, to_extra};
 use crate::json::{Extra, Json};
-use crate::model::{ContentType, MessageType, Role, ToolCall};
+use crate::model::{ContentType, MessageType, Role};
 use crate::run::{Record, room_for_one};
 
 /// A late content is compared with at most this many pieces of what was told in its place.
 const MAX_PIECES: usize = 64;
+
+/// The data of a call, parsed.
+pub(super) struct CallData<'a> {
+    pub(super) part: CallPart<'a>,
+    /// Fields it holds besides.
+    pub(super) rest: Extra,
+}
+
+impl<'a> CallData<'a> {
+    /// None if the data is no object.
+    fn of(event: &ContentEvent<'a>) -> Option<Self> {
+        match &event.value {
+            ContentValue::Call(part) => Some(Self { part: part.clone(), rest: Extra::new() }),
+            ContentValue::Data(Some(raw)) => {
+                let (part, rest) = CallPart::parse(raw)?;
+                Some(Self { part, rest: to_extra(&rest) })
+            }
+            _ => None,
+        }
+    }
+}
 
 /// A message while it is heard.
 #[derive(Debug)]
@@ -56,30 +77,35 @@ impl Told {
     }
 
     /// Takes over what the message's own frame says. What was told already keeps its kind (section 12, rule 6).
-    pub(super) fn announce(&mut self, heard: &Heard<'_>) {
+    pub(super) fn announce(&mut self, event: &MessageEvent<'_>) {
         self.announced = true;
-        if let Some(word) = heard.kind.as_deref() {
-            self.kind = match word {
-                // In the examples of both published texts, in no enum (section 1).
-                "assistant" => MessageType::Message,
-                word => MessageType::from(word),
-            };
+        if let Some(kind) = &event.kind {
+            self.kind = kind.clone();
         }
         if self.at.is_none() {
-            self.role = role_of(heard, &self.kind);
-            self.extra = heard.extra();
+            self.role = event.role.clone().unwrap_or_else(|| default_role(&self.kind));
+            self.extra = to_extra(&event.extra);
         }
-        if let Some(metadata) = heard.metadata {
-            self.metadata = Some(Json::from_raw(metadata));
+
+        if let Some(metadata) = &event.metadata {
+            self.metadata = Some(metadata.to_json());
         }
-        if let Some(usage) = heard.usage {
-            self.usage = Some(Json::from_raw(usage));
+        if let Some(usage) = &event.usage {
+            self.usage = Some(usage.to_json());
         }
     }
 
     /// Guesses what a message is by its first content (section 12, rule 6).
-    pub(super) fn guess(&mut self, heard: &Heard<'_>) {
-        let fields = heard.data.and_then(|raw| Json::from_raw(raw).decode::<Extra>()).unwrap_or_default();
+    pub(super) fn guess(&mut self, event: &ContentEvent<'_>) {
+        let fields = match &event.value {
+            ContentValue::Call(_) => {
+                self.kind = MessageType::PluginCall;
+                return;
+            }
+            ContentValue::Data(Some(raw)) => Json::from_raw(raw).decode::<Extra>().unwrap_or_default(),
+            _ => return,
+        };
+
         if fields.get("call_id").is_some() {
             if fields.get("output").is_some() {
                 self.kind = MessageType::PluginCallOutput;
@@ -102,26 +128,28 @@ impl Told {
     }
 
     /// The text that is being told, if this fragment plainly continues it.
-    pub(super) fn streaming_text(&self, heard: &Heard<'_>) -> Option<(u32, u32)> {
+    #[inline]
+    pub(super) fn streaming_text(&self, index: Option<u32>) -> Option<(u32, u32)> {
         let slot = self.slots.open.map(|open| &self.slots.all[open])?;
         let same = slot.kind == ContentType::Text
             && slot.snapshot.is_none()
             && !slot.complete
-            && heard.index.is_none_or(|index| index == slot.index)
-            && heard.kind.as_deref().is_none_or(|kind| kind == "text")
-            && heard.status.as_deref().is_none_or(|status| status == "in_progress");
+            && index.is_none_or(|index| index == slot.index);
         same.then_some((self.at?, slot.at?))
     }
 
     /// Takes in a content, whole or a fragment.
-    pub(super) fn take(&mut self, record: &Record, heard: &Heard<'_>, index: u32, complete: bool) {
-        let kind = heard.content_type();
+    pub(super) fn take(&mut self, record: &Record, event: &ContentEvent<'_>, index: u32, complete: bool) {
+        let kind = event.content_type();
         let latest = self.slots.latest(index, &kind);
+        // Parsed once, for all that asks about the call below.
+        let call = if self.tells_calls(record) && kind == ContentType::Data { CallData::of(event) } else { None };
         let place = if self.tells_calls(record) && kind == ContentType::Data {
-            self.place_of_call(record, heard, index, latest)
+            let call_id = call.as_ref().map_or("", |call| &call.part.call_id);
+            self.place_of_call(record, call_id, index, latest)
         } else {
-            let fragment = heard.delta && !complete;
-            let same = latest.and_then(|latest| self.place_of_value(record, heard, latest, fragment));
+            let fragment = event.is_delta() && !complete;
+            let same = latest.and_then(|latest| self.place_of_value(record, event, latest, fragment));
             same.unwrap_or_else(|| {
                 if let Some(latest) = latest {
                     self.slots.change(latest, |slot| slot.complete = true);
@@ -129,8 +157,8 @@ impl Told {
                 self.slots.add(record, self.at, index, kind)
             })
         };
-        self.slots.all[place].placed |= heard.index.is_some();
-        self.take_at(record, heard, place, complete);
+        self.slots.all[place].placed |= event.index.is_some();
+        self.take_at(record, event, call.as_ref(), place, complete);
     }
 
     /// True if its data are bodies of calls: what it was announced as counts, whatever it turns out to be.
@@ -140,31 +168,30 @@ impl Told {
     }
 
     /// Takes in a content of the finished message, which may not say where it belongs.
-    pub(super) fn take_final(&mut self, record: &Record, heard: &Heard<'_>, place: u32) {
-        let kind = heard.content_type();
+    pub(super) fn take_final(&mut self, record: &Record, event: &ContentEvent<'_>, place: u32) {
+        let kind = event.content_type();
         let is_text = matches!(kind, ContentType::Text | ContentType::Refusal);
         let is_call = self.tells_calls(record) && kind == ContentType::Data;
         // An index that says nothing is as good as none.
-        let index = heard.index.filter(|&index| !self.slots.was_reviewed(index, &kind));
+        let index = event.index.filter(|&index| !self.slots.was_reviewed(index, &kind));
         if !is_text && !is_call {
             let known = index.and_then(|index| self.slots.latest(index, &kind));
-            match known.and_then(|latest| self.place_of_value(record, heard, latest, false)) {
+            match known.and_then(|latest| self.place_of_value(record, event, latest, false)) {
                 Some(place) => self.slots.review.matched.insert(place),
-                None => return self.take_value(record, heard, index, place),
+                None => return self.take_value(record, event, index, place),
             };
         }
-        let text = if kind == ContentType::Refusal { &heard.refusal } else { &heard.text };
-        let text = text.as_deref().unwrap_or("");
-        let next = self.slots.next_place(&kind, heard.index.is_some());
+        let text = event.as_text();
+        let next = self.slots.next_place(&kind, event.index.is_some());
         let next = next.filter(|&next| !is_text || self.agrees(record, next, text));
-        let index = self.slots.review(heard.index, place, next, &kind);
-        self.take(record, heard, index, true);
+        let index = self.slots.review(event.index, place, next, &kind);
+        self.take(record, event, index, true);
     }
 
     /// Takes in a value of the finished message that does not say where it belongs: there, where it was heard.
-    fn take_value(&mut self, record: &Record, heard: &Heard<'_>, index: Option<u32>, place: u32) {
-        let kind = heard.content_type();
-        let body = heard.body().body;
+    fn take_value(&mut self, record: &Record, event: &ContentEvent<'_>, index: Option<u32>, place: u32) {
+        let kind = event.content_type();
+        let body = event.to_content().body;
         if self.slots.review.by_value.is_none() {
             self.slots.review.by_value = Some(self.digests(record));
         }
@@ -182,7 +209,7 @@ impl Told {
         // It was never heard so: it is the end of one that is still growing, or it is new.
         let unfinished = |slots: &Slots, place: usize| {
             let slot = &slots.all[place];
-            !slot.finished && !slots.review.matched.contains(&place) && !slot.is_another(heard, false)
+            !slot.finished && !slots.review.matched.contains(&place) && !slot.is_another(event, false)
         };
         let own = index.unwrap_or(place);
         let known = self.slots.latest(own, &kind).filter(|&place| unfinished(&self.slots, place));
@@ -195,7 +222,12 @@ impl Told {
         });
         self.slots.review.matched.insert(place);
         self.slots.review.seen.insert((self.slots.all[place].index, kind));
-        self.take_at(record, heard, place, true);
+        let call = if self.tells_calls(record) && event.content_type() == ContentType::Data {
+            CallData::of(event)
+        } else {
+            None
+        };
+        self.take_at(record, event, call.as_ref(), place, true);
     }
 
     /// What the values heard so far are, by their digests.
@@ -227,11 +259,17 @@ impl Told {
 
     /// The content of a place that a frame is about: the latest one, or an older one that says just this. None for
     /// another picture, sound, film or file than were heard there: it is a further content, and the one before is over.
-    fn place_of_value(&self, record: &Record, heard: &Heard<'_>, latest: usize, fragment: bool) -> Option<usize> {
-        if !self.slots.all[latest].is_another(heard, fragment) {
+    fn place_of_value(
+        &self,
+        record: &Record,
+        event: &ContentEvent<'_>,
+        latest: usize,
+        fragment: bool,
+    ) -> Option<usize> {
+        if !self.slots.all[latest].is_another(event, fragment) {
             return Some(latest);
         }
-        let body = heard.body().body;
+        let body = event.to_content().body;
         let told = self.at.map_or(&[][..], |at| &record.run().messages[at as usize].slots);
         let says_it = |place: &usize| {
             let slot = &self.slots.all[*place];
@@ -247,14 +285,13 @@ impl Told {
     }
 
     /// The content a call's body belongs to: calls are known by their id, wherever they are told.
-    fn place_of_call(&mut self, record: &Record, heard: &Heard<'_>, index: u32, latest: Option<usize>) -> usize {
-        let call = heard.data.and_then(|raw| Json::from_raw(raw).decode::<ToolCall>()).unwrap_or_default();
-        if let Some(&place) = self.slots.calls.get(&call.call_id) {
+    fn place_of_call(&mut self, record: &Record, call_id: &str, index: u32, latest: Option<usize>) -> usize {
+        if let Some(&place) = self.slots.calls.get(call_id) {
             return place;
         }
         let other = |place: usize| {
             let head = self.slots.all[place].call.as_ref();
-            !call.call_id.is_empty() && head.is_some_and(|head| !head.call_id.is_empty())
+            !call_id.is_empty() && head.is_some_and(|head| !head.call_id.is_empty())
         };
         let place = match latest {
             Some(place) if other(place) => {
@@ -267,20 +304,27 @@ impl Told {
             Some(place) => place,
             None => self.slots.add(record, self.at, index, ContentType::Data),
         };
-        if !call.call_id.is_empty() {
-            self.slots.calls.insert(call.call_id, place);
+        if !call_id.is_empty() {
+            self.slots.calls.insert(call_id.to_owned(), place);
         }
         place
     }
 
-    fn take_at(&mut self, record: &Record, heard: &Heard<'_>, place: usize, complete: bool) {
+    fn take_at(
+        &mut self,
+        record: &Record,
+        event: &ContentEvent<'_>,
+        call: Option<&CallData<'_>>,
+        place: usize,
+        complete: bool,
+    ) {
         let slot = &self.slots.all[place];
-        let fragment = heard.delta && !complete;
+        let fragment = event.is_delta() && !complete;
         if slot.finished {
-            return self.take_late(record, heard, place, fragment, complete);
+            return self.take_late(record, event, place, fragment, complete);
         }
         let is_call = self.tells_calls(record) && slot.kind == ContentType::Data;
-        let whole = slot.text_of(heard);
+        let whole = event.as_text();
         let whole = match slot.before {
             // What was told of it in other places is not told again.
             Some(before) if slot.is_text() && !fragment => self.beyond(record, before, whole).unwrap_or(""),
@@ -289,22 +333,22 @@ impl Told {
         self.slots.change(place, |slot| {
             slot.complete |= complete;
             if is_call {
-                slot.call_part(heard, fragment);
+                slot.call_part(event, call, fragment);
             } else if slot.is_text() {
-                slot.text_part(heard, whole, fragment);
+                slot.text_part(event, whole, fragment);
             } else {
-                slot.value_part(heard, fragment);
+                slot.value_part(event, fragment);
             }
         });
     }
 
     /// Something comes for a content that is final already: what it adds is told as a content of its own, what it
     /// repeats is not.
-    fn take_late(&mut self, record: &Record, heard: &Heard<'_>, place: usize, fragment: bool, complete: bool) {
+    fn take_late(&mut self, record: &Record, event: &ContentEvent<'_>, place: usize, fragment: bool, complete: bool) {
         let slot = &self.slots.all[place];
         let (index, kind) = (slot.index, slot.kind.clone());
         if slot.is_text() {
-            let text = slot.text_of(heard);
+            let text = event.as_text();
             let rest = if fragment { text } else { self.beyond(record, place, text).unwrap_or("") };
             if rest.is_empty() {
                 return;
@@ -317,27 +361,27 @@ impl Told {
             });
         } else if slot.call.is_none() {
             let place = self.slots.latest(index, &kind).unwrap_or(place);
-            if self.was_told(record, heard, place) {
+            if self.was_told(record, event, place) {
                 return;
             }
             let place = self.slots.add(record, self.at, index, kind);
             self.slots.change(place, |slot| {
-                slot.value_part(heard, fragment);
+                slot.value_part(event, fragment);
                 slot.complete = complete;
             });
         }
     }
 
     /// The contents told in one place, the latest first.
-    fn pieces(&self, place: usize) -> impl Iterator<Item = &SlotHeard> {
-        let before = |slot: &&SlotHeard| slot.before.map(|before| &self.slots.all[before]);
+    fn pieces(&self, place: usize) -> impl Iterator<Item = &ContentState> {
+        let before = |slot: &&ContentState| slot.before.map(|before| &self.slots.all[before]);
         std::iter::successors(Some(&self.slots.all[place]), before).take(MAX_PIECES)
     }
 
     /// True if a value says nothing that was not told in its place.
-    fn was_told(&self, record: &Record, heard: &Heard<'_>, place: usize) -> bool {
-        let body = heard.body().body;
-        let nothing = Heard { kind: Some(body.kind().as_str().into()), ..Heard::default() }.body().body;
+    fn was_told(&self, record: &Record, event: &ContentEvent<'_>, place: usize) -> bool {
+        let body = event.to_content().body;
+        let nothing = empty_body(&body.kind());
         let told = self.at.map_or(&[][..], |at| &record.run().messages[at as usize].slots);
         let mut values = self.pieces(place).filter_map(|slot| told.get(slot.at? as usize)?.value.as_ref());
         body == nothing || values.any(|value| same::same_body(&value.body, &body))
@@ -346,7 +390,7 @@ impl Told {
     /// What a text says beyond what was told of it up to a place. None if it contradicts that.
     fn beyond<'t>(&self, record: &Record, place: usize, text: &'t str) -> Option<&'t str> {
         let told = &record.run().messages[self.at? as usize].slots;
-        let pieces: Vec<&SlotHeard> = self.pieces(place).collect();
+        let pieces: Vec<&ContentState> = self.pieces(place).collect();
         // What lies further back is taken on trust: comparing all of it each time would take ever longer.
         let rest = text.get(pieces.last()?.told_before..)?;
         pieces
@@ -456,7 +500,7 @@ impl Told {
 /// The contents of a message, in the order they were first heard of.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    all: Vec<SlotHeard>,
+    all: Vec<ContentState>,
     /// The latest content of an upstream's index and a type.
     latest: HashMap<(u32, ContentType), usize>,
     /// The bodies of calls by their ids.
@@ -507,7 +551,7 @@ impl Slots {
 
     fn add(&mut self, record: &Record, message: Option<u32>, index: u32, kind: ContentType) -> usize {
         let place = self.all.len();
-        let mut slot = SlotHeard::new(index, kind.clone());
+        let mut slot = ContentState::new(index, kind.clone());
         let is_over = |&before: &usize| self.all[before].finished || self.all[before].complete;
         if let Some(before) = self.latest.insert((index, kind), place).filter(is_over) {
             let told = message.map(|message| &record.run().messages[message as usize].slots);
@@ -524,7 +568,7 @@ impl Slots {
     }
 
     /// Changes a content, and keeps the books.
-    fn change(&mut self, place: usize, change: impl FnOnce(&mut SlotHeard)) {
+    fn change(&mut self, place: usize, change: impl FnOnce(&mut ContentState)) {
         let slot = &mut self.all[place];
         change(slot);
         let held = slot.held();
@@ -543,7 +587,7 @@ impl Slots {
     /// without an index.
     fn next_value(&mut self, kind: &ContentType, unplaced: bool) -> Option<usize> {
         let from = self.review.values.entry(kind.clone()).or_default();
-        let fits = |slot: &SlotHeard| slot.kind == *kind && !(unplaced && slot.placed);
+        let fits = |slot: &ContentState| slot.kind == *kind && !(unplaced && slot.placed);
         let next = (*from..self.all.len()).find(|&place| fits(&self.all[place]));
         *from = next.map_or(self.all.len(), |place| place + 1);
         next
@@ -553,7 +597,7 @@ impl Slots {
     /// upstream did not tell.
     fn next_place(&mut self, kind: &ContentType, unplaced: bool) -> Option<usize> {
         let seen = |index: u32| self.review.seen.contains(&(index, kind.clone()));
-        let fits = |slot: &SlotHeard| slot.kind == *kind && !(unplaced && slot.placed) && !seen(slot.index);
+        let fits = |slot: &ContentState| slot.kind == *kind && !(unplaced && slot.placed) && !seen(slot.index);
         let from = self.review.passed.get(kind).copied().unwrap_or(0);
         let next = (from..self.all.len()).find(|&place| fits(&self.all[place]));
         self.review.passed.insert(kind.clone(), next.unwrap_or(self.all.len()));

@@ -4,7 +4,7 @@
 //! Each fails by panicking with what differs. They know nothing of any protocol: an exchange is handed in with its
 //! request decoded, a reader as it comes from its connector.
 
-use super::{Listener, Script, Shown};
+use super::{Recorder, Script, Shown};
 use crate::call::{RunInfo, RunView};
 use crate::event::Step;
 use crate::exchange::{Exchange, Flow};
@@ -89,7 +89,7 @@ pub fn replay_equals_live_as(
     script: &Script,
     about: impl Fn(&Record) -> RunInfo,
 ) {
-    let record = heard_slowly(script, &mut |_| {});
+    let record = recorded_slowly(script, &mut |_| {});
     let replayed = encode(open().as_mut(), Shown::known(&record, about(&record)).view());
     // Told at once, and in lumps: the run is the further along the rarer somebody looks.
     for every in [1, 2, 5] {
@@ -106,21 +106,21 @@ pub fn replay_equals_live_as(
                 seen = record.len();
             }
         };
-        let record = heard_slowly(script, &mut look);
+        let record = recorded_slowly(script, &mut look);
         look(&record);
         same(&telling.text(), &replayed, &format!("{}: told every {every} frames, and replayed", script.name));
     }
 }
 
 /// Hears a script frame by frame, 700 ms apart, showing the record after each.
-fn heard_slowly(script: &Script, look: &mut dyn FnMut(&Record)) -> Record {
-    let mut listener = Listener::new(script.input.clone()).ticking(700);
-    look(listener.record());
+fn recorded_slowly(script: &Script, look: &mut dyn FnMut(&Record)) -> Record {
+    let mut recorder = Recorder::new(script.input.clone()).ticking(700);
+    look(recorder.record());
     for frame in &script.frames {
-        listener.hear(&script.heard(frame));
-        look(listener.record());
+        recorder.emit(&script.event(frame));
+        look(recorder.record());
     }
-    listener.finish()
+    recorder.finish()
 }
 
 /// However an upstream's bytes are cut on their way, what becomes of them is the same: at once, byte by byte, in two

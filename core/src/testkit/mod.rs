@@ -16,14 +16,14 @@
 
 mod grammar;
 pub mod laws;
-mod listener;
+mod recorder;
 mod script;
 mod shown;
 mod tale;
 pub mod wild;
 
 pub use grammar::grammar;
-pub use listener::{Listener, hear, hear_through, hear_whole};
+pub use recorder::{Answer, Driven, Recorder, drive, drive_body, drive_stream, record};
 pub use script::{Feature, Script, script, scripts, transcripts};
 pub use shown::{Shown, about, state, view};
 pub use tale::tale;

@@ -9,9 +9,10 @@
 
 use std::borrow::Cow;
 
-use super::Listener;
+use super::Recorder;
+use crate::agent_api::Frame;
+use crate::agent_event::AgentEvent;
 use crate::event::{End, Event};
-use crate::heard::Heard;
 use crate::json::{Extra, Json};
 use crate::model::{AgentRequest, Body, ContentType, Message, MessageType};
 use crate::pending::PendingKind;
@@ -162,17 +163,21 @@ impl Script {
     /// The finished record of hearing it.
     #[must_use]
     pub fn record(&self) -> Record {
-        let mut listener = Listener::new(self.input.clone());
+        let mut listener = Recorder::new(self.input.clone());
         for frame in &self.frames {
-            listener.hear(&self.heard(frame));
+            listener.emit(&self.event(frame));
         }
         listener.finish()
     }
 
-    /// A frame as it is heard.
+    /// What a frame reports.
+    ///
+    /// # Panics
+    /// If it is no JSON object.
     #[must_use]
-    pub fn heard<'f>(&self, frame: &'f str) -> Heard<'f> {
-        Heard::read(frame.as_bytes()).unwrap_or_else(|| panic!("{} holds a line that is no object: {frame}", self.name))
+    pub fn event<'f>(&self, frame: &'f str) -> AgentEvent<'f> {
+        let parsed = Frame::parse(frame.as_bytes());
+        parsed.unwrap_or_else(|| panic!("{} holds a line that is no object: {frame}", self.name)).event()
     }
 
     /// The event stream the runtime would send.

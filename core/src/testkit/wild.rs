@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Value, json};
 
-use super::{Listener, scripts};
-use crate::heard::Heard;
+use super::{Recorder, scripts};
+use crate::agent_api::Frame;
 use crate::json::{Extra, Json};
 use crate::model::Message;
 use crate::run::Record;
@@ -27,10 +27,10 @@ pub fn frames() -> impl Strategy<Value = Vec<String>> {
 /// The record of hearing frames; what is no frame is passed over.
 #[must_use]
 pub fn record(frames: &[String]) -> Record {
-    let mut listener = Listener::new(vec![Message::user("hi")]);
+    let mut listener = Recorder::new(vec![Message::user("hi")]);
     for frame in frames {
-        if let Some(heard) = Heard::read(frame.as_bytes()) {
-            listener.hear(&heard);
+        if let Some(frame) = Frame::parse(frame.as_bytes()) {
+            listener.emit(&frame.event());
         }
     }
     listener.finish()

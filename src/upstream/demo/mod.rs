@@ -18,13 +18,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use futures_util::stream::{self, StreamExt};
+use interlingua_core::agent_api::{Frame, FrameReader};
+use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::builder::ResponseBuilder;
-use interlingua_core::connector::{Ear, Question, Reader};
-use interlingua_core::heard::Heard;
+use interlingua_core::capability::{Media, UpstreamCapabilities};
+use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, TurnRequest};
+use interlingua_core::event::Millis;
 use interlingua_core::{Fault, FaultKind, sse};
+use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Conversation, Form, Trace, Upstream};
+use super::{Body, Conversation, Form, Reply, SendError, Trace, Transport, Upstream};
 use memory::Memory;
 use stage::Performance;
 
@@ -69,14 +73,62 @@ impl Default for DemoUpstream {
 }
 
 impl Upstream for DemoUpstream {
-    fn open(&self, question: &Question<'_>, _: Option<&Trace>) -> BoxFuture<'static, Result<Conversation, Fault>> {
-        let request = question.request;
-        let history = self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take_in(request);
-        let plan = words::plan(question, &history);
-        let id = request.id.clone().unwrap_or_else(|| format!("response_{}", Uuid::now_v7().simple()));
+    fn capabilities(&self) -> UpstreamCapabilities {
+        let mut capabilities = UpstreamCapabilities::default();
+        capabilities.client_tools = true;
+        capabilities.decisions = ALL_DECISIONS;
+        capabilities.input_media = Media::ALL;
+        capabilities.output_media = Media::ALL;
+        capabilities.usage = true;
+        capabilities.reasoning = true;
+        capabilities
+    }
+
+    fn start(&self, request: &TurnRequest<'_>, _: Option<&Trace>) -> Result<Conversation, Fault> {
+        let asked = request.request;
+        let history = self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take_in(asked);
+        let plan = words::plan(request, &history);
+        let id = asked.id.clone().unwrap_or_else(|| format!("response_{}", Uuid::now_v7().simple()));
         let now = stage::now();
-        let response = ResponseBuilder::new(id, now).session(request.session_id.clone().unwrap_or_default());
+        let response = ResponseBuilder::new(id, now).session(asked.session_id.clone().unwrap_or_default());
         let performance = Performance::new(plan, response, now, self.pace);
+        let turn = Box::new(DemoTurn { asked: false, reader: FrameReader::default() });
+        Ok(Conversation::new(turn, Box::new(Stage(Mutex::new(Some(performance)))), Duration::MAX))
+    }
+}
+
+/// One request, answered by frames of the Agent API.
+struct DemoTurn {
+    asked: bool,
+    reader: FrameReader,
+}
+
+impl AgentTurn for DemoTurn {
+    fn next(&mut self, _: Millis) -> Result<Next, Fault> {
+        let first = !std::mem::replace(&mut self.asked, true);
+        Ok(if first { Next::Send(HttpRequest::post("", Vec::new())) } else { Next::Finished })
+    }
+
+    fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        Frame::parse(frame.data).map_or(Ok(()), |frame| self.reader.read(frame, sink))
+    }
+
+    fn on_body(&mut self, _: &[u8], _: &mut dyn EventSink) -> Result<(), Fault> {
+        Err(Fault::new(FaultKind::Internal, "the demo agent streams every answer"))
+    }
+}
+
+/// Answers the one request of a turn in this process.
+struct Stage(Mutex<Option<Performance>>);
+
+impl Transport for Stage {
+    fn send(&self, _: HttpRequest, _: Instant) -> BoxFuture<'static, Result<Reply, SendError>> {
+        let performance = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let Some(performance) = performance else {
+            let fault = Fault::new(FaultKind::Internal, "the demo agent answers once");
+            return ready(Err(SendError::Fault(fault))).boxed();
+        };
+
         let body = stream::unfold(performance, |mut performance| async {
             let beat = performance.next()?;
             match beat.after {
@@ -86,25 +138,12 @@ impl Upstream for DemoUpstream {
             }
             Some((Ok(Bytes::from(beat.bytes)), performance))
         });
-        // Whoever lets go of an answer may look once more whether there is anything left of it.
-        let body = body.fuse();
-        ready(Ok(Conversation::new(body.boxed(), Box::new(Native), Form::Frames, MAX_EVENT, None))).boxed()
+        // An answer that is released may be polled once more.
+        let body = body.fuse().boxed();
+        ready(Ok(Reply::Answer(Body::new(body, Form::Frames, MAX_EVENT, None)))).boxed()
     }
 
-    fn stop(&self, _: &Question<'_>, _: Option<&Trace>) -> BoxFuture<'static, ()> {
+    fn cancel(&self, _: HttpRequest) -> BoxFuture<'static, ()> {
         ready(()).boxed()
-    }
-}
-
-/// Hears native frames. The agent speaks the native tongue, so there is nothing to translate.
-struct Native;
-
-impl Reader for Native {
-    fn read(&mut self, frame: sse::Frame<'_>, ear: &mut dyn Ear) -> Result<(), Fault> {
-        Heard::read(frame.data).map_or(Ok(()), |heard| ear.hear(&heard))
-    }
-
-    fn read_body(&mut self, _: &[u8], _: &mut dyn Ear) -> Result<(), Fault> {
-        Err(Fault::new(FaultKind::Internal, "the demo agent never answers whole"))
     }
 }

@@ -3,7 +3,7 @@
 
 use interlingua_core::Json;
 use interlingua_core::answer::decision_word;
-use interlingua_core::connector::Question;
+use interlingua_core::connector::TurnRequest;
 use interlingua_core::model::{Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::pending::{Decision, Pending, PendingKind, approval_id};
 use serde::Deserialize;
@@ -78,7 +78,7 @@ fn example(schema: &Value) -> Value {
 }
 
 /// What the agent does about the answers among these messages. Nothing, if there are none.
-pub(super) fn react(question: &Question<'_>, said: &[Message]) -> Vec<Act> {
+pub(super) fn react(question: &TurnRequest<'_>, said: &[Message]) -> Vec<Act> {
     let mut acts = Vec::new();
     for message in said {
         match message.kind {
@@ -102,7 +102,7 @@ fn say(text: String) -> Act {
     Act::Say(MessageType::Message, text)
 }
 
-fn returned(question: &Question<'_>, said: &[Message], output: &ToolOutput) -> String {
+fn returned(question: &TurnRequest<'_>, said: &[Message], output: &ToolOutput) -> String {
     let asked = question.answered.iter().find(|item| item.id == output.call_id).map(|item| item.name.clone());
     let called =
         || said.iter().flat_map(Message::calls).find(|call| call.call_id == output.call_id).map(|call| call.name);
@@ -131,7 +131,7 @@ struct Extension {
     payload: Option<Json>,
 }
 
-fn decided(question: &Question<'_>, said: &[Message], data: &Json) -> Vec<Act> {
+fn decided(question: &TurnRequest<'_>, said: &[Message], data: &Json) -> Vec<Act> {
     let body: Body = data.decode().unwrap_or_default();
     let extension = body.interrupt.unwrap_or_default();
     let decision = extension.decision.as_deref().and_then(decision_word);
@@ -197,7 +197,7 @@ fn output(call: &ToolCall, output: String) -> Act {
 }
 
 /// The item of this id: as the gateway remembers it, else as it stands in front of the answer.
-fn asked(question: &Question<'_>, said: &[Message], id: &str) -> Option<Pending> {
+fn asked(question: &TurnRequest<'_>, said: &[Message], id: &str) -> Option<Pending> {
     if let Some(item) = question.answered.iter().find(|item| item.id == id) {
         return Some(item.clone());
     }

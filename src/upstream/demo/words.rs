@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::time::Duration;
 
-use interlingua_core::connector::Question;
+use interlingua_core::connector::TurnRequest;
 use interlingua_core::event::End;
 use interlingua_core::model::{Body, Content, ContentType, File, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::pending::{Decision, PendingKind};
@@ -72,7 +72,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(600);
 const REPEATED: usize = 2000;
 
 /// What the agent is going to do about a question.
-pub(super) fn plan(asked: &Question<'_>, history: &History) -> Plan {
+pub(super) fn plan(asked: &TurnRequest<'_>, history: &History) -> Plan {
     let input = &asked.request.input;
     let last = input.iter().rposition(is_said);
     let message = last.map(|last| &input[last]);
@@ -102,7 +102,7 @@ pub(super) fn is_said(message: &Message) -> bool {
 }
 
 struct Scenario<'a> {
-    asked: &'a Question<'a>,
+    asked: &'a TurnRequest<'a>,
     history: &'a History,
     /// What stands behind the words taken so far.
     rest: &'a str,

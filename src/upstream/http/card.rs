@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use interlingua_core::connector::Ask;
+use interlingua_core::connector::{HttpRequest, Purpose};
 use interlingua_core::well_known::WellKnownDocument;
 use reqwest::header::{self, HeaderMap};
 use reqwest::{StatusCode, Url};
@@ -38,9 +38,9 @@ impl Agent {
         let altogether = |reason: String| Missed::Altogether(reason);
         let fault = |fault: interlingua_core::Fault| Missed::Altogether(fault.detail.unwrap_or(fault.message));
         let headers = wanted.headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        let ask = Ask { method: "GET", url: url.as_str().to_owned(), headers, body: Vec::new() };
-        let mut request = self.request(ask, None).map_err(fault)?;
-        *request.body_mut() = None;
+        let purpose = Purpose::Lookup;
+        let request = HttpRequest { method: "GET", url: url.as_str().to_owned(), headers, body: Vec::new(), purpose };
+        let request = self.request(request, None).map_err(fault)?;
         let client = self.dialler.client(url.scheme() == "https").map_err(fault)?;
         let response =
             client.execute(request).await.map_err(|error| altogether(failure::chain(&error.without_url())))?;

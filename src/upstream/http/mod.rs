@@ -1,28 +1,31 @@
-//! Agents on the network: sending the question, telling a success from a refusal, trying again where that is safe.
+//! Agents on the network: sending requests, telling a success from a refusal, retrying where that is safe.
 //!
-//! When a question is sent again, at most `retries` times and with a short pause before each:
-//! - no connection was made: nobody has heard it;
+//! When a request is sent again, at most `retries` times and with a short pause before each:
+//! - no connection was made: the agent has not received it;
 //! - the agent answered 503 and did not ask for a long pause: it says itself that it did not work on it;
-//! - a connection that had waited in the pool died at once, without a byte of an answer: the agent closed it while
-//!   the question was on its way.
+//! - a connection that had waited in the pool died at once, without a byte of an answer: the agent closed it while the request
+//!   was on its way;
+//! - it only looks a document up.
 //!
-//! Anything later might be working on the question already, so it is told and not tried again. Redirects are not
-//! followed, proxies of the environment not used: a question goes where the operator sent it or nowhere.
+//! After anything else the agent might be working on the request already, so the fault is reported. Redirects are not
+//! followed, proxies of the environment not used: a request goes where the operator sent it or nowhere.
 //!
-//! Not here: what is asked and what an answer means (connectors and readers).
+//! Not here: what is sent and what an answer means (connectors), and the requests of one turn ([`super::Conversation`]).
 
 mod card;
 mod client_pool;
 mod failure;
 mod unpack;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{BoxStream, StreamExt};
-use interlingua_core::connector::{Ask, Connector, Question, Reader, Refusal};
+use interlingua_core::capability::UpstreamCapabilities;
+use interlingua_core::connector::{Connector, HttpRequest, Purpose, TurnRequest};
 use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use interlingua_core::{Fault, FaultKind};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -31,7 +34,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::card::Shelf;
-use super::{Conversation, Form, ResponseTimeouts, Trace, Upstream};
+use super::{Body, Conversation, Form, Refused, Reply, ResponseTimeouts, SendError, Trace, Transport, Upstream};
 use crate::secrets;
 use client_pool::{Attempt, ClientPool};
 
@@ -39,10 +42,10 @@ pub use client_pool::install_crypto;
 
 /// How much of a refusal's body is read, in bytes.
 const REFUSAL: usize = 64 * 1024;
-/// How much of it the log gets.
-const LOGGED: usize = 512;
+/// The largest document that is looked up, in bytes.
+const DOCUMENT: usize = 1024 * 1024;
 /// How long a refusal's body, or the answer to a stop call, is waited for.
-const REFUSAL_TIME: Duration = Duration::from_secs(5);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause before a question is sent again; it doubles each time.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause an agent may ask for and still be asked again; beyond, the client is told to come back.
@@ -59,7 +62,7 @@ pub struct HttpSettings {
     pub connect: Duration,
     /// For the head of the answer, once there is a connection.
     pub first_byte: Duration,
-    /// For the next sign of life in the answer.
+    /// For the next byte of the answer that shows the agent is alive.
     pub idle: Duration,
     /// For all of it.
     pub total: Duration,
@@ -117,25 +120,14 @@ impl HttpUpstream {
 }
 
 impl Upstream for HttpUpstream {
-    fn open(&self, question: &Question<'_>, trace: Option<&Trace>) -> BoxFuture<'static, Result<Conversation, Fault>> {
-        let agent = Arc::clone(&self.0);
-        let asked = agent.connector.ask(question).and_then(|(ask, reader)| Ok((agent.request(ask, trace)?, reader)));
-        async move {
-            let (request, reader) = asked?;
-            agent.open(request, reader).await
-        }
-        .boxed()
+    fn capabilities(&self) -> UpstreamCapabilities {
+        self.0.connector.capabilities()
     }
 
-    fn stop(&self, question: &Question<'_>, trace: Option<&Trace>) -> BoxFuture<'static, ()> {
-        let agent = Arc::clone(&self.0);
-        let request = agent.connector.cancel(question).map(|ask| agent.request(ask, trace));
-        async move {
-            if let Some(request) = request {
-                agent.stop(request).await;
-            }
-        }
-        .boxed()
+    fn start(&self, request: &TurnRequest<'_>, trace: Option<&Trace>) -> Result<Conversation, Fault> {
+        let turn = self.0.connector.turn(request)?;
+        let transport = HttpTransport { agent: Arc::clone(&self.0), trace: trace.cloned() };
+        Ok(Conversation::new(turn, Box::new(transport), self.0.settings.total))
     }
 
     fn published(&self, wanted: &WellKnownDocument) -> BoxFuture<'static, Option<Arc<FetchedDocument>>> {
@@ -148,46 +140,97 @@ impl Upstream for HttpUpstream {
     }
 }
 
-impl Agent {
-    async fn open(&self, request: Request, reader: Box<dyn Reader>) -> Result<Conversation, Fault> {
-        let since = Instant::now();
-        let mut tried = 0;
-        loop {
-            let (fault, pause) = match self.attempt(&request, since).await {
-                Ok(response) => return self.answer(response, reader, since).await,
-                Err(Failed::Told(fault)) => return Err(fault),
-                Err(Failed::Unheard(fault)) => {
-                    let pause = fault.retry_after.unwrap_or(PAUSE * 2_u32.saturating_pow(tried));
-                    (fault, pause)
-                }
-            };
-            if tried >= self.settings.retries || pause > MAX_PAUSE || since.elapsed() + pause >= self.settings.total {
-                return Err(fault);
+/// Sends the requests of one turn.
+struct HttpTransport {
+    agent: Arc<Agent>,
+    trace: Option<Trace>,
+}
+
+impl Transport for HttpTransport {
+    fn send(&self, request: HttpRequest, since: Instant) -> BoxFuture<'static, Result<Reply, SendError>> {
+        let agent = Arc::clone(&self.agent);
+        let purpose = request.purpose;
+        let request = agent.request(request, self.trace.as_ref());
+        async move {
+            let response = agent.send(request.map_err(SendError::Fault)?, purpose, since).await?;
+            match purpose {
+                Purpose::Ask => agent.answer(response, since).map(Reply::Answer),
+                Purpose::Lookup => agent.document(response).await.map(Reply::Document),
             }
-            tried += 1;
-            tracing::debug!(%fault, detail = fault.detail, tried, "the agent did not take the question, asking again");
+            .map_err(SendError::Fault)
+        }
+        .boxed()
+    }
+
+    fn cancel(&self, request: HttpRequest) -> BoxFuture<'static, ()> {
+        let agent = Arc::clone(&self.agent);
+        let request = agent.request(request, self.trace.as_ref());
+        async move { agent.cancel(request).await }.boxed()
+    }
+}
+
+impl Agent {
+    /// Sends a request, again if that is safe, and waits for the head of a success.
+    async fn send(&self, request: Request, purpose: Purpose, since: Instant) -> Result<Response, SendError> {
+        let mut retried = 0;
+        loop {
+            let failed = match self.attempt(&request, since).await {
+                Ok(response) => return Ok(response),
+                Err(failed) => failed,
+            };
+            let pause = failed.retry_after().unwrap_or(PAUSE * 2_u32.saturating_pow(retried));
+            let is_safe = failed.unreceived || purpose == Purpose::Lookup;
+            let in_time = pause <= MAX_PAUSE && since.elapsed() + pause < self.settings.total;
+            if !is_safe || !in_time || retried >= self.settings.retries {
+                return Err(failed.error);
+            }
+
+            retried += 1;
+            tracing::debug!(reason = %failed, retried, "the agent did not take the request: retrying");
             sleep(pause).await;
         }
     }
 
-    async fn stop(&self, request: Result<Request, Fault>) {
-        let patience = self.settings.connect + REFUSAL_TIME;
+    /// Reads a document whole.
+    async fn document(&self, response: Response) -> Result<Vec<u8>, Fault> {
+        let mut chunks = unpacked(response)?;
+        let read = timeout(self.settings.first_byte, async {
+            let mut document = Vec::new();
+            while let Some(chunk) = chunks.next().await {
+                document.extend_from_slice(&chunk?);
+                if document.len() > DOCUMENT {
+                    let message = format!("the agent sent a document larger than {DOCUMENT} bytes");
+                    return Err(Fault::new(FaultKind::UpstreamTooLarge, message));
+                }
+            }
+            Ok(document)
+        });
+        read.await.unwrap_or_else(|_| {
+            Err(failure::timed_out(
+                "the agent took too long to answer",
+                format_args!("a document was not complete after {:?} (timeouts.first_byte)", self.settings.first_byte),
+            ))
+        })
+    }
+
+    async fn cancel(&self, request: Result<Request, Fault>) {
+        let limit = self.settings.connect + REFUSAL_TIMEOUT;
         let sent = async {
             let request = request?;
             let client = self.dialler.client(request.url().scheme() == "https")?;
             let url = request.url().clone();
             client.execute(request).await.map_err(|error| failure::before_answer(error, &url))
         };
-        match timeout(patience, sent).await {
+        match timeout(limit, sent).await {
             Ok(Ok(response)) if response.status().is_success() => {}
             Ok(Ok(response)) => tracing::warn!(status = response.status().as_u16(), "the agent refused to stop"),
             Ok(Err(fault)) => tracing::warn!(%fault, detail = fault.detail, "the agent could not be told to stop"),
-            Err(_) => tracing::warn!("the agent did not say whether it stopped"),
+            Err(_) => tracing::warn!("the agent did not confirm that it stopped"),
         }
     }
 
     /// The request as it goes out. The operator's headers win over the protocol's, these over the client's trace.
-    fn request(&self, ask: Ask, trace: Option<&Trace>) -> Result<Request, Fault> {
+    fn request(&self, ask: HttpRequest, trace: Option<&Trace>) -> Result<Request, Fault> {
         let wrong = |what: String| Fault::new(FaultKind::Internal, "the agent could not be asked").with_detail(what);
         let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
         let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
@@ -219,14 +262,16 @@ impl Agent {
             }
             headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
-        *request.body_mut() = Some(Bytes::from(ask.body).into());
+        // A GET without a body must not announce one.
+        if !ask.body.is_empty() || ask.method != "GET" {
+            *request.body_mut() = Some(Bytes::from(ask.body).into());
+        }
         Ok(request)
     }
 
-    /// Sends the question once and waits for the head of the answer.
+    /// Sends a request once and waits for the head of the answer.
     async fn attempt(&self, request: &Request, since: Instant) -> Result<Response, Failed> {
-        let told = |fault: Fault| Failed::Told(fault);
-        let client = self.dialler.client(request.url().scheme() == "https").map_err(told)?;
+        let client = self.dialler.client(request.url().scheme() == "https").map_err(Failed::reported)?;
         let url = request.url().clone();
         let request = request.try_clone().expect("a body in memory can be sent twice");
         let attempt = Arc::new(Attempt::default());
@@ -241,7 +286,7 @@ impl Agent {
             match timeout_at(silent.min(ends), &mut sending).await {
                 Ok(response) => break response,
                 Err(_) if Instant::now() >= ends => {
-                    return Err(Failed::Told(failure::timed_out(
+                    return Err(Failed::reported(failure::timed_out(
                         "the agent took too long to answer",
                         format_args!("no answer after {:?} (timeouts.total)", settings.total),
                     )));
@@ -250,7 +295,7 @@ impl Agent {
                     // The time is counted from the connection; how long that may take has a bound of its own.
                     let counted = attempt.connected(began, settings.connect) + settings.first_byte;
                     if counted <= silent {
-                        return Err(Failed::Told(failure::timed_out(
+                        return Err(Failed::reported(failure::timed_out(
                             "the agent did not begin to answer in time",
                             format_args!("no head of an answer after {:?} (timeouts.first_byte)", settings.first_byte),
                         )));
@@ -262,37 +307,37 @@ impl Agent {
         match response {
             Ok(response) if response.status().is_success() => Ok(response),
             Ok(response) => {
-                let unavailable = response.status() == reqwest::StatusCode::SERVICE_UNAVAILABLE;
-                let fault = self.refusal(response, &url).await;
-                Err(if unavailable { Failed::Unheard(fault) } else { Failed::Told(fault) })
+                // An agent that is not available says itself that it did not work on the request.
+                let unreceived = response.status() == reqwest::StatusCode::SERVICE_UNAVAILABLE;
+                let error = SendError::Refused(self.refusal(response, &url).await);
+                Err(Failed { error, unreceived })
             }
             Err(error) => {
                 let stale = !attempt.dialled() && began.elapsed() < STALE && failure::is_disconnect(&error);
                 // A connection that could not be made in time is no use trying again: it would take as long.
-                let unheard = stale || (error.is_connect() && !error.is_timeout());
-                let fault = failure::before_answer(error, &url);
-                Err(if unheard { Failed::Unheard(fault) } else { Failed::Told(fault) })
+                let unreceived = stale || (error.is_connect() && !error.is_timeout());
+                Err(Failed { error: SendError::Fault(failure::before_answer(error, &url)), unreceived })
             }
         }
     }
 
-    async fn answer(&self, response: Response, reader: Box<dyn Reader>, since: Instant) -> Result<Conversation, Fault> {
+    fn answer(&self, response: Response, since: Instant) -> Result<Body, Fault> {
         let form = form(response.headers())?;
         let media = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
         let media = String::from_utf8_lossy(media).into_owned();
-        let body = unpacked(response)?;
-        let patience = ResponseTimeouts::new(since, self.settings.idle, self.settings.total);
-        Ok(Conversation::new(body, reader, form, self.settings.max_event, Some(patience)).of_type(media))
+        let chunks = unpacked(response)?;
+        let timeouts = ResponseTimeouts::new(since, self.settings.idle, self.settings.total);
+        Ok(Body::new(chunks, form, self.settings.max_event, Some(timeouts)).with_media(media))
     }
 
-    async fn refusal(&self, response: Response, url: &Url) -> Fault {
+    async fn refusal(&self, response: Response, url: &Url) -> Refused {
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers());
         let target = response.headers().get(header::LOCATION).and_then(|target| url.join(target.to_str().ok()?).ok());
         let mut body = Vec::new();
         if let Ok(mut chunks) = unpacked(response) {
             // What was read until then has to do.
-            let _ = timeout(REFUSAL_TIME.min(self.settings.idle), async {
+            let _ = timeout(REFUSAL_TIMEOUT.min(self.settings.idle), async {
                 while body.len() < REFUSAL
                     && let Some(Ok(chunk)) = chunks.next().await
                 {
@@ -301,37 +346,49 @@ impl Agent {
             })
             .await;
         }
-        // Masked before anything of it is cut or quoted: half a secret is one too.
-        let body = String::from_utf8_lossy(&body);
-        let masked = secrets::mask(&body);
-        let refusal = Refusal { status, body: masked.as_bytes(), retry_after };
-        let mut fault = secrets::masked(self.connector.map_refusal(&refusal));
-        // An operator has to know who was asked, and where a redirect leads: both without what URLs may hide.
-        let said = fault.detail.take().unwrap_or_default();
-        let asked = failure::shown(url);
-        fault.detail = Some(match target.filter(|_| (300..400).contains(&status)) {
-            Some(target) => format!("{asked} answered {status}, to {}", failure::shown(&target)),
-            None => format!("{asked} answered {status}: {}", beginning(&said)),
-        });
-        fault
-    }
-}
 
-/// As much of a refusal as the log needs.
-fn beginning(text: &str) -> &str {
-    let mut end = text.len().min(LOGGED);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+        // Masked before anything of it is cut or quoted: half a secret is one too.
+        let body = secrets::mask(&String::from_utf8_lossy(&body)).into_owned();
+        // An operator has to know who was asked, and where a redirect leads: both without what URLs may hide.
+        let asked = match target.filter(|_| (300..400).contains(&status)) {
+            Some(target) => format!("{} answered {status}, to {}", failure::shown(url), failure::shown(&target)),
+            None => format!("{} answered {status}", failure::shown(url)),
+        };
+        Refused { status, body, retry_after, asked }
     }
-    &text[..end]
 }
 
 /// Why there is no answer.
-enum Failed {
-    /// Surely nobody works on the question.
-    Unheard(Fault),
-    /// Somebody might.
-    Told(Fault),
+struct Failed {
+    error: SendError,
+    /// The agent surely does not work on the request.
+    unreceived: bool,
+}
+
+impl Failed {
+    const fn reported(fault: Fault) -> Self {
+        Self { error: SendError::Fault(fault), unreceived: false }
+    }
+
+    /// The pause the agent asks for.
+    const fn retry_after(&self) -> Option<Duration> {
+        match &self.error {
+            SendError::Fault(fault) => fault.retry_after,
+            SendError::Refused(refused) => refused.retry_after,
+        }
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.error {
+            SendError::Fault(fault) => match &fault.detail {
+                Some(detail) => write!(f, "{fault}: {detail}"),
+                None => write!(f, "{fault}"),
+            },
+            SendError::Refused(refused) => f.write_str(&refused.asked),
+        }
+    }
 }
 
 /// How a success is going to come, by its content type.

@@ -271,9 +271,9 @@ pub fn old_user(text: &str) -> Value {
 /// A record whose first turn holds the question, continued by the script's answer.
 pub fn told(call: &RunCall, script: &str) -> Record {
     let script = testkit::script(script);
-    let mut listener = testkit::Listener::new(call.request.input.clone());
+    let mut listener = testkit::Recorder::new(call.request.input.clone());
     for frame in &script.frames {
-        listener.hear(&script.heard(frame));
+        listener.emit(&script.event(frame));
     }
     listener.finish()
 }

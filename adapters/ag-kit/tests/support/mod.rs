@@ -11,7 +11,7 @@ use interlingua_core::exchange::{Caller, Flow, Method};
 use interlingua_core::model::{AgentRequest, MessageType};
 use interlingua_core::pending::PendingKind;
 use interlingua_core::run::{Message, Record};
-use interlingua_core::testkit::{NOW, RUN, hear};
+use interlingua_core::testkit::{NOW, RUN, record};
 use interlingua_core::{Call, End, Exchange, Fault, Json, Mount, Out, ProtocolAdapter, Request};
 
 pub(crate) fn card(name: &str, approval_extension: bool) -> Arc<AgentCard> {

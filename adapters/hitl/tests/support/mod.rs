@@ -278,7 +278,7 @@ fn view(id: &str, session: &Session, whole: bool) -> SessionView {
 
 /// A run heard as these frames.
 fn heard(id: RunId, session: &str, input: Input, frames: &[String], now: u64, fails: Option<&str>) -> Record {
-    use interlingua_core::heard::Heard;
+    use interlingua_core::agent_api::Frame;
     use interlingua_core::normalize::Normalizer;
     let mut record = Record::new(interlingua_core::Run::new(id, "demo", session, now));
     record.start_turn(input);
@@ -288,7 +288,7 @@ fn heard(id: RunId, session: &str, input: Input, frames: &[String], now: u64, fa
     }
     let mut normalizer = Normalizer::new(1 << 20);
     for frame in frames {
-        normalizer.hear(&mut record, &Heard::read(frame.as_bytes()).expect("a frame")).expect("within the limit");
+        normalizer.hear(&mut record, &Frame::parse(frame.as_bytes()).expect("a frame")).expect("within the limit");
     }
     normalizer.end_of_body(&mut record);
     let end = record.run().turns.last().and_then(|turn| turn.end).expect("ended");

@@ -1,0 +1,433 @@
+//! Frames of the Agent API, the wire format of the canonical model: read borrowed, in one pass, and trusting nothing.
+//!
+//! Any field may be missing, null, or of another type than the specification says. None of that is an error here (Agent API,
+//! section 12). [`Frame::event`] says what a frame reports; what that means for the run, [`crate::normalize`] decides.
+//!
+//! Used by the native connector, by scripts of the tests, and by `interlingua call`. No other connector makes frames: they
+//! emit [`AgentEvent`]s themselves.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::agent_event::{
+    AgentError, AgentEvent, Awaits, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
+};
+use crate::connector::EventSink;
+use crate::event::End;
+use crate::fault::Fault;
+use crate::model::{ContentType, File, MessageType, Role};
+
+/// A frame, or an object nested in one. Each field is documented by the object it belongs to.
+#[derive(Clone, Debug, Default)]
+pub struct Frame<'a> {
+    /// `response`, `message` or `content`.
+    pub object: Option<Cow<'a, str>>,
+    /// The status of the object.
+    pub status: Option<Cow<'a, str>>,
+    /// An error: an object, or a bare text.
+    pub error: Option<&'a RawValue>,
+    /// Id of a response or message.
+    pub id: Option<Cow<'a, str>>,
+    /// Type of a message or content.
+    pub kind: Option<Cow<'a, str>>,
+    /// Role of a message.
+    pub role: Option<Cow<'a, str>>,
+    /// Contents of a message.
+    pub content: Option<&'a RawValue>,
+    /// Messages of a response.
+    pub output: Option<&'a RawValue>,
+    /// Tokens spent on a response or message.
+    pub usage: Option<&'a RawValue>,
+    /// Metadata of a message, free for applications.
+    pub metadata: Option<&'a RawValue>,
+    /// Error code of a message, or of a bare error frame.
+    pub code: Option<Cow<'a, str>>,
+    /// Error text of a message, or of a bare error frame.
+    pub message: Option<Cow<'a, str>>,
+    /// Index of a content in its message.
+    pub index: Option<u32>,
+    /// True if a content is a fragment; false if it replaces the content as a whole.
+    pub delta: bool,
+    /// Id of the message a content belongs to.
+    pub msg_id: Option<Cow<'a, str>>,
+    /// Value of a text.
+    pub text: Option<Cow<'a, str>>,
+    /// Value of a refusal.
+    pub refusal: Option<Cow<'a, str>>,
+    /// URL of an image.
+    pub image_url: Option<Cow<'a, str>>,
+    /// URL of a video.
+    pub video_url: Option<Cow<'a, str>>,
+    /// Value of data (an object) or audio (base64 text).
+    pub data: Option<&'a RawValue>,
+    /// Format of audio.
+    pub format: Option<Cow<'a, str>>,
+    /// URL of a file.
+    pub file_url: Option<Cow<'a, str>>,
+    /// Id of a file in the agent's file store.
+    pub file_id: Option<Cow<'a, str>>,
+    /// Name of a file.
+    pub filename: Option<Cow<'a, str>>,
+    /// Contents of a file: a data URL or base64.
+    pub file_data: Option<Cow<'a, str>>,
+    /// Fields this version has no name for. Empty, and without allocation, nearly always.
+    pub extra: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+impl<'a> Frame<'a> {
+    /// Parses the data of one frame. None if it is no JSON object.
+    #[must_use]
+    pub fn parse(data: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(data).ok()
+    }
+
+    /// What the frame reports.
+    #[must_use]
+    pub fn event(self) -> AgentEvent<'a> {
+        match self.object.as_deref() {
+            Some("content") => AgentEvent::Content(self.into_content()),
+            Some("message") => AgentEvent::Message(self.into_message()),
+            Some("response") => AgentEvent::Response(self.into_response()),
+            _ => self.into_other(),
+        }
+    }
+
+    /// The type of a content: as named, else by the field that is there.
+    #[must_use]
+    pub fn content_type(&self) -> ContentType {
+        if let Some(word) = &self.kind {
+            return ContentType::from(word.as_ref());
+        }
+
+        if self.text.is_some() {
+            ContentType::Text
+        } else if self.refusal.is_some() {
+            ContentType::Refusal
+        } else if self.image_url.is_some() {
+            ContentType::Image
+        } else if self.video_url.is_some() {
+            ContentType::Video
+        } else if self.file_url.is_some() || self.file_id.is_some() || self.file_data.is_some() {
+            ContentType::File
+        } else if self.data.is_some() {
+            ContentType::Data
+        } else {
+            ContentType::Text
+        }
+    }
+
+    /// The objects nested in `content` or `output`. Values of other types are skipped.
+    #[must_use]
+    pub fn nested(raw: Option<&'a RawValue>) -> Vec<Self> {
+        struct Entry<'a>(Option<Frame<'a>>);
+        impl<'de: 'a, 'a> Deserialize<'de> for Entry<'a> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let raw = <&RawValue>::deserialize(deserializer)?;
+                Ok(Self(serde_json::from_str(raw.get()).ok()))
+            }
+        }
+
+        let Some(raw) = raw else { return Vec::new() };
+        if let Some(text) = raw.get().strip_prefix('"').and_then(|_| serde_json::from_str::<Text<'a>>(raw.get()).ok()) {
+            // Other implementations send a message's content as a bare string.
+            return vec![Frame { text: text.0, ..Frame::default() }];
+        }
+
+        serde_json::from_str::<Vec<Entry<'a>>>(raw.get())
+            .map(|entries| entries.into_iter().filter_map(|entry| entry.0).collect())
+            .unwrap_or_default()
+    }
+
+    fn end(&self) -> Option<End> {
+        self.status.as_deref().and_then(End::parse)
+    }
+
+    /// The frame as a content.
+    #[inline]
+    #[must_use]
+    pub fn into_content(self) -> ContentEvent<'a> {
+        let update = match (self.end(), self.delta) {
+            (Some(_), _) => ContentUpdate::Final,
+            (None, true) => ContentUpdate::Append,
+            (None, false) => ContentUpdate::Snapshot,
+        };
+
+        let value = match self.content_type() {
+            ContentType::Text => ContentValue::Text(self.text.unwrap_or_default()),
+            ContentType::Refusal => ContentValue::Refusal(self.refusal.unwrap_or_default()),
+            ContentType::Image => ContentValue::Image(self.image_url),
+            ContentType::Video => ContentValue::Video(self.video_url),
+            ContentType::Data => ContentValue::Data(self.data),
+            ContentType::Audio => ContentValue::Audio {
+                data: self.data.and_then(|raw| serde_json::from_str::<Text<'a>>(raw.get()).ok()?.0),
+                format: self.format,
+            },
+            ContentType::File => ContentValue::File(File {
+                url: self.file_url.map(Cow::into_owned),
+                id: self.file_id.map(Cow::into_owned),
+                name: self.filename.map(Cow::into_owned),
+                data: self.file_data.map(Cow::into_owned),
+            }),
+            ContentType::Other(word) => ContentValue::Other(Cow::Owned(word.into())),
+        };
+
+        ContentEvent { message: self.msg_id, index: self.index, update, value, extra: self.extra }
+    }
+
+    fn into_message(self) -> MessageEvent<'a> {
+        let end = self.end();
+        MessageEvent {
+            id: self.id,
+            kind: self.kind.map(|word| match word.as_ref() {
+                // In the examples of both published texts, in no enum (section 1).
+                "assistant" => MessageType::Message,
+                word => MessageType::from(word),
+            }),
+            role: self.role.map(|word| Role::from(word.as_ref())),
+            end,
+            in_progress: matches!(self.status.as_deref(), Some("created" | "in_progress" | "queued")),
+            contents: Self::nested(self.content).into_iter().map(Self::into_content).collect(),
+            usage: self.usage.map(JsonRef::Borrowed),
+            metadata: self.metadata.map(JsonRef::Borrowed),
+            code: self.code,
+            text: self.message,
+            error: self.error.map(AgentError::raw),
+            extra: self.extra,
+        }
+    }
+
+    fn into_response(self) -> ResponseEvent<'a> {
+        let end = self.end();
+        ResponseEvent {
+            started: self.status.as_deref() == Some("in_progress"),
+            end,
+            error: self.error.map(AgentError::raw),
+            awaits: None,
+            usage: self.usage.map(JsonRef::Borrowed),
+            // Only an end repeats the messages; before it the list is of no use.
+            output: if end.is_some() {
+                Self::nested(self.output).into_iter().map(Self::into_message).collect()
+            } else {
+                Vec::new()
+            },
+            id: self.id,
+            extra: self.extra,
+        }
+    }
+
+    /// Frames that are no object of the protocol (section 9).
+    fn into_other(self) -> AgentEvent<'a> {
+        if let Some(value) = self.error {
+            return AgentEvent::Error(AgentError::Raw { value, code: self.code });
+        }
+        if self.msg_id.is_some() && (self.text.is_some() || self.data.is_some()) {
+            return AgentEvent::Content(self.into_content());
+        }
+        if let (Some(code), Some(message)) = (self.code, self.message) {
+            return AgentEvent::Error(AgentError::Named { code, message });
+        }
+
+        AgentEvent::Ignored
+    }
+}
+
+/// Emits what frames report, and finds what the agent waits for at the end of its turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameReader {
+    /// What the message that came last says the agent waits for.
+    awaits: Option<Awaits>,
+}
+
+impl FrameReader {
+    /// Emits what a frame reports.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    #[inline]
+    pub fn read(&mut self, frame: Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let mut event = frame.event();
+        match &mut event {
+            AgentEvent::Message(message) => self.awaits = awaits(message),
+            AgentEvent::Response(response) if response.end.is_some() => {
+                // A server may repeat all messages at the end; the last of them is the last of the turn.
+                self.awaits = response.output.last().map_or(self.awaits, awaits);
+                response.awaits = self.awaits;
+            }
+            _ => {}
+        }
+        sink.emit(&event)
+    }
+}
+
+/// What a message says in its metadata that the agent waits for (A2A page, section 13).
+fn awaits(message: &MessageEvent<'_>) -> Option<Awaits> {
+    let metadata = match message.metadata.as_ref()? {
+        JsonRef::Borrowed(raw) => raw.get(),
+        JsonRef::Owned(json) => json.text(),
+    };
+    // Nearly all metadata has nothing of this.
+    if !metadata.contains("\"a2a\"") {
+        return None;
+    }
+
+    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
+    match metadata.pointer("/a2a/state")?.as_str()? {
+        "input-required" => Some(Awaits::Input),
+        "auth-required" => Some(Awaits::Auth),
+        _ => None,
+    }
+}
+
+/// A text, or nothing where something else stood.
+struct Text<'a>(Option<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Lenient;
+        impl<'de> Visitor<'de> for Lenient {
+            type Value = Option<Cow<'de, str>>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("anything")
+            }
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Some(Cow::Borrowed(text)))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Some(Cow::Owned(text.to_owned())))
+            }
+            fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+            fn visit_bool<E: de::Error>(self, _: bool) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                Ok(Some(Cow::Owned(number.to_string())))
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                Ok(Some(Cow::Owned(number.to_string())))
+            }
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+                Ok(Some(Cow::Owned(number.to_string())))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(None)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(None)
+            }
+        }
+        deserializer.deserialize_any(Lenient).map(Text)
+    }
+}
+
+/// A field's name.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Key;
+        impl<'de> Visitor<'de> for Key {
+            type Value = Cow<'de, str>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a field name")
+            }
+            fn visit_borrowed_str<E: de::Error>(self, name: &'de str) -> Result<Self::Value, E> {
+                Ok(Cow::Borrowed(name))
+            }
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
+                Ok(Cow::Owned(name.to_owned()))
+            }
+        }
+        deserializer.deserialize_str(Key).map(Name)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Frame<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FrameVisitor;
+        impl<'de> Visitor<'de> for FrameVisitor {
+            type Value = Frame<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut frame = Frame::default();
+                while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
+                    match name.as_ref() {
+                        "object" => frame.object = map.next_value::<Text<'de>>()?.0,
+                        "status" => frame.status = map.next_value::<Text<'de>>()?.0,
+                        "error" => frame.error = present(map.next_value()?),
+                        "id" => frame.id = map.next_value::<Text<'de>>()?.0,
+                        "type" => frame.kind = map.next_value::<Text<'de>>()?.0,
+                        "role" => frame.role = map.next_value::<Text<'de>>()?.0,
+                        "content" => frame.content = present(map.next_value()?),
+                        "output" => frame.output = present(map.next_value()?),
+                        "usage" => frame.usage = present(map.next_value()?),
+                        "metadata" => frame.metadata = present(map.next_value()?),
+                        "code" => frame.code = map.next_value::<Text<'de>>()?.0,
+                        "message" => frame.message = map.next_value::<Text<'de>>()?.0,
+                        "index" => frame.index = number(map.next_value()?),
+                        "delta" => frame.delta = map.next_value::<&'de RawValue>()?.get() == "true",
+                        "msg_id" => frame.msg_id = map.next_value::<Text<'de>>()?.0,
+                        "text" => frame.text = map.next_value::<Text<'de>>()?.0,
+                        "refusal" => frame.refusal = map.next_value::<Text<'de>>()?.0,
+                        "image_url" => frame.image_url = map.next_value::<Text<'de>>()?.0,
+                        "video_url" => frame.video_url = map.next_value::<Text<'de>>()?.0,
+                        "data" => frame.data = present(map.next_value()?),
+                        "format" => frame.format = map.next_value::<Text<'de>>()?.0,
+                        "file_url" => frame.file_url = map.next_value::<Text<'de>>()?.0,
+                        "file_id" => frame.file_id = map.next_value::<Text<'de>>()?.0,
+                        "filename" | "file_name" => frame.filename = map.next_value::<Text<'de>>()?.0,
+                        "file_data" => frame.file_data = map.next_value::<Text<'de>>()?.0,
+                        // Arrival order is what counts (section 12, rule 4); the rest is the gateway's own to say.
+                        "sequence_number" | "created_at" | "completed_at" | "session_id" => {
+                            map.next_value::<IgnoredAny>()?;
+                        }
+                        _ => frame.extra.push((name, map.next_value()?)),
+                    }
+                }
+                Ok(frame)
+            }
+        }
+        deserializer.deserialize_map(FrameVisitor)
+    }
+}
+
+fn present(raw: &RawValue) -> Option<&RawValue> {
+    (raw.get() != "null").then_some(raw)
+}
+
+/// Slots are counted in small numbers; an absurd one is no slot.
+fn number(raw: &RawValue) -> Option<u32> {
+    raw.get().trim_matches('"').parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_is_read_without_copying() {
+        let data = br#"{"sequence_number":3,"object":"content","status":"in_progress","error":null,"type":"text","index":0,"delta":true,"msg_id":"msg_02","text":"Hel"}"#;
+        let frame = Frame::parse(data).expect("an object");
+        assert!(matches!(frame.text, Some(Cow::Borrowed("Hel"))) && frame.delta && frame.index == Some(0));
+        assert!(frame.error.is_none() && frame.extra.is_empty());
+    }
+
+    #[test]
+    fn nothing_of_another_type_is_an_error() {
+        let data = br#"{"object":"content","index":"2","delta":"yes","text":[1,{"a":2}],"role":{"x":1},"id":7,"odd":{"k":[]},"status":true}"#;
+        let frame = Frame::parse(data).expect("an object");
+        assert_eq!(frame.index, Some(2));
+        assert_eq!(frame.id.as_deref(), Some("7"));
+        assert!(frame.text.is_none() && frame.role.is_none() && !frame.delta);
+        assert_eq!(frame.extra[0].1.get(), r#"{"k":[]}"#);
+        assert!(Frame::parse(b"[1]").is_none() && Frame::parse(b"{\"a\":").is_none());
+    }
+}

@@ -1,0 +1,286 @@
+//! Drives a turn as the gateway does, without waiting for anything: bytes through the decoder, a turn of a connector and the
+//! normalizer into a record.
+
+use std::collections::VecDeque;
+
+use crate::agent_api::Frame;
+use crate::agent_event::AgentEvent;
+use crate::connector::{AgentTurn, EventSink, HttpRequest, Next, Purpose};
+use crate::event::Millis;
+use crate::fault::{Fault, FaultKind};
+use crate::model::Input;
+use crate::normalize::{Normalizer, Progress};
+use crate::run::Record;
+use crate::sse::Decoder;
+
+/// The most memory a record takes in tests, in bytes, unless they say otherwise.
+const LIMIT: usize = 64 << 20;
+/// The largest frame, in bytes.
+const FRAME_LIMIT: usize = 8 << 20;
+/// A turn that sends more requests than this never ends.
+const MAX_REQUESTS: usize = 1000;
+
+/// A record with a normalizer that fills it.
+#[derive(Debug)]
+pub struct Recorder {
+    record: Record,
+    normalizer: Normalizer,
+    tick: u64,
+}
+
+impl Recorder {
+    /// Records the first turn of a run with this input.
+    #[must_use]
+    pub fn new(input: impl Into<Input>) -> Self {
+        Self::of(super::asked(input), LIMIT)
+    }
+
+    /// Records the turn that a record has under way. `limit`: how far the record may grow, in bytes.
+    #[must_use]
+    pub fn of(record: Record, limit: usize) -> Self {
+        Self { record, normalizer: Normalizer::new(limit), tick: 0 }
+    }
+
+    /// Lets this many milliseconds pass before each event.
+    #[must_use]
+    pub const fn ticking(mut self, milliseconds: u64) -> Self {
+        self.tick = milliseconds;
+        self
+    }
+
+    /// The record so far.
+    #[must_use]
+    pub const fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// The normalizer.
+    #[must_use]
+    pub const fn normalizer(&self) -> &Normalizer {
+        &self.normalizer
+    }
+
+    /// How many events had no effect.
+    #[must_use]
+    pub const fn ignored(&self) -> u64 {
+        self.normalizer.ignored()
+    }
+
+    /// Takes an event. Events after the end have no effect.
+    ///
+    /// # Panics
+    /// If the record grows beyond its limit.
+    pub fn emit(&mut self, event: &AgentEvent<'_>) -> Progress {
+        self.try_emit(event).expect("within the limit")
+    }
+
+    /// Takes an event. A record that grows beyond its limit ends as failed, as in the gateway.
+    ///
+    /// # Errors
+    /// If it does.
+    pub fn try_emit(&mut self, event: &AgentEvent<'_>) -> Result<Progress, Fault> {
+        self.record.at(self.record.now() + self.tick);
+        let progress = self.normalizer.emit(&mut self.record, event);
+        if let Err(fault) = &progress {
+            self.normalizer.fail(&mut self.record, fault);
+        }
+        progress
+    }
+
+    /// Ends the turn with a fault.
+    pub fn fail(&mut self, fault: &Fault) {
+        self.normalizer.fail(&mut self.record, fault);
+    }
+
+    /// The body ended: the turn ends, and the run with it.
+    ///
+    /// # Panics
+    /// If the turn does not end, which would be a defect of the normalizer.
+    #[must_use]
+    pub fn finish(mut self) -> Record {
+        self.normalizer.end_of_body(&mut self.record);
+        let end = self.record.run().turns.last().and_then(|turn| turn.end).expect("the turn has ended");
+        self.record.finish_run(end);
+        self.record
+    }
+}
+
+impl EventSink for Recorder {
+    fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
+        self.try_emit(event).map(|_| ())
+    }
+
+    fn ignored(&self) -> u64 {
+        self.normalizer.ignored()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.normalizer.has_ended()
+    }
+}
+
+/// Records an event stream of the Agent API that comes in these pieces, and ends the run when it ends.
+///
+/// # Panics
+/// If a frame or the record is larger than tests allow.
+pub fn record<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Record {
+    let mut recorder = Recorder::of(super::begun(), LIMIT);
+    let mut decoder = Decoder::new(FRAME_LIMIT);
+    for mut piece in pieces {
+        while let Some(frame) = decoder.decode(&mut piece).expect("within the limit") {
+            if let Some(frame) = Frame::parse(frame.data) {
+                recorder.emit(&frame.event());
+            }
+        }
+    }
+
+    if let Some(frame) = decoder.finish().frame().and_then(|frame| Frame::parse(frame.data)) {
+        recorder.emit(&frame.event());
+    }
+    recorder.finish()
+}
+
+/// What a scripted agent answers to one request.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// An event stream, in these pieces.
+    Stream(Vec<Vec<u8>>),
+    /// A stream that breaks off after these pieces.
+    Cut(Vec<Vec<u8>>),
+    /// A JSON body.
+    Body(Vec<u8>),
+    /// No answer, or a refusal.
+    Fault(Fault),
+}
+
+impl Answer {
+    /// An event stream that comes in one piece.
+    #[must_use]
+    pub fn stream(text: &str) -> Self {
+        Self::Stream(vec![text.as_bytes().to_vec()])
+    }
+
+    /// A JSON body.
+    #[must_use]
+    pub fn body(text: &str) -> Self {
+        Self::Body(text.as_bytes().to_vec())
+    }
+}
+
+/// What came of a driven turn.
+#[derive(Debug)]
+pub struct Driven {
+    /// The requests it sent, in order.
+    pub requests: Vec<HttpRequest>,
+    /// The record, ended.
+    pub record: Record,
+    /// What the agent waits for, besides pending items.
+    pub awaits: Option<crate::agent_event::Awaits>,
+    /// How long it asked to wait, in all.
+    pub waited: std::time::Duration,
+}
+
+/// Drives a turn against the answers of a scripted agent, one for each request, in order. A fault ends the run, as in the
+/// gateway.
+///
+/// # Panics
+/// If the turn sends requests without end, or more than there are answers.
+pub fn drive(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> Driven {
+    let mut recorder = Recorder::of(super::begun(), LIMIT);
+    let mut driver = Driver { answers: answers.into_iter().collect(), requests: Vec::new(), waited: 0 };
+    if let Err(fault) = driver.run(turn, &mut recorder) {
+        recorder.fail(&fault);
+    }
+
+    let awaits = recorder.normalizer.awaits();
+    Driven {
+        requests: driver.requests,
+        record: recorder.finish(),
+        awaits,
+        waited: std::time::Duration::from_millis(driver.waited),
+    }
+}
+
+/// Reads an event stream that comes in these pieces through a turn that needs no other request.
+pub fn drive_stream<'a>(turn: &mut dyn AgentTurn, pieces: impl IntoIterator<Item = &'a [u8]>) -> Record {
+    let pieces = pieces.into_iter().map(<[u8]>::to_vec).collect();
+    drive(turn, [Answer::Stream(pieces)]).record
+}
+
+/// Reads an answer that came as one JSON body through a turn that needs no other request.
+pub fn drive_body(turn: &mut dyn AgentTurn, body: &[u8]) -> Record {
+    drive(turn, [Answer::Body(body.to_vec())]).record
+}
+
+struct Driver {
+    answers: VecDeque<Answer>,
+    requests: Vec<HttpRequest>,
+    waited: Millis,
+}
+
+impl Driver {
+    fn run(&mut self, turn: &mut dyn AgentTurn, recorder: &mut Recorder) -> Result<(), Fault> {
+        while !recorder.normalizer.has_ended() {
+            assert!(self.requests.len() < MAX_REQUESTS, "the turn sends requests without end");
+            match turn.next(self.waited)? {
+                Next::Finished => break,
+                Next::Wait(pause) => self.waited += u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                Next::Send(request) => {
+                    let purpose = request.purpose;
+                    self.requests.push(request);
+                    let answer = self.answers.pop_front();
+                    let answer = answer.unwrap_or_else(|| panic!("no answer is left for {:?}", self.requests.last()));
+                    match purpose {
+                        Purpose::Lookup => lookup(turn, answer)?,
+                        Purpose::Ask => ask(turn, answer, recorder)?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lookup(turn: &mut dyn AgentTurn, answer: Answer) -> Result<(), Fault> {
+    match answer {
+        Answer::Body(body) => turn.on_lookup(Ok(&body)),
+        Answer::Stream(pieces) | Answer::Cut(pieces) => turn.on_lookup(Ok(&pieces.concat())),
+        Answer::Fault(fault) => turn.on_lookup(Err(&fault)),
+    }
+}
+
+fn ask(turn: &mut dyn AgentTurn, answer: Answer, recorder: &mut Recorder) -> Result<(), Fault> {
+    let broken = || Fault::new(FaultKind::UpstreamTruncated, "the connection to the agent broke");
+    match answer {
+        Answer::Stream(pieces) => {
+            read_stream(turn, &pieces, recorder)?;
+            turn.on_end(recorder)
+        }
+        Answer::Cut(pieces) => {
+            read_stream(turn, &pieces, recorder)?;
+            if recorder.normalizer.has_ended() { Ok(()) } else { turn.on_failure(broken()) }
+        }
+        Answer::Body(body) => {
+            turn.on_body(&body, recorder)?;
+            turn.on_end(recorder)
+        }
+        Answer::Fault(fault) => turn.on_failure(fault),
+    }
+}
+
+fn read_stream(turn: &mut dyn AgentTurn, pieces: &[Vec<u8>], recorder: &mut Recorder) -> Result<(), Fault> {
+    let too_large =
+        |error| Fault::new(FaultKind::UpstreamTooLarge, "a frame of the agent is too large").with_detail(error);
+    let mut decoder = Decoder::new(FRAME_LIMIT);
+    for piece in pieces {
+        let mut piece = piece.as_slice();
+        while let Some(frame) = decoder.decode(&mut piece).map_err(too_large)? {
+            turn.on_frame(frame, recorder)?;
+        }
+    }
+
+    if let Some(frame) = decoder.finish().frame() {
+        turn.on_frame(frame, recorder)?;
+    }
+    Ok(())
+}

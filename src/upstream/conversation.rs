@@ -1,0 +1,538 @@
+//! One turn with an agent, under way: the requests it sends, one after the other, and the answers as they come.
+//!
+//! The turn decides ([`AgentTurn`]); this drives it: sends what it wants sent, cuts bodies into frames and hands them over,
+//! waits the pauses it asks for, and bounds all of it in time and bytes. Sending itself is the [`Transport`]'s.
+//!
+//! Not here: connections and retries ([`super::http`]), and what becomes of a run whose agent fails (the engine).
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{BoxStream, StreamExt};
+use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal};
+use interlingua_core::event::Millis;
+use interlingua_core::sse::{DecodeError, Decoder};
+use interlingua_core::{Fault, FaultKind, Json, filter, tree};
+use tokio::time::{Instant, Sleep};
+
+use super::ResponseTimeouts;
+use crate::secrets;
+
+/// This much of an answer is kept for the log, in bytes.
+const BEGINNING: usize = 512;
+/// An ignored frame is looked for among this many. Later, an agent has shown which protocol it speaks.
+const INSPECTED_FRAMES: u64 = 64;
+/// A turn that sends more requests than this, or looks up and waits without end, has gone wrong.
+const MAX_REQUESTS: u32 = 10_000;
+
+/// Sends the requests of a turn.
+pub trait Transport: Send + 'static {
+    /// Sends a request and waits for the head of its answer, or for all of a document that was looked up. `since`: when the
+    /// turn began.
+    fn send(&self, request: HttpRequest, since: Instant) -> BoxFuture<'static, Result<Reply, SendError>>;
+
+    /// Sends a request whose answer does not matter. Bounded in time; failures are logged.
+    fn cancel(&self, request: HttpRequest) -> BoxFuture<'static, ()>;
+}
+
+/// What a request was answered with.
+pub enum Reply {
+    /// An answer whose body is to come.
+    Answer(Body),
+    /// A document, whole.
+    Document(Vec<u8>),
+}
+
+/// Why a request was not answered with success.
+pub enum SendError {
+    /// The agent could not be asked, or did not answer.
+    Fault(Fault),
+    /// The agent refused. The connector says what that means.
+    Refused(Refused),
+}
+
+/// A refusal, with what the log needs of it.
+pub struct Refused {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body, cut at a bound, secrets masked.
+    pub body: String,
+    /// From the header `retry-after`.
+    pub retry_after: Option<Duration>,
+    /// Who was asked, and where a redirect leads, as an operator may see it.
+    pub asked: String,
+}
+
+impl Refused {
+    fn to_fault(&self, turn: &dyn AgentTurn) -> Fault {
+        let refusal = Refusal { status: self.status, body: self.body.as_bytes(), retry_after: self.retry_after };
+        let mut fault = secrets::masked(turn.map_refusal(&refusal));
+        let body = fault.detail.take().unwrap_or_default();
+        fault.detail = Some(format!("{}: {}", self.asked, beginning(&body)));
+        fault
+    }
+}
+
+/// As much of a refusal as the log needs.
+fn beginning(text: &str) -> &str {
+    let mut end = text.len().min(BEGINNING);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// How an answer comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As an event stream.
+    Frames,
+    /// As one JSON body.
+    Whole,
+    /// The head does not say; the first byte of the body will.
+    Unsaid,
+}
+
+/// The body of an answer.
+pub struct Body {
+    chunks: BoxStream<'static, Result<Bytes, Fault>>,
+    form: Form,
+    timeouts: Option<ResponseTimeouts>,
+    decoder: Decoder,
+    /// An answer that comes as one body, as far as it is there.
+    whole: Vec<u8>,
+    max_event: usize,
+    /// The connection can serve no other request: something went wrong.
+    broken: bool,
+    /// The body has ended: a stream that has must not be polled again.
+    ended: bool,
+    /// The media type of the answer.
+    media: String,
+}
+
+impl Body {
+    /// A body that is to come. `max_event` bounds one event of a stream, or an answer that comes as one body, in bytes.
+    /// Without `timeouts` silence may last for ever.
+    #[must_use]
+    pub fn new(
+        chunks: BoxStream<'static, Result<Bytes, Fault>>,
+        form: Form,
+        max_event: usize,
+        timeouts: Option<ResponseTimeouts>,
+    ) -> Self {
+        Self {
+            chunks,
+            form,
+            timeouts,
+            decoder: Decoder::new(max_event),
+            whole: Vec::new(),
+            max_event,
+            broken: false,
+            ended: false,
+            media: String::new(),
+        }
+    }
+
+    /// Names the media type that the agent gave its answer.
+    #[must_use]
+    pub fn with_media(mut self, media: String) -> Self {
+        self.media = media;
+        self
+    }
+
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
+        if self.ended {
+            return Poll::Ready(Ok(None));
+        }
+
+        let chunk = match (self.chunks.poll_next_unpin(context), &mut self.timeouts) {
+            (Poll::Ready(Some(Ok(chunk))), Some(timeouts)) => Poll::Ready(timeouts.check_total().map(|()| Some(chunk))),
+            (Poll::Ready(next), _) => Poll::Ready(next.transpose()),
+            (Poll::Pending, Some(timeouts)) => timeouts.poll_expired(context).map(Err),
+            (Poll::Pending, None) => Poll::Pending,
+        };
+
+        self.broken |= matches!(chunk, Poll::Ready(Err(_)));
+        self.ended |= matches!(chunk, Poll::Ready(Ok(None) | Err(_)));
+        chunk
+    }
+
+    fn gather(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+        if self.whole.len() + chunk.len() > self.max_event {
+            let limit = self.max_event;
+            return Err(Fault::new(
+                FaultKind::UpstreamTooLarge,
+                format!("the agent's answer is larger than {limit} bytes"),
+            ));
+        }
+
+        self.whole.extend_from_slice(chunk);
+        if let Some(timeouts) = &mut self.timeouts {
+            timeouts.on_bytes(chunk.len(), true);
+        }
+        Ok(())
+    }
+
+    /// Reads the rest, nearly always nothing, in the background for a moment, so that the connection can serve the next
+    /// request. After a fault the connection is closed at once.
+    fn release(mut self) {
+        const MOMENT: Duration = Duration::from_secs(1);
+        const REST: usize = 64 * 1024;
+        if self.broken || self.ended {
+            return;
+        }
+
+        tokio::spawn(tokio::time::timeout(MOMENT, async move {
+            let mut rest = 0;
+            while let Some(Ok(chunk)) = self.chunks.next().await {
+                rest += chunk.len();
+                if rest > REST {
+                    break;
+                }
+            }
+        }));
+    }
+}
+
+/// Whether a turn goes on after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Another request is under way: go on with [`Conversation::poll_chunk`].
+    Continues,
+    /// Nothing more will come.
+    Ended,
+}
+
+enum Stage {
+    /// A request is on its way.
+    Sending(BoxFuture<'static, Result<Reply, SendError>>, bool),
+    /// A pause before the next request.
+    Pausing(Pin<Box<Sleep>>),
+    /// An answer comes.
+    Reading(Box<Body>),
+    /// Nothing more will come.
+    Done,
+}
+
+/// A turn with an agent, under way.
+///
+/// [`begin`](Self::begin), then [`poll_chunk`](Self::poll_chunk) until it says `None`, handing each chunk to
+/// [`feed`](Self::feed), then [`finish`](Self::finish), which says whether there is more of it. Waiting and reading are apart
+/// so that a run is locked only while bytes are read. Dropping it closes the connection at once, which cancels most agents.
+pub struct Conversation {
+    turn: Box<dyn AgentTurn>,
+    transport: Box<dyn Transport>,
+    stage: Stage,
+    since: Instant,
+    /// The turn may take this long.
+    total: Duration,
+    requests: u32,
+    /// How many frames were inspected, up to [`INSPECTED_FRAMES`].
+    frames: u64,
+    /// How the first answer begins, for the log of one that cannot be understood.
+    beginning: Vec<u8>,
+    media: String,
+    /// The first frame that had no effect.
+    first_ignored: Option<String>,
+}
+
+impl Conversation {
+    /// A turn of which nothing was sent yet. `total`: how long all of it may take.
+    #[must_use]
+    pub fn new(turn: Box<dyn AgentTurn>, transport: Box<dyn Transport>, total: Duration) -> Self {
+        Self {
+            turn,
+            transport,
+            stage: Stage::Done,
+            since: Instant::now(),
+            total,
+            requests: 0,
+            frames: 0,
+            beginning: Vec::new(),
+            media: String::new(),
+            first_ignored: None,
+        }
+    }
+
+    /// Sends the first requests, and waits until the agent has begun to answer with success. Safe to drop: the connection is
+    /// closed then.
+    ///
+    /// # Errors
+    /// The request cannot be expressed in the agent's protocol, the agent cannot be reached
+    /// ([`FaultKind::UpstreamUnreachable`]), is silent for too long ([`FaultKind::UpstreamTimeout`]), or refuses (whatever
+    /// the connector makes of the refusal).
+    pub async fn begin(&mut self) -> Result<(), Fault> {
+        self.since = Instant::now();
+        self.advance()?;
+        poll_fn(|context| self.poll_reading(context)).await
+    }
+
+    /// Waits for the next piece of an answer. `None`: the answer has ended properly. Safe to cancel and call again.
+    ///
+    /// # Errors
+    /// [`FaultKind::UpstreamTruncated`] if the connection broke, [`FaultKind::UpstreamTimeout`] if it was silent for too long
+    /// or took too long altogether, [`FaultKind::UpstreamGarbage`] if it is compressed and cannot be unpacked; whatever stands
+    /// in the way of a further request. What was fed before stays valid: see [`fail`](Self::fail).
+    pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
+        ready!(self.poll_reading(context))?;
+        match &mut self.stage {
+            Stage::Reading(body) => body.poll_chunk(context),
+            _ => Poll::Ready(Ok(None)),
+        }
+    }
+
+    /// [`poll_chunk`](Self::poll_chunk), to be awaited.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Fault> {
+        poll_fn(|context| self.poll_chunk(context)).await
+    }
+
+    /// Drives requests and pauses until there is an answer to read, or nothing more will come.
+    fn poll_reading(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        loop {
+            match &mut self.stage {
+                Stage::Reading(_) | Stage::Done => return Poll::Ready(Ok(())),
+                Stage::Pausing(pause) => {
+                    ready!(pause.as_mut().poll(context));
+                    self.advance()?;
+                }
+                Stage::Sending(sending, _) => {
+                    let reply = ready!(sending.as_mut().poll(context));
+                    self.on_reply(reply)?;
+                }
+            }
+        }
+    }
+
+    fn on_reply(&mut self, reply: Result<Reply, SendError>) -> Result<(), Fault> {
+        let is_lookup = matches!(self.stage, Stage::Sending(_, true));
+        self.stage = Stage::Done;
+        let reply = reply.map_err(|error| match error {
+            SendError::Fault(fault) => fault,
+            SendError::Refused(refused) => refused.to_fault(&*self.turn),
+        });
+        match reply {
+            Ok(Reply::Answer(body)) => {
+                if self.media.is_empty() {
+                    self.media.clone_from(&body.media);
+                }
+                self.stage = Stage::Reading(Box::new(body));
+                return Ok(());
+            }
+            Ok(Reply::Document(document)) => {
+                bounded("the agent's document", &document)?;
+                self.turn.on_lookup(Ok(&document)).map_err(secrets::masked)?;
+            }
+            Err(fault) if is_lookup => self.turn.on_lookup(Err(&fault)).map_err(secrets::masked)?,
+            Err(fault) => self.turn.on_failure(fault).map_err(secrets::masked)?,
+        }
+        self.advance()
+    }
+
+    /// Begins what the turn wants next.
+    fn advance(&mut self) -> Result<(), Fault> {
+        self.requests += 1;
+        if self.requests > MAX_REQUESTS {
+            // A connector that never ends must not keep a run for ever.
+            return Err(Fault::new(FaultKind::Internal, "the agent was asked too often in one turn"));
+        }
+
+        self.stage = match self.turn.next(now()).map_err(secrets::masked)? {
+            Next::Finished => Stage::Done,
+            Next::Send(request) => {
+                let is_lookup = request.purpose == interlingua_core::connector::Purpose::Lookup;
+                Stage::Sending(self.transport.send(request, self.since), is_lookup)
+            }
+            Next::Wait(pause) => {
+                if self.since.elapsed() + pause > self.total {
+                    return Err(Fault::new(FaultKind::UpstreamTimeout, "the agent took too long to answer")
+                        .with_detail(format_args!("the turn did not end within {:?} (timeouts.total)", self.total)));
+                }
+                Stage::Pausing(Box::pin(tokio::time::sleep(pause)))
+            }
+        };
+        Ok(())
+    }
+
+    /// Reads a piece of an answer.
+    ///
+    /// # Errors
+    /// [`FaultKind::UpstreamTooLarge`] for an event past the bound, [`FaultKind::UpstreamGarbage`] for one with more values or
+    /// levels than [`tree::Bounds::DEFAULT`], else what the turn or the sink says. The conversation is over then.
+    pub fn feed(&mut self, chunk: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let fed = self.read(chunk, sink).map_err(secrets::masked);
+        if fed.is_err()
+            && let Stage::Reading(body) = &mut self.stage
+        {
+            body.broken = true;
+        }
+        fed
+    }
+
+    fn read(&mut self, chunk: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Stage::Reading(body) = &mut self.stage else { return Ok(()) };
+        if self.beginning.len() < BEGINNING {
+            self.beginning.extend_from_slice(&chunk[..chunk.len().min(BEGINNING - self.beginning.len())]);
+        }
+
+        if body.form == Form::Unsaid {
+            match chunk.trim_ascii_start().first() {
+                // A JSON answer: a line of an event stream never begins so.
+                Some(b'{' | b'[') => body.form = Form::Whole,
+                Some(_) => body.form = Form::Frames,
+                None => {}
+            }
+        }
+        if body.form == Form::Whole {
+            return body.gather(chunk);
+        }
+
+        let lines = body.decoder.lines();
+        let mut input = chunk;
+        while let Some(frame) = body.decoder.decode(&mut input).map_err(too_large)? {
+            if frame.is_done() {
+                continue;
+            }
+            bounded("the agent's event", frame.data)?;
+
+            let inspected = self.frames < INSPECTED_FRAMES && self.first_ignored.is_none();
+            let ignored = if inspected { sink.ignored() } else { 0 };
+            self.turn.on_frame(frame, sink)?;
+            if inspected {
+                self.frames += 1;
+                if sink.ignored() > ignored {
+                    // Masked before it is cut: half a secret is one too.
+                    let data = String::from_utf8_lossy(&frame.data[..frame.data.len().min(32 * BEGINNING)]);
+                    self.first_ignored = Some(filter::log_text(&secrets::mask(&data)));
+                }
+            }
+        }
+
+        if let Some(timeouts) = &mut body.timeouts {
+            timeouts.on_bytes(chunk.len(), body.decoder.lines() > lines);
+        }
+        Ok(())
+    }
+
+    /// Reads what is left when an answer has ended: a JSON body, a last event without its blank line, and what the turn held
+    /// back. Then sends what the turn wants next, unless the turn has ended.
+    ///
+    /// # Errors
+    /// As [`feed`](Self::feed).
+    pub fn finish(&mut self, sink: &mut dyn EventSink) -> Result<Flow, Fault> {
+        if matches!(self.stage, Stage::Done) {
+            return Ok(Flow::Ended);
+        }
+
+        self.read_rest(sink).and_then(|()| self.turn.on_end(sink)).map_err(secrets::masked)?;
+        self.go_on(sink)
+    }
+
+    /// An answer broke off, or a further request failed: reads what is left of it, and lets the turn decide whether it goes on.
+    ///
+    /// # Errors
+    /// The fault, if it does not.
+    pub fn fail(&mut self, fault: Fault, sink: &mut dyn EventSink) -> Result<Flow, Fault> {
+        // A last complete frame may have come before the connection went.
+        let _ = self.read_rest(sink);
+        if sink.has_ended() {
+            return Ok(Flow::Ended);
+        }
+
+        self.turn.on_failure(fault).map_err(secrets::masked)?;
+        self.go_on(sink)
+    }
+
+    fn read_rest(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Stage::Reading(body) = &mut self.stage else { return Ok(()) };
+        if body.form == Form::Whole {
+            bounded("the agent's answer", &body.whole)?;
+            return self.turn.on_body(&body.whole, sink);
+        }
+
+        if let Some(frame) = body.decoder.finish().frame()
+            && !frame.is_done()
+        {
+            bounded("the agent's event", frame.data)?;
+            self.turn.on_frame(frame, sink)?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self, sink: &dyn EventSink) -> Result<Flow, Fault> {
+        if sink.has_ended() {
+            self.stage = Stage::Done;
+            return Ok(Flow::Ended);
+        }
+
+        self.stage = Stage::Done;
+        self.advance()?;
+        Ok(if matches!(self.stage, Stage::Done) { Flow::Ended } else { Flow::Continues })
+    }
+
+    /// Why an answer of which nothing was understood is none: it is in another protocol. None if nothing came that could have
+    /// been understood: the agent broke off then.
+    #[must_use]
+    pub fn foreign(&self) -> Option<Fault> {
+        let mut lines = self.beginning.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        // Comments keep a connection open, and report nothing.
+        lines.find(|line| !line.is_empty() && !line.starts_with(b":"))?;
+
+        let message = "the agent's answer is not in the protocol that it is asked in";
+        let beginning = String::from_utf8_lossy(&self.beginning);
+        let beginning = secrets::mask_beginning(&beginning);
+        let detail = format!("content-type: {}; the answer begins {beginning:?}", self.media);
+        Some(secrets::masked(Fault::new(FaultKind::UpstreamGarbage, message).with_detail(detail)))
+    }
+
+    /// The first frame that had no effect, as far as the log needs it.
+    #[must_use]
+    pub fn first_ignored(&self) -> Option<&str> {
+        self.first_ignored.as_deref()
+    }
+
+    /// What the connector wants back at the next turn of this session and user.
+    #[must_use]
+    pub fn session_state(&self) -> Option<Json> {
+        self.turn.session_state()
+    }
+
+    /// Tells the agent to stop, where closing the connection is not enough: with what the turn has learned so far. Best effort,
+    /// bounded in time. None: nothing has to be sent.
+    #[must_use]
+    pub fn cancel(&self) -> Option<BoxFuture<'static, ()>> {
+        self.turn.cancel().map(|request| self.transport.cancel(request))
+    }
+
+    /// Lets go of a turn that has ended. Its connection can serve another request.
+    pub fn release(self) {
+        if let Stage::Reading(body) = self.stage {
+            body.release();
+        }
+    }
+}
+
+fn now() -> Millis {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Refuses what no client could read: it would be passed on as deep as it came.
+fn bounded(what: &str, data: &[u8]) -> Result<(), Fault> {
+    tree::check_upstream(what, data, tree::Bounds::DEFAULT)
+}
+
+fn too_large(error: DecodeError) -> Fault {
+    match error {
+        DecodeError::TooLarge { limit } => {
+            Fault::new(FaultKind::UpstreamTooLarge, format!("the agent sent an event larger than {limit} bytes"))
+        }
+        other => Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_detail(other),
+    }
+}
