@@ -2,8 +2,8 @@
 //!
 //! Name, options and the table of endpoints live here. What a client says becomes a native question in `input`; what
 //! an agent says becomes statuses and artifacts in `updates`, which streams, tasks and push notifications are all made
-//! of; `wire` spells them for each dialect; `serve` is the exchange between the two. Not here: asking agents that
-//! speak A2A.
+//! of; `wire` spells them for each dialect; `serve` is the exchange between the two. `connect` is the other half: it asks
+//! agents that speak A2A.
 //!
 //! A task is one run with several turns, and a context is a session. Both live in the engine; nothing is kept here.
 

@@ -337,7 +337,7 @@ impl AgentTurn for A2aTurn {
         Ok(())
     }
 
-    fn on_failure(&mut self, fault: Fault, _: &mut dyn EventSink) -> Result<(), Fault> {
+    fn on_failure(&mut self, fault: Fault) -> Result<(), Fault> {
         if self.step.is_some() {
             return Ok(());
         }
