@@ -1,0 +1,11 @@
+//! Agents that speak A2A, asked: what is sent, and what becomes of the answers, for both versions and both bindings.
+
+mod agent;
+mod answers;
+mod artifacts;
+mod failures;
+mod hostile;
+mod requests;
+mod resume;
+mod server;
+mod streams;
