@@ -1,13 +1,13 @@
 //! Answers to what a task waits for, as parts: decisions, texts, and outputs of tools.
 
-use interlingua_core::answer::{self, Given};
+use interlingua_core::answer::{self, AnswerBody};
 use interlingua_core::model;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::{Extra, Fault, FaultKind, Json};
 use serde::{Deserialize, Serialize};
 
 use super::questions::ItemSource;
-use crate::wire::{Part, made};
+use crate::wire::{Part, to_raw};
 
 /// The answers of one message.
 pub(super) struct Answers<'a> {
@@ -50,7 +50,7 @@ impl<'a> Answers<'a> {
         for answer in answers {
             let item = self.items.iter().find(|item| item.id == answer.id);
             self.answered.extend(item);
-            let Given::Decided { decision, arguments, text, payload } = answer.given else {
+            let AnswerBody::Decided { decision, arguments, text, payload } = answer.given else {
                 return Err(Fault::new(FaultKind::Invalid, "the answer decides nothing").with_code(answer::UNDECIDED));
             };
             self.decisions += 1;
@@ -77,7 +77,7 @@ impl<'a> Answers<'a> {
             self.outputs += 1;
             self.answered.extend(self.items.iter().find(|item| item.id == output.call_id));
             let output = Output { call_id: &output.call_id, output: &output.output };
-            parts.push(Part::data(made(&Outer { function_call_output: output })));
+            parts.push(Part::data(to_raw(&Outer { function_call_output: output })));
         }
         parts
     }
@@ -130,7 +130,7 @@ impl Written<'_> {
         if let Some(text) = &self.text {
             data.push("text", Json::from_serialize(text));
         }
-        parts.push(Part::data(made(&data)));
+        parts.push(Part::data(to_raw(&data)));
 
         // For agents that read nothing but text. A word that no one could take for a yes, where it is none.
         let word = match self.decision {
@@ -159,15 +159,15 @@ impl Written<'_> {
                 } else if let Some(text) = &text {
                     data.push("text", Json::from_serialize(text));
                 }
-                parts.push(Part::data(made(&data)));
+                parts.push(Part::data(to_raw(&data)));
             }
-            (None, Some(payload)) => parts.push(Part::data(made(payload))),
+            (None, Some(payload)) => parts.push(Part::data(to_raw(payload))),
             (None, None) if !is_one => {
                 // Which of several questions a text answers, only its data can say.
                 let mut data = Extra::new();
                 data.push("interrupt_id", Json::from_serialize(self.id));
                 data.push("text", Json::from_serialize(&text));
-                parts.push(Part::data(made(&data)));
+                parts.push(Part::data(to_raw(&data)));
             }
             (None, None) => {}
         }

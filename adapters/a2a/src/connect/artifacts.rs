@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::content::{self, PartKind};
 use super::digest::Digest;
 use super::wire::{self, filled};
-use crate::dialect::Form;
+use crate::dialect::WireFormat;
 use crate::wire::{Content, Part};
 
 /// More artifacts than any task has.
@@ -171,7 +171,7 @@ impl Artifacts {
         &mut self,
         artifact: &mut wire::Artifact<'_>,
         mode: Mode,
-        form: Form,
+        form: WireFormat,
         task: Option<&str>,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {

@@ -20,7 +20,7 @@ use super::options::{UpstreamOptions, UpstreamStatusText};
 use super::session::{SessionState, storable};
 use super::messages::{Place, is_no_text, message_digest, plain_text};
 use super::wire::{self, Kind, Message, Task, filled};
-use crate::dialect::Form;
+use crate::dialect::WireFormat;
 use crate::wire::State;
 
 /// Where an item stands.
@@ -36,11 +36,11 @@ pub(super) enum Source {
 
 /// Reads the items of one turn.
 pub(super) struct ItemReader {
-    pub(super) form: Form,
+    pub(super) form: WireFormat,
     pub(super) status_text: UpstreamStatusText,
     follow_auth: bool,
-    /// The id of the message that was sent: what stands before it in a history is not of this turn.
-    message_id: String,
+    /// The id of the message that was sent: what stands before it in a history is not of this turn. Empty before that.
+    pub(super) message_id: String,
     /// The task of this turn, once it is known.
     pub(super) task: Option<String>,
     /// What the next turn has to know.
@@ -88,14 +88,15 @@ impl<'a> AgentApi<'a> {
 }
 
 impl ItemReader {
-    pub(super) fn new(options: &UpstreamOptions, message_id: &str, session: SessionState, goes_on: bool) -> Self {
-        let task = session.task_id.clone().filter(|_| goes_on);
+    pub(super) fn new(options: &UpstreamOptions, session: SessionState) -> Self {
+        let goes_on = session.task_id.is_some();
+        let task = session.task_id.clone();
         let known = if goes_on { session.artifacts.clone() } else { Vec::new() };
         Self {
-            form: Form::V1,
+            form: WireFormat::V1,
             status_text: options.status_text,
             follow_auth: options.follow_auth,
-            message_id: message_id.to_owned(),
+            message_id: String::new(),
             task,
             session,
             artifacts: Artifacts::resumed(known),

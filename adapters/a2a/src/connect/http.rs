@@ -8,7 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 use super::interface::Interface;
 use super::url::{below, segment};
 use crate::dialect::{Dialect, Generation, Operation};
-use crate::wire::{Message, Spelled};
+use crate::wire::{Message, Encoded};
 
 /// A message and what goes along with it.
 pub(super) struct SendParams<'a> {
@@ -53,7 +53,7 @@ impl RequestWriter<'_> {
             headers.push(("a2a-version", Generation::V1.as_str().to_owned()));
         }
         if !self.extensions.is_empty() {
-            let name = if dialect.is_old() { "x-a2a-extensions" } else { "a2a-extensions" };
+            let name = if dialect.is_v03() { "x-a2a-extensions" } else { "a2a-extensions" };
             headers.push((name, self.extensions.join(",")));
         }
         HttpRequest { method, url, headers, body, purpose: Purpose::Ask }
@@ -119,15 +119,15 @@ impl RequestWriter<'_> {
     }
 
     fn tenant(&self) -> Option<&str> {
-        self.interface.tenant.as_deref().filter(|_| !self.interface.dialect.is_old())
+        self.interface.tenant.as_deref().filter(|_| !self.interface.dialect.is_v03())
     }
 }
 
 /// What an answer may be.
 fn accept(operation: Operation, dialect: Dialect) -> &'static str {
-    if operation.streams() {
+    if operation.is_streaming() {
         "text/event-stream, application/json"
-    } else if dialect.is_rpc() || dialect.is_old() {
+    } else if dialect.is_rpc() || dialect.is_v03() {
         "application/json"
     } else {
         "application/a2a+json, application/json"
@@ -168,7 +168,7 @@ impl Serialize for Body<'_> {
             blocking: Option<bool>,
         }
         let SendParams { message, accepted_output_modes, metadata, return_immediately } = *self.params;
-        let is_old = self.dialect.is_old();
+        let is_old = self.dialect.is_v03();
         let configuration = Configuration {
             accepted_output_modes,
             return_immediately: (return_immediately && !is_old).then_some(true),
@@ -180,7 +180,7 @@ impl Serialize for Body<'_> {
         if let Some(tenant) = self.tenant {
             map.serialize_entry("tenant", tenant)?;
         }
-        map.serialize_entry("message", &Spelled(message, self.dialect.form()))?;
+        map.serialize_entry("message", &Encoded(message, self.dialect.wire_format()))?;
         if return_immediately || !accepted_output_modes.is_empty() {
             map.serialize_entry("configuration", &configuration)?;
         }

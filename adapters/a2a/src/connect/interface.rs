@@ -75,10 +75,13 @@ pub(super) fn card_urls(url: &str, options: &UpstreamOptions) -> Vec<String> {
     }
 
     const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
-    let origin = Url::parse(url).map_or(url, |url| url.origin);
+    let parsed = Url::parse(url);
+    let origin = parsed.map_or(url, |url| url.origin);
+    // An endpoint such as `/agent/process` has its card beside it.
+    let parent = parsed.and_then(|url| Some(format!("{}{}", url.origin, url.path().rsplit_once('/')?.0)));
     let mut urls: Vec<String> = Vec::new();
     for path in PATHS {
-        for base in [url, origin] {
+        for base in [url, parent.as_deref().unwrap_or(origin), origin] {
             let candidate = below(base, path);
             if !urls.contains(&candidate) {
                 urls.push(candidate);
@@ -114,14 +117,14 @@ impl Candidate {
 
 /// A text that is not empty.
 fn text(object: &Object<'_>, names: [&str; 2]) -> Option<String> {
-    let text = object.any(&names)?.string().ok()?;
+    let text = object.get_any(&names)?.string().ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// The interfaces of a card of 1.0.
 fn current(card: &Object<'_>) -> Vec<Candidate> {
-    let entries = card.any(&["supportedInterfaces", "supported_interfaces"]);
+    let entries = card.get_any(&["supportedInterfaces", "supported_interfaces"]);
     let entries = entries.and_then(|node| node.array().ok()).into_iter().flatten().take(MAX_INTERFACES);
     let entry = |node: Node<'_>| {
         let entry = node.object().ok()?;
@@ -147,7 +150,7 @@ fn old(card: &Object<'_>) -> Vec<Candidate> {
 
     let preferred = text(card, ["url", "url"])
         .map(|url| candidate(url, text(card, ["preferredTransport", "preferred_transport"])));
-    let others = card.any(&["additionalInterfaces", "additional_interfaces"]);
+    let others = card.get_any(&["additionalInterfaces", "additional_interfaces"]);
     let others = others.and_then(|node| node.array().ok()).into_iter().flatten().take(MAX_INTERFACES);
     let others = others.filter_map(|node| {
         let entry = node.object().ok()?;
@@ -238,10 +241,12 @@ mod tests {
     fn cards_are_looked_for_below_the_url_and_at_the_root() {
         let urls = |url: &str| card_urls(url, &UpstreamOptions::default());
         assert_eq!(
-            urls("http://a/b/"),
+            urls("http://a/b/c/"),
             [
+                "http://a/b/c/.well-known/agent-card.json",
                 "http://a/b/.well-known/agent-card.json",
                 "http://a/.well-known/agent-card.json",
+                "http://a/b/c/.well-known/agent.json",
                 "http://a/b/.well-known/agent.json",
                 "http://a/.well-known/agent.json"
             ]

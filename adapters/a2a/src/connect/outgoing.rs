@@ -14,13 +14,15 @@ use super::answers::Answers;
 use super::options::UpstreamOptions;
 use super::session::storable;
 use crate::parts;
-use crate::wire::{self, Content, Message, Part, Raw, made};
+use crate::wire::{self, Content, Message, Part, Raw, to_raw};
 
 /// What a turn sends, whatever the agent turns out to be.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
-    /// The message's id.
-    pub(super) id: String,
+    /// The client's id of the last message.
+    pub(super) id: Option<String>,
+    /// What a message without an id is called.
+    pub(super) fallback_id: String,
     parts: Vec<Part<'static>>,
     /// Earlier messages, for an agent that does not know them.
     transcript: Vec<Part<'static>>,
@@ -92,8 +94,8 @@ impl Outgoing {
         let transcript = if options.transcript { earlier.iter().flat_map(|&message| past(message)).collect() } else { Vec::new() };
         let (request_metadata, accepted_output_modes) = beside(request);
         Ok(Self {
-            // A run asks once for each id, so that the run's id serves where the client gave none.
-            id: id.or_else(|| request.id.clone()).unwrap_or_else(|| "message".to_owned()),
+            id,
+            fallback_id: request.id.as_deref().and_then(storable).unwrap_or_else(|| "message".to_owned()),
             parts,
             transcript,
             metadata: received.metadata.map(|metadata| Cow::Owned(metadata.raw().to_owned())),
@@ -110,6 +112,7 @@ impl Outgoing {
     /// The message, for a context and a task.
     pub(super) fn message<'m>(
         &'m self,
+        id: &'m str,
         context: Option<&'m str>,
         task: Option<&'m str>,
         last_task: Option<&'m str>,
@@ -117,7 +120,7 @@ impl Outgoing {
     ) -> Message<'m> {
         let transcript = if is_known { &[][..] } else { &self.transcript[..] };
         Message {
-            id: Cow::Borrowed(&self.id),
+            id: Cow::Borrowed(id),
             context: context.map(Cow::Borrowed),
             task: task.map(Cow::Borrowed),
             role: wire::Role::User,
@@ -170,7 +173,7 @@ fn contents(message: &model::Message, received: &Received) -> Vec<Part<'static>>
             let part = owned(part);
             // A2A knows no instructions apart from what is said.
             let is_plain = part.metadata.is_none() && message.role == Some(Role::System);
-            if is_plain { part.with(made(&json!({ "role": "system" }))) } else { part }
+            if is_plain { part.with_metadata(to_raw(&json!({ "role": "system" }))) } else { part }
         })
         .collect()
 }
@@ -182,7 +185,7 @@ fn past(message: &model::Message) -> Vec<Part<'static>> {
     }
     let role = message.role.as_ref().map_or("user", Role::as_str);
     let texts = message.content.iter().filter_map(model::Content::as_text).filter(|text| !text.is_empty());
-    texts.map(|text| Part::text(text.to_owned()).with(made(&json!({ "role": role })))).collect()
+    texts.map(|text| Part::text(text.to_owned()).with_metadata(to_raw(&json!({ "role": role })))).collect()
 }
 
 fn owned(part: Part<'_>) -> Part<'static> {

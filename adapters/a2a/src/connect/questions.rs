@@ -91,7 +91,13 @@ impl ItemReader {
             if payload.is_empty() && (prompt.is_empty() || self.artifacts.have_text(&prompt)) {
                 return Ok(());
             }
-            items.push(Asked::Item(Extra::new()));
+            let reason = match awaits {
+                Awaits::Input => "input_required",
+                Awaits::Auth => "auth_required",
+            };
+            let mut item = Extra::new();
+            item.push("reason", Json::from_serialize(reason));
+            items.push(Asked::Item(item));
         }
 
         let id = filled(&message.message_id).unwrap_or_default();
@@ -119,11 +125,11 @@ impl ItemReader {
         Ok(())
     }
 
-    /// The data of an item. `fields`: what the agent says of it, empty where it asks in another way.
+    /// The data of an item. `fields`: what the agent says of it.
     fn item(&mut self, mut fields: Extra, awaits: Awaits, prompt: Option<String>, payload: &[Json]) -> Json {
-        let (kind, reason) = match awaits {
-            Awaits::Input => ("input", "input_required"),
-            Awaits::Auth => ("auth", "auth_required"),
+        let kind = match awaits {
+            Awaits::Input => "input",
+            Awaits::Auth => "auth",
         };
         let set = |fields: &Extra, name: &str| fields.get(name).is_some_and(|value| !value.is_null());
         if !set(&fields, "kind") {
@@ -136,13 +142,10 @@ impl ItemReader {
         if let Some(prompt) = prompt.filter(|_| !set(&fields, "message")) {
             fields.set("message", Json::from_serialize(&prompt));
         }
-        if !set(&fields, "reason") {
-            fields.set("reason", Json::from_serialize(reason));
-        }
-
+        let reason = fields.get("reason").map(text_of);
         let mut take = |name: &str| fields.remove(name).filter(|value| !value.is_null());
         let own_id = take("id").and_then(|id| id.decode::<String>()).filter(|id| !id.is_empty());
-        let name = take("name").map_or_else(|| reason.to_owned(), |name| text_of(&name));
+        let name = take("name").map(|name| text_of(&name)).or(reason).unwrap_or_default();
         let arguments = take("arguments").map(|arguments| text_of(&arguments));
         let server_label = take("server_label");
         let arguments = arguments.or_else(|| fields.get("payload").map(|payload| payload.text().to_owned()));

@@ -108,7 +108,7 @@ impl A2aTurn {
 
     fn is_rest_v1(&self) -> bool {
         let dialect = self.interface.as_ref().map(|interface| interface.dialect);
-        dialect.is_some_and(|dialect| dialect.binding == Binding::Rest && !dialect.is_old())
+        dialect.is_some_and(|dialect| dialect.binding == Binding::Rest && !dialect.is_v03())
     }
 }
 

@@ -91,13 +91,12 @@ impl A2aTurn {
             session.task_id = Some(asked.clone());
         }
 
-        let goes_on = session.task_id.is_some();
         let interface = Interface::from_options(url, options);
         let mut card_urls = card_urls(url, options);
         card_urls.reverse();
         Ok(Self {
             step: Some(if interface.is_some() { Step::Send } else { Step::Lookup }),
-            reader: ItemReader::new(options, &outgoing.id, session, goes_on),
+            reader: ItemReader::new(options, session),
             options: Arc::clone(options),
             url: Arc::clone(url),
             outgoing,
@@ -132,7 +131,7 @@ impl A2aTurn {
         self.call += 1;
         self.asked = operation;
         self.items = 0;
-        self.reader.form = interface.dialect.form();
+        self.reader.form = interface.dialect.wire_format();
         let writer = RequestWriter {
             interface,
             extensions: &self.options.extensions,
@@ -145,7 +144,7 @@ impl A2aTurn {
             let chosen = self.outgoing.session_id.as_deref().filter(|_| self.options.context == UpstreamContext::Send);
             let context = session.context_id.as_deref().or(chosen);
             let last = session.last_task_id.as_deref();
-            let message = self.outgoing.message(context, self.reader.task.as_deref(), last, is_known);
+            let message = self.outgoing.message(&self.reader.message_id, context, self.reader.task.as_deref(), last, is_known);
             let params = SendParams {
                 message: &message,
                 accepted_output_modes: &self.outgoing.accepted_output_modes,
@@ -243,9 +242,14 @@ impl A2aTurn {
 }
 
 impl AgentTurn for A2aTurn {
-    fn next(&mut self, _: Millis) -> Result<Next, Fault> {
+    fn next(&mut self, now: Millis) -> Result<Next, Fault> {
         if self.reader.ended {
             return Ok(Next::Finished);
+        }
+        if self.reader.message_id.is_empty() {
+            // Several turns of a run may ask: the time tells their messages apart.
+            let own = self.outgoing.id.clone();
+            self.reader.message_id = own.unwrap_or_else(|| format!("{}-{now}", self.outgoing.fallback_id));
         }
         Ok(match self.step.take().unwrap_or(Step::Done) {
             Step::Lookup => match self.card_urls.last() {
@@ -321,7 +325,7 @@ impl AgentTurn for A2aTurn {
             self.resumes = 0;
         }
 
-        if self.asked.streams() {
+        if self.asked.is_streaming() {
             if self.resumes >= MAX_RESUMES {
                 self.can_subscribe = false;
             }

@@ -9,7 +9,7 @@ use interlingua_core::Json;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::dialect::Form;
+use crate::dialect::WireFormat;
 use crate::wire::{Content, Part, Raw, State, base64};
 
 /// A string, borrowed where it has no escapes.
@@ -259,7 +259,7 @@ impl<'a> Item<'a> {
 impl Status<'_> {
     /// None for states that say nothing.
     pub(super) fn state(&self) -> Option<State> {
-        State::read(self.state?.get().trim_matches('"'))
+        State::parse(self.state?.get().trim_matches('"'))
     }
 }
 
@@ -269,25 +269,25 @@ impl<'a> Message<'a> {
     }
 
     /// Its parts, in a form's way of writing data.
-    pub(super) fn take_parts(&mut self, form: Form) -> Vec<Part<'a>> {
+    pub(super) fn take_parts(&mut self, form: WireFormat) -> Vec<Part<'a>> {
         parts(self.parts.take(), form)
     }
 }
 
 impl<'a> Artifact<'a> {
     /// Its parts, in a form's way of writing data.
-    pub(super) fn take_parts(&mut self, form: Form) -> Vec<Part<'a>> {
+    pub(super) fn take_parts(&mut self, form: WireFormat) -> Vec<Part<'a>> {
         parts(self.parts.take(), form)
     }
 }
 
-fn parts<'a>(parts: Option<Vec<RawPart<'a>>>, form: Form) -> Vec<Part<'a>> {
+fn parts<'a>(parts: Option<Vec<RawPart<'a>>>, form: WireFormat) -> Vec<Part<'a>> {
     parts.unwrap_or_default().into_iter().filter_map(|part| part.into_part(form)).collect()
 }
 
 impl<'a> RawPart<'a> {
     /// None for kinds of parts that no version has.
-    fn into_part(self, form: Form) -> Option<Part<'a>> {
+    fn into_part(self, form: WireFormat) -> Option<Part<'a>> {
         let filled = |text: Option<Text<'a>>| text.map(|text| text.0).filter(|text| !text.is_empty());
         let mut part = Part::text("");
         part.filename = filled(self.filename);
@@ -311,11 +311,11 @@ impl<'a> RawPart<'a> {
         } else {
             let data = self.data?;
             // Only the REST binding of 0.3 has an object in between.
-            let data = if form == Form::V03Rest { unwrapped(data) } else { data };
+            let data = if form == WireFormat::V03Rest { unwrapped(data) } else { data };
             part.content = Content::Data(Cow::Borrowed(data));
             restore_value(&mut part);
         }
-        if form != Form::V1 && matches!(part.content, Content::Text(_) | Content::Data(_)) {
+        if form != WireFormat::V1 && matches!(part.content, Content::Text(_) | Content::Data(_)) {
             restore_fields(&mut part);
         }
         Some(part)
@@ -324,7 +324,7 @@ impl<'a> RawPart<'a> {
 
 /// Bytes in standard base64. What is no base64 is kept as a link: it may be one, and nothing is lost.
 fn bytes(text: Cow<'_, str>) -> Content<'_> {
-    let standard = match base64::standard(&text) {
+    let standard = match base64::to_standard(&text) {
         Some(Cow::Owned(standard)) => Some(standard),
         Some(Cow::Borrowed(_)) => None,
         None => return Content::Url(text),

@@ -178,7 +178,7 @@ pub(crate) fn submitted() -> Value {
 
 pub(crate) fn task(state: &str, artifacts: &Value) -> Value {
     let state = format!("TASK_STATE_{state}");
-    let history = json!([{ "messageId": "run-1", "role": "ROLE_USER", "parts": [{ "text": "Paris?" }] }]);
+    let history = json!([{ "messageId": "run-1-0", "role": "ROLE_USER", "parts": [{ "text": "Paris?" }] }]);
     json!({ "id": "T", "contextId": "C", "status": { "state": state }, "artifacts": artifacts, "history": history })
 }
 

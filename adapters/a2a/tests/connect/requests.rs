@@ -11,7 +11,7 @@ use super::agent::{ALL, Session, URL, V1, V1_REST, V03, V03_REST, connector, end
 
 fn read(body: &Value) -> AgentRequest {
     let text = body.to_string();
-    let read = AgentRequest::read(&Node::parse_object(text.as_bytes()).expect("JSON")).expect("a request");
+    let read = AgentRequest::parse(&Node::parse_object(text.as_bytes()).expect("JSON")).expect("a request");
     AgentRequest { id: Some("run-1".into()), session_id: Some("session-1".into()), ..read }
 }
 

@@ -1,1 +1,192 @@
-pub(crate) const _X: () = ();
+//! The gateway in front of itself: what its own server side writes for each script is read back to the same.
+
+use std::fmt::Write as _;
+
+use interlingua_core::connector::{HttpRequest, Next};
+use interlingua_core::model::{Body, Message, MessageType};
+use interlingua_core::testkit::{self, Answer, Driven, Recorder, Script};
+use interlingua_core::{End, Extra, Json, Record, RunCall};
+use serde_json::{Value, json};
+
+use super::agent::{ALL, Dialect, Session, URL, fixed, request};
+use crate::support::{self, ClientRequest, Decoded, about, host};
+
+/// The record of a script's answer to a call, as the engine leaves it: a run that waits has not ended.
+fn record_of(call: &RunCall, script: &Script) -> Record {
+    let mut recorder = Recorder::new(call.request.input.clone());
+    for frame in &script.frames {
+        recorder.emit(&script.event(frame));
+    }
+    let run = recorder.record().run();
+    let waits = !run.pending().is_empty() || run.turns[0].end == Some(End::Incomplete);
+    if waits { recorder.record().clone() } else { recorder.finish() }
+}
+
+/// Hands a request of the connector to the server side.
+fn receive(sent: &HttpRequest) -> Decoded {
+    let host = host();
+    let path = sent.url.strip_prefix(URL).expect("a URL of the agent");
+    let mut received = ClientRequest::new(sent.method, path).text(std::str::from_utf8(&sent.body).expect("UTF-8"));
+    for (name, value) in &sent.headers {
+        received = received.header(name, value);
+    }
+    host.send(&received)
+}
+
+/// The first request of a turn.
+fn first_request(dialect: Dialect, streaming: bool) -> (Session, HttpRequest) {
+    let mut options = fixed(dialect);
+    options["streaming"] = json!(streaming);
+    let session = Session::new(&options);
+    let mut turn = session.turn(&request(vec![Message::user("hi")]), &[]);
+    match turn.next(0).expect("a request") {
+        Next::Send(sent) => (session, sent),
+        other => panic!("no request: {other:?}"),
+    }
+}
+
+/// The script's record, and what is read of what the server streams of it.
+fn streamed(script: &Script, dialect: Dialect) -> (Record, Driven) {
+    let (mut session, sent) = first_request(dialect, true);
+    let decoded = receive(&sent);
+    let record = record_of(decoded.run(), script);
+    let mut about = about(&record);
+    about.labels = decoded.run().labels.clone();
+    let answer = decoded.streamed(&record, about);
+    let driven = session.say("hi", [Answer::stream(&answer.body)]);
+    (record, driven)
+}
+
+/// The same, of a task that is polled once it waits or has ended.
+fn polled(script: &Script, dialect: Dialect) -> Driven {
+    let (mut session, sent) = first_request(dialect, false);
+    let decoded = receive(&sent);
+    let record = record_of(decoded.run(), script);
+    let mut about = about(&record);
+    about.labels = decoded.run().labels.clone();
+
+    let task = json!({ "id": support::NEW_ID.to_string(), "contextId": "session-1", "status": { "state": "TASK_STATE_SUBMITTED" } });
+    let begun = dialect.body(1, &json!({ "task": task }));
+    let get = if dialect.binding == "JSONRPC" {
+        let method = if dialect.version == "1.0" { "GetTask" } else { "tasks/get" };
+        let body = json!({ "jsonrpc": "2.0", "id": 2, "method": method, "params": { "id": support::NEW_ID.to_string() } });
+        ClientRequest::new("POST", "").body(&body)
+    } else {
+        let prefix = if dialect.version == "1.0" { "" } else { "/v1" };
+        ClientRequest::new("GET", Box::leak(format!("{prefix}/tasks/{}", support::NEW_ID).into_boxed_str()))
+    };
+    let get = if dialect.version == "1.0" { get.header("a2a-version", "1.0") } else { get };
+    let shown = testkit::Shown::known(&record, about);
+    let answer = host().send(&get).final_answer(interlingua_core::Reply::Run(shown.view()));
+    session.say("hi", [begun, Answer::body(&answer.body)])
+}
+
+/// JSON without what spellings differ in.
+fn plain(text: &str) -> String {
+    serde_json::from_str::<Value>(text).map_or_else(|_| format!("{text:?}"), |value| value.to_string())
+}
+
+fn field(data: &Json, name: &str) -> String {
+    let fields: Extra = data.decode().unwrap_or_default();
+    let text = fields.get(name).map(|value| value.decode::<String>().unwrap_or_else(|| value.text().to_owned()));
+    text.unwrap_or_default()
+}
+
+/// What of a message A2A carries: one line for each content. None: nothing.
+fn essence(message: &Message) -> Option<String> {
+    let mut line = format!("{} ", message.kind);
+    match &message.kind {
+        // Lists of tools are not sent by default, and nothing is said of keep-alives.
+        MessageType::McpListTools | MessageType::Heartbeat => return None,
+        // An error that the run survives is a status like any other.
+        MessageType::Error => {
+            return Some(format!("reasoning text {:?}", message.message.as_deref().unwrap_or_default()));
+        }
+        kind if kind.is_call() => {
+            for call in message.calls() {
+                let _ = write!(line, "{} {} {}; ", call.call_id, call.name, plain(&call.arguments));
+            }
+            return Some(line.trim_end_matches("; ").to_owned());
+        }
+        kind if kind.is_output() => {
+            for output in message.outputs() {
+                let _ = write!(line, "{} {:?}", output.call_id, output.output);
+            }
+            return Some(line);
+        }
+        MessageType::McpApprovalRequest => {
+            let data = message.content[0].as_data().expect("data");
+            let _ = write!(line, "{} {} {}", field(data, "id"), field(data, "name"), plain(&field(data, "arguments")));
+            return Some(line);
+        }
+        _ => {}
+    }
+    let mut contents = Vec::new();
+    for content in &message.content {
+        contents.push(match &content.body {
+            Body::Text(text) => format!("text {text:?}"),
+            Body::Refusal(text) => format!("refusal {text:?}"),
+            Body::Data(data) => format!("data {}", plain(data.text())),
+            Body::Image(url) => format!("image {}", url.as_deref().unwrap_or_default()),
+            Body::Video(url) => format!("video {}", url.as_deref().unwrap_or_default()),
+            Body::Audio { data, .. } => {
+                let data = data.as_deref().unwrap_or_default();
+                format!("audio {}", data.rsplit_once("base64,").map_or(data, |(_, bytes)| bytes))
+            }
+            // Of a file that is known by its id alone, the id is data.
+            Body::File(file) if file.id.is_some() && file.url.is_none() && file.data.is_none() => {
+                let mut fields = json!({ "file_id": file.id });
+                if let Some(name) = &file.name {
+                    fields["filename"] = json!(name);
+                }
+                format!("data {fields}")
+            }
+            Body::File(file) => {
+                let data = file.data.as_deref().map(|data| data.rsplit_once("base64,").map_or(data, |(_, bytes)| bytes));
+                let place = file.url.as_deref().or(data).unwrap_or_default();
+                format!("file {place} {}", file.name.as_deref().unwrap_or_default())
+            }
+            Body::Other(_) => format!("data {}", plain(Json::from_serialize(content).text())),
+        });
+    }
+    // Nothing is sent of a message that has nothing.
+    (!contents.is_empty()).then(|| line + &contents.join("; "))
+}
+
+fn lines(record: &Record) -> Vec<String> {
+    let messages = record.run().messages.iter();
+    let mut lines: Vec<String> = messages.filter_map(|message| essence(&message.to_model())).collect();
+    // Reasoning and calls are sent when they are complete: the order of what overlaps is the server's.
+    lines.sort();
+    lines
+}
+
+fn ended(record: &Record) -> String {
+    let turn = &record.run().turns[0];
+    let error = turn.error.as_ref().map(|error| format!(" {}: {}", error.code, error.message)).unwrap_or_default();
+    let usage = turn.usage.as_ref().map(|usage| format!(" {}", plain(usage.text()))).unwrap_or_default();
+    format!("{}{error}{usage}", turn.end.map_or("open", End::as_str))
+}
+
+#[test]
+fn what_is_streamed_is_read_back_to_the_same() {
+    for script in testkit::scripts() {
+        for dialect in ALL {
+            let (record, driven) = streamed(&script, dialect);
+            assert_eq!(lines(&driven.record), lines(&record), "{} {dialect:?}", script.name);
+            assert_eq!(ended(&driven.record), ended(&record), "{} {dialect:?}", script.name);
+            assert_eq!(testkit::grammar(&driven.record), Ok(()), "{}", script.name);
+        }
+    }
+}
+
+#[test]
+fn what_is_polled_is_read_back_to_the_same() {
+    for script in testkit::scripts() {
+        for dialect in ALL {
+            let (streamed, polled) = (streamed(&script, dialect).1, polled(&script, dialect));
+            assert_eq!(lines(&polled.record), lines(&streamed.record), "{} {dialect:?}", script.name);
+            assert_eq!(ended(&polled.record), ended(&streamed.record), "{} {dialect:?}", script.name);
+        }
+    }
+}
