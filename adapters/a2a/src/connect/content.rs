@@ -89,7 +89,7 @@ pub(super) fn kind(part: &Part<'_>) -> PartKind {
 }
 
 fn is_interface(part: &Part<'_>) -> bool {
-    matches!(part.content, Content::Data(_)) && part.media_type.as_deref() == Some(A2UI)
+    part.media_type.as_deref() == Some(A2UI) && matches!(part.content, Content::Data(_) | Content::Text(_))
 }
 
 /// A part as a content's value. Texts and data are borrowed.
