@@ -145,9 +145,8 @@ impl Written<'_> {
     /// The answer to a question: as text, and as data where it is more than a text.
     fn response(&self, id: Option<String>, is_one: bool, parts: &mut Vec<Part<'static>>) {
         let text = self.text.clone().or_else(|| self.payload.as_ref().and_then(Json::decode::<String>));
-        let payload = self.payload.as_ref().filter(|payload| {
-            payload.decode::<String>().is_none() && !payload.is_null()
-        });
+        let payload =
+            self.payload.as_ref().filter(|payload| payload.decode::<String>().is_none() && !payload.is_null());
 
         match (id, payload) {
             (Some(id), payload) => {

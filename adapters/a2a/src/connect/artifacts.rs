@@ -160,8 +160,7 @@ impl Artifacts {
     fn open(&mut self, id: &str) -> usize {
         let (id, message) = (id.to_owned(), id.to_owned());
         self.by_id.insert(id.clone(), self.all.len());
-        let artifact =
-            Artifact { id, message, slots: Vec::new(), earlier: 0, announced: false, finished: false };
+        let artifact = Artifact { id, message, slots: Vec::new(), earlier: 0, announced: false, finished: false };
         self.all.push(artifact);
         self.all.len() - 1
     }
@@ -321,7 +320,13 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    fn emit(&mut self, place: usize, update: ContentUpdate, value: ContentValue<'_>, kind: &PartKind) -> Result<(), Fault> {
+    fn emit(
+        &mut self,
+        place: usize,
+        update: ContentUpdate,
+        value: ContentValue<'_>,
+        kind: &PartKind,
+    ) -> Result<(), Fault> {
         self.announce(kind)?;
         let index = u32::try_from(place).unwrap_or(u32::MAX);
         let event = ContentEvent::new(&self.artifact.message, update, value).at(index);

@@ -188,10 +188,7 @@ mod tests {
                 r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32004,"message":"no"}}"#,
                 "Some(UnsupportedOperation) UNSUPPORTED UNSUPPORTED_OPERATION: the agent refused the request: no",
             ),
-            (
-                r#"{"type":"TaskNotCancelableError","message":"ended"}"#,
-                "none",
-            ),
+            (r#"{"type":"TaskNotCancelableError","message":"ended"}"#, "none"),
             (
                 r#"{"type":"TaskNotCancelableError","error":"TaskNotCancelableError","code":-32002,"message":"ended"}"#,
                 "Some(TaskNotCancelable) CONFLICT TASK_NOT_CANCELABLE: the agent refused the request: ended",
@@ -200,7 +197,10 @@ mod tests {
                 r#"{"error":{"code":-32603,"message":"RuntimeError: the model exploded"}}"#,
                 "Some(Internal) AGENT_ERROR AGENT_ERROR: the model exploded",
             ),
-            (r#"{"error":{"code":-32009,"message":"0.3 only","data":null}}"#, "Some(VersionNotSupported) UPSTREAM_REFUSED VERSION_NOT_SUPPORTED: the agent refused the request: 0.3 only"),
+            (
+                r#"{"error":{"code":-32009,"message":"0.3 only","data":null}}"#,
+                "Some(VersionNotSupported) UPSTREAM_REFUSED VERSION_NOT_SUPPORTED: the agent refused the request: 0.3 only",
+            ),
             (r#"{"error":{"code":-1,"message":"x y"}}"#, "None AGENT_ERROR AGENT_ERROR: x y"),
             (r#"{"error":"bad luck"}"#, "None AGENT_ERROR AGENT_ERROR: bad luck"),
             (r#"{"error":{}}"#, "None AGENT_ERROR AGENT_ERROR: the agent failed"),

@@ -16,9 +16,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::artifacts::{Artifacts, Mode};
+use super::messages::{Place, is_no_text, message_digest, plain_text};
 use super::options::{UpstreamOptions, UpstreamStatusText};
 use super::session::{SessionState, storable};
-use super::messages::{Place, is_no_text, message_digest, plain_text};
 use super::wire::{self, Kind, Message, Task, filled};
 use crate::dialect::WireFormat;
 use crate::wire::State;
@@ -139,9 +139,7 @@ impl ItemReader {
         match item {
             Kind::Task(task) => self.task(task, source, sink),
             Kind::Message(message) => self.reply(message, sink),
-            Kind::Status(update) => {
-                self.status(update.status.unwrap_or_default(), update.metadata, source, sink)
-            }
+            Kind::Status(update) => self.status(update.status.unwrap_or_default(), update.metadata, source, sink),
             Kind::Artifact(update) => {
                 self.start(sink)?;
                 let Some(mut artifact) = update.artifact else { return sink.emit(&AgentEvent::Ignored) };

@@ -8,7 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 use super::interface::Interface;
 use super::url::{below, segment};
 use crate::dialect::{Dialect, Generation, Operation};
-use crate::wire::{Message, Encoded};
+use crate::wire::{Encoded, Message};
 
 /// A message and what goes along with it.
 pub(super) struct SendParams<'a> {

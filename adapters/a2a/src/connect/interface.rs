@@ -45,7 +45,8 @@ impl Interface {
         candidates.extend(old(&card));
         let chosen = candidates.into_iter().find_map(|candidate| {
             let binding = candidate.binding().filter(|binding| options.binding.is_none_or(|only| only == *binding))?;
-            let generation = candidate.generation().filter(|known| options.version.is_none_or(|only| only == *known))?;
+            let generation =
+                candidate.generation().filter(|known| options.version.is_none_or(|only| only == *known))?;
             let url = reachable(url, &candidate.url, &options.allow_hosts)?;
             Some((url, Dialect { binding, generation }, candidate.tenant))
         });
@@ -148,8 +149,8 @@ fn old(card: &Object<'_>) -> Vec<Candidate> {
         tenant: None,
     };
 
-    let preferred = text(card, ["url", "url"])
-        .map(|url| candidate(url, text(card, ["preferredTransport", "preferred_transport"])));
+    let preferred =
+        text(card, ["url", "url"]).map(|url| candidate(url, text(card, ["preferredTransport", "preferred_transport"])));
     let others = card.get_any(&["additionalInterfaces", "additional_interfaces"]);
     let others = others.and_then(|node| node.array().ok()).into_iter().flatten().take(MAX_INTERFACES);
     let others = others.filter_map(|node| {
@@ -202,7 +203,10 @@ mod tests {
             ("{}", "1.0 HTTP+JSON https://agent.example/v1rest true t"),
             (r#"{"binding":"JSONRPC"}"#, "1.0 JSONRPC https://agent.example/rpc true -"),
             (r#"{"version":"0.3"}"#, "0.3 JSONRPC https://agent.example/old true -"),
-            (r#"{"version":"0.3","binding":"HTTP+JSON","streaming":false}"#, "0.3 HTTP+JSON https://agent.example/old false -"),
+            (
+                r#"{"version":"0.3","binding":"HTTP+JSON","streaming":false}"#,
+                "0.3 HTTP+JSON https://agent.example/old false -",
+            ),
         ] {
             assert_eq!(line(HYBRID, options), expected);
         }
@@ -231,7 +235,14 @@ mod tests {
 
     #[test]
     fn what_is_no_card_is_refused() {
-        for card in ["", "[]", "{}", "<html>", r#"{"url":7,"supportedInterfaces":"x"}"#, r#"{"supportedInterfaces":[[],{"url":null}]}"#] {
+        for card in [
+            "",
+            "[]",
+            "{}",
+            "<html>",
+            r#"{"url":7,"supportedInterfaces":"x"}"#,
+            r#"{"supportedInterfaces":[[],{"url":null}]}"#,
+        ] {
             assert!(chosen(card, "{}").is_err(), "{card}");
         }
         assert!(chosen(r#"{"url":"https://agent.example","protocolVersion":"2.0"}"#, "{}").is_err());

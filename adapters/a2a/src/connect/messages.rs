@@ -85,7 +85,8 @@ impl ItemReader {
             let end = (start..parts.len()).find(|place| kinds[*place].1 != *kind).unwrap_or(parts.len());
             let range = start..end;
             start = end;
-            let is_dropped = place == Place::Status(UpstreamStatusText::Drop) && kinds[range.start].0 == PartKind::Plain;
+            let is_dropped =
+                place == Place::Status(UpstreamStatusText::Drop) && kinds[range.start].0 == PartKind::Plain;
             if is_dropped && !parts[range.clone()].iter().any(is_no_text) {
                 continue;
             }

@@ -129,7 +129,8 @@ impl UpstreamOptions {
         }
         let secure = Url::parse(url).zip(self.card_url.as_deref().and_then(Url::parse));
         if secure.is_some_and(|(own, card)| !own.trusts(&card, &self.allow_hosts)) {
-            warnings.push("card_url is on another host than url: this upstream's headers are sent there too".to_owned());
+            warnings
+                .push("card_url is on another host than url: this upstream's headers are sent there too".to_owned());
         }
         warnings
     }
@@ -149,9 +150,7 @@ pub(super) fn schema() -> serde_json::Value {
     let text = |about: &str| json!({ "type": "string", "description": about });
     let texts = |about: &str| json!({ "type": "array", "items": { "type": "string" }, "description": about });
     let flag = |default: bool, about: &str| json!({ "type": "boolean", "default": default, "description": about });
-    let duration = |default: &str, about: &str| {
-        json!({ "type": ["string", "integer"], "default": default, "examples": ["500ms", "5s"], "description": about })
-    };
+    let duration = |default: &str, about: &str| json!({ "type": ["string", "integer"], "default": default, "examples": ["500ms", "5s"], "description": about });
     json!({
         "type": "object",
         "additionalProperties": false,

@@ -91,7 +91,8 @@ impl Outgoing {
             parts.push(Part::text(""));
         }
 
-        let transcript = if options.transcript { earlier.iter().flat_map(|&message| past(message)).collect() } else { Vec::new() };
+        let transcript =
+            if options.transcript { earlier.iter().flat_map(|&message| past(message)).collect() } else { Vec::new() };
         let (request_metadata, accepted_output_modes) = beside(request);
         Ok(Self {
             id,
@@ -136,9 +137,8 @@ impl Outgoing {
 /// Earlier messages, and those that are new: what follows the agent's last words. Calls and approvals that are answered
 /// behind them are the agent's words too, and whatever was said before them is not new.
 fn split(input: &[model::Message]) -> (Vec<&model::Message>, Vec<&model::Message>) {
-    let is_question = |message: &&model::Message| {
-        matches!(message.kind, MessageType::FunctionCall | MessageType::McpApprovalRequest)
-    };
+    let is_question =
+        |message: &&model::Message| matches!(message.kind, MessageType::FunctionCall | MessageType::McpApprovalRequest);
     let is_agents = |message: &model::Message| match &message.kind {
         MessageType::Message => message.role == Some(Role::Assistant),
         MessageType::FunctionCall | MessageType::McpApprovalRequest => false,
@@ -159,7 +159,8 @@ fn received_of(message: &model::Message) -> Received {
     struct Outer {
         a2a: Received,
     }
-    let outer = message.metadata.as_ref().filter(|json| json.text().contains("\"a2a\"")).and_then(Json::decode::<Outer>);
+    let outer =
+        message.metadata.as_ref().filter(|json| json.text().contains("\"a2a\"")).and_then(Json::decode::<Outer>);
     outer.map(|outer| outer.a2a).unwrap_or_default()
 }
 

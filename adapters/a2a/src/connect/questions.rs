@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::agent_event::{AgentEvent, Awaits, CallPart, ContentEvent, ContentUpdate, ContentValue, MessageEvent};
+use interlingua_core::agent_event::{
+    AgentEvent, Awaits, CallPart, ContentEvent, ContentUpdate, ContentValue, MessageEvent,
+};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::{End, Extra, Fault, Json};

@@ -144,7 +144,8 @@ impl A2aTurn {
             let chosen = self.outgoing.session_id.as_deref().filter(|_| self.options.context == UpstreamContext::Send);
             let context = session.context_id.as_deref().or(chosen);
             let last = session.last_task_id.as_deref();
-            let message = self.outgoing.message(&self.reader.message_id, context, self.reader.task.as_deref(), last, is_known);
+            let message =
+                self.outgoing.message(&self.reader.message_id, context, self.reader.task.as_deref(), last, is_known);
             let params = SendParams {
                 message: &message,
                 accepted_output_modes: &self.outgoing.accepted_output_modes,
@@ -195,9 +196,9 @@ impl A2aTurn {
 
         let envelope: Envelope<'_> = serde_json::from_slice(data).map_err(|_| garbage(data))?;
         // An answer to another call would be taken for this one's. Some servers leave the id out.
-        let is_own = envelope.id.is_none_or(|id| {
-            matches!(id.get(), "null") || id.get().trim_matches('"').parse() == Ok(self.call)
-        });
+        let is_own = envelope
+            .id
+            .is_none_or(|id| matches!(id.get(), "null") || id.get().trim_matches('"').parse() == Ok(self.call));
         if !is_own {
             return Err(garbage(data));
         }
@@ -227,9 +228,8 @@ impl A2aTurn {
 
     /// Pauses grow by half from one to the next.
     fn backoff(&self, number: u32) -> Duration {
-        let grown = (0..number.min(32)).fold(self.options.poll_interval, |pause, _| {
-            (pause + pause / 2).min(self.options.max_poll_interval)
-        });
+        let grown = (0..number.min(32))
+            .fold(self.options.poll_interval, |pause, _| (pause + pause / 2).min(self.options.max_poll_interval));
         grown.min(self.options.max_poll_interval)
     }
 
@@ -253,9 +253,7 @@ impl AgentTurn for A2aTurn {
         }
         Ok(match self.step.take().unwrap_or(Step::Done) {
             Step::Lookup => match self.card_urls.last() {
-                Some(url) => {
-                    Next::Send(HttpRequest::lookup(url).with_header("a2a-version", Generation::V1.as_str()))
-                }
+                Some(url) => Next::Send(HttpRequest::lookup(url).with_header("a2a-version", Generation::V1.as_str())),
                 None => Next::Finished,
             },
             Step::Send => self.send(self.sending()),

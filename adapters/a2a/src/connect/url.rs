@@ -95,10 +95,15 @@ mod tests {
     #[test]
     fn a_url_that_hides_its_host_is_refused() {
         let url = Url::parse("https://Agent.Example.:8443/a/b/?c=d").expect("a URL");
-        assert_eq!((url.origin, url.host().as_str(), url.path()), ("https://Agent.Example.:8443", "agent.example", "/a/b"));
+        assert_eq!(
+            (url.origin, url.host().as_str(), url.path()),
+            ("https://Agent.Example.:8443", "agent.example", "/a/b")
+        );
         assert_eq!(Url::parse("http://[::1]:9/x").map(|url| url.host()).as_deref(), Some("::1"));
 
-        for text in ["ftp://a", "http://", "http:///x", "agent", "http://a@b/", "http://b\\@a/", "http://a b/", "http://a/\n"] {
+        for text in
+            ["ftp://a", "http://", "http:///x", "agent", "http://a@b/", "http://b\\@a/", "http://a b/", "http://a/\n"]
+        {
             assert_eq!(Url::parse(text), None, "{text}");
         }
     }

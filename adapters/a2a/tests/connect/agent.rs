@@ -96,9 +96,17 @@ impl Dialect {
         if self.version == "0.3" {
             let mut item = self.item(&json!({ "task": task }));
             let task = if self.binding == "JSONRPC" { item } else { item["task"].take() };
-            return body(&if self.binding == "JSONRPC" { json!({ "jsonrpc": "2.0", "id": call, "result": task }) } else { task });
+            return body(&if self.binding == "JSONRPC" {
+                json!({ "jsonrpc": "2.0", "id": call, "result": task })
+            } else {
+                task
+            });
         }
-        body(&if self.binding == "JSONRPC" { json!({ "jsonrpc": "2.0", "id": call, "result": task }) } else { task.clone() })
+        body(&if self.binding == "JSONRPC" {
+            json!({ "jsonrpc": "2.0", "id": call, "result": task })
+        } else {
+            task.clone()
+        })
     }
 
     /// An error, as a body.
@@ -236,7 +244,12 @@ impl Session {
     }
 
     /// Drives a turn that asks this.
-    pub(crate) fn ask(&mut self, request: &AgentRequest, answered: &[Pending], answers: impl IntoIterator<Item = Answer>) -> Driven {
+    pub(crate) fn ask(
+        &mut self,
+        request: &AgentRequest,
+        answered: &[Pending],
+        answers: impl IntoIterator<Item = Answer>,
+    ) -> Driven {
         let mut turn = self.turn(request, answered);
         let driven = testkit::drive(turn.as_mut(), answers);
         if let Some(state) = turn.session_state() {
@@ -251,7 +264,12 @@ impl Session {
     }
 
     /// Decides about the only item that waits.
-    pub(crate) fn decide(&mut self, waiting: &Driven, decided: &Decided, answers: impl IntoIterator<Item = Answer>) -> Driven {
+    pub(crate) fn decide(
+        &mut self,
+        waiting: &Driven,
+        decided: &Decided,
+        answers: impl IntoIterator<Item = Answer>,
+    ) -> Driven {
         let items = waiting.record.run().pending();
         let [item] = items.as_slice() else { panic!("one item: {items:?}") };
         let input = vec![decided.message(item, true)];

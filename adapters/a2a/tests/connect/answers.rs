@@ -6,7 +6,10 @@ use interlingua_core::pending::{Decision, PendingKind};
 use interlingua_core::testkit::Driven;
 use serde_json::{Value, json};
 
-use super::agent::{ALL, Dialect, Session, V1, V1_REST, decided, end, fixed, request, says, shown, status, submitted, task, text, texts, told};
+use super::agent::{
+    ALL, Dialect, Session, V1, V1_REST, decided, end, fixed, request, says, shown, status, submitted, task, text,
+    texts, told,
+};
 
 /// An agent that wants a mail approved, after it said something.
 fn asks() -> Vec<Value> {
@@ -64,7 +67,11 @@ fn every_decision_is_written_so_that_none_is_taken_for_a_yes() {
     ] {
         let (mut session, first) = waiting(V1_REST, &asks());
         let done = task(if decided.decision == Decision::Cancel { "CANCELED" } else { "COMPLETED" }, &json!([]));
-        let answer = if decided.decision == Decision::Cancel { V1_REST.task(1, &done) } else { V1_REST.stream(1, &[json!({ "task": done })]) };
+        let answer = if decided.decision == Decision::Cancel {
+            V1_REST.task(1, &done)
+        } else {
+            V1_REST.stream(1, &[json!({ "task": done })])
+        };
         let second = session.decide(&first, &decided, [answer]);
         table.push_str(&format!("{:?} {}\n{}\n\n", decided.decision, end(&second), shown(&second.requests[0])));
     }
@@ -141,8 +148,13 @@ fn a_task_that_waits_without_a_question_takes_the_next_message() {
 
 #[test]
 fn a_login_outside_is_waited_for_where_the_operator_wants_it() {
-    let items =
-        [submitted(), says("AUTH_REQUIRED", "q-1", &json!([{ "text": "Sign in at x." }])), status("WORKING"), text("a-1", "Thanks.", false), status("COMPLETED")];
+    let items = [
+        submitted(),
+        says("AUTH_REQUIRED", "q-1", &json!([{ "text": "Sign in at x." }])),
+        status("WORKING"),
+        text("a-1", "Thanks.", false),
+        status("COMPLETED"),
+    ];
     let mut options = fixed(V1);
     options["follow_auth"] = json!(true);
     let driven = Session::new(&options).say("Send it", [V1.stream(1, &items)]);
@@ -157,5 +169,8 @@ fn an_answer_goes_to_the_task_that_asked_and_to_no_other() {
     let second = session.decide(&first, &Decided::new(Decision::Accept), [V1.error(1, -32001, "Task not found")]);
     let body: Value = serde_json::from_slice(&second.requests[0].body).expect("JSON");
     assert_eq!(body["params"]["message"]["taskId"], "T");
-    assert_eq!((second.requests.len(), end(&second).as_str()), (1, "failed TASK_NOT_FOUND: the agent refused the request: Task not found"));
+    assert_eq!(
+        (second.requests.len(), end(&second).as_str()),
+        (1, "failed TASK_NOT_FOUND: the agent refused the request: Task not found")
+    );
 }

@@ -14,7 +14,8 @@ fn tale(items: &[Value]) -> String {
 
 #[test]
 fn pieces_of_two_artifacts_may_alternate() {
-    let items = [text("a-1", "one ", false), text("a-2", "red ", false), text("a-1", "two", true), text("a-2", "blue", true)];
+    let items =
+        [text("a-1", "one ", false), text("a-2", "red ", false), text("a-1", "two", true), text("a-2", "blue", true)];
     insta::assert_snapshot!("alternating", tale(&items));
 }
 
@@ -35,7 +36,8 @@ fn an_artifact_is_replaced_by_what_it_is_now() {
 
 #[test]
 fn an_artifact_that_was_never_begun_begins_with_what_is_appended() {
-    let items = [text("a-1", "late", true), artifact("a-2", &json!([]), true, true), artifact("a-3", &json!([]), false, false)];
+    let items =
+        [text("a-1", "late", true), artifact("a-2", &json!([]), true, true), artifact("a-3", &json!([]), false, false)];
     insta::assert_snapshot!("appended_to_nothing", tale(&items));
 }
 
@@ -70,7 +72,12 @@ fn parts_of_every_kind_are_contents() {
         { "kind": "data", "data": { "value": [1] }, "metadata": { "data_part_compat": true } },
         { "kind": "data", "data": { "data": 1 } }
     ]);
-    let frames = format!("{}data: {}\n\n{}", V03.frames(1, &[submitted()]), update(parts), V03.frames(1, &[status("COMPLETED")]));
+    let frames = format!(
+        "{}data: {}\n\n{}",
+        V03.frames(1, &[submitted()]),
+        update(parts),
+        V03.frames(1, &[status("COMPLETED")])
+    );
     let driven = Session::new(&fixed(V03)).say("Paris?", [testkit::Answer::stream(&frames)]);
     insta::assert_snapshot!("parts_of_old_artifacts", testkit::tale(&driven.record));
 }
@@ -87,8 +94,14 @@ fn thoughts_and_interfaces_are_messages_of_their_own_kind() {
 #[test]
 fn a_server_that_keeps_every_chunk_as_a_part_repeats_nothing() {
     for dialect in ALL {
-        let chunks = json!([{ "artifactId": "a-1", "parts": [{ "text": "It " }, { "text": "is " }, { "text": "18 C." }] }]);
-        let items = [submitted(), text("a-1", "It ", false), text("a-1", "is ", true), json!({ "task": task("COMPLETED", &chunks) })];
+        let chunks =
+            json!([{ "artifactId": "a-1", "parts": [{ "text": "It " }, { "text": "is " }, { "text": "18 C." }] }]);
+        let items = [
+            submitted(),
+            text("a-1", "It ", false),
+            text("a-1", "is ", true),
+            json!({ "task": task("COMPLETED", &chunks) }),
+        ];
         let driven = Session::new(&fixed(dialect)).say("Paris?", [dialect.stream(1, &items)]);
         assert_eq!(texts(&driven), [("message".to_owned(), "It is 18 C.".to_owned())]);
     }

@@ -3,7 +3,9 @@
 use interlingua_core::testkit::Answer;
 use serde_json::{Value, json};
 
-use super::agent::{Session, V1, V1_REST, V03, V03_REST, end, fixed, refusal, request, says, status, submitted, task, texts};
+use super::agent::{
+    Session, V1, V1_REST, V03, V03_REST, end, fixed, refusal, request, says, status, submitted, task, texts,
+};
 
 /// The methods that were called, with the version they are of.
 fn methods(driven: &interlingua_core::testkit::Driven) -> Vec<String> {
@@ -18,9 +20,12 @@ fn an_agent_of_the_other_version_is_found_out_once() {
     for (code, card, found) in [(-32009, V1, V03), (-32601, V1, V03), (-32601, V03, V1), (-32009, V03, V1)] {
         let mut session = Session::new(&json!({}));
         let done = [submitted(), status("COMPLETED")];
-        let driven =
-            session.say("Paris?", [card.card(true), card.error(1, code, "not this"), found.stream(2, &done)]);
-        let [first, second] = if card == V1 { ["SendStreamingMessage", "message/stream"] } else { ["message/stream", "SendStreamingMessage"] };
+        let driven = session.say("Paris?", [card.card(true), card.error(1, code, "not this"), found.stream(2, &done)]);
+        let [first, second] = if card == V1 {
+            ["SendStreamingMessage", "message/stream"]
+        } else {
+            ["message/stream", "SendStreamingMessage"]
+        };
         assert_eq!((methods(&driven), end(&driven).as_str()), (vec![first.to_owned(), second.to_owned()], "completed"));
 
         // It is remembered: the next turn begins with it.
@@ -48,7 +53,8 @@ fn an_agent_that_does_not_stream_after_all_is_polled() {
     let missing = || refusal(turn.as_ref(), 404, "<html>");
     let driven =
         Session::new(&json!({})).say("Paris?", [V1_REST.card(true), missing(), missing(), V1_REST.body(3, &done)]);
-    let paths: Vec<&str> = driven.requests[1..].iter().map(|request| request.url.rsplit("weather").next().expect("a path")).collect();
+    let paths: Vec<&str> =
+        driven.requests[1..].iter().map(|request| request.url.rsplit("weather").next().expect("a path")).collect();
     assert_eq!(paths, ["/message:stream", "/v1/message:stream", "/message:send"]);
     assert_eq!(end(&driven), "completed");
 }
@@ -115,7 +121,10 @@ fn each_error_has_its_kind() {
     let session = Session::new(&fixed(V03_REST));
     let turn = session.turn(&request(Vec::new()), &[]);
     for (status, body) in [
-        (400, r#"{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"no parts","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_PARAMS"}]}}"#),
+        (
+            400,
+            r#"{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"no parts","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_PARAMS"}]}}"#,
+        ),
         (404, r#"{"type":"TaskNotFoundError","error":"TaskNotFoundError","code":-32001,"message":"Task not found"}"#),
         (401, r#"{"detail":"bad token abc"}"#),
         (429, "{}"),
@@ -134,7 +143,17 @@ fn each_error_has_its_kind() {
 
 #[test]
 fn an_agent_that_answers_nonsense_is_not_asked_again() {
-    for nonsense in ["<html>", "[]", "\"x\"", "7", "null", "{}", r#"{"jsonrpc":"2.0","id":1}"#, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, r#"{"jsonrpc":"2.0","id":1,"result":[]}"#] {
+    for nonsense in [
+        "<html>",
+        "[]",
+        "\"x\"",
+        "7",
+        "null",
+        "{}",
+        r#"{"jsonrpc":"2.0","id":1}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
+    ] {
         let driven = Session::new(&fixed(V1)).say("Paris?", [Answer::body(nonsense)]);
         let expected = "failed UPSTREAM_PROTOCOL_ERROR: the agent's answer could not be understood";
         assert_eq!((end(&driven).as_str(), driven.requests.len()), (expected, 1), "{nonsense}");

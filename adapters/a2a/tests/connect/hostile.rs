@@ -25,7 +25,16 @@ fn items() -> Vec<Value> {
 
 /// Every value in `value`, one at a time, as something else.
 fn mutations(value: &Value) -> Vec<Value> {
-    let strange = [json!(null), json!(-1), json!(true), json!(""), json!("\u{0}/../é\u{202e}"), json!([]), json!({}), json!([[{}]])];
+    let strange = [
+        json!(null),
+        json!(-1),
+        json!(true),
+        json!(""),
+        json!("\u{0}/../é\u{202e}"),
+        json!([]),
+        json!({}),
+        json!([[{}]]),
+    ];
     let mut all: Vec<Value> = strange.to_vec();
     match value {
         Value::Object(fields) => {
@@ -59,7 +68,11 @@ fn every_field_may_be_anything() {
     for dialect in ALL {
         for item in items() {
             for changed in mutations(&dialect.result(1, &item)) {
-                let frames = format!("{}data: {changed}\n\n{}", dialect.frames(1, &[submitted()]), dialect.frames(1, &[status("COMPLETED")]));
+                let frames = format!(
+                    "{}data: {changed}\n\n{}",
+                    dialect.frames(1, &[submitted()]),
+                    dialect.frames(1, &[status("COMPLETED")])
+                );
                 let over = dialect.task(2, &task("COMPLETED", &json!([])));
                 let answers = std::iter::once(Answer::stream(&frames)).chain((2..8).map(|call| match &over {
                     Answer::Body(_) => dialect.task(call, &task("COMPLETED", &json!([]))),
@@ -83,7 +96,10 @@ fn cards_may_be_anything() {
             // What comes after a card that can be read is not this one's dialect in each case: any answer will do.
             let answers = cards.chain(std::iter::repeat_n(Answer::body("{}"), 4));
             let driven = session.say("hi", answers);
-            assert!(driven.requests.iter().all(|request| request.url.starts_with("https://agent.example/")), "{changed}");
+            assert!(
+                driven.requests.iter().all(|request| request.url.starts_with("https://agent.example/")),
+                "{changed}"
+            );
         }
     }
 }

@@ -7,7 +7,9 @@ use interlingua_core::tree::Node;
 use interlingua_core::{Fault, FaultKind};
 use serde_json::{Value, json};
 
-use super::agent::{ALL, Session, URL, V1, V1_REST, V03, V03_REST, connector, end, fixed, request, says, status, submitted};
+use super::agent::{
+    ALL, Session, URL, V1, V1_REST, V03, V03_REST, connector, end, fixed, request, says, status, submitted,
+};
 
 fn read(body: &Value) -> AgentRequest {
     let text = body.to_string();
@@ -99,7 +101,9 @@ fn a_session_keeps_its_context_and_refers_to_its_last_task() {
         let mut session = Session::new(&fixed(dialect));
         let first = session.say("Paris?", [dialect.stream(1, &[submitted(), status("COMPLETED")])]);
         let body: Value = serde_json::from_slice(&first.requests[0].body).expect("JSON");
-        let message = |body: &Value| if dialect.binding == "JSONRPC" { body["params"]["message"].clone() } else { body["message"].clone() };
+        let message = |body: &Value| {
+            if dialect.binding == "JSONRPC" { body["params"]["message"].clone() } else { body["message"].clone() }
+        };
         assert_eq!(message(&body)["contextId"], Value::Null);
 
         let second = sent(&session, &request(vec![Message::user("And Rome?")]));

@@ -3,12 +3,16 @@
 use interlingua_core::testkit::Answer;
 use serde_json::json;
 
-use super::agent::{ALL, Session, V1, V1_REST, V03, body, broken, end, fixed, refusal, request, status, submitted, task, text, texts, told};
+use super::agent::{
+    ALL, Session, V1, V1_REST, V03, body, broken, end, fixed, refusal, request, status, submitted, task, text, texts,
+    told,
+};
 
 #[test]
 fn a_cut_stream_is_taken_up_and_nothing_is_repeated() {
     for dialect in ALL {
-        let known = task("WORKING", &json!([{ "artifactId": "a-1", "parts": [{ "text": "It is " }, { "text": "18" }] }]));
+        let known =
+            task("WORKING", &json!([{ "artifactId": "a-1", "parts": [{ "text": "It is " }, { "text": "18" }] }]));
         let mut session = Session::new(&json!({}));
         let driven = session.say(
             "Paris?",
@@ -45,8 +49,7 @@ fn where_nobody_can_subscribe_the_task_is_asked_for() {
     let done = task("COMPLETED", &json!([{ "artifactId": "a-1", "parts": [{ "text": "It is 18 C." }] }]));
     let begun = [submitted(), text("a-1", "It is ", false)];
     for refused in [V1.error(2, -32004, "not here"), V1.error(2, -32601, "no such method")] {
-        let driven =
-            Session::new(&fixed(V1)).say("Paris?", [V1.cut(1, &begun), refused, V1.task(3, &done)]);
+        let driven = Session::new(&fixed(V1)).say("Paris?", [V1.cut(1, &begun), refused, V1.task(3, &done)]);
         assert_eq!(texts(&driven), [("message".to_owned(), "It is 18 C.".to_owned())]);
     }
 
@@ -55,10 +58,8 @@ fn where_nobody_can_subscribe_the_task_is_asked_for() {
     let turn = session.turn(&request(Vec::new()), &[]);
     let refused = refusal(turn.as_ref(), 405, "");
     let mut session = Session::new(&fixed(V1_REST));
-    let driven = session.say(
-        "Paris?",
-        [V1_REST.cut(1, &begun), refused, V1_REST.stream(3, &[json!({ "task": done })])],
-    );
+    let driven =
+        session.say("Paris?", [V1_REST.cut(1, &begun), refused, V1_REST.stream(3, &[json!({ "task": done })])]);
     let methods: Vec<&str> = driven.requests.iter().map(|request| request.method).collect();
     assert_eq!((methods.as_slice(), end(&driven).as_str()), (&["POST", "POST", "GET"][..], "completed"));
 }
@@ -67,10 +68,8 @@ fn where_nobody_can_subscribe_the_task_is_asked_for() {
 fn an_error_within_a_stream_does_not_end_the_task() {
     let slow = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -32603, "message": "subscriber too slow" } });
     let frames = format!("{}data: {slow}\n\n", V1.frames(1, &[submitted()]));
-    let driven = Session::new(&fixed(V1)).say(
-        "Paris?",
-        [Answer::stream(&frames), V1.stream(2, &[json!({ "task": task("COMPLETED", &json!([])) })])],
-    );
+    let driven = Session::new(&fixed(V1))
+        .say("Paris?", [Answer::stream(&frames), V1.stream(2, &[json!({ "task": task("COMPLETED", &json!([])) })])]);
     assert_eq!((end(&driven).as_str(), driven.requests.len()), ("completed", 2));
 
     let slow = r#"{"error":{"code":503,"status":"UNAVAILABLE","message":"shutting down"}}"#;
@@ -92,16 +91,17 @@ fn a_task_that_stays_lost_is_a_broken_answer() {
         end(&driven),
         "failed UPSTREAM_TRUNCATED: the agent broke off its answer and could not be asked for the rest"
     );
-    let paths: Vec<String> =
-        driven.requests.iter().map(|request| serde_json::from_slice::<serde_json::Value>(&request.body).expect("JSON")["method"].to_string()).collect();
+    let paths: Vec<String> = driven
+        .requests
+        .iter()
+        .map(|request| serde_json::from_slice::<serde_json::Value>(&request.body).expect("JSON")["method"].to_string())
+        .collect();
     let (subscribe, get) = ("\"SubscribeToTask\"", "\"GetTask\"");
     assert_eq!(paths[1..], [subscribe, subscribe, get, get, get]);
     assert_eq!(driven.waited.as_millis(), 500 + 750 + 1125 + 1687 + 2531);
 
-    let driven = Session::new(&fixed(V1)).say(
-        "Paris?",
-        [begun(), V1.error(2, -32001, "Task not found"), V1.error(3, -32001, "Task not found")],
-    );
+    let driven = Session::new(&fixed(V1))
+        .say("Paris?", [begun(), V1.error(2, -32001, "Task not found"), V1.error(3, -32001, "Task not found")]);
     assert!(end(&driven).starts_with("failed UPSTREAM_TRUNCATED"));
 }
 
@@ -123,6 +123,9 @@ fn without_a_task_there_is_nothing_to_take_up() {
     assert_eq!(end(&driven), "failed UPSTREAM_TRUNCATED: the agent broke off its answer");
     let driven = Session::new(&fixed(V1)).say("Paris?", [broken()]);
     assert_eq!(end(&driven), "failed UPSTREAM_UNREACHABLE: the agent could not be reached");
-    let driven = Session::new(&fixed(V1)).say("Paris?", [body(&json!({ "jsonrpc": "2.0", "id": 9, "result": { "task": task("COMPLETED", &json!([])) } }))]);
+    let driven = Session::new(&fixed(V1)).say(
+        "Paris?",
+        [body(&json!({ "jsonrpc": "2.0", "id": 9, "result": { "task": task("COMPLETED", &json!([])) } }))],
+    );
     assert!(end(&driven).starts_with("failed UPSTREAM_PROTOCOL_ERROR"), "another call's answer");
 }

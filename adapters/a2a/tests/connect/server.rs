@@ -69,7 +69,8 @@ fn polled(script: &Script, dialect: Dialect) -> Driven {
     let begun = dialect.body(1, &json!({ "task": task }));
     let get = if dialect.binding == "JSONRPC" {
         let method = if dialect.version == "1.0" { "GetTask" } else { "tasks/get" };
-        let body = json!({ "jsonrpc": "2.0", "id": 2, "method": method, "params": { "id": support::NEW_ID.to_string() } });
+        let body =
+            json!({ "jsonrpc": "2.0", "id": 2, "method": method, "params": { "id": support::NEW_ID.to_string() } });
         ClientRequest::new("POST", "").body(&body)
     } else {
         let prefix = if dialect.version == "1.0" { "" } else { "/v1" };
@@ -155,7 +156,8 @@ fn essence(message: &Message) -> Option<String> {
                 format!("data {fields}")
             }
             Body::File(file) => {
-                let data = file.data.as_deref().map(|data| data.rsplit_once("base64,").map_or(data, |(_, bytes)| bytes));
+                let data =
+                    file.data.as_deref().map(|data| data.rsplit_once("base64,").map_or(data, |(_, bytes)| bytes));
                 let place = file.url.as_deref().or(data).unwrap_or_default();
                 format!("file {place} {}", file.name.as_deref().unwrap_or_default())
             }

@@ -4,7 +4,8 @@ use interlingua_core::testkit::{self, Answer};
 use serde_json::{Value, json};
 
 use super::agent::{
-    ALL, Session, V1, V1_REST, V03, artifact, fixed, message, request, says, shown, status, submitted, task, text, texts, told,
+    ALL, Session, V1, V1_REST, V03, artifact, fixed, message, request, says, shown, status, submitted, task, text,
+    texts, told,
 };
 
 fn story() -> Vec<Value> {
@@ -119,8 +120,12 @@ fn a_plain_body_is_read_where_a_stream_was_asked_for() {
 
 #[test]
 fn statuses_are_the_answer_where_there_is_no_other() {
-    let items =
-        [submitted(), says("WORKING", "m-1", &json!([{ "text": "It is " }])), says("WORKING", "m-2", &json!([{ "text": "18 C." }])), status("COMPLETED")];
+    let items = [
+        submitted(),
+        says("WORKING", "m-1", &json!([{ "text": "It is " }])),
+        says("WORKING", "m-2", &json!([{ "text": "18 C." }])),
+        status("COMPLETED"),
+    ];
     let read = |option: &str| {
         let mut options = fixed(V1);
         options["status_text"] = json!(option);
