@@ -11,28 +11,16 @@ use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, Con
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::{End, Extra, Fault, FaultKind, Json};
-use serde::{Deserialize, Serialize};
 
 use super::content::{self, PartKind};
 use super::digest::Digest;
+use super::slots::{Group, Slot, groups};
 use super::wire::{self, filled};
 use crate::dialect::WireFormat;
-use crate::wire::{Content, Part};
+use crate::wire::Content;
 
 /// More artifacts than any task has.
 const MAX_ARTIFACTS: usize = 100_000;
-
-/// A content of an artifact as far as it was read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Slot {
-    /// Whether further text goes on with it.
-    text: bool,
-    /// Digest of the metadata: texts with different metadata are different contents.
-    mark: u64,
-    /// In bytes.
-    len: u64,
-    digest: Digest,
-}
 
 /// How the parts of an artifact relate to those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,63 +52,6 @@ pub(super) struct Artifacts {
     by_id: HashMap<String, usize>,
     /// Events that were emitted of them in this turn.
     pub(super) emitted: u64,
-}
-
-/// Parts that are one content.
-struct Group<'p, 'a> {
-    parts: &'p [Part<'a>],
-    kind: PartKind,
-    mark: u64,
-    text: bool,
-}
-
-impl Group<'_, '_> {
-    fn texts(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().map(|part| match &part.content {
-            Content::Text(text) | Content::Bytes(text) | Content::Url(text) => text.as_ref(),
-            Content::Data(data) => data.get(),
-        })
-    }
-
-    fn len(&self) -> u64 {
-        self.texts().map(|text| text.len() as u64).sum()
-    }
-
-    fn slot(&self) -> Slot {
-        let mut digest = Digest::default();
-        self.texts().for_each(|text| digest.update(text.as_bytes()));
-        Slot { text: self.text, mark: self.mark, len: self.len(), digest }
-    }
-}
-
-/// Adjacent texts with the same metadata are one content; everything else is one by itself.
-fn groups<'p, 'a>(parts: &'p [Part<'a>]) -> Vec<Group<'p, 'a>> {
-    let mut groups: Vec<Group<'p, 'a>> = Vec::new();
-    let mut start = 0;
-    for (place, part) in parts.iter().enumerate() {
-        let text = matches!(part.content, Content::Text(_));
-        let mark = mark(part);
-        match groups.last_mut() {
-            Some(last) if text && last.text && last.mark == mark => last.parts = &parts[start..=place],
-            _ => {
-                start = place;
-                groups.push(Group { parts: &parts[place..=place], kind: content::kind(part), mark, text });
-            }
-        }
-    }
-    groups
-}
-
-fn mark(part: &Part<'_>) -> u64 {
-    let mut digest = Digest::default();
-    if let Some(metadata) = &part.metadata {
-        digest.update(metadata.get().as_bytes());
-    }
-    for text in [&part.media_type, &part.filename].into_iter().flatten() {
-        digest.update(b"\0");
-        digest.update(text.as_bytes());
-    }
-    digest.value()
 }
 
 impl Artifacts {
@@ -253,7 +184,7 @@ impl Writer<'_, '_> {
                 continue;
             }
             let is_same_text = group.text && old.text && new.mark == old.mark;
-            if is_same_text && let Some(known) = known_prefix(group, old) {
+            if is_same_text && let Some(known) = group.known_prefix(old) {
                 self.text(place, group, known)?;
             } else if mode == Mode::Snapshot && is_same_text && new.len < old.len {
                 // A server that answers from an older state than it streamed takes nothing back by that.
@@ -361,22 +292,6 @@ impl Writer<'_, '_> {
             ..MessageEvent::default()
         }))
     }
-}
-
-/// How much of a text was read before, in bytes. None: it does not begin with that.
-fn known_prefix(group: &Group<'_, '_>, old: &Slot) -> Option<usize> {
-    let mut left = usize::try_from(old.len).ok()?;
-    let known = left;
-    let mut digest = Digest::default();
-    for text in group.texts() {
-        let piece = text.get(..left.min(text.len()))?;
-        digest.update(piece.as_bytes());
-        left -= piece.len();
-        if left == 0 {
-            break;
-        }
-    }
-    (left == 0 && digest == old.digest).then_some(known)
 }
 
 /// `metadata.a2a` of a message that is an artifact.

@@ -63,12 +63,12 @@ pub(super) fn kind(part: &Part<'_>) -> PartKind {
     let origin = found.agent_api.and_then(|origin| origin.r#type).map(|word| MessageType::from(word.as_str()));
     match found.r#type.or(found.adk_type).as_deref() {
         Some("function_call") if is_data => {
-            let told = origin.filter(MessageType::is_call);
-            return PartKind::Call(told.unwrap_or(MessageType::PluginCall));
+            let known = origin.filter(MessageType::is_call);
+            return PartKind::Call(known.unwrap_or(MessageType::PluginCall));
         }
         Some("function_response") if is_data => {
-            let told = origin.filter(MessageType::is_output);
-            return PartKind::Output(told.unwrap_or(MessageType::PluginCallOutput));
+            let known = origin.filter(MessageType::is_output);
+            return PartKind::Output(known.unwrap_or(MessageType::PluginCallOutput));
         }
         _ => {}
     }
@@ -163,14 +163,14 @@ fn output(data: &RawValue) -> Json {
     struct Output {
         output: String,
     }
-    let told: Response = serde_json::from_str(data.get()).unwrap_or_default();
-    let response = told.response.unwrap_or_else(|| Json::from_raw(data));
+    let fields: Response = serde_json::from_str(data.get()).unwrap_or_default();
+    let response = fields.response.unwrap_or_else(|| Json::from_raw(data));
     // Verbatim where it is a text, and its JSON where it is anything else.
     let text = response.decode::<Output>().map(|inner| inner.output);
     let text = text.or_else(|| response.decode::<String>()).unwrap_or_else(|| response.text().to_owned());
     let output = interlingua_core::model::ToolOutput {
-        call_id: told.id.unwrap_or_default(),
-        name: told.name.filter(|name| !name.is_empty()),
+        call_id: fields.id.unwrap_or_default(),
+        name: fields.name.filter(|name| !name.is_empty()),
         output: text,
     };
     Json::from_serialize(&output)

@@ -21,6 +21,7 @@ mod outgoing;
 mod questions;
 mod recovery;
 mod session;
+mod slots;
 mod turn;
 mod url;
 mod wire;

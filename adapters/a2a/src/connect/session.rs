@@ -3,7 +3,7 @@
 use interlingua_core::Json;
 use serde::{Deserialize, Serialize};
 
-use super::artifacts::Slot;
+use super::slots::Slot;
 use crate::dialect::Generation;
 
 /// Artifacts of a waiting task that are remembered. Those before them would be repeated.

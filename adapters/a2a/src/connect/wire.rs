@@ -21,8 +21,6 @@ pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 #[serde(default)]
 pub(super) struct Envelope<'a> {
     #[serde(borrow)]
-    pub(super) jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) id: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) result: Option<Item<'a>>,

@@ -169,8 +169,8 @@ pub(crate) fn status(state: &str) -> Value {
     json!({ "statusUpdate": { "taskId": "T", "contextId": "C", "status": { "state": format!("TASK_STATE_{state}") } } })
 }
 
-/// A status that says something.
-pub(crate) fn says(state: &str, id: &str, parts: &Value) -> Value {
+/// A status that status_with something.
+pub(crate) fn status_with(state: &str, id: &str, parts: &Value) -> Value {
     let mut item = status(state);
     item["statusUpdate"]["status"]["message"] = message(id, parts);
     item
@@ -243,8 +243,8 @@ impl Session {
         self.connector.turn(&turn).expect("a turn")
     }
 
-    /// Drives a turn that asks this.
-    pub(crate) fn ask(
+    /// Drives a turn that approval_request this.
+    pub(crate) fn send(
         &mut self,
         request: &AgentRequest,
         answered: &[Pending],
@@ -259,8 +259,8 @@ impl Session {
     }
 
     /// Says something.
-    pub(crate) fn say(&mut self, text: &str, answers: impl IntoIterator<Item = Answer>) -> Driven {
-        self.ask(&request(vec![Message::user(text)]), &[], answers)
+    pub(crate) fn send_text(&mut self, text: &str, answers: impl IntoIterator<Item = Answer>) -> Driven {
+        self.send(&request(vec![Message::user(text)]), &[], answers)
     }
 
     /// Decides about the only item that waits.
@@ -274,7 +274,7 @@ impl Session {
         let [item] = items.as_slice() else { panic!("one item: {items:?}") };
         let input = vec![decided.message(item, true)];
         let answered = items.clone();
-        self.ask(&request(input), &answered, answers)
+        self.send(&request(input), &answered, answers)
     }
 }
 
@@ -287,17 +287,17 @@ pub(crate) fn broken() -> Answer {
 }
 
 /// A request in lines that people can read.
-pub(crate) fn shown(request: &HttpRequest) -> String {
+pub(crate) fn request_text(request: &HttpRequest) -> String {
     let headers: Vec<String> = request.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let body = String::from_utf8_lossy(&request.body);
     format!("{} {}  [{}]\n{body}", request.method, request.url, headers.join("; "))
 }
 
 /// What was sent, and what became of the answers.
-pub(crate) fn told(driven: &Driven) -> String {
+pub(crate) fn transcript(driven: &Driven) -> String {
     let mut text = String::new();
     for request in &driven.requests {
-        let _ = writeln!(text, "{}\n", shown(request).trim_end());
+        let _ = writeln!(text, "{}\n", request_text(request).trim_end());
     }
     let _ = write!(text, "{}", testkit::tale(&driven.record));
     if let Some(awaits) = driven.awaits {

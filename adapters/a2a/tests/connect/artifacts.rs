@@ -9,7 +9,7 @@ fn tale(items: &[Value]) -> String {
     let mut all = vec![submitted()];
     all.extend_from_slice(items);
     all.push(status("COMPLETED"));
-    testkit::tale(&Session::new(&fixed(V1)).say("Paris?", [V1.stream(1, &all)]).record)
+    testkit::tale(&Session::new(&fixed(V1)).send_text("Paris?", [V1.stream(1, &all)]).record)
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn parts_of_every_kind_are_contents() {
         update(parts),
         V03.frames(1, &[status("COMPLETED")])
     );
-    let driven = Session::new(&fixed(V03)).say("Paris?", [testkit::Answer::stream(&frames)]);
+    let driven = Session::new(&fixed(V03)).send_text("Paris?", [testkit::Answer::stream(&frames)]);
     insta::assert_snapshot!("parts_of_old_artifacts", testkit::tale(&driven.record));
 }
 
@@ -102,7 +102,7 @@ fn a_server_that_keeps_every_chunk_as_a_part_repeats_nothing() {
             text("a-1", "is ", true),
             json!({ "task": task("COMPLETED", &chunks) }),
         ];
-        let driven = Session::new(&fixed(dialect)).say("Paris?", [dialect.stream(1, &items)]);
+        let driven = Session::new(&fixed(dialect)).send_text("Paris?", [dialect.stream(1, &items)]);
         assert_eq!(texts(&driven), [("message".to_owned(), "It is 18 C.".to_owned())]);
     }
 }
@@ -111,7 +111,7 @@ fn a_server_that_keeps_every_chunk_as_a_part_repeats_nothing() {
 fn an_older_state_takes_nothing_back() {
     let old = json!({ "task": task("WORKING", &json!([{ "artifactId": "a-1", "parts": [{ "text": "It" }] }])) });
     let items = [submitted(), text("a-1", "It is ", false), old, text("a-1", "18 C.", true), status("COMPLETED")];
-    let driven = Session::new(&fixed(V1_REST)).say("Paris?", [V1_REST.stream(1, &items)]);
+    let driven = Session::new(&fixed(V1_REST)).send_text("Paris?", [V1_REST.stream(1, &items)]);
     assert_eq!(texts(&driven), [("message".to_owned(), "It is 18 C.".to_owned())]);
 }
 
@@ -120,6 +120,6 @@ fn another_tasks_events_are_not_read() {
     let mut other = text("a-1", "not yours", false);
     other["artifactUpdate"]["taskId"] = json!("U");
     let items = [submitted(), other, text("a-1", "18 C.", false), status("COMPLETED")];
-    let driven = Session::new(&fixed(V1)).say("Paris?", [V1.stream(1, &items)]);
+    let driven = Session::new(&fixed(V1)).send_text("Paris?", [V1.stream(1, &items)]);
     assert_eq!(texts(&driven), [("message".to_owned(), "18 C.".to_owned())]);
 }

@@ -4,7 +4,7 @@ use interlingua_core::testkit::Answer;
 use serde_json::{Value, json};
 
 use super::agent::{
-    Session, V1, V1_REST, V03, V03_REST, end, fixed, refusal, request, says, status, submitted, task, texts,
+    Session, V1, V1_REST, V03, V03_REST, end, fixed, refusal, request, status, status_with, submitted, task, texts,
 };
 
 /// The methods that were called, with the version they are of.
@@ -20,7 +20,8 @@ fn an_agent_of_the_other_version_is_found_out_once() {
     for (code, card, found) in [(-32009, V1, V03), (-32601, V1, V03), (-32601, V03, V1), (-32009, V03, V1)] {
         let mut session = Session::new(&json!({}));
         let done = [submitted(), status("COMPLETED")];
-        let driven = session.say("Paris?", [card.card(true), card.error(1, code, "not this"), found.stream(2, &done)]);
+        let driven =
+            session.send_text("Paris?", [card.card(true), card.error(1, code, "not this"), found.stream(2, &done)]);
         let [first, second] = if card == V1 {
             ["SendStreamingMessage", "message/stream"]
         } else {
@@ -29,21 +30,21 @@ fn an_agent_of_the_other_version_is_found_out_once() {
         assert_eq!((methods(&driven), end(&driven).as_str()), (vec![first.to_owned(), second.to_owned()], "completed"));
 
         // It is remembered: the next turn begins with it.
-        let driven = session.say("Rome?", [card.card(true), found.stream(1, &done)]);
+        let driven = session.send_text("Rome?", [card.card(true), found.stream(1, &done)]);
         assert_eq!(methods(&driven), [second]);
     }
     // An operator who names a version knows better.
     let mut options = fixed(V1);
     options["streaming"] = json!(true);
-    let driven = Session::new(&options).say("Paris?", [V1.error(1, -32009, "0.3 only")]);
+    let driven = Session::new(&options).send_text("Paris?", [V1.error(1, -32009, "0.3 only")]);
     assert_eq!(end(&driven), "failed VERSION_NOT_SUPPORTED: the agent refused the request: 0.3 only");
 }
 
 #[test]
 fn an_agent_that_does_not_stream_after_all_is_polled() {
     let done = json!({ "task": task("COMPLETED", &json!([{ "artifactId": "a-1", "parts": [{ "text": "18 C." }] }])) });
-    let driven =
-        Session::new(&json!({})).say("Paris?", [V1.card(true), V1.error(1, -32004, "no streams"), V1.body(2, &done)]);
+    let driven = Session::new(&json!({}))
+        .send_text("Paris?", [V1.card(true), V1.error(1, -32004, "no streams"), V1.body(2, &done)]);
     assert_eq!(methods(&driven), ["SendStreamingMessage", "SendMessage"]);
     assert_eq!(texts(&driven), [("message".to_owned(), "18 C.".to_owned())]);
 
@@ -51,8 +52,8 @@ fn an_agent_that_does_not_stream_after_all_is_polled() {
     let session = Session::new(&json!({}));
     let turn = session.turn(&request(Vec::new()), &[]);
     let missing = || refusal(turn.as_ref(), 404, "<html>");
-    let driven =
-        Session::new(&json!({})).say("Paris?", [V1_REST.card(true), missing(), missing(), V1_REST.body(3, &done)]);
+    let driven = Session::new(&json!({}))
+        .send_text("Paris?", [V1_REST.card(true), missing(), missing(), V1_REST.body(3, &done)]);
     let paths: Vec<&str> =
         driven.requests[1..].iter().map(|request| request.url.rsplit("weather").next().expect("a path")).collect();
     assert_eq!(paths, ["/message:stream", "/v1/message:stream", "/message:send"]);
@@ -63,10 +64,10 @@ fn an_agent_that_does_not_stream_after_all_is_polled() {
 fn a_task_that_is_gone_is_left_and_the_message_begins_another() {
     for code in [-32001, -32004] {
         let mut session = Session::new(&fixed(V1));
-        session.say("hi", [V1.stream(1, &[submitted(), status("INPUT_REQUIRED")])]);
+        session.send_text("hi", [V1.stream(1, &[submitted(), status("INPUT_REQUIRED")])]);
         let mut other = task("COMPLETED", &json!([]));
         other["id"] = json!("U");
-        let driven = session.say("go on", [V1.error(1, code, "gone"), V1.stream(2, &[json!({ "task": other })])]);
+        let driven = session.send_text("go on", [V1.error(1, code, "gone"), V1.stream(2, &[json!({ "task": other })])]);
         let message = |place: usize| {
             let body: Value = serde_json::from_slice(&driven.requests[place].body).expect("JSON");
             body["params"]["message"].clone()
@@ -82,8 +83,8 @@ fn a_task_that_ended_before_it_was_canceled_says_how() {
     use interlingua_core::answer::Decided;
     use interlingua_core::pending::Decision;
     let mut session = Session::new(&fixed(V03));
-    let asks = says("INPUT_REQUIRED", "q-1", &json!([{ "text": "Sure?" }]));
-    let first = session.say("hi", [V03.stream(1, &[submitted(), asks])]);
+    let approval_request = status_with("INPUT_REQUIRED", "q-1", &json!([{ "text": "Sure?" }]));
+    let first = session.send_text("hi", [V03.stream(1, &[submitted(), approval_request])]);
     let done = task("COMPLETED", &json!([{ "artifactId": "a-1", "parts": [{ "text": "done already" }] }]));
     let second = session.decide(
         &first,
@@ -115,7 +116,7 @@ fn each_error_has_its_kind() {
     ] {
         let mut options = fixed(V1);
         options["streaming"] = json!(false);
-        let driven = Session::new(&options).say("Paris?", [V1.error(1, code, message)]);
+        let driven = Session::new(&options).send_text("Paris?", [V1.error(1, code, message)]);
         table.push_str(&format!("{code}: {}\n", end(&driven)));
     }
     let session = Session::new(&fixed(V03_REST));
@@ -135,7 +136,7 @@ fn each_error_has_its_kind() {
     ] {
         let mut options = fixed(V03_REST);
         options["streaming"] = json!(false);
-        let driven = Session::new(&options).say("Paris?", [refusal(turn.as_ref(), status, body)]);
+        let driven = Session::new(&options).send_text("Paris?", [refusal(turn.as_ref(), status, body)]);
         table.push_str(&format!("{status} {body}: {}\n", end(&driven)));
     }
     insta::assert_snapshot!("errors", table);
@@ -154,7 +155,7 @@ fn an_agent_that_answers_nonsense_is_not_asked_again() {
         r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
     ] {
-        let driven = Session::new(&fixed(V1)).say("Paris?", [Answer::body(nonsense)]);
+        let driven = Session::new(&fixed(V1)).send_text("Paris?", [Answer::body(nonsense)]);
         let expected = "failed UPSTREAM_PROTOCOL_ERROR: the agent's answer could not be understood";
         assert_eq!((end(&driven).as_str(), driven.requests.len()), (expected, 1), "{nonsense}");
     }

@@ -3,7 +3,7 @@
 use interlingua_core::testkit::Answer;
 use serde_json::{Value, json};
 
-use super::agent::{ALL, Session, artifact, end, fixed, message, says, status, submitted, task, text};
+use super::agent::{ALL, Session, artifact, end, fixed, message, status, status_with, submitted, task, text};
 
 /// Items with one of everything.
 fn items() -> Vec<Value> {
@@ -13,12 +13,12 @@ fn items() -> Vec<Value> {
         { "data": { "id": "c", "name": "f", "response": { "output": "x" } }, "metadata": { "type": "function_response" } },
         { "raw": "AQID", "filename": "a.png", "mediaType": "image/png" }
     ]);
-    let asks = json!([{ "text": "Sure?" }, { "data": { "interrupt": { "id": "i", "kind": "approval", "name": "f", "arguments": "{}" } } }]);
+    let approval_request = json!([{ "text": "Sure?" }, { "data": { "interrupt": { "id": "i", "kind": "approval", "name": "f", "arguments": "{}" } } }]);
     vec![
         json!({ "task": task("WORKING", &json!([{ "artifactId": "a", "parts": [{ "text": "x" }] }])) }),
-        says("WORKING", "m", &parts),
+        status_with("WORKING", "m", &parts),
         artifact("a", &parts, true, true),
-        says("INPUT_REQUIRED", "q", &asks),
+        status_with("INPUT_REQUIRED", "q", &approval_request),
         json!({ "message": message("m", &parts) }),
     ]
 }
@@ -78,7 +78,7 @@ fn every_field_may_be_anything() {
                     Answer::Body(_) => dialect.task(call, &task("COMPLETED", &json!([]))),
                     other => other.clone(),
                 }));
-                let driven = Session::new(&fixed(dialect)).say("hi", answers);
+                let driven = Session::new(&fixed(dialect)).send_text("hi", answers);
                 assert!(driven.record.run().turns[0].end.is_some(), "{changed}");
             }
         }
@@ -95,7 +95,7 @@ fn cards_may_be_anything() {
             let cards = std::iter::repeat_n(super::agent::body(&changed), 4);
             // What comes after a card that can be read is not this one's dialect in each case: any answer will do.
             let answers = cards.chain(std::iter::repeat_n(Answer::body("{}"), 4));
-            let driven = session.say("hi", answers);
+            let driven = session.send_text("hi", answers);
             assert!(
                 driven.requests.iter().all(|request| request.url.starts_with("https://agent.example/")),
                 "{changed}"
@@ -115,7 +115,7 @@ fn stored_state_may_be_anything() {
         let mut session = Session::new(&fixed(dialect));
         session.state = interlingua_core::Json::from_serialize(&changed);
         let first = json!({ "task": task("WORKING", &json!([{ "artifactId": "a", "parts": [{ "text": "é" }, { "text": "éé" }] }])) });
-        let driven = session.say("hi", [dialect.stream(1, &[first, status("COMPLETED")])]);
+        let driven = session.send_text("hi", [dialect.stream(1, &[first, status("COMPLETED")])]);
         assert_eq!(end(&driven), "completed", "{changed}");
     }
 }
@@ -126,13 +126,13 @@ fn an_endless_task_is_bounded_by_the_record_and_ids_are_not_stored_at_any_length
     let mut first = submitted();
     first["task"]["contextId"] = json!(long);
     let mut session = Session::new(&fixed(ALL[0]));
-    session.say("hi", [ALL[0].stream(1, &[first, text("a", "hi", false), status("INPUT_REQUIRED")])]);
+    session.send_text("hi", [ALL[0].stream(1, &[first, text("a", "hi", false), status("INPUT_REQUIRED")])]);
     assert!(session.state.text().len() < 400, "{}", session.state.text());
 
     let many: Vec<Value> = (0..500).map(|number| text(&format!("a-{number}"), "x", false)).collect();
     let mut items = vec![submitted()];
     items.extend(many);
     items.push(status("INPUT_REQUIRED"));
-    session.say("hi", [ALL[0].stream(1, &items)]);
+    session.send_text("hi", [ALL[0].stream(1, &items)]);
     assert!(session.state.text().len() < 16 * 1024, "{}", session.state.text().len());
 }

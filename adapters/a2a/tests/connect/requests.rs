@@ -8,7 +8,7 @@ use interlingua_core::{Fault, FaultKind};
 use serde_json::{Value, json};
 
 use super::agent::{
-    ALL, Session, URL, V1, V1_REST, V03, V03_REST, connector, end, fixed, request, says, status, submitted,
+    ALL, Session, URL, V1, V1_REST, V03, V03_REST, connector, end, fixed, request, status, status_with, submitted,
 };
 
 fn read(body: &Value) -> AgentRequest {
@@ -99,7 +99,7 @@ fn earlier_messages_go_ahead_of_a_new_context_only() {
 fn a_session_keeps_its_context_and_refers_to_its_last_task() {
     for dialect in ALL {
         let mut session = Session::new(&fixed(dialect));
-        let first = session.say("Paris?", [dialect.stream(1, &[submitted(), status("COMPLETED")])]);
+        let first = session.send_text("Paris?", [dialect.stream(1, &[submitted(), status("COMPLETED")])]);
         let body: Value = serde_json::from_slice(&first.requests[0].body).expect("JSON");
         let message = |body: &Value| {
             if dialect.binding == "JSONRPC" { body["params"]["message"].clone() } else { body["message"].clone() }
@@ -125,7 +125,7 @@ fn tenant_and_extensions_go_into_each_request() {
     options["tenant"] = json!("t/1");
     options["extensions"] = json!(["urn:a", "urn:b"]);
     let mut session = Session::new(&options);
-    let driven = session.say("Paris?", [V1.cut(1, &[submitted()]), V1.stream(2, &[status("COMPLETED")])]);
+    let driven = session.send_text("Paris?", [V1.cut(1, &[submitted()]), V1.stream(2, &[status("COMPLETED")])]);
     for request in &driven.requests {
         let body: Value = serde_json::from_slice(&request.body).expect("JSON");
         assert_eq!(body["params"]["tenant"], "t/1");
@@ -134,11 +134,11 @@ fn tenant_and_extensions_go_into_each_request() {
     }
 
     options["binding"] = json!("HTTP+JSON");
-    let driven = Session::new(&options).say("Paris?", [V1_REST.stream(1, &[submitted(), status("COMPLETED")])]);
+    let driven = Session::new(&options).send_text("Paris?", [V1_REST.stream(1, &[submitted(), status("COMPLETED")])]);
     assert_eq!(driven.requests[0].url, format!("{URL}/t%2F1/message:stream"));
 
     options["version"] = json!("0.3");
-    let driven = Session::new(&options).say("Paris?", [V03_REST.stream(1, &[submitted(), status("COMPLETED")])]);
+    let driven = Session::new(&options).send_text("Paris?", [V03_REST.stream(1, &[submitted(), status("COMPLETED")])]);
     assert_eq!(driven.requests[0].url, format!("{URL}/v1/message:stream"));
     assert!(driven.requests[0].headers.contains(&("x-a2a-extensions", "urn:a,urn:b".to_owned())));
     assert!(driven.requests[0].headers.iter().all(|(name, _)| *name != "a2a-version"));
@@ -153,17 +153,20 @@ fn a_card_is_looked_for_in_several_places() {
     };
     let mut session = Session::new(&json!({}));
     let page = Answer::body("<html>");
-    let end_of = [submitted(), says("COMPLETED", "m", &json!([{ "text": "18 C." }]))];
-    let driven = session.say("Paris?", [missing(), page, V03.card(true), V03.stream(1, &end_of)]);
+    let end_of = [submitted(), status_with("COMPLETED", "m", &json!([{ "text": "18 C." }]))];
+    let driven = session.send_text("Paris?", [missing(), page, V03.card(true), V03.stream(1, &end_of)]);
     let urls: Vec<&str> = driven.requests.iter().map(|request| request.url.as_str()).collect();
     let at = |path: &str| format!("{URL}/.well-known/{path}");
     let root = "https://agent.example/.well-known/agent-card.json".to_owned();
     assert_eq!(urls, [at("agent-card.json"), root, at("agent.json"), URL.to_owned()]);
 
-    let driven = session.say("Paris?", [missing(), missing(), missing(), missing()]);
+    let driven = session.send_text("Paris?", [missing(), missing(), missing(), missing()]);
     assert_eq!(end(&driven), "failed UPSTREAM_REFUSED: the agent has no card where the gateway looks for one");
     let down = Answer::Fault(Fault::new(FaultKind::UpstreamUnreachable, "the agent could not be reached"));
-    assert_eq!(end(&session.say("Paris?", [down])), "failed UPSTREAM_UNREACHABLE: the agent could not be reached");
+    assert_eq!(
+        end(&session.send_text("Paris?", [down])),
+        "failed UPSTREAM_UNREACHABLE: the agent could not be reached"
+    );
 }
 
 #[test]

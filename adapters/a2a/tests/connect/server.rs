@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use interlingua_core::answer::{ALL_DECISIONS, Decided, decide, offer};
 use interlingua_core::connector::{HttpRequest, Next};
 use interlingua_core::model::{Body, Message, MessageType};
+use interlingua_core::pending::Decision;
 use interlingua_core::testkit::{self, Answer, Driven, Recorder, Script};
 use interlingua_core::{End, Extra, Json, Record, RunCall};
 use serde_json::{Value, json};
@@ -47,14 +49,19 @@ fn first_request(dialect: Dialect, streaming: bool) -> (Session, HttpRequest) {
 
 /// The script's record, and what is read of what the server streams of it.
 fn streamed(script: &Script, dialect: Dialect) -> (Record, Driven) {
+    let (record, driven, _) = streamed_in_session(script, dialect);
+    (record, driven)
+}
+
+fn streamed_in_session(script: &Script, dialect: Dialect) -> (Record, Driven, Session) {
     let (mut session, sent) = first_request(dialect, true);
     let decoded = receive(&sent);
     let record = record_of(decoded.run(), script);
     let mut about = about(&record);
     about.labels = decoded.run().labels.clone();
     let answer = decoded.streamed(&record, about);
-    let driven = session.say("hi", [Answer::stream(&answer.body)]);
-    (record, driven)
+    let driven = session.send_text("hi", [Answer::stream(&answer.body)]);
+    (record, driven, session)
 }
 
 /// The same, of a task that is polled once it waits or has ended.
@@ -79,7 +86,7 @@ fn polled(script: &Script, dialect: Dialect) -> Driven {
     let get = if dialect.version == "1.0" { get.header("a2a-version", "1.0") } else { get };
     let shown = testkit::Shown::known(&record, about);
     let answer = host().send(&get).final_answer(interlingua_core::Reply::Run(shown.view()));
-    session.say("hi", [begun, Answer::body(&answer.body)])
+    session.send_text("hi", [begun, Answer::body(&answer.body)])
 }
 
 /// JSON without what spellings differ in.
@@ -94,7 +101,7 @@ fn field(data: &Json, name: &str) -> String {
 }
 
 /// What of a message A2A carries, in one line. None: nothing.
-fn essence(message: &Message) -> Option<String> {
+fn summary(message: &Message) -> Option<String> {
     let mut line = format!("{} ", message.kind);
     match &message.kind {
         // Lists of tools are not sent by default, and nothing is said of keep-alives.
@@ -170,7 +177,7 @@ fn essence(message: &Message) -> Option<String> {
 
 fn lines(record: &Record) -> Vec<String> {
     let messages = record.run().messages.iter();
-    let lines = messages.filter_map(|message| essence(&message.to_model()));
+    let lines = messages.filter_map(|message| summary(&message.to_model()));
     let mut lines: Vec<String> = lines.flat_map(|line| line.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
     // Reasoning and calls are sent when they are complete: the order of what overlaps is the server's.
     lines.sort();
@@ -223,4 +230,45 @@ fn what_is_polled_is_read_back_to_the_same() {
         }
     }
     assert_eq!(differences, "", "{differences}");
+}
+
+#[test]
+fn every_decision_arrives_as_the_same() {
+    let edit = Decided { arguments: Some(r#"{"to":"d@e.f"}"#.into()), ..Decided::new(Decision::Edit) };
+    let payload = Json::parse(r#"{"city":"Paris"}"#);
+    for (script, decided) in [
+        ("approval", Decided::new(Decision::Accept)),
+        ("approval", Decided::new(Decision::Reject)),
+        ("approval", super::agent::decided(Decision::Reject, Some("not today"))),
+        ("approval", super::agent::decided(Decision::Respond, Some("yes"))),
+        ("approval_extended", edit),
+        ("input_question", Decided { payload, ..Decided::new(Decision::Respond) }),
+        ("auth", Decided::new(Decision::Accept)),
+        ("auth", Decided::new(Decision::Reject)),
+    ] {
+        for dialect in ALL {
+            let (record, first, session) = streamed_in_session(&testkit::script(script), dialect);
+            let items = first.record.run().pending();
+            let input = vec![decided.message(&items[0], true)];
+            let mut turn = session.turn(&request(input), &items);
+            let Ok(Next::Send(sent)) = turn.next(0) else { panic!("a request") };
+
+            let mut about = about(&record);
+            about.labels = receive(&first.requests[0]).run().labels.clone();
+            let shown = testkit::Shown::known(&record, about);
+            let received = receive(&sent).next_call(interlingua_core::Reply::Run(shown.view()));
+            let [answer] = received.run().answers.as_slice() else { panic!("one answer: {script} {decided:?}") };
+
+            let asked = &record.run().pending()[0];
+            assert_eq!(answer.id, asked.id);
+            let found = decide(asked, &answer.given, &offer(asked, ALL_DECISIONS)).expect("a decision");
+            assert_eq!(
+                (found.decision, &found.arguments, &found.text),
+                (decided.decision, &decided.arguments, &decided.text)
+            );
+            if script == "input_question" {
+                assert_eq!(found.payload, decided.payload);
+            }
+        }
+    }
 }

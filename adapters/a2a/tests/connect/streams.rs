@@ -4,8 +4,8 @@ use interlingua_core::testkit::{self, Answer};
 use serde_json::{Value, json};
 
 use super::agent::{
-    ALL, Session, V1, V1_REST, V03, artifact, fixed, message, request, says, shown, status, submitted, task, text,
-    texts, told,
+    ALL, Session, V1, V1_REST, V03, artifact, fixed, message, request, request_text, status, status_with, submitted,
+    task, text, texts, transcript,
 };
 
 fn story() -> Vec<Value> {
@@ -23,9 +23,9 @@ fn story() -> Vec<Value> {
     vec![
         submitted(),
         status("WORKING"),
-        says("WORKING", "m-1", &thought),
-        says("WORKING", "m-2", &call),
-        says("WORKING", "m-3", &output),
+        status_with("WORKING", "m-1", &thought),
+        status_with("WORKING", "m-2", &call),
+        status_with("WORKING", "m-3", &output),
         text("a-1", "It is ", false),
         text("a-1", "18 C.", true),
         artifact("a-1", &json!([{ "text": "" }]), true, true),
@@ -38,10 +38,10 @@ fn a_streamed_task_is_the_same_in_every_dialect() {
     let mut tales = Vec::new();
     for dialect in ALL {
         let mut session = Session::new(&json!({}));
-        let driven = session.say("Paris?", [dialect.card(true), dialect.stream(1, &story())]);
+        let driven = session.send_text("Paris?", [dialect.card(true), dialect.stream(1, &story())]);
         let name = format!("stream_{}_{}", dialect.version, dialect.binding);
         insta::with_settings!({ omit_expression => true }, {
-            insta::assert_snapshot!(name, format!("{}state {}\n", told(&driven), session.state.text()));
+            insta::assert_snapshot!(name, format!("{}state {}\n", transcript(&driven), session.state.text()));
         });
         tales.push(testkit::tale(&driven.record));
     }
@@ -54,7 +54,7 @@ fn bytes_may_be_cut_anywhere() {
         let frames = dialect.frames(1, &story());
         let read = |pieces: Vec<Vec<u8>>| {
             let mut session = Session::new(&fixed(dialect));
-            testkit::tale(&session.say("Paris?", [Answer::Stream(pieces)]).record)
+            testkit::tale(&session.send_text("Paris?", [Answer::Stream(pieces)]).record)
         };
         let whole = read(vec![frames.clone().into_bytes()]);
         for size in [1, 2, 3, 7, 64, 333] {
@@ -71,13 +71,13 @@ fn a_message_is_the_whole_answer() {
         let reply = json!({ "message": reply });
 
         let mut session = Session::new(&fixed(dialect));
-        let streamed = session.say("Paris?", [dialect.stream(1, &[reply.clone()])]);
+        let streamed = session.send_text("Paris?", [dialect.stream(1, &[reply.clone()])]);
         assert_eq!(texts(&streamed), [("message".to_owned(), "18 C.".to_owned())]);
         assert_eq!(session.state.text(), r#"{"context_id":"C"}"#);
 
         let mut options = fixed(dialect);
         options["streaming"] = json!(false);
-        let sent = Session::new(&options).say("Paris?", [dialect.body(1, &reply)]);
+        let sent = Session::new(&options).send_text("Paris?", [dialect.body(1, &reply)]);
         assert_eq!(testkit::tale(&sent.record), testkit::tale(&streamed.record));
     }
 }
@@ -94,7 +94,7 @@ fn a_task_is_polled_where_the_agent_does_not_stream() {
         done["history"].as_array_mut().expect("a list").push(message("m-2", &json!([{ "text": "looking" }])));
 
         let mut session = Session::new(&json!({}));
-        let driven = session.say(
+        let driven = session.send_text(
             "Paris?",
             [
                 dialect.card(false),
@@ -105,7 +105,7 @@ fn a_task_is_polled_where_the_agent_does_not_stream() {
             ],
         );
         let name = format!("poll_{}_{}", dialect.version, dialect.binding);
-        insta::with_settings!({ omit_expression => true }, { insta::assert_snapshot!(name, told(&driven)) });
+        insta::with_settings!({ omit_expression => true }, { insta::assert_snapshot!(name, transcript(&driven)) });
     }
 }
 
@@ -113,7 +113,7 @@ fn a_task_is_polled_where_the_agent_does_not_stream() {
 fn a_plain_body_is_read_where_a_stream_was_asked_for() {
     let done = task("COMPLETED", &json!([{ "artifactId": "a-1", "parts": [{ "text": "18 C." }] }]));
     for dialect in ALL {
-        let driven = Session::new(&fixed(dialect)).say("Paris?", [dialect.body(1, &json!({ "task": done }))]);
+        let driven = Session::new(&fixed(dialect)).send_text("Paris?", [dialect.body(1, &json!({ "task": done }))]);
         assert_eq!(texts(&driven), [("message".to_owned(), "18 C.".to_owned())]);
     }
 }
@@ -122,14 +122,14 @@ fn a_plain_body_is_read_where_a_stream_was_asked_for() {
 fn statuses_are_the_answer_where_there_is_no_other() {
     let items = [
         submitted(),
-        says("WORKING", "m-1", &json!([{ "text": "It is " }])),
-        says("WORKING", "m-2", &json!([{ "text": "18 C." }])),
+        status_with("WORKING", "m-1", &json!([{ "text": "It is " }])),
+        status_with("WORKING", "m-2", &json!([{ "text": "18 C." }])),
         status("COMPLETED"),
     ];
     let read = |option: &str| {
         let mut options = fixed(V1);
         options["status_text"] = json!(option);
-        let driven = Session::new(&options).say("Paris?", [V1.stream(1, &items)]);
+        let driven = Session::new(&options).send_text("Paris?", [V1.stream(1, &items)]);
         texts(&driven).into_iter().map(|(kind, text)| format!("{kind} {text}")).collect::<Vec<_>>()
     };
     assert_eq!(read("auto"), ["reasoning It is ", "reasoning 18 C.", "message It is 18 C."]);
@@ -140,16 +140,16 @@ fn statuses_are_the_answer_where_there_is_no_other() {
 
 #[test]
 fn what_was_streamed_is_not_repeated_at_the_end() {
-    let closing = |last: &str| says("COMPLETED", "m-9", &json!([{ "text": last }]));
+    let closing = |last: &str| status_with("COMPLETED", "m-9", &json!([{ "text": last }]));
     for (last, messages) in [("It is 18 C.", 1), ("And sunny.", 2)] {
         let items = [submitted(), text("a-1", "It is ", false), text("a-1", "18 C.", true), closing(last)];
-        let driven = Session::new(&fixed(V1)).say("Paris?", [V1.stream(1, &items)]);
+        let driven = Session::new(&fixed(V1)).send_text("Paris?", [V1.stream(1, &items)]);
         assert_eq!(driven.record.run().messages.len(), messages, "{last}");
     }
     // Nor is the same status message, nor what comes after the end.
-    let again = says("WORKING", "m-1", &json!([{ "text": "thinking" }]));
+    let again = status_with("WORKING", "m-1", &json!([{ "text": "thinking" }]));
     let items = [submitted(), again.clone(), again, status("COMPLETED"), text("a-1", "late", false)];
-    let driven = Session::new(&fixed(V03)).say("Paris?", [V03.stream(1, &items)]);
+    let driven = Session::new(&fixed(V03)).send_text("Paris?", [V03.stream(1, &items)]);
     assert_eq!(texts(&driven), [("reasoning".into(), "thinking".into()), ("message".into(), "thinking".into())]);
 }
 
@@ -168,7 +168,7 @@ fn a_task_is_canceled_by_the_id_that_was_learned() {
         turn.on_frame(frame, &mut recorder).expect("a task");
         let cancel = turn.cancel().expect("the task is known");
         insta::with_settings!({ omit_expression => true }, {
-            insta::assert_snapshot!(format!("cancel_{}_{}", dialect.version, dialect.binding), shown(&cancel));
+            insta::assert_snapshot!(format!("cancel_{}_{}", dialect.version, dialect.binding), request_text(&cancel));
         });
 
         let data = dialect.result(1, &status("COMPLETED")).to_string();
@@ -180,7 +180,7 @@ fn a_task_is_canceled_by_the_id_that_was_learned() {
 
 #[test]
 fn ends_are_told_apart() {
-    let mut failed = says("FAILED", "m-9", &json!([{ "text": "RuntimeError: the model exploded" }]));
+    let mut failed = status_with("FAILED", "m-9", &json!([{ "text": "RuntimeError: the model exploded" }]));
     failed["statusUpdate"]["metadata"] = json!({ "agent_api": { "error": { "code": "MODEL_TIMEOUT" } } });
     let mut cut = status("COMPLETED");
     cut["statusUpdate"]["metadata"] = json!({ "agent_api": { "incomplete": true } });
@@ -189,12 +189,12 @@ fn ends_are_told_apart() {
         (cut, "incomplete"),
         (status("CANCELED"), "canceled"),
         (status("FAILED"), "failed AGENT_ERROR: the agent failed"),
-        (says("FAILED", "m-9", &json!([{ "text": "no luck" }])), "failed A2A_TASK_FAILED: no luck"),
+        (status_with("FAILED", "m-9", &json!([{ "text": "no luck" }])), "failed A2A_TASK_FAILED: no luck"),
         (failed, "failed MODEL_TIMEOUT: the model exploded"),
         (status("REJECTED"), "rejected AGENT_ERROR: the agent rejected the request"),
-        (says("REJECTED", "m-9", &json!([{ "text": "not for you" }])), "rejected AGENT_ERROR: not for you"),
+        (status_with("REJECTED", "m-9", &json!([{ "text": "not for you" }])), "rejected AGENT_ERROR: not for you"),
     ] {
-        let driven = Session::new(&fixed(V1_REST)).say("Paris?", [V1_REST.stream(1, &[submitted(), last])]);
+        let driven = Session::new(&fixed(V1_REST)).send_text("Paris?", [V1_REST.stream(1, &[submitted(), last])]);
         assert_eq!(super::agent::end(&driven), end);
     }
 }
