@@ -12,7 +12,8 @@ impl A2aTurn {
     /// # Errors
     /// The fault, if nothing can be done.
     pub(super) fn recover(&mut self, problem: Option<Problem>, fault: Fault) -> Result<(), Fault> {
-        let problem = problem.or_else(|| by_status(&fault));
+        // With JSON-RPC there is one URL for everything: where it is missing, no other method is there either.
+        let problem = problem.or_else(|| if self.is_rest() { by_status(&fault) } else { None });
         match self.asked {
             Operation::Send | Operation::Stream if self.reader.items == 0 => self.send_differently(problem, fault),
             Operation::Cancel => match problem {
@@ -80,7 +81,7 @@ impl A2aTurn {
         }
         if self.asked == Operation::Subscribe {
             match problem {
-                Some(Problem::MethodNotAllowed) if !self.subscribes_by_get && self.is_rest_v1() => {
+                Some(Problem::MethodNotAllowed) if !self.subscribes_by_get && !self.is_v03() => {
                     self.subscribes_by_get = true;
                     self.step = Some(Step::Subscribe);
                     return Ok(());
@@ -106,9 +107,13 @@ impl A2aTurn {
         Ok(())
     }
 
-    fn is_rest_v1(&self) -> bool {
-        let dialect = self.interface.as_ref().map(|interface| interface.dialect);
-        dialect.is_some_and(|dialect| dialect.binding == Binding::Rest && !dialect.is_v03())
+    /// In 0.3 it is a GET anyway.
+    fn is_v03(&self) -> bool {
+        self.interface.as_ref().is_some_and(|interface| interface.dialect.is_v03())
+    }
+
+    fn is_rest(&self) -> bool {
+        self.interface.as_ref().is_some_and(|interface| interface.dialect.binding == Binding::Rest)
     }
 }
 

@@ -123,3 +123,20 @@ fn another_tasks_events_are_not_read() {
     let driven = Session::new(&fixed(V1)).send_text("Paris?", [V1.stream(1, &items)]);
     assert_eq!(texts(&driven), [("message".to_owned(), "18 C.".to_owned())]);
 }
+
+#[test]
+fn what_an_artifact_says_of_itself_is_kept_with_its_message() {
+    let mut item = text("a-1", "18 C.", false);
+    let artifact = &mut item["artifactUpdate"]["artifact"];
+    artifact["name"] = json!("forecast");
+    artifact["description"] = json!("today");
+    artifact["metadata"] = json!({ "k": 1.0 });
+    artifact["extensions"] = json!(["urn:x"]);
+    let driven =
+        Session::new(&fixed(V1)).send_text("Paris?", [V1.stream(1, &[submitted(), item, status("COMPLETED")])]);
+    let metadata = driven.record.run().messages[0].metadata.as_ref().expect("metadata").text().to_owned();
+    assert_eq!(
+        metadata,
+        r#"{"a2a":{"artifact_id":"a-1","name":"forecast","description":"today","metadata":{"k":1.0},"extensions":["urn:x"],"task_id":"T"}}"#
+    );
+}

@@ -61,6 +61,15 @@ fn an_agent_that_does_not_stream_after_all_is_polled() {
 }
 
 #[test]
+fn a_wrong_url_is_asked_once() {
+    let session = Session::new(&json!({}));
+    let turn = session.turn(&request(Vec::new()), &[]);
+    let driven =
+        Session::new(&json!({})).send_text("Paris?", [V1.card(true), refusal(turn.as_ref(), 404, "Not Found")]);
+    assert_eq!(end(&driven), "failed UPSTREAM_REFUSED: the agent has nothing at the URL that the gateway asks");
+}
+
+#[test]
 fn a_task_that_is_gone_is_left_and_the_message_begins_another() {
     for code in [-32001, -32004] {
         let mut session = Session::new(&fixed(V1));
