@@ -2,13 +2,14 @@
 //!
 //! Name, options and the endpoint table live here. `input` turns client messages into requests of the canonical model
 //! (the Agent API). `updates` turns agent events into statuses and artifacts, the source of streams, tasks and push
-//! notifications. `wire` encodes them for each dialect. `serve` holds the exchanges. Not here: calling agents that
-//! speak A2A.
+//! notifications. `wire` encodes them for each dialect. `serve` holds the exchanges. `connect` is the other half: it calls
+//! agents that speak A2A.
 //!
 //! A task is one run with several turns, and a context is a session. Both live in the engine; this crate stores
 //! nothing.
 
 mod card;
+mod connect;
 mod dialect;
 mod direct;
 mod errors;
@@ -36,6 +37,7 @@ use interlingua_core::pending::Decision;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 
 pub use card::{Algorithm, CardOptions, CardSigning, Flow, Flows, Provider, Requirement, Scheme, Skill};
+pub use connect::{A2aUpstream, UpstreamContext, UpstreamOptions, UpstreamStatusText};
 pub use dialect::{Binding, Generation};
 pub use options::{
     ArtifactPer, CardFrom, CardWithoutVersion, Deduplicate, Extension, Incomplete, MissingVersion, Options, PushEvents,

@@ -1,0 +1,179 @@
+//! Answers to what a task waits for, as parts: decisions, texts, and outputs of tools.
+
+use interlingua_core::answer::{self, AnswerBody};
+use interlingua_core::model;
+use interlingua_core::pending::{Decision, Pending, PendingKind};
+use interlingua_core::{Extra, Fault, FaultKind, Json};
+use serde::{Deserialize, Serialize};
+
+use super::questions::ItemSource;
+use crate::wire::{Part, to_raw};
+
+/// The answers of one message.
+pub(super) struct Answers<'a> {
+    items: &'a [Pending],
+    answered: Vec<&'a Pending>,
+    /// Decisions that were written.
+    decisions: u32,
+    /// Those of them that cancel.
+    canceled: u32,
+    outputs: u32,
+}
+
+impl<'a> Answers<'a> {
+    /// `items`: what the input answers.
+    pub(super) const fn new(items: &'a [Pending]) -> Self {
+        Self { items, answered: Vec::new(), decisions: 0, canceled: 0, outputs: 0 }
+    }
+
+    pub(super) const fn any(&self) -> bool {
+        self.decisions > 0 || (self.outputs > 0 && !self.items.is_empty())
+    }
+
+    pub(super) const fn only_cancel(&self) -> bool {
+        self.decisions > 0 && self.decisions == self.canceled && self.outputs == 0
+    }
+
+    /// The task that asked.
+    pub(super) fn task_id(&self) -> Option<String> {
+        self.answered.iter().find_map(|item| source(item).task_id)
+    }
+
+    /// The decisions in a message.
+    ///
+    /// # Errors
+    /// If one decides nothing: an agent might take it for a yes.
+    pub(super) fn decisions(&mut self, message: &model::Message) -> Result<Vec<Part<'static>>, Fault> {
+        let answers = answer::native(message);
+        let is_one = answers.len() == 1 && self.items.len() <= 1;
+        let mut parts = Vec::new();
+        for answer in answers {
+            let item = self.items.iter().find(|item| item.id == answer.id);
+            self.answered.extend(item);
+            let AnswerBody::Decided { decision, arguments, text, payload } = answer.given else {
+                return Err(Fault::new(FaultKind::Invalid, "the answer decides nothing").with_code(answer::UNDECIDED));
+            };
+            self.decisions += 1;
+            self.canceled += u32::from(decision == Decision::Cancel);
+            let written = Written { item, id: &answer.id, decision, arguments, text, payload };
+            written.parts(is_one, &mut parts);
+        }
+        Ok(parts)
+    }
+
+    /// The outputs in a message.
+    pub(super) fn outputs(&mut self, message: &model::Message) -> Vec<Part<'static>> {
+        #[derive(Serialize)]
+        struct Outer<'a> {
+            function_call_output: Output<'a>,
+        }
+        #[derive(Serialize)]
+        struct Output<'a> {
+            call_id: &'a str,
+            output: &'a str,
+        }
+        let mut parts = Vec::new();
+        for output in message.outputs() {
+            self.outputs += 1;
+            self.answered.extend(self.items.iter().find(|item| item.id == output.call_id));
+            let output = Output { call_id: &output.call_id, output: &output.output };
+            parts.push(Part::data(to_raw(&Outer { function_call_output: output })));
+        }
+        parts
+    }
+}
+
+/// What an item said about where it came from.
+fn source(item: &Pending) -> ItemSource {
+    #[derive(Deserialize)]
+    struct Extension {
+        source: ItemSource,
+    }
+    let extension = item.extension.as_ref().and_then(Json::decode::<Extension>);
+    extension.map(|extension| extension.source).filter(|source| source.protocol == "a2a").unwrap_or_default()
+}
+
+/// A decision to be written.
+struct Written<'a> {
+    item: Option<&'a Pending>,
+    id: &'a str,
+    decision: Decision,
+    arguments: Option<String>,
+    text: Option<String>,
+    payload: Option<Json>,
+}
+
+impl Written<'_> {
+    /// Its parts. `is_one`: no other item is answered beside it.
+    fn parts(&self, is_one: bool, parts: &mut Vec<Part<'static>>) {
+        // An id that the gateway made up says nothing to the agent.
+        let id = match self.item {
+            Some(item) => source(item).id,
+            None => Some(self.id.to_owned()),
+        };
+        let is_question = self.item.is_none_or(|item| item.kind != PendingKind::Approval);
+
+        if self.decision == Decision::Respond && is_question {
+            return self.response(id, is_one, parts);
+        }
+        let mut data = Extra::new();
+        if let Some(id) = id {
+            data.push("interrupt_id", Json::from_serialize(&id));
+        }
+        data.push("decision", Json::from_serialize(&self.decision));
+        let approved = matches!(self.decision, Decision::Accept | Decision::Edit);
+        data.push("approved", Json::from_serialize(&approved));
+        if let Some(arguments) = &self.arguments {
+            let arguments = Json::parse(arguments).unwrap_or_else(|| Json::from_serialize(arguments));
+            data.push("arguments", arguments);
+        }
+        if let Some(text) = &self.text {
+            data.push("text", Json::from_serialize(text));
+        }
+        parts.push(Part::data(to_raw(&data)));
+
+        // For agents that read nothing but text. A word that no one could take for a yes, where it is none.
+        let word = match self.decision {
+            Decision::Accept | Decision::Edit => "approved",
+            Decision::Cancel => "cancelled",
+            Decision::Respond | Decision::Reject => "rejected",
+        };
+        let text = self.text.as_deref().filter(|text| !approved && !text.is_empty()).unwrap_or(word);
+        parts.push(Part::text(text.to_owned()));
+    }
+
+    /// The answer to a question: as text, and as data where it is more than a text.
+    fn response(&self, id: Option<String>, is_one: bool, parts: &mut Vec<Part<'static>>) {
+        let text = self.text.clone().or_else(|| self.payload.as_ref().and_then(Json::decode::<String>));
+        let payload =
+            self.payload.as_ref().filter(|payload| payload.decode::<String>().is_none() && !payload.is_null());
+
+        match (id, payload) {
+            (Some(id), payload) => {
+                let mut data = Extra::new();
+                data.push("interrupt_id", Json::from_serialize(&id));
+                data.push("decision", Json::from_serialize(&Decision::Respond));
+                if let Some(payload) = payload {
+                    data.push("payload", payload.clone());
+                } else if let Some(text) = &text {
+                    data.push("text", Json::from_serialize(text));
+                }
+                parts.push(Part::data(to_raw(&data)));
+            }
+            (None, Some(payload)) => parts.push(Part::data(to_raw(payload))),
+            (None, None) if !is_one => {
+                // Which of several questions a text answers, only its data can say.
+                let mut data = Extra::new();
+                data.push("interrupt_id", Json::from_serialize(self.id));
+                data.push("text", Json::from_serialize(&text));
+                parts.push(Part::data(to_raw(&data)));
+            }
+            (None, None) => {}
+        }
+        match (text, payload) {
+            (Some(text), _) => parts.push(Part::text(text)),
+            (None, Some(payload)) => parts.push(Part::text(payload.text().to_owned())),
+            (None, None) => parts.push(Part::text("")),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Errors of an agent, in each of the forms there are, as faults; and which of them a turn can do something about.
+
+use interlingua_core::connector::Refusal;
+use interlingua_core::filter::client_text;
+use interlingua_core::{Fault, FaultKind, Json};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::errors::Problem;
+
+/// An error that an agent answered with.
+#[derive(Clone, Debug)]
+pub(super) struct AgentFault {
+    /// None: not one of the protocol's.
+    pub(super) problem: Option<Problem>,
+    pub(super) fault: Fault,
+}
+
+/// The members of an error in all four forms: JSON-RPC, REST of 1.0 (below `error`), and the three ways in which
+/// servers of 0.3 write it over REST.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    code: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// `google.rpc.ErrorInfo`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Info {
+    reason: Option<String>,
+}
+
+fn word(raw: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str::<String>(raw?.get()).ok().filter(|word| !word.is_empty())
+}
+
+impl AgentFault {
+    /// Reads the `error` of a JSON-RPC answer or of a REST body.
+    pub(super) fn read(error: &RawValue) -> Self {
+        let fields: Fields<'_> = serde_json::from_str(error.get()).unwrap_or_default();
+        let text = word(fields.message).or_else(|| serde_json::from_str(error.get()).ok()).unwrap_or_default();
+        Self::new(problem(&fields), &text, error.get())
+    }
+
+    /// Reads a REST body that is an error. None if it is none.
+    pub(super) fn from_body(body: &[u8]) -> Option<Self> {
+        let fields: Fields<'_> = serde_json::from_slice(body).ok()?;
+        match fields.error {
+            Some(error) if error.get().starts_with('{') => Some(Self::read(error)),
+            Some(_) => {
+                let text = word(fields.message).or_else(|| word(fields.error)).unwrap_or_default();
+                Some(Self::new(problem(&fields), &text, &String::from_utf8_lossy(body)))
+            }
+            None if fields.code.is_some() && word(fields.message).is_some() => {
+                let text = word(fields.message).unwrap_or_default();
+                Some(Self::new(problem(&fields), &text, &String::from_utf8_lossy(body)))
+            }
+            None => None,
+        }
+    }
+
+    /// Reads an answer whose status is no success.
+    pub(super) fn from_refusal(refusal: &Refusal<'_>) -> Self {
+        let by_status = refusal.to_fault();
+        let found = Self::from_body(refusal.body);
+        let Some(Self { problem: Some(problem), mut fault }) = found else {
+            return Self { problem: None, fault: by_status };
+        };
+        // A proxy in between has the last word about credentials, load and time.
+        if matches!(refusal.status, 401 | 403 | 429 | 408 | 503 | 504) {
+            return Self { problem: Some(problem), fault: by_status };
+        }
+        fault.upstream_status = by_status.upstream_status;
+        fault.retry_after = by_status.retry_after;
+        Self { problem: Some(problem), fault }
+    }
+
+    /// The error whose reason a fault has for its code.
+    pub(super) fn problem_of(code: &str) -> Option<Problem> {
+        find(|row| row.reason == code)
+    }
+
+    fn new(problem: Option<Problem>, text: &str, whole: &str) -> Self {
+        let kind = problem.map_or(FaultKind::AgentFailed, kind_of);
+        let text = client_text("", text);
+        let message = match kind {
+            FaultKind::AgentFailed => text,
+            _ => format!("the agent refused the request: {text}"),
+        };
+        let mut fault = Fault::new(kind, message).with_detail(interlingua_core::filter::log_text(whole));
+        // The reason is a word of the protocol: adapters that speak it repeat it.
+        if let Some(problem) = problem.filter(|problem| kind_of(*problem) != FaultKind::AgentFailed) {
+            let reason = problem.row().reason;
+            if !reason.is_empty() {
+                fault = fault.with_code(reason);
+            }
+        }
+        Self { problem, fault }
+    }
+}
+
+/// Which error it is: by reason, then by name, then by code. The text decides nothing.
+fn problem(fields: &Fields<'_>) -> Option<Problem> {
+    for list in [fields.data, fields.details].into_iter().flatten() {
+        let infos: Vec<Info> = serde_json::from_str(list.get()).unwrap_or_default();
+        let reasons = infos.into_iter().filter_map(|info| info.reason);
+        let known = reasons.into_iter().find_map(|reason| find(|row| row.reason == reason));
+        if known.is_some() {
+            return known;
+        }
+    }
+    for name in [word(fields.kind), word(fields.error)].into_iter().flatten() {
+        if let Some(problem) = find(|row| row.name == name) {
+            return Some(problem);
+        }
+    }
+    let code = fields.code.and_then(|code| Json::from_raw(code).decode::<i32>());
+    if let Some(problem) = code.and_then(|code| find(|row| row.code == code)) {
+        return Some(problem);
+    }
+    // Not always with details: then the status says it, where only one error has it.
+    let status = word(fields.status)?;
+    (status == "NOT_FOUND").then_some(Problem::TaskNotFound)
+}
+
+/// The first row of the table that fits: the general ones stand before those that share their code.
+fn find(is_it: impl Fn(&crate::errors::Row) -> bool) -> Option<Problem> {
+    Problem::ALL.into_iter().find(|problem| is_it(&problem.row()))
+}
+
+/// Who has to change something. What the client's request asked for is the client's matter; how the gateway asked is
+/// between it and the agent.
+const fn kind_of(problem: Problem) -> FaultKind {
+    match problem {
+        Problem::TaskNotFound => FaultKind::NotFound,
+        Problem::TaskNotCancelable => FaultKind::Conflict,
+        Problem::UnsupportedOperation | Problem::ContentType | Problem::BodyType => FaultKind::Unsupported,
+        Problem::InvalidParams => FaultKind::Invalid,
+        Problem::Exhausted => FaultKind::UpstreamRateLimited,
+        Problem::UpstreamUnavailable | Problem::ShuttingDown => FaultKind::UpstreamUnreachable,
+        Problem::InvalidAgentResponse | Problem::Internal => FaultKind::AgentFailed,
+        _ => FaultKind::UpstreamRefused,
+    }
+}
+
+/// A fault in what came back.
+pub(super) fn garbage(data: &[u8]) -> Fault {
+    let beginning = String::from_utf8_lossy(&data[..data.len().min(500)]);
+    let detail = interlingua_core::filter::log_text(&beginning);
+    Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be understood").with_detail(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(found: Option<AgentFault>) -> String {
+        found.map_or_else(
+            || "none".to_owned(),
+            |AgentFault { problem, fault }| {
+                format!("{problem:?} {} {}: {}", fault.kind.code(), fault.code(), fault.message)
+            },
+        )
+    }
+
+    #[test]
+    fn every_form_of_an_error_is_read() {
+        for (body, expected) in [
+            (
+                r#"{"error":{"code":404,"status":"NOT_FOUND","message":"Task not found","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TASK_NOT_FOUND","domain":"a2a-protocol.org"}]}}"#,
+                "Some(TaskNotFound) RESOURCE_NOT_FOUND TASK_NOT_FOUND: the agent refused the request: Task not found",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32004,"message":"no"}}"#,
+                "Some(UnsupportedOperation) UNSUPPORTED UNSUPPORTED_OPERATION: the agent refused the request: no",
+            ),
+            (r#"{"type":"TaskNotCancelableError","message":"ended"}"#, "none"),
+            (
+                r#"{"type":"TaskNotCancelableError","error":"TaskNotCancelableError","code":-32002,"message":"ended"}"#,
+                "Some(TaskNotCancelable) CONFLICT TASK_NOT_CANCELABLE: the agent refused the request: ended",
+            ),
+            (
+                r#"{"error":{"code":-32603,"message":"RuntimeError: the model exploded"}}"#,
+                "Some(Internal) AGENT_ERROR AGENT_ERROR: the model exploded",
+            ),
+            (
+                r#"{"error":{"code":-32009,"message":"0.3 only","data":null}}"#,
+                "Some(VersionNotSupported) UPSTREAM_REFUSED VERSION_NOT_SUPPORTED: the agent refused the request: 0.3 only",
+            ),
+            (r#"{"error":{"code":-1,"message":"x y"}}"#, "None AGENT_ERROR AGENT_ERROR: x y"),
+            (r#"{"error":"bad luck"}"#, "None AGENT_ERROR AGENT_ERROR: bad luck"),
+            (r#"{"error":{}}"#, "None AGENT_ERROR AGENT_ERROR: the agent failed"),
+            (r#"{"task":{}}"#, "none"),
+            ("<html>", "none"),
+        ] {
+            assert_eq!(line(AgentFault::from_body(body.as_bytes())), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_status_decides_where_a_proxy_speaks() {
+        let read = |status, body: &str| {
+            let found = AgentFault::from_refusal(&Refusal { status, body: body.as_bytes(), retry_after: None });
+            (found.problem, found.fault.kind)
+        };
+        let gone = r#"{"error":{"code":-32001,"message":"Task not found"}}"#;
+        assert_eq!(read(404, gone), (Some(Problem::TaskNotFound), FaultKind::NotFound));
+        assert_eq!(read(404, "<html>"), (None, FaultKind::UpstreamRefused));
+        assert_eq!(read(503, gone), (Some(Problem::TaskNotFound), FaultKind::UpstreamUnreachable));
+        assert_eq!(read(429, "{}"), (None, FaultKind::UpstreamRateLimited));
+    }
+}

@@ -1,0 +1,373 @@
+//! What an agent's items mean: tasks, messages, statuses and artifacts as events of a turn.
+//!
+//! Not here: contents of artifacts (`artifacts`) and messages (`messages`), what a waiting task asks (`questions`), and
+//! what is sent next (`turn`).
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use interlingua_core::agent_event::{
+    AgentError, AgentEvent, Awaits, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
+};
+use interlingua_core::connector::EventSink;
+use interlingua_core::model::{MessageType, Role};
+use interlingua_core::{End, Fault};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::artifacts::{Artifacts, Mode};
+use super::messages::{Place, is_no_text, message_digest, plain_text};
+use super::options::{UpstreamOptions, UpstreamStatusText};
+use super::session::{SessionState, storable};
+use super::wire::{self, Kind, Message, Task, filled};
+use crate::dialect::WireFormat;
+use crate::wire::State;
+
+/// Where an item stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The first item of a stream that answers a message: it may show the task as it was before that message.
+    Start,
+    /// A stream.
+    Stream,
+    /// A body: the task as it is.
+    Body,
+}
+
+/// Reads the items of one turn.
+pub(super) struct ItemReader {
+    pub(super) form: WireFormat,
+    pub(super) status_text: UpstreamStatusText,
+    follow_auth: bool,
+    /// The id of the message that was sent: what stands before it in a history is not of this turn. Empty before that.
+    pub(super) message_id: String,
+    /// The task of this turn, once it is known.
+    pub(super) task: Option<String>,
+    /// What the next turn has to know.
+    pub(super) session: SessionState,
+    pub(super) artifacts: Artifacts,
+    /// Digests of the status messages that were read.
+    pub(super) messages: HashSet<u64>,
+    /// Plain text of statuses.
+    pub(super) plain: String,
+    /// Something of the answer was emitted.
+    pub(super) answered: bool,
+    started: bool,
+    /// The end of the turn was emitted.
+    pub(super) ended: bool,
+    /// Items of this turn's task.
+    pub(super) items: u64,
+}
+
+/// `metadata.agent_api` of a task or a status.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AgentApi<'a> {
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    incomplete: Option<bool>,
+    error: Option<NamedError>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NamedError {
+    code: Option<String>,
+}
+
+impl<'a> AgentApi<'a> {
+    fn read(metadata: Option<&'a RawValue>) -> Self {
+        #[derive(Deserialize)]
+        struct Outer<'a> {
+            #[serde(borrow)]
+            agent_api: AgentApi<'a>,
+        }
+        let outer = metadata.and_then(|raw| serde_json::from_str::<Outer<'_>>(raw.get()).ok());
+        outer.map(|outer| outer.agent_api).unwrap_or_default()
+    }
+}
+
+impl ItemReader {
+    pub(super) fn new(options: &UpstreamOptions, session: SessionState) -> Self {
+        let goes_on = session.task_id.is_some();
+        let task = session.task_id.clone();
+        let known = if goes_on { session.artifacts.clone() } else { Vec::new() };
+        Self {
+            form: WireFormat::V1,
+            status_text: options.status_text,
+            follow_auth: options.follow_auth,
+            message_id: String::new(),
+            task,
+            session,
+            artifacts: Artifacts::resumed(known),
+            messages: HashSet::new(),
+            plain: String::new(),
+            answered: false,
+            started: false,
+            ended: false,
+            items: 0,
+        }
+    }
+
+    /// What was read so far that was not read before: it grows where a task makes progress.
+    pub(super) fn progress(&self) -> u64 {
+        self.artifacts.emitted + self.messages.len() as u64 + u64::from(self.started)
+    }
+
+    /// Reads an item.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub(super) fn read(&mut self, item: Kind<'_>, source: Source, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if self.ended {
+            // A task's end is final, whatever the agent says after it.
+            return sink.emit(&AgentEvent::Ignored);
+        }
+        let (task, context) = match &item {
+            Kind::Task(task) => (filled(&task.id), filled(&task.context_id)),
+            Kind::Message(message) => (filled(&message.task_id), filled(&message.context_id)),
+            Kind::Status(update) => (filled(&update.task_id), filled(&update.context_id)),
+            Kind::Artifact(update) => (filled(&update.task_id), filled(&update.context_id)),
+        };
+        let is_first = self.items == 0 && source != Source::Stream;
+        if !self.learn(task, context, is_first) {
+            // Another task's event: of a server that mixes up its subscribers.
+            return sink.emit(&AgentEvent::Ignored);
+        }
+        self.items += 1;
+
+        match item {
+            Kind::Task(task) => self.task(task, source, sink),
+            Kind::Message(message) => self.reply(message, sink),
+            Kind::Status(update) => self.status(update.status.unwrap_or_default(), update.metadata, source, sink),
+            Kind::Artifact(update) => {
+                self.start(sink)?;
+                let Some(mut artifact) = update.artifact else { return sink.emit(&AgentEvent::Ignored) };
+                let mode = if update.append == Some(true) { Mode::Append } else { Mode::Replace };
+                self.artifacts.read(&mut artifact, mode, self.form, self.task.as_deref(), sink)?;
+                if update.last_chunk == Some(true) {
+                    self.artifacts.finish(filled(&artifact.artifact_id).unwrap_or_default(), sink)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes over the ids of an item. False if it belongs to another task.
+    fn learn(&mut self, task: Option<&str>, context: Option<&str>, is_first: bool) -> bool {
+        if let Some(task) = task.and_then(storable) {
+            match &self.task {
+                Some(known) if *known == task => {}
+                // The first answer to a message says which task it went to.
+                Some(_) if !is_first => return false,
+                _ => {
+                    if self.session.task_id.as_deref() != Some(task.as_str()) {
+                        self.session.forget_task();
+                        self.artifacts = Artifacts::default();
+                    }
+                    self.session.last_task_id = Some(task.clone());
+                    self.task = Some(task);
+                }
+            }
+        }
+        if let Some(context) = context.and_then(storable) {
+            self.session.context_id = Some(context);
+        }
+        true
+    }
+
+    /// The message goes to a task of its own.
+    pub(super) fn abandon_task(&mut self) {
+        self.task = None;
+        self.session.forget_task();
+        self.artifacts = Artifacts::default();
+    }
+
+    /// The agent works.
+    pub(super) fn start(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if std::mem::replace(&mut self.started, true) {
+            return Ok(());
+        }
+        let id = self.task.as_deref().map(Cow::Borrowed);
+        sink.emit(&AgentEvent::Response(ResponseEvent { id, started: true, ..ResponseEvent::default() }))
+    }
+
+    /// A whole task: what of it was not emitted before is emitted now.
+    fn task(&mut self, task: Task<'_>, source: Source, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if let Some(history) = task.history {
+            self.missed(history, sink)?;
+        }
+        for artifact in task.artifacts.into_iter().flatten() {
+            let mut artifact = artifact;
+            self.artifacts.read(&mut artifact, Mode::Snapshot, self.form, self.task.as_deref(), sink)?;
+        }
+        self.status(task.status.unwrap_or_default(), task.metadata, source, sink)
+    }
+
+    /// Status messages between two looks at a task stand in its history, after the message that was sent.
+    fn missed(&mut self, history: &RawValue, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Ok(history) = serde_json::from_str::<Vec<&RawValue>>(history.get()) else { return Ok(()) };
+        let is_own = |raw: &&RawValue| {
+            let message = wire::message(raw);
+            message.is_some_and(|message| filled(&message.message_id) == Some(self.message_id.as_str()))
+        };
+        // Without the message that was sent nobody can tell which of them are new.
+        let Some(own) = history.iter().rposition(is_own) else { return Ok(()) };
+        for raw in &history[own + 1..] {
+            let message = wire::message(raw);
+            if message.is_some_and(|message| !message.is_from_user()) {
+                self.status_message(raw, sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn status(
+        &mut self,
+        status: wire::Status<'_>,
+        metadata: Option<&RawValue>,
+        source: Source,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let state = status.state();
+        let message = status.message;
+        if matches!(state, Some(state) if state != State::Submitted) {
+            self.start(sink)?;
+        }
+
+        match state {
+            None | Some(State::Submitted | State::Working) => {
+                if let Some(usage) = AgentApi::read(metadata).usage {
+                    sink.emit(&usage_event(usage))?;
+                }
+                message.map_or(Ok(()), |raw| self.status_message(raw, sink))
+            }
+            Some(State::InputRequired | State::AuthRequired) if self.is_stale(message, source) => Ok(()),
+            Some(State::AuthRequired) if self.follow_auth => {
+                message.map_or(Ok(()), |raw| self.shown_message(raw, sink))
+            }
+            Some(State::InputRequired) => self.wait(Awaits::Input, message, metadata, sink),
+            Some(State::AuthRequired) => self.wait(Awaits::Auth, message, metadata, sink),
+            Some(State::Completed) => self.complete(message, metadata, sink),
+            Some(State::Canceled) => self.finish(End::Canceled, None, metadata, None, sink),
+            Some(State::Failed) => self.fail(End::Failed, message, metadata, sink),
+            Some(State::Rejected) => self.fail(End::Rejected, message, metadata, sink),
+        }
+    }
+
+    /// True for a task that is shown as it was before the message reached it.
+    fn is_stale(&self, message: Option<&RawValue>, source: Source) -> bool {
+        let waited = self.task.is_some() && self.task == self.session.task_id;
+        source == Source::Start && waited && message.map(message_digest) == self.session.status_message
+    }
+
+    /// The task waits: the turn has ended, and the next message goes on with it.
+    fn wait(
+        &mut self,
+        awaits: Awaits,
+        message: Option<&RawValue>,
+        metadata: Option<&RawValue>,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        if let Some(raw) = message {
+            self.ask(raw, awaits, sink)?;
+        }
+        self.session.status_message = message.map(message_digest);
+        self.session.task_id.clone_from(&self.task);
+        self.session.keep_artifacts(self.artifacts.known());
+        self.finish(End::Completed, None, metadata, Some(awaits), sink)
+    }
+
+    fn complete(
+        &mut self,
+        message: Option<&RawValue>,
+        metadata: Option<&RawValue>,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let mut is_answered = self.answered || self.artifacts.emitted > 0;
+        if let Some(raw) = message
+            && let Some(mut message) = wire::message(raw)
+            && self.is_new(raw)
+        {
+            let parts = message.take_parts(self.form);
+            // Many agents repeat in the end what they streamed before.
+            if !self.artifacts.have_text(&plain_text(&parts)) || parts.iter().any(is_no_text) {
+                self.emit_parts(&message, &parts, Place::Answer, sink)?;
+            }
+            is_answered |= !parts.is_empty();
+        }
+        // Agents that say everything in statuses, and nothing else.
+        if !is_answered && self.status_text == UpstreamStatusText::Auto && !self.plain.is_empty() {
+            let text = std::mem::take(&mut self.plain);
+            let value = ContentValue::Text(Cow::Borrowed(text.as_str()));
+            let id = format!("{}-answer", self.task.as_deref().unwrap_or("task"));
+            sink.emit(&AgentEvent::Message(MessageEvent {
+                id: Some(Cow::Borrowed(&id)),
+                kind: Some(MessageType::Message),
+                role: Some(Role::Assistant),
+                end: Some(End::Completed),
+                contents: vec![ContentEvent::new(&id, ContentUpdate::Final, value).at(0)],
+                ..MessageEvent::default()
+            }))?;
+        }
+        self.finish(End::Completed, None, metadata, None, sink)
+    }
+
+    fn fail(
+        &mut self,
+        end: End,
+        message: Option<&RawValue>,
+        metadata: Option<&RawValue>,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let mut code = AgentApi::read(metadata).error.and_then(|error| error.code);
+        let mut text = String::new();
+        if let Some(mut message) = message.and_then(wire::message) {
+            text = plain_text(&message.take_parts(self.form));
+            code = code.or_else(|| AgentApi::read(message.metadata).error.and_then(|error| error.code));
+        }
+        let error = match (end, text.is_empty()) {
+            // Nothing was said, and there are better words for that than any of these.
+            (_, true) if code.is_none() => None,
+            (End::Rejected, _) => Some((code.unwrap_or_default(), text)),
+            _ => Some((code.unwrap_or_else(|| "A2A_TASK_FAILED".to_owned()), text)),
+        };
+        self.finish(end, error, metadata, None, sink)
+    }
+
+    fn finish(
+        &mut self,
+        end: End,
+        error: Option<(String, String)>,
+        metadata: Option<&RawValue>,
+        awaits: Option<Awaits>,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        self.ended = true;
+        if awaits.is_none() {
+            self.session.forget_task();
+        }
+        let found = AgentApi::read(metadata);
+        let is_cut = end == End::Completed && found.incomplete == Some(true);
+        sink.emit(&AgentEvent::Response(ResponseEvent {
+            end: Some(if is_cut { End::Incomplete } else { end }),
+            error: error.map(|(code, message)| AgentError::Named { code: code.into(), message: message.into() }),
+            awaits,
+            usage: found.usage.map(JsonRef::Borrowed),
+            ..ResponseEvent::default()
+        }))
+    }
+
+    /// A message instead of a task: the whole answer.
+    fn reply(&mut self, mut message: Message<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        self.start(sink)?;
+        let parts = message.take_parts(self.form);
+        self.emit_parts(&message, &parts, Place::Reply, sink)?;
+        let metadata = message.metadata;
+        self.finish(End::Completed, None, metadata, None, sink)
+    }
+}
+
+fn usage_event(usage: &RawValue) -> AgentEvent<'_> {
+    AgentEvent::Response(ResponseEvent { usage: Some(JsonRef::Borrowed(usage)), ..ResponseEvent::default() })
+}

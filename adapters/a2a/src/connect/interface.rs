@@ -1,0 +1,268 @@
+//! Choosing where and how an agent is asked: from its card, in either generation, or from the options alone.
+//!
+//! Cards are read leniently: what is not of its type counts as absent. Not here: fetching the card (`turn`).
+
+use interlingua_core::tree::{Node, Object};
+use interlingua_core::{Fault, FaultKind};
+
+use super::options::{UpstreamOptions, is_card};
+use super::url::{Url, below};
+use crate::dialect::{Binding, Dialect, Generation};
+
+/// Interfaces of a card that are looked at.
+const MAX_INTERFACES: usize = 64;
+
+/// Where and how an agent is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub(super) url: String,
+    pub(super) dialect: Dialect,
+    /// Whether the agent streams its answers.
+    pub(super) streaming: bool,
+    /// Goes into each request. Version 1.0 only.
+    pub(super) tenant: Option<String>,
+}
+
+impl Interface {
+    /// The interface that the options alone name. None: the card has to say.
+    pub(super) fn from_options(url: &str, options: &UpstreamOptions) -> Option<Self> {
+        let dialect = Dialect { binding: options.binding?, generation: options.version? };
+        let streaming = options.streaming.unwrap_or(true);
+        Some(Self { url: url.to_owned(), dialect, streaming, tenant: options.tenant.clone() })
+    }
+
+    /// The first interface of a card that is spoken here. `url`: the one that is configured.
+    ///
+    /// # Errors
+    /// If it is no card, or names none.
+    pub(super) fn from_card(card: &[u8], url: &str, options: &UpstreamOptions) -> Result<Self, Fault> {
+        let garbage = |fault: Fault| {
+            Fault::new(FaultKind::UpstreamGarbage, "the agent's card could not be read").with_detail(fault)
+        };
+        let card = Node::parse_object(card).map_err(garbage)?;
+
+        let mut candidates = current(&card);
+        candidates.extend(old(&card));
+        let chosen = candidates.into_iter().find_map(|candidate| {
+            let binding = candidate.binding().filter(|binding| options.binding.is_none_or(|only| only == *binding))?;
+            let generation =
+                candidate.generation().filter(|known| options.version.is_none_or(|only| only == *known))?;
+            let url = reachable(url, &candidate.url, &options.allow_hosts)?;
+            Some((url, Dialect { binding, generation }, candidate.tenant))
+        });
+
+        let Some((url, dialect, tenant)) = chosen else {
+            let message = "the agent's card names no interface that the gateway can use";
+            return Err(Fault::new(FaultKind::UpstreamRefused, message));
+        };
+        let capabilities = card.get("capabilities").and_then(|node| node.object().ok());
+        let streams = capabilities.and_then(|object| object.boolean("streaming").ok().flatten()).unwrap_or(false);
+        Ok(Self {
+            url,
+            dialect,
+            streaming: options.streaming.unwrap_or(streams),
+            tenant: options.tenant.clone().or(tenant),
+        })
+    }
+}
+
+/// The URLs where a card is looked for, in order.
+pub(super) fn card_urls(url: &str, options: &UpstreamOptions) -> Vec<String> {
+    if let Some(card) = &options.card_url {
+        return vec![card.clone()];
+    }
+    if is_card(url) {
+        return vec![url.to_owned()];
+    }
+
+    const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
+    let parsed = Url::parse(url);
+    let origin = parsed.map_or(url, |url| url.origin);
+    // An endpoint such as `/agent/process` has its card beside it.
+    let parent = parsed.and_then(|url| Some(format!("{}{}", url.origin, url.path().rsplit_once('/')?.0)));
+    let mut urls: Vec<String> = Vec::new();
+    for path in PATHS {
+        for base in [url, parent.as_deref().unwrap_or(origin), origin] {
+            let candidate = below(base, path);
+            if !urls.contains(&candidate) {
+                urls.push(candidate);
+            }
+        }
+    }
+    urls
+}
+
+/// An entry of a card.
+struct Candidate {
+    url: String,
+    binding: String,
+    version: String,
+    tenant: Option<String>,
+}
+
+impl Candidate {
+    fn binding(&self) -> Option<Binding> {
+        [Binding::JsonRpc, Binding::Rest].into_iter().find(|known| known.as_str().eq_ignore_ascii_case(&self.binding))
+    }
+
+    /// Only `major.minor` counts. What came before 0.3 is asked as 0.3.
+    fn generation(&self) -> Option<Generation> {
+        let mut numbers = self.version.trim().split('.');
+        match (numbers.next()?, numbers.next().unwrap_or("0")) {
+            ("1", "0") => Some(Generation::V1),
+            ("0", "2" | "3") => Some(Generation::V03),
+            _ => None,
+        }
+    }
+}
+
+/// A text that is not empty.
+fn text(object: &Object<'_>, names: [&str; 2]) -> Option<String> {
+    let text = object.get_any(&names)?.string().ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The interfaces of a card of 1.0.
+fn current(card: &Object<'_>) -> Vec<Candidate> {
+    let entries = card.get_any(&["supportedInterfaces", "supported_interfaces"]);
+    let entries = entries.and_then(|node| node.array().ok()).into_iter().flatten().take(MAX_INTERFACES);
+    let entry = |node: Node<'_>| {
+        let entry = node.object().ok()?;
+        Some(Candidate {
+            url: text(&entry, ["url", "url"])?,
+            binding: text(&entry, ["protocolBinding", "protocol_binding"]).unwrap_or_else(|| "JSONRPC".into()),
+            version: text(&entry, ["protocolVersion", "protocol_version"]).unwrap_or_else(|| "1.0".into()),
+            tenant: text(&entry, ["tenant", "tenant"]),
+        })
+    };
+    entries.filter_map(entry).collect()
+}
+
+/// The interfaces of a card of 0.3: the preferred one and the others.
+fn old(card: &Object<'_>) -> Vec<Candidate> {
+    let version = text(card, ["protocolVersion", "protocol_version"]).unwrap_or_else(|| "0.3".into());
+    let candidate = |url: String, transport: Option<String>| Candidate {
+        url,
+        binding: transport.unwrap_or_else(|| "JSONRPC".into()),
+        version: version.clone(),
+        tenant: None,
+    };
+
+    let preferred =
+        text(card, ["url", "url"]).map(|url| candidate(url, text(card, ["preferredTransport", "preferred_transport"])));
+    let others = card.get_any(&["additionalInterfaces", "additional_interfaces"]);
+    let others = others.and_then(|node| node.array().ok()).into_iter().flatten().take(MAX_INTERFACES);
+    let others = others.filter_map(|node| {
+        let entry = node.object().ok()?;
+        Some(candidate(text(&entry, ["url", "url"])?, text(&entry, ["transport", "transport"])))
+    });
+    preferred.into_iter().chain(others).collect()
+}
+
+/// The URL of a card as the gateway uses it. A card that names a host which is neither the configured one nor allowed
+/// (an internal name, `0.0.0.0`, somebody else's) has only its path taken over: credentials go to nobody else.
+fn reachable(configured: &str, url: &str, allowed: &[String]) -> Option<String> {
+    let own = Url::parse(configured)?;
+    if url.starts_with('/') && !url.starts_with("//") && !url.contains(['\\', '\n', '\r', ' ']) {
+        return Some(format!("{}{url}", own.origin));
+    }
+    let other = Url::parse(url)?;
+    if own.trusts(&other, allowed) { Some(url.to_owned()) } else { Some(format!("{}{}", own.origin, other.rest)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(card: &str, options: &str) -> Result<Interface, Fault> {
+        let options: UpstreamOptions = serde_json::from_str(options).expect("options");
+        Interface::from_card(card.as_bytes(), "https://agent.example/weather", &options)
+    }
+
+    fn line(card: &str, options: &str) -> String {
+        match chosen(card, options) {
+            Ok(Interface { url, dialect, streaming, tenant }) => {
+                let (binding, version) = (dialect.binding.as_str(), dialect.generation.as_str());
+                format!("{version} {binding} {url} {streaming} {}", tenant.as_deref().unwrap_or("-"))
+            }
+            Err(fault) => fault.to_string(),
+        }
+    }
+
+    const HYBRID: &str = r#"{"name":"weather","supportedInterfaces":[
+        {"url":"grpc://agent.example","protocolBinding":"GRPC","protocolVersion":"1.0"},
+        {"url":"https://agent.example/v1rest","protocolBinding":"HTTP+JSON","protocolVersion":"1.0.1","tenant":"t"},
+        {"url":"https://agent.example/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"}],
+        "capabilities":{"streaming":true},"protocolVersion":"0.3.0","url":"https://agent.example/old",
+        "additionalInterfaces":[{"url":"https://agent.example/old","transport":"HTTP+JSON"}]}"#;
+
+    #[test]
+    fn the_first_interface_that_is_spoken_is_chosen() {
+        for (options, expected) in [
+            ("{}", "1.0 HTTP+JSON https://agent.example/v1rest true t"),
+            (r#"{"binding":"JSONRPC"}"#, "1.0 JSONRPC https://agent.example/rpc true -"),
+            (r#"{"version":"0.3"}"#, "0.3 JSONRPC https://agent.example/old true -"),
+            (
+                r#"{"version":"0.3","binding":"HTTP+JSON","streaming":false}"#,
+                "0.3 HTTP+JSON https://agent.example/old false -",
+            ),
+        ] {
+            assert_eq!(line(HYBRID, options), expected);
+        }
+        let old = r#"{"url":"https://agent.example/","protocolVersion":"0.2.5"}"#;
+        assert_eq!(line(old, "{}"), "0.3 JSONRPC https://agent.example/ false -");
+    }
+
+    #[test]
+    fn a_card_never_sends_requests_to_another_host() {
+        let card = |url: &str| format!(r#"{{"supportedInterfaces":[{{"url":"{url}"}}]}}"#);
+        for (url, asked) in [
+            ("http://0.0.0.0:8000/a2a", "https://agent.example/a2a"),
+            ("https://evil.example/a2a?x=1", "https://agent.example/a2a?x=1"),
+            ("http://agent.example/a2a", "https://agent.example/a2a"),
+            ("https://agent.example:9/a2a", "https://agent.example:9/a2a"),
+            ("/a2a", "https://agent.example/a2a"),
+        ] {
+            assert_eq!(line(&card(url), "{}"), format!("1.0 JSONRPC {asked} false -"));
+        }
+        let allowed = r#"{"allow_hosts":["evil.example"]}"#;
+        assert_eq!(line(&card("https://evil.example/a"), allowed), "1.0 JSONRPC https://evil.example/a false -");
+        for url in ["file:///etc/passwd", "https://agent.example@evil/", "//evil.example/x"] {
+            assert!(chosen(&card(url), "{}").is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_card_is_refused() {
+        for card in [
+            "",
+            "[]",
+            "{}",
+            "<html>",
+            r#"{"url":7,"supportedInterfaces":"x"}"#,
+            r#"{"supportedInterfaces":[[],{"url":null}]}"#,
+        ] {
+            assert!(chosen(card, "{}").is_err(), "{card}");
+        }
+        assert!(chosen(r#"{"url":"https://agent.example","protocolVersion":"2.0"}"#, "{}").is_err());
+    }
+
+    #[test]
+    fn cards_are_looked_for_below_the_url_and_at_the_root() {
+        let urls = |url: &str| card_urls(url, &UpstreamOptions::default());
+        assert_eq!(
+            urls("http://a/b/c/"),
+            [
+                "http://a/b/c/.well-known/agent-card.json",
+                "http://a/b/.well-known/agent-card.json",
+                "http://a/.well-known/agent-card.json",
+                "http://a/b/c/.well-known/agent.json",
+                "http://a/b/.well-known/agent.json",
+                "http://a/.well-known/agent.json"
+            ]
+        );
+        assert_eq!(urls("http://a").len(), 2);
+        assert_eq!(urls("http://a/cards/x.json"), ["http://a/cards/x.json"]);
+    }
+}

@@ -1,0 +1,174 @@
+//! Messages of an agent: what it says while it works, what it says in the end, and what it replies without a task.
+
+use std::borrow::Cow;
+
+use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, JsonRef, MessageEvent};
+use interlingua_core::connector::EventSink;
+use interlingua_core::model::{MessageType, Role};
+use interlingua_core::{End, Fault, Json};
+use serde_json::value::RawValue;
+
+use super::content::{self, PartKind};
+use super::digest::Digest;
+use super::events::ItemReader;
+use super::options::UpstreamStatusText;
+use super::wire::{self, Message, filled};
+use crate::wire::{Content, Part};
+
+/// Status messages that are remembered, so that none is emitted twice. After so many, those before may be.
+const MAX_MESSAGES: usize = 100_000;
+/// Plain text of statuses that is kept in case it turns out to be the answer, in bytes.
+const MAX_STATUS_TEXT: usize = 1 << 20;
+
+/// Where a message stands, which says what plain text in it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The status of a task that works.
+    Status(UpstreamStatusText),
+    /// The status at the end: part of the answer.
+    Answer,
+    /// Instead of a task: the whole answer.
+    Reply,
+}
+
+impl ItemReader {
+    /// True for a status message that was not read before.
+    pub(super) fn is_new(&mut self, raw: &RawValue) -> bool {
+        if self.messages.len() >= MAX_MESSAGES {
+            self.messages.clear();
+        }
+        self.messages.insert(message_digest(raw))
+    }
+
+    /// What an agent says while it works.
+    pub(super) fn status_message(&mut self, raw: &RawValue, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Some(mut message) = wire::message(raw).filter(|_| self.is_new(raw)) else { return Ok(()) };
+        self.start(sink)?;
+        let parts = message.take_parts(self.form);
+        for part in &parts {
+            if let (Content::Text(text), PartKind::Plain) = (&part.content, content::kind(part))
+                && self.plain.len() + text.len() <= MAX_STATUS_TEXT
+            {
+                self.plain.push_str(text);
+            }
+        }
+        self.emit_parts(&message, &parts, Place::Status(self.status_text), sink)
+    }
+
+    /// A status message that people have to see.
+    pub(super) fn shown_message(&mut self, raw: &RawValue, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Some(mut message) = wire::message(raw).filter(|_| self.is_new(raw)) else { return Ok(()) };
+        let parts = message.take_parts(self.form);
+        self.emit_parts(&message, &parts, Place::Answer, sink)
+    }
+
+    /// Emits the parts of a message: adjacent ones of one type are one canonical message.
+    pub(super) fn emit_parts(
+        &mut self,
+        message: &Message<'_>,
+        parts: &[Part<'_>],
+        place: Place,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let kinds: Vec<(PartKind, MessageType)> = parts
+            .iter()
+            .map(|part| {
+                let kind = content::kind(part);
+                let message = message_type(&kind, part, place);
+                (kind, message)
+            })
+            .collect();
+        let own_id = filled(&message.message_id).unwrap_or_default();
+        let (mut start, mut number) = (0, 1_u32);
+        while start < parts.len() {
+            let kind = &kinds[start].1;
+            let end = (start..parts.len()).find(|place| kinds[*place].1 != *kind).unwrap_or(parts.len());
+            let range = start..end;
+            start = end;
+            let is_dropped =
+                place == Place::Status(UpstreamStatusText::Drop) && kinds[range.start].0 == PartKind::Plain;
+            if is_dropped && !parts[range.clone()].iter().any(is_no_text) {
+                continue;
+            }
+
+            let id = match (own_id, number) {
+                ("", _) => Cow::Borrowed(""),
+                (id, 1) => Cow::Borrowed(id),
+                (id, number) => Cow::Owned(format!("{id}-{number}")),
+            };
+            number += 1;
+            self.answered |= *kind == MessageType::Message;
+            let contents = parts[range.clone()].iter().zip(&kinds[range]).zip(0..).map(|((part, (kind, _)), index)| {
+                ContentEvent::new(&id, ContentUpdate::Final, content::value(part, kind)).at(index)
+            });
+            sink.emit(&AgentEvent::Message(MessageEvent {
+                id: Some(Cow::Borrowed(&id)),
+                kind: Some(kind.clone()),
+                role: Some(if kind.is_output() { Role::Tool } else { Role::Assistant }),
+                end: Some(End::Completed),
+                contents: contents.collect(),
+                metadata: metadata(message, place),
+                ..MessageEvent::default()
+            }))?;
+        }
+        Ok(())
+    }
+}
+
+/// The canonical message a part goes into.
+fn message_type(kind: &PartKind, part: &Part<'_>, place: Place) -> MessageType {
+    match kind {
+        PartKind::Reasoning => MessageType::Reasoning,
+        PartKind::Call(kind) | PartKind::Output(kind) | PartKind::Typed(kind) => kind.clone(),
+        PartKind::Refusal => MessageType::Message,
+        PartKind::Plain => match place {
+            Place::Status(UpstreamStatusText::Auto | UpstreamStatusText::Reasoning) if !is_no_text(part) => {
+                MessageType::Reasoning
+            }
+            _ => MessageType::Message,
+        },
+    }
+}
+
+pub(super) fn is_no_text(part: &Part<'_>) -> bool {
+    !matches!(part.content, Content::Text(_))
+}
+
+/// The texts of parts, joined.
+pub(super) fn plain_text(parts: &[Part<'_>]) -> String {
+    let texts = parts.iter().filter_map(|part| match &part.content {
+        Content::Text(text) => Some(text.as_ref()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// What tells one status message from another: its id, else all of it.
+pub(super) fn message_digest(raw: &RawValue) -> u64 {
+    let message = wire::message(raw);
+    let id = message.as_ref().and_then(|message| filled(&message.message_id));
+    Digest::of(id.unwrap_or_else(|| raw.get()).as_bytes()).value()
+}
+
+/// `metadata.a2a` of a message.
+fn metadata(message: &Message<'_>, place: Place) -> Option<JsonRef<'static>> {
+    #[derive(serde::Serialize)]
+    struct Outer<'a> {
+        a2a: Inner<'a>,
+    }
+    #[derive(serde::Serialize)]
+    struct Inner<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reply: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        metadata: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        extensions: Option<&'a RawValue>,
+    }
+    let reply = (place == Place::Reply).then_some("message");
+    if reply.is_none() && message.metadata.is_none() && message.extensions.is_none() {
+        return None;
+    }
+    let inner = Inner { reply, metadata: message.metadata, extensions: message.extensions };
+    Some(JsonRef::Owned(Json::from_serialize(&Outer { a2a: inner })))
+}

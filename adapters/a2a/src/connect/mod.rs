@@ -1,0 +1,84 @@
+//! Asks agents that speak A2A, 1.0 or 0.3, over JSON-RPC or HTTP+JSON.
+//!
+//! An agent is found by its card, which says where and how it is asked (`interface`). A turn sends one message
+//! (`outgoing`, `answers`), reads the task that comes of it, streamed or polled (`events`, `artifacts`, `messages`,
+//! `questions`), takes it up again when a stream is cut (`turn`, `recovery`), and keeps what the next message needs
+//! (`session`). `http` writes requests, `wire` reads answers, `errors` reads errors.
+//!
+//! Not here: what serves A2A to clients, which shares the types in [`crate::wire`].
+
+mod answers;
+mod artifacts;
+mod content;
+mod digest;
+mod errors;
+mod events;
+mod http;
+mod interface;
+mod messages;
+mod options;
+mod outgoing;
+mod questions;
+mod recovery;
+mod session;
+mod slots;
+mod turn;
+mod url;
+mod wire;
+
+use std::sync::Arc;
+
+use interlingua_core::Fault;
+use interlingua_core::answer::ALL_DECISIONS;
+use interlingua_core::capability::{Cancel, HistoryNeed, Media, UpstreamCapabilities};
+use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
+
+pub use options::{UpstreamContext, UpstreamOptions, UpstreamStatusText};
+
+/// Asks agents that speak A2A.
+#[derive(Clone, Copy, Debug)]
+pub struct A2aUpstream;
+
+impl UpstreamAdapter for A2aUpstream {
+    const NAME: &'static str = crate::NAME;
+    type Options = UpstreamOptions;
+
+    fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {
+        options.check(url)?;
+        Ok(Box::new(A2aConnector { url: url.into(), options: Arc::new(options) }))
+    }
+
+    fn options_schema() -> serde_json::Value {
+        options::schema()
+    }
+}
+
+struct A2aConnector {
+    url: Arc<str>,
+    options: Arc<UpstreamOptions>,
+}
+
+impl Connector for A2aConnector {
+    fn capabilities(&self) -> UpstreamCapabilities {
+        let mut capabilities = UpstreamCapabilities::default();
+        capabilities.streaming = self.options.streaming != Some(false);
+        capabilities.history = HistoryNeed::KeptByAgent;
+        // Which of them an agent takes, it says with each item.
+        capabilities.decisions = ALL_DECISIONS;
+        capabilities.input_media = Media::ALL;
+        capabilities.output_media = Media::ALL;
+        capabilities.cancel = Cancel::Request;
+        capabilities.resume = true;
+        capabilities.usage = true;
+        capabilities.reasoning = true;
+        capabilities
+    }
+
+    fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
+        Ok(Box::new(turn::A2aTurn::new(&self.url, &self.options, request)?))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.options.warnings(&self.url)
+    }
+}

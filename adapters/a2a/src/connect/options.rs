@@ -1,0 +1,224 @@
+//! What an operator may choose for an upstream that speaks A2A.
+
+use std::time::Duration;
+
+use interlingua_core::answer::Ttl;
+use serde::{Deserialize, Deserializer};
+use serde_json::json;
+
+use super::url::Url;
+use crate::dialect::{Binding, Generation};
+
+/// What an operator may choose for an upstream that speaks A2A.
+///
+/// The agent's card says where and how it is asked, unless both `binding` and `version` are set: then `url` is the
+/// interface itself, and no card is read.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UpstreamOptions {
+    /// Where the card is. None: at the well-known places below `url` and at the root of its host.
+    pub card_url: Option<String>,
+    /// The only binding that is used.
+    pub binding: Option<Binding>,
+    /// The only version that is used.
+    pub version: Option<Generation>,
+    /// Whether answers are streamed or polled. None: as the card says.
+    pub streaming: Option<bool>,
+    /// The tenant in each request of version 1.0. None: as the card says.
+    pub tenant: Option<String>,
+    /// Further hosts, as `host` or `host:port`, that a card may send requests to.
+    pub allow_hosts: Vec<String>,
+    /// The first pause before a task is asked for again.
+    #[serde(deserialize_with = "duration")]
+    pub poll_interval: Duration,
+    /// What the pauses grow to.
+    #[serde(deserialize_with = "duration")]
+    pub max_poll_interval: Duration,
+    /// The context of a session's first message.
+    pub context: UpstreamContext,
+    /// Whether earlier messages of the request go ahead of the first message of a context.
+    pub transcript: bool,
+    /// What plain text in a status of a working task is.
+    pub status_text: UpstreamStatusText,
+    /// Whether the turn goes on while the task waits for a login.
+    pub follow_auth: bool,
+    /// URIs of the extensions that are asked for.
+    pub extensions: Vec<String>,
+}
+
+impl Default for UpstreamOptions {
+    fn default() -> Self {
+        Self {
+            card_url: None,
+            binding: None,
+            version: None,
+            streaming: None,
+            tenant: None,
+            allow_hosts: Vec::new(),
+            poll_interval: Duration::from_millis(500),
+            max_poll_interval: Duration::from_secs(5),
+            context: UpstreamContext::default(),
+            transcript: true,
+            status_text: UpstreamStatusText::default(),
+            follow_auth: false,
+            extensions: Vec::new(),
+        }
+    }
+}
+
+/// The context of a session's first message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamContext {
+    /// None: the agent chooses one, which is kept.
+    #[default]
+    Learn,
+    /// The id of the session.
+    Send,
+}
+
+/// What plain text in a status of a working task is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamStatusText {
+    /// Reasoning; and the answer as well, if the task completes without any other.
+    #[default]
+    Auto,
+    /// Reasoning.
+    Reasoning,
+    /// Part of the answer.
+    Message,
+    /// Left out.
+    Drop,
+}
+
+impl UpstreamOptions {
+    /// What is wrong with them that a type cannot say.
+    pub(super) fn check(&self, url: &str) -> Result<(), String> {
+        for url in std::iter::once(url).chain(self.card_url.as_deref()) {
+            if Url::parse(url).is_none() {
+                return Err(format!("\"{url}\" is no http or https URL"));
+            }
+        }
+        if self.poll_interval.is_zero() || self.max_poll_interval < self.poll_interval {
+            return Err("\"poll_interval\" is more than zero and at most \"max_poll_interval\"".into());
+        }
+        // They become parts of a header and of a path.
+        let is_visible = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if self.extensions.iter().any(|uri| !is_visible(uri) || uri.contains(',')) {
+            return Err("\"extensions\" are URIs without spaces and commas".into());
+        }
+        if self.tenant.as_deref().is_some_and(|tenant| tenant.is_empty() || tenant == "v1") {
+            return Err("\"tenant\" is not empty, and not \"v1\"".into());
+        }
+        Ok(())
+    }
+
+    /// Settings that cannot have their effect.
+    pub(super) fn warnings(&self, url: &str) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let reads_no_card = self.binding.is_some() && self.version.is_some();
+        if reads_no_card && self.card_url.is_some() {
+            warnings.push("card_url has no effect: with binding and version set, no card is read".to_owned());
+        }
+        if reads_no_card && is_card(url) {
+            warnings.push("url is that of a card, but with binding and version set it is asked as an agent".to_owned());
+        }
+        if self.tenant.is_some() && self.version == Some(Generation::V03) {
+            warnings.push("tenant has no effect: version 0.3 has none".to_owned());
+        }
+        let secure = Url::parse(url).zip(self.card_url.as_deref().and_then(Url::parse));
+        if secure.is_some_and(|(own, card)| !own.trusts(&card, &self.allow_hosts)) {
+            warnings
+                .push("card_url is on another host than url: this upstream's headers are sent there too".to_owned());
+        }
+        warnings
+    }
+}
+
+/// True for a URL that is a card's rather than an agent's.
+pub(super) fn is_card(url: &str) -> bool {
+    Url::parse(url).is_some_and(|url| url.path().ends_with(".json"))
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    Ttl::deserialize(deserializer).map(|written| written.0)
+}
+
+/// JSON Schema of the options.
+pub(super) fn schema() -> serde_json::Value {
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    let texts = |about: &str| json!({ "type": "array", "items": { "type": "string" }, "description": about });
+    let flag = |default: bool, about: &str| json!({ "type": "boolean", "default": default, "description": about });
+    let duration = |default: &str, about: &str| json!({ "type": ["string", "integer"], "default": default, "examples": ["500ms", "5s"], "description": about });
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "card_url": text("Where the agent's card is, if not at the well-known places."),
+            "binding": { "enum": ["JSONRPC", "HTTP+JSON"], "description": "The only binding that is used." },
+            "version": { "enum": ["1.0", "0.3"], "description": "The only version that is used." },
+            "streaming": { "type": "boolean", "description": "Whether answers are streamed. Left out: as the card says." },
+            "tenant": text("The tenant in each request of version 1.0."),
+            "allow_hosts": texts("Further hosts that a card may send requests to."),
+            "poll_interval": duration("500ms", "The first pause before a task is asked for again."),
+            "max_poll_interval": duration("5s", "What the pauses grow to."),
+            "context": { "enum": ["learn", "send"], "default": "learn", "description": "The context of a session's first message." },
+            "transcript": flag(true, "Whether earlier messages go ahead of the first message of a context."),
+            "status_text": { "enum": ["auto", "reasoning", "message", "drop"], "default": "auto", "description": "What plain text in a status of a working task is." },
+            "follow_auth": flag(false, "Whether the turn goes on while the task waits for a login."),
+            "extensions": texts("URIs of the extensions that are asked for.")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(text: &str) -> Result<UpstreamOptions, String> {
+        let options: UpstreamOptions = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        options.check("http://agent").map(|()| options)
+    }
+
+    #[test]
+    fn options_that_cannot_work_are_refused() {
+        assert_eq!(options("{}"), Ok(UpstreamOptions::default()));
+        for wrong in [
+            r#"{"poll":"1s"}"#,
+            r#"{"binding":"GRPC"}"#,
+            r#"{"version":"2.0"}"#,
+            r#"{"card_url":"card.json"}"#,
+            r#"{"poll_interval":0}"#,
+            r#"{"poll_interval":"10s"}"#,
+            r#"{"extensions":["a,b"]}"#,
+            r#"{"extensions":["a\nb"]}"#,
+            r#"{"tenant":"v1"}"#,
+        ] {
+            assert!(options(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_option_is_in_the_schema() {
+        let schema = schema();
+        let properties = schema["properties"].as_object().expect("an object");
+        for name in properties.keys() {
+            let unknown = format!("unknown field `{name}`");
+            let read = options(&format!(r#"{{"{name}":[[]]}}"#));
+            assert!(read.is_err_and(|error| !error.contains(&unknown)), "{name}");
+        }
+        let error = options(r#"{"x":1}"#).expect_err("unknown");
+        assert_eq!(error.matches('`').count() / 2 - 1, properties.len(), "{error}");
+    }
+
+    #[test]
+    fn an_operator_learns_of_options_without_effect() {
+        let warnings = |url: &str, text: &str| options(text).expect("options").warnings(url);
+        assert_eq!(warnings("http://agent", "{}"), Vec::<String>::new());
+        let fixed = r#"{"binding":"JSONRPC","version":"0.3","card_url":"http://agent/card.json","tenant":"a"}"#;
+        assert_eq!(warnings("http://agent", fixed).len(), 2);
+        assert_eq!(warnings("http://agent", r#"{"card_url":"http://other/card.json"}"#).len(), 1);
+        assert_eq!(warnings("http://agent/card.json", r#"{"binding":"JSONRPC","version":"0.3"}"#).len(), 1);
+    }
+}

@@ -1,0 +1,190 @@
+//! What a waiting task asks, as pending items in canonical form.
+
+use std::borrow::Cow;
+
+use interlingua_core::agent_event::{
+    AgentEvent, Awaits, CallPart, ContentEvent, ContentUpdate, ContentValue, MessageEvent,
+};
+use interlingua_core::connector::EventSink;
+use interlingua_core::model::{MessageType, Role};
+use interlingua_core::{End, Extra, Fault, Json};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::events::ItemReader;
+use super::messages::{Place, plain_text};
+use super::wire::{self, filled};
+use crate::wire::{Content, Part};
+
+/// What an item says about where it comes from: kept with it, and found again when it is answered.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct ItemSource {
+    pub(super) protocol: String,
+    /// The id the agent gave the item. None: it gave none, and the item has one of the gateway's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) task_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) context_id: Option<String>,
+}
+
+/// A data part that asks.
+enum Asked {
+    /// `{"interrupt":{…}}`
+    Item(Extra),
+    /// `{"function_call":{…}}`
+    Call { call_id: String, name: String, arguments: String },
+}
+
+fn asked(part: &Part<'_>) -> Option<Asked> {
+    #[derive(Deserialize)]
+    struct Data {
+        interrupt: Option<Extra>,
+        function_call: Option<Call>,
+    }
+    #[derive(Deserialize)]
+    struct Call {
+        call_id: String,
+        #[serde(default)]
+        name: String,
+        arguments: Option<Json>,
+    }
+    let Content::Data(data) = &part.content else { return None };
+    if !data.get().starts_with('{') {
+        return None;
+    }
+    let data: Data = serde_json::from_str(data.get()).ok()?;
+    if let Some(call) = data.function_call.filter(|call| !call.call_id.is_empty()) {
+        let arguments = call.arguments.as_ref().map(text_of).unwrap_or_default();
+        return Some(Asked::Call { call_id: call.call_id, name: call.name, arguments });
+    }
+    data.interrupt.map(Asked::Item)
+}
+
+/// A string as it is, anything else as its JSON.
+fn text_of(json: &Json) -> String {
+    json.decode::<String>().unwrap_or_else(|| json.text().to_owned())
+}
+
+impl ItemReader {
+    /// Emits what a task waits for: each data part that asks, else the message as a whole. A message that only repeats
+    /// the answer asks nothing.
+    pub(super) fn ask(&mut self, raw: &RawValue, awaits: Awaits, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Some(mut message) = wire::message(raw) else { return Ok(()) };
+        let parts = message.take_parts(self.form);
+        let prompt = plain_text(&parts);
+
+        let mut items = Vec::new();
+        let mut payload: Vec<Json> = Vec::new();
+        let mut media = Vec::new();
+        for part in parts {
+            match (asked(&part), &part.content) {
+                (Some(item), _) => items.push(item),
+                (None, Content::Data(data)) => payload.push(Json::from_raw(data)),
+                (None, Content::Bytes(_) | Content::Url(_)) => media.push(part),
+                (None, Content::Text(_)) => {}
+            }
+        }
+        // A picture of what is asked about belongs to the answer: no item can hold it.
+        self.emit_parts(&message, &media, Place::Answer, sink)?;
+        if items.is_empty() {
+            if payload.is_empty() && (prompt.is_empty() || self.artifacts.have_text(&prompt)) {
+                return Ok(());
+            }
+            let reason = match awaits {
+                Awaits::Input => "input_required",
+                Awaits::Auth => "auth_required",
+            };
+            let mut item = Extra::new();
+            item.push("reason", Json::from_serialize(reason));
+            items.push(Asked::Item(item));
+        }
+
+        let id = filled(&message.message_id).unwrap_or_default();
+        let mut prompt = (items.len() == 1 && !prompt.is_empty()).then_some(prompt);
+        for (item, number) in items.into_iter().zip(0_u32..) {
+            // A file has the message's id already.
+            let number = if media.is_empty() { number } else { number + 1 };
+            let id = if number == 0 || id.is_empty() { id.to_owned() } else { format!("{id}-ask{number}") };
+            match item {
+                Asked::Call { call_id, name, arguments } => {
+                    let call = CallPart {
+                        call_id: call_id.into(),
+                        name: name.into(),
+                        arguments: arguments.into(),
+                        server_label: None,
+                    };
+                    emit(&id, MessageType::FunctionCall, ContentValue::Call(call), sink)?;
+                }
+                Asked::Item(fields) => {
+                    let data = self.item(fields, awaits, prompt.take(), &payload);
+                    emit(&id, MessageType::McpApprovalRequest, ContentValue::OwnedData(data), sink)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The data of an item. `fields`: what the agent says of it.
+    fn item(&mut self, mut fields: Extra, awaits: Awaits, prompt: Option<String>, payload: &[Json]) -> Json {
+        let kind = match awaits {
+            Awaits::Input => "input",
+            Awaits::Auth => "auth",
+        };
+        let set = |fields: &Extra, name: &str| fields.get(name).is_some_and(|value| !value.is_null());
+        if !set(&fields, "kind") {
+            fields.set("kind", Json::from_serialize(kind));
+        }
+        if !set(&fields, "payload") && !payload.is_empty() {
+            let whole = if let [only] = payload { only.clone() } else { Json::from_serialize(payload) };
+            fields.set("payload", whole);
+        }
+        if let Some(prompt) = prompt.filter(|_| !set(&fields, "message")) {
+            fields.set("message", Json::from_serialize(&prompt));
+        }
+        let reason = fields.get("reason").map(text_of);
+        let mut take = |name: &str| fields.remove(name).filter(|value| !value.is_null());
+        let own_id = take("id").and_then(|id| id.decode::<String>()).filter(|id| !id.is_empty());
+        let name = take("name").map(|name| text_of(&name)).or(reason).unwrap_or_default();
+        let arguments = take("arguments").map(|arguments| text_of(&arguments));
+        let server_label = take("server_label");
+        let arguments = arguments.or_else(|| fields.get("payload").map(|payload| payload.text().to_owned()));
+        let source = ItemSource {
+            protocol: "a2a".to_owned(),
+            id: own_id.clone(),
+            task_id: self.task.clone(),
+            context_id: self.session.context_id.clone(),
+        };
+        fields.set("source", Json::from_serialize(&source));
+
+        let mut data = Extra::new();
+        data.push("id", Json::from_serialize(&own_id.unwrap_or_else(|| self.made_id())));
+        data.push("name", Json::from_serialize(&name));
+        data.push("arguments", Json::from_serialize(&arguments.unwrap_or_default()));
+        if let Some(label) = server_label {
+            data.push("server_label", label);
+        }
+        data.push("interrupt", Json::from_serialize(&fields));
+        Json::from_serialize(&data)
+    }
+
+    /// The task's id; with a number where the task asks again, since an item is answered once.
+    fn made_id(&mut self) -> String {
+        self.session.questions += 1;
+        let task = self.task.as_deref().unwrap_or("task");
+        if self.session.questions == 1 { task.to_owned() } else { format!("{task}-{}", self.session.questions) }
+    }
+}
+
+fn emit(id: &str, kind: MessageType, value: ContentValue<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    sink.emit(&AgentEvent::Message(MessageEvent {
+        id: Some(Cow::Borrowed(id)),
+        kind: Some(kind),
+        role: Some(Role::Assistant),
+        end: Some(End::Completed),
+        contents: vec![ContentEvent::new(id, ContentUpdate::Final, value).at(0)],
+        ..MessageEvent::default()
+    }))
+}

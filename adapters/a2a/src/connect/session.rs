@@ -1,0 +1,82 @@
+//! What a connector stores for a session: the context, the task that waits, and what was read of that task.
+
+use interlingua_core::Json;
+use serde::{Deserialize, Serialize};
+
+use super::slots::Slot;
+use crate::dialect::Generation;
+
+/// Artifacts of a waiting task that are remembered. Those before them would be repeated.
+const MAX_ARTIFACTS: usize = 64;
+/// Contents of an artifact, likewise.
+const MAX_SLOTS: usize = 64;
+/// The longest id that is stored, in bytes.
+const MAX_ID: usize = 512;
+
+/// What is stored for a session and user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct SessionState {
+    /// The agent's context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) context_id: Option<String>,
+    /// The task that waits for the next message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) task_id: Option<String>,
+    /// The last task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) last_task_id: Option<String>,
+    /// The version that the agent understands, where the card says another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) version: Option<String>,
+    /// How often the waiting task asked without giving its question an id.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) questions: u32,
+    /// The status message that the waiting task ended with last, as a digest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status_message: Option<u64>,
+    /// The waiting task's artifacts as far as they were read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) artifacts: Vec<(String, Vec<Slot>)>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl SessionState {
+    /// What was stored. What cannot be read is as good as nothing: the agent is met anew.
+    pub(super) fn read(stored: &Json) -> Self {
+        stored.decode().unwrap_or_default()
+    }
+
+    pub(super) fn to_json(&self) -> Json {
+        Json::from_serialize(self)
+    }
+
+    /// The version that was learned.
+    pub(super) fn generation(&self) -> Option<Generation> {
+        [Generation::V1, Generation::V03].into_iter().find(|known| Some(known.as_str()) == self.version.as_deref())
+    }
+
+    /// Nothing waits any more.
+    pub(super) fn forget_task(&mut self) {
+        self.task_id = None;
+        self.questions = 0;
+        self.status_message = None;
+        self.artifacts.clear();
+    }
+
+    /// Keeps what is needed to go on with a waiting task.
+    pub(super) fn keep_artifacts<'a>(&mut self, artifacts: impl DoubleEndedIterator<Item = (&'a str, &'a [Slot])>) {
+        let kept = artifacts.rev().filter(|(id, slots)| id.len() <= MAX_ID && slots.len() <= MAX_SLOTS);
+        self.artifacts = kept.take(MAX_ARTIFACTS).map(|(id, slots)| (id.to_owned(), slots.to_vec())).collect();
+        self.artifacts.reverse();
+    }
+}
+
+/// An id that may be stored and sent back. Others are as good as none.
+pub(super) fn storable(id: &str) -> Option<String> {
+    (!id.is_empty() && id.len() <= MAX_ID && !id.contains(char::is_control)).then(|| id.to_owned())
+}

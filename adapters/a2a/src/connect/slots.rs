@@ -1,0 +1,92 @@
+//! Contents of an artifact: which parts are one content, and how much of one was read before.
+
+use serde::{Deserialize, Serialize};
+
+use super::content::{self, PartKind};
+use super::digest::Digest;
+use crate::wire::{Content, Part};
+
+/// A content of an artifact as far as it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Slot {
+    /// Whether further text goes on with it.
+    pub(super) text: bool,
+    /// Digest of the metadata: texts with different metadata are different contents.
+    pub(super) mark: u64,
+    /// In bytes.
+    pub(super) len: u64,
+    pub(super) digest: Digest,
+}
+
+/// Parts that are one content.
+pub(super) struct Group<'p, 'a> {
+    pub(super) parts: &'p [Part<'a>],
+    pub(super) kind: PartKind,
+    pub(super) mark: u64,
+    pub(super) text: bool,
+}
+
+impl Group<'_, '_> {
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| match &part.content {
+            Content::Text(text) | Content::Bytes(text) | Content::Url(text) => text.as_ref(),
+            Content::Data(data) => data.get(),
+        })
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.texts().map(|text| text.len() as u64).sum()
+    }
+
+    pub(super) fn slot(&self) -> Slot {
+        let mut digest = Digest::default();
+        self.texts().for_each(|text| digest.update(text.as_bytes()));
+        Slot { text: self.text, mark: self.mark, len: self.len(), digest }
+    }
+
+    /// How much of a text was read before, in bytes. None: it does not begin with that.
+    pub(super) fn known_prefix(&self, old: &Slot) -> Option<usize> {
+        let mut left = usize::try_from(old.len).ok()?;
+        let known = left;
+        let mut digest = Digest::default();
+        for text in self.texts() {
+            let piece = text.get(..left.min(text.len()))?;
+            digest.update(piece.as_bytes());
+            left -= piece.len();
+            if left == 0 {
+                break;
+            }
+        }
+        (left == 0 && digest == old.digest).then_some(known)
+    }
+}
+
+/// Adjacent texts with the same metadata are one content; everything else is one by itself.
+pub(super) fn groups<'p, 'a>(parts: &'p [Part<'a>]) -> Vec<Group<'p, 'a>> {
+    let mut groups: Vec<Group<'p, 'a>> = Vec::new();
+    let mut start = 0;
+    for (place, part) in parts.iter().enumerate() {
+        let text = matches!(part.content, Content::Text(_));
+        let mark = mark(part);
+        match groups.last_mut() {
+            Some(last) if text && last.text && last.mark == mark => last.parts = &parts[start..=place],
+            _ => {
+                start = place;
+                groups.push(Group { parts: &parts[place..=place], kind: content::kind(part), mark, text });
+            }
+        }
+    }
+    groups
+}
+
+fn mark(part: &Part<'_>) -> u64 {
+    let mut digest = Digest::default();
+    if let Some(metadata) = &part.metadata {
+        digest.update(metadata.get().as_bytes());
+    }
+    for text in [&part.media_type, &part.filename].into_iter().flatten() {
+        digest.update(b"\0");
+        digest.update(text.as_bytes());
+    }
+    digest.value()
+}

@@ -1,0 +1,374 @@
+//! One turn with an agent that speaks A2A: what is sent next.
+//!
+//! ```text
+//! Lookup ─► Send ─► stream ─► end
+//!                 │        └► cut: Subscribe ─► Subscribe … ─► Poll
+//!                 └► task ─► Poll ─► Poll … ─► end
+//! ```
+//!
+//! Not here: what the answers mean (`events`), which errors can be helped (`recovery`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal, TurnRequest};
+use interlingua_core::event::Millis;
+use interlingua_core::{Fault, FaultKind, Json, sse};
+
+use super::errors::{AgentFault, garbage};
+use super::events::{ItemReader, Source};
+use super::http::{Params, RequestWriter, SendParams};
+use super::interface::{Interface, card_urls};
+use super::options::{UpstreamContext, UpstreamOptions};
+use super::outgoing::Outgoing;
+use super::session::SessionState;
+use super::wire::{Envelope, Item, Kind};
+use crate::dialect::{Generation, Operation};
+
+/// How often a task is taken up again without getting any further.
+pub(super) const MAX_RESUMES: u32 = 5;
+/// So many of them by subscribing. Then the task itself is asked for.
+const MAX_SUBSCRIBES: u32 = 2;
+
+/// What is done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Look for the card.
+    Lookup,
+    /// Send the message.
+    Send,
+    /// Wait, then take the task up again.
+    Pause(Duration),
+    Subscribe,
+    Poll,
+    Done,
+}
+
+/// A turn.
+pub(super) struct A2aTurn {
+    pub(super) options: Arc<UpstreamOptions>,
+    url: Arc<str>,
+    pub(super) outgoing: Outgoing,
+    /// As it was stored when the turn began.
+    stored: SessionState,
+    pub(super) reader: ItemReader,
+    pub(super) interface: Option<Interface>,
+    /// Where the card may be, the next place last.
+    card_urls: Vec<String>,
+    /// None: an answer is awaited, which decides.
+    pub(super) step: Option<Step>,
+    /// What was asked last.
+    pub(super) asked: Operation,
+    /// Items of the answer to that.
+    items: u64,
+    /// The id of the last JSON-RPC call.
+    call: u64,
+    /// What there was when the task was taken up last.
+    progress: u64,
+    /// How often it was since then, in vain.
+    pub(super) resumes: u32,
+    polls: u32,
+    pub(super) can_subscribe: bool,
+    pub(super) subscribes_by_get: bool,
+    pub(super) tried_version: bool,
+    pub(super) tried_without_task: bool,
+}
+
+impl A2aTurn {
+    pub(super) fn new(
+        url: &Arc<str>,
+        options: &Arc<UpstreamOptions>,
+        request: &TurnRequest<'_>,
+    ) -> Result<Self, Fault> {
+        let outgoing = Outgoing::new(request, options)?;
+        let stored = SessionState::read(request.session_state);
+        let mut session = stored.clone();
+        if let Some(asked) = &outgoing.task_id
+            && session.task_id.as_ref() != Some(asked)
+        {
+            // The item that is answered knows better which task asked.
+            session.forget_task();
+            session.task_id = Some(asked.clone());
+        }
+
+        let interface = Interface::from_options(url, options);
+        let mut card_urls = card_urls(url, options);
+        card_urls.reverse();
+        Ok(Self {
+            step: Some(if interface.is_some() { Step::Send } else { Step::Lookup }),
+            reader: ItemReader::new(options, session),
+            options: Arc::clone(options),
+            url: Arc::clone(url),
+            outgoing,
+            stored,
+            interface,
+            card_urls,
+            asked: Operation::Send,
+            items: 0,
+            call: 0,
+            progress: 0,
+            resumes: 0,
+            polls: 0,
+            can_subscribe: true,
+            subscribes_by_get: false,
+            tried_version: false,
+            tried_without_task: false,
+        })
+    }
+
+    /// The card says where the agent is. An earlier turn may have learned that it errs about the version.
+    fn choose(&mut self, mut interface: Interface) {
+        if let Some(learned) = self.reader.session.generation().filter(|_| self.options.version.is_none()) {
+            interface.dialect.generation = learned;
+        }
+        self.interface = Some(interface);
+        self.step = Some(Step::Send);
+    }
+
+    /// Sends an operation; its answer decides what comes next.
+    fn send(&mut self, operation: Operation) -> Next {
+        let Some(interface) = &self.interface else { return Next::Finished };
+        self.call += 1;
+        self.asked = operation;
+        self.items = 0;
+        self.reader.form = interface.dialect.wire_format();
+        let writer = RequestWriter {
+            interface,
+            extensions: &self.options.extensions,
+            subscribes_by_get: self.subscribes_by_get,
+        };
+
+        let request = if matches!(operation, Operation::Send | Operation::Stream) {
+            let session = &self.reader.session;
+            let is_known = session.context_id.is_some();
+            let chosen = self.outgoing.session_id.as_deref().filter(|_| self.options.context == UpstreamContext::Send);
+            let context = session.context_id.as_deref().or(chosen);
+            let last = session.last_task_id.as_deref();
+            let message =
+                self.outgoing.message(&self.reader.message_id, context, self.reader.task.as_deref(), last, is_known);
+            let params = SendParams {
+                message: &message,
+                accepted_output_modes: &self.outgoing.accepted_output_modes,
+                metadata: self.outgoing.request_metadata.as_ref(),
+                return_immediately: operation == Operation::Send,
+            };
+            writer.request(operation, &Params::Send(params), self.call)
+        } else {
+            let task = self.reader.task.as_deref().unwrap_or_default();
+            writer.request(operation, &Params::Task(task), self.call)
+        };
+        Next::Send(request)
+    }
+
+    /// What the message is sent with.
+    fn sending(&self) -> Operation {
+        if self.outgoing.cancels && self.reader.task.is_some() {
+            return Operation::Cancel;
+        }
+        let streams = self.interface.as_ref().is_some_and(|interface| interface.streaming);
+        if streams { Operation::Stream } else { Operation::Send }
+    }
+
+    /// Reads what came, in whatever form.
+    fn read(&mut self, data: &[u8], source: Source, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if data.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        match self.parse(data)? {
+            Ok(item) => {
+                self.items += 1;
+                self.reader.read(item, source, sink)
+            }
+            Err(found) => self.recover(found.problem, found.fault),
+        }
+    }
+
+    /// An item, or the error in its place.
+    fn parse<'d>(&self, data: &'d [u8]) -> Result<Result<Kind<'d>, AgentFault>, Fault> {
+        let is_rpc = self.interface.as_ref().is_some_and(|interface| interface.dialect.is_rpc());
+        if !is_rpc {
+            let item = serde_json::from_slice::<Item<'_>>(data).ok().and_then(Item::into_kind);
+            return match item {
+                Some(item) => Ok(Ok(item)),
+                None => AgentFault::from_body(data).map(Err).ok_or_else(|| garbage(data)),
+            };
+        }
+
+        let envelope: Envelope<'_> = serde_json::from_slice(data).map_err(|_| garbage(data))?;
+        // An answer to another call would be taken for this one's. Some servers leave the id out.
+        let is_own = envelope
+            .id
+            .is_none_or(|id| matches!(id.get(), "null") || id.get().trim_matches('"').parse() == Ok(self.call));
+        if !is_own {
+            return Err(garbage(data));
+        }
+        if let Some(error) = envelope.error {
+            return Ok(Err(AgentFault::read(error)));
+        }
+        envelope.result.and_then(Item::into_kind).map(Ok).ok_or_else(|| garbage(data))
+    }
+
+    /// Where an item stands that comes now.
+    fn source(&self, is_body: bool) -> Source {
+        let sends = matches!(self.asked, Operation::Send | Operation::Stream);
+        match (sends && self.items == 0, is_body) {
+            // Told at once, a task may stand as it was before the message.
+            (true, _) => Source::Start,
+            (false, true) => Source::Body,
+            (false, false) => Source::Stream,
+        }
+    }
+
+    /// Takes the task up again after a while: by subscribing, as long as that helps.
+    pub(super) fn resume(&mut self, after: Option<Duration>) {
+        let pause = self.backoff(self.resumes).max(after.unwrap_or_default());
+        self.resumes += 1;
+        self.step = Some(Step::Pause(pause));
+    }
+
+    /// Pauses grow by half from one to the next.
+    fn backoff(&self, number: u32) -> Duration {
+        let grown = (0..number.min(32))
+            .fold(self.options.poll_interval, |pause, _| (pause + pause / 2).min(self.options.max_poll_interval));
+        grown.min(self.options.max_poll_interval)
+    }
+
+    /// What follows a pause.
+    fn resumption(&self) -> Step {
+        let streams = self.interface.as_ref().is_some_and(|interface| interface.streaming);
+        let subscribes = streams && self.can_subscribe && self.resumes <= MAX_SUBSCRIBES;
+        if subscribes { Step::Subscribe } else { Step::Poll }
+    }
+}
+
+impl AgentTurn for A2aTurn {
+    fn next(&mut self, now: Millis) -> Result<Next, Fault> {
+        if self.reader.ended {
+            return Ok(Next::Finished);
+        }
+        if self.reader.message_id.is_empty() {
+            // Several turns of a run may ask: the time tells their messages apart.
+            let own = self.outgoing.id.clone();
+            self.reader.message_id = own.unwrap_or_else(|| format!("{}-{now}", self.outgoing.fallback_id));
+        }
+        Ok(match self.step.take().unwrap_or(Step::Done) {
+            Step::Lookup => match self.card_urls.last() {
+                Some(url) => Next::Send(HttpRequest::lookup(url).with_header("a2a-version", Generation::V1.as_str())),
+                None => Next::Finished,
+            },
+            Step::Send => self.send(self.sending()),
+            Step::Pause(pause) => {
+                self.step = Some(self.resumption());
+                Next::Wait(pause)
+            }
+            Step::Subscribe => self.send(Operation::Subscribe),
+            Step::Poll => self.send(Operation::Get),
+            Step::Done => Next::Finished,
+        })
+    }
+
+    fn on_lookup(&mut self, answer: Result<&[u8], &Fault>) -> Result<(), Fault> {
+        self.card_urls.pop();
+        let found = match answer {
+            Ok(card) => Interface::from_card(card, &self.url, &self.options),
+            // A server without a card at this place says so with one of these.
+            Err(fault) if matches!(fault.upstream_status, Some(400 | 404 | 405 | 410 | 501)) => {
+                let message = "the agent has no card where the gateway looks for one";
+                let mut missing = Fault::new(FaultKind::UpstreamRefused, message);
+                missing.upstream_status = fault.upstream_status;
+                missing.detail.clone_from(&fault.detail);
+                Err(missing)
+            }
+            Err(fault) => return Err(fault.clone()),
+        };
+        match found {
+            Ok(interface) => self.choose(interface),
+            // Some servers answer every path, with a page for people.
+            Err(fault) if self.card_urls.is_empty() => return Err(fault),
+            Err(_) => self.step = Some(Step::Lookup),
+        }
+        Ok(())
+    }
+
+    fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if self.step.is_some() || frame.is_done() {
+            // What comes behind an error of the stream belongs to it.
+            return Ok(());
+        }
+        if frame.event == Some("error")
+            && let Some(found) = AgentFault::from_body(frame.data)
+        {
+            return self.recover(found.problem, found.fault);
+        }
+        self.read(frame.data, self.source(false), sink)
+    }
+
+    fn on_body(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if body.trim_ascii().is_empty() {
+            return Err(garbage(body));
+        }
+        self.read(body, self.source(true), sink)
+    }
+
+    fn on_end(&mut self, _: &mut dyn EventSink) -> Result<(), Fault> {
+        if self.step.is_some() {
+            return Ok(());
+        }
+        if self.reader.ended || self.reader.task.is_none() || self.reader.items == 0 {
+            self.step = Some(Step::Done);
+            return Ok(());
+        }
+        if self.reader.progress() > self.progress {
+            self.progress = self.reader.progress();
+            self.resumes = 0;
+        }
+
+        if self.asked.is_streaming() {
+            if self.resumes >= MAX_RESUMES {
+                self.can_subscribe = false;
+            }
+            self.resume(None);
+        } else {
+            // A task that works is asked for until it ends: how long that may take is the gateway's matter.
+            self.resumes = 0;
+            let pause = self.backoff(self.polls);
+            self.polls += 1;
+            self.can_subscribe = false;
+            self.step = Some(Step::Pause(pause));
+        }
+        Ok(())
+    }
+
+    fn on_failure(&mut self, fault: Fault) -> Result<(), Fault> {
+        if self.step.is_some() {
+            return Ok(());
+        }
+        if self.reader.progress() > self.progress {
+            self.progress = self.reader.progress();
+            self.resumes = 0;
+        }
+        let problem = fault.code.as_deref().and_then(AgentFault::problem_of);
+        self.recover(problem, fault)
+    }
+
+    fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {
+        AgentFault::from_refusal(refusal).fault
+    }
+
+    fn cancel(&self) -> Option<HttpRequest> {
+        if self.reader.ended {
+            return None;
+        }
+        let task = self.reader.task.as_deref()?;
+        let writer = RequestWriter {
+            interface: self.interface.as_ref()?,
+            extensions: &self.options.extensions,
+            subscribes_by_get: self.subscribes_by_get,
+        };
+        Some(writer.request(Operation::Cancel, &Params::Task(task), self.call + 1))
+    }
+
+    fn session_state(&self) -> Option<Json> {
+        (self.reader.session != self.stored).then(|| self.reader.session.to_json())
+    }
+}

@@ -1,0 +1,384 @@
+//! What an agent answers, as it is read: borrowed from the frame, in whatever generation it is written.
+//!
+//! Servers are read as leniently as clients: both spellings of names, states by name or number, parts of either
+//! generation, fields that are missing. What nobody can make sense of fails as a whole. Not here: what it means.
+
+use std::borrow::Cow;
+
+use interlingua_core::Json;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::dialect::WireFormat;
+use crate::wire::{Content, Part, Raw, State, base64};
+
+/// A string, borrowed where it has no escapes.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+/// What came in a frame or a body: a JSON-RPC answer, or its result alone.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Envelope<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) result: Option<Item<'a>>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// An item of a stream, or the result of a call. In 1.0 one member says what it is; in 0.3, and where a bare task is
+/// the answer, the fields stand here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Item<'a> {
+    #[serde(borrow)]
+    pub(super) task: Option<Task<'a>>,
+    #[serde(borrow)]
+    pub(super) message: Option<&'a RawValue>,
+    #[serde(borrow, alias = "status_update")]
+    pub(super) status_update: Option<StatusUpdate<'a>>,
+    #[serde(borrow, alias = "artifact_update")]
+    pub(super) artifact_update: Option<ArtifactUpdate<'a>>,
+
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow, alias = "task_id")]
+    task_id: Option<Text<'a>>,
+    #[serde(borrow, alias = "context_id")]
+    context_id: Option<Text<'a>>,
+    #[serde(borrow, alias = "message_id")]
+    message_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    status: Option<Status<'a>>,
+    #[serde(borrow)]
+    artifact: Option<Artifact<'a>>,
+    #[serde(borrow)]
+    artifacts: Option<Vec<Artifact<'a>>>,
+    #[serde(borrow)]
+    history: Option<&'a RawValue>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    append: Option<bool>,
+    #[serde(alias = "last_chunk")]
+    last_chunk: Option<bool>,
+    #[serde(borrow)]
+    role: Option<&'a RawValue>,
+    #[serde(borrow, alias = "content")]
+    parts: Option<Vec<RawPart<'a>>>,
+    #[serde(borrow)]
+    extensions: Option<&'a RawValue>,
+}
+
+/// What an item is.
+#[derive(Debug)]
+pub(super) enum Kind<'a> {
+    Task(Task<'a>),
+    Message(Message<'a>),
+    Status(StatusUpdate<'a>),
+    Artifact(ArtifactUpdate<'a>),
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Task<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<Text<'a>>,
+    #[serde(borrow, alias = "context_id")]
+    pub(super) context_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) status: Option<Status<'a>>,
+    #[serde(borrow)]
+    pub(super) artifacts: Option<Vec<Artifact<'a>>>,
+    #[serde(borrow)]
+    pub(super) history: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) metadata: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Status<'a> {
+    #[serde(borrow)]
+    state: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) message: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct StatusUpdate<'a> {
+    #[serde(borrow, alias = "task_id")]
+    pub(super) task_id: Option<Text<'a>>,
+    #[serde(borrow, alias = "context_id")]
+    pub(super) context_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) status: Option<Status<'a>>,
+    #[serde(borrow)]
+    pub(super) metadata: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ArtifactUpdate<'a> {
+    #[serde(borrow, alias = "task_id")]
+    pub(super) task_id: Option<Text<'a>>,
+    #[serde(borrow, alias = "context_id")]
+    pub(super) context_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) artifact: Option<Artifact<'a>>,
+    pub(super) append: Option<bool>,
+    #[serde(alias = "last_chunk")]
+    pub(super) last_chunk: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Artifact<'a> {
+    #[serde(borrow, alias = "artifact_id")]
+    pub(super) artifact_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) description: Option<Text<'a>>,
+    #[serde(borrow)]
+    parts: Option<Vec<RawPart<'a>>>,
+    #[serde(borrow)]
+    pub(super) metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) extensions: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Message<'a> {
+    #[serde(borrow, alias = "message_id")]
+    pub(super) message_id: Option<Text<'a>>,
+    #[serde(borrow, alias = "task_id")]
+    pub(super) task_id: Option<Text<'a>>,
+    #[serde(borrow, alias = "context_id")]
+    pub(super) context_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    role: Option<&'a RawValue>,
+    // The REST binding of 0.3 calls them so.
+    #[serde(borrow, alias = "content")]
+    parts: Option<Vec<RawPart<'a>>>,
+    #[serde(borrow)]
+    pub(super) metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) extensions: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RawPart<'a> {
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    raw: Option<Text<'a>>,
+    #[serde(borrow)]
+    url: Option<Text<'a>>,
+    #[serde(borrow, deserialize_with = "present")]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    file: Option<RawFile<'a>>,
+    #[serde(borrow)]
+    filename: Option<Text<'a>>,
+    #[serde(borrow, alias = "media_type")]
+    media_type: Option<Text<'a>>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RawFile<'a> {
+    #[serde(borrow, alias = "fileWithBytes", alias = "file_with_bytes")]
+    bytes: Option<Text<'a>>,
+    #[serde(borrow, alias = "fileWithUri", alias = "file_with_uri")]
+    uri: Option<Text<'a>>,
+    #[serde(borrow, alias = "filename")]
+    name: Option<Text<'a>>,
+    #[serde(borrow, alias = "mime_type", alias = "mediaType")]
+    mime_type: Option<Text<'a>>,
+}
+
+/// A value that is there, `null` or not: `{"data":null}` is data.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// The text of an optional string, if there is anything in it.
+pub(super) fn filled<'t>(text: &'t Option<Text<'_>>) -> Option<&'t str> {
+    text.as_ref().map(|text| text.0.as_ref()).filter(|text| !text.is_empty())
+}
+
+/// Reads a message that is kept as its text.
+pub(super) fn message(raw: &RawValue) -> Option<Message<'_>> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+impl<'a> Item<'a> {
+    /// What it is, by the member or the fields it has: `kind` says nothing that they do not. None: nothing known.
+    pub(super) fn into_kind(self) -> Option<Kind<'a>> {
+        if let Some(task) = self.task {
+            return Some(Kind::Task(task));
+        }
+        if let Some(update) = self.artifact_update {
+            return Some(Kind::Artifact(update));
+        }
+        if let Some(update) = self.status_update {
+            return Some(Kind::Status(update));
+        }
+        if let Some(message) = self.message.and_then(message) {
+            return Some(Kind::Message(message));
+        }
+
+        let Self { id, task_id, context_id, message_id, status, artifact, artifacts, history, metadata, .. } = self;
+        let Self { append, last_chunk, role, parts, extensions, .. } = self;
+        if parts.is_some() {
+            return Some(Kind::Message(Message { message_id, task_id, context_id, role, parts, metadata, extensions }));
+        }
+        if artifact.is_some() {
+            return Some(Kind::Artifact(ArtifactUpdate { task_id, context_id, artifact, append, last_chunk }));
+        }
+        match status {
+            Some(status) if id.is_some() || task_id.is_none() => {
+                let status = Some(status);
+                Some(Kind::Task(Task { id, context_id, status, artifacts, history, metadata }))
+            }
+            Some(status) => Some(Kind::Status(StatusUpdate { task_id, context_id, status: Some(status), metadata })),
+            None => None,
+        }
+    }
+}
+
+impl Status<'_> {
+    /// None for states that say nothing.
+    pub(super) fn state(&self) -> Option<State> {
+        State::parse(self.state?.get().trim_matches('"'))
+    }
+}
+
+impl<'a> Message<'a> {
+    pub(super) fn is_from_user(&self) -> bool {
+        self.role.is_some_and(|role| matches!(role.get().trim_matches('"'), "ROLE_USER" | "user" | "1"))
+    }
+
+    /// Its parts, in a form's way of writing data.
+    pub(super) fn take_parts(&mut self, form: WireFormat) -> Vec<Part<'a>> {
+        parts(self.parts.take(), form)
+    }
+}
+
+impl<'a> Artifact<'a> {
+    /// Its parts, in a form's way of writing data.
+    pub(super) fn take_parts(&mut self, form: WireFormat) -> Vec<Part<'a>> {
+        parts(self.parts.take(), form)
+    }
+}
+
+fn parts<'a>(parts: Option<Vec<RawPart<'a>>>, form: WireFormat) -> Vec<Part<'a>> {
+    parts.unwrap_or_default().into_iter().filter_map(|part| part.into_part(form)).collect()
+}
+
+impl<'a> RawPart<'a> {
+    /// None for kinds of parts that no version has.
+    fn into_part(self, form: WireFormat) -> Option<Part<'a>> {
+        let filled = |text: Option<Text<'a>>| text.map(|text| text.0).filter(|text| !text.is_empty());
+        let mut part = Part::text("");
+        part.filename = filled(self.filename);
+        part.media_type = filled(self.media_type);
+        part.metadata = self.metadata.filter(|raw| raw.get().starts_with('{')).map(Cow::Borrowed);
+
+        if let Some(text) = self.text {
+            part.content = Content::Text(text.0);
+        } else if let Some(raw) = self.raw {
+            part.content = bytes(raw.0);
+        } else if let Some(url) = filled(self.url) {
+            part.content = Content::Url(url);
+        } else if let Some(file) = self.file {
+            part.filename = part.filename.or(filled(file.name));
+            part.media_type = part.media_type.or(filled(file.mime_type));
+            part.content = match (file.bytes, filled(file.uri)) {
+                (Some(text), _) => bytes(text.0),
+                (None, Some(url)) => Content::Url(url),
+                (None, None) => return None,
+            };
+        } else {
+            let data = self.data?;
+            // Only the REST binding of 0.3 has an object in between.
+            let data = if form == WireFormat::V03Rest { unwrapped(data) } else { data };
+            part.content = Content::Data(Cow::Borrowed(data));
+            restore_value(&mut part);
+        }
+        if form != WireFormat::V1 && matches!(part.content, Content::Text(_) | Content::Data(_)) {
+            restore_fields(&mut part);
+        }
+        Some(part)
+    }
+}
+
+/// Bytes in standard base64. What is no base64 is kept as a link: it may be one, and nothing is lost.
+fn bytes(text: Cow<'_, str>) -> Content<'_> {
+    let standard = match base64::to_standard(&text) {
+        Some(Cow::Owned(standard)) => Some(standard),
+        Some(Cow::Borrowed(_)) => None,
+        None => return Content::Url(text),
+    };
+    Content::Bytes(standard.map_or(text, Cow::Owned))
+}
+
+/// Data of 0.3 over REST stand in an object of their own: `{"data":{…}}`.
+fn unwrapped(data: &RawValue) -> &RawValue {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer<'a> {
+        #[serde(borrow)]
+        data: &'a RawValue,
+    }
+    // Nearly no other data have just this field, and those that do are seen one level deeper.
+    let outer = data.get().starts_with('{').then(|| serde_json::from_str::<Outer<'_>>(data.get()).ok()).flatten();
+    outer.map_or(data, |outer| outer.data)
+}
+
+/// The fields that 0.3 keeps in the metadata of a part (see `v03` for the way there).
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Kept<'a> {
+    #[serde(borrow)]
+    filename: Option<Text<'a>>,
+    #[serde(borrow)]
+    media_type: Option<Text<'a>>,
+    #[serde(rename = "data_part_compat")]
+    wrapped: Option<bool>,
+}
+
+fn kept<'p>(part: &'p Part<'_>, mark: &str) -> Option<Kept<'p>> {
+    let metadata = part.metadata.as_ref().filter(|raw| raw.get().contains(mark))?;
+    serde_json::from_str(metadata.get()).ok()
+}
+
+/// Data that 0.3 put into an object because they are none.
+fn restore_value(part: &mut Part<'_>) {
+    #[derive(Deserialize)]
+    struct Value {
+        value: Json,
+    }
+    let is_wrapped = kept(part, "data_part_compat").is_some_and(|kept| kept.wrapped == Some(true));
+    if let Content::Data(data) = &mut part.content
+        && is_wrapped
+        && let Ok(inner) = serde_json::from_str::<Value>(data.get())
+    {
+        *data = Raw::Owned(inner.value.raw().to_owned());
+    }
+}
+
+fn restore_fields(part: &mut Part<'_>) {
+    let Some(found) = kept(part, "mediaType").or_else(|| kept(part, "filename")) else { return };
+    let own = |text: Option<Text<'_>>| text.map(|text| Cow::Owned(text.0.into_owned()));
+    let (filename, media_type) = (own(found.filename), own(found.media_type));
+    part.filename = part.filename.take().or(filename);
+    part.media_type = part.media_type.take().or(media_type);
+}

@@ -1,0 +1,14 @@
+//! Agents that speak A2A, asked: what is sent, and what becomes of the answers, for both versions and both bindings.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod agent;
+mod answers;
+mod artifacts;
+mod failures;
+mod hostile;
+mod requests;
+mod resume;
+mod server;
+mod streams;

@@ -1,0 +1,133 @@
+//! Streams that break, and tasks that are taken up again.
+
+use interlingua_core::testkit::Answer;
+use serde_json::json;
+
+use super::agent::{
+    ALL, Session, V1, V1_REST, V03, body, broken, end, fixed, refusal, request, status, submitted, task, text, texts,
+    transcript,
+};
+
+#[test]
+fn a_cut_stream_is_taken_up_and_nothing_is_repeated() {
+    for dialect in ALL {
+        let known =
+            task("WORKING", &json!([{ "artifactId": "a-1", "parts": [{ "text": "It is " }, { "text": "18" }] }]));
+        let mut session = Session::new(&json!({}));
+        let driven = session.send_text(
+            "Paris?",
+            [
+                dialect.card(true),
+                dialect.cut(1, &[submitted(), text("a-1", "It ", false), text("a-1", "is ", true)]),
+                dialect.cut(2, &[json!({ "task": known }), text("a-1", " C", true)]),
+                dialect.stream(3, &[json!({ "task": task("WORKING", &json!([{ "artifactId": "a-1", "parts": [{ "text": "It is 18 C." }] }])) }), status("COMPLETED")]),
+            ],
+        );
+        let name = format!("resume_{}_{}", dialect.version, dialect.binding);
+        insta::with_settings!({ omit_expression => true }, { insta::assert_snapshot!(name, transcript(&driven)) });
+        assert_eq!(texts(&driven), [("message".to_owned(), "It is 18 C.".to_owned())]);
+    }
+}
+
+#[test]
+fn a_stream_that_ends_early_is_taken_up_too() {
+    let driven = Session::new(&fixed(V1)).send_text(
+        "Paris?",
+        [
+            V1.stream(1, &[submitted(), status("WORKING")]),
+            V1.stream(2, &[json!({ "task": task("WORKING", &json!([])) })]),
+            V1.stream(3, &[]),
+            V1.task(4, &task("COMPLETED", &json!([{ "artifactId": "a-1", "parts": [{ "text": "18 C." }] }]))),
+        ],
+    );
+    assert_eq!(texts(&driven), [("message".to_owned(), "18 C.".to_owned())]);
+    assert_eq!(driven.requests.len(), 4, "twice by subscribing, then by asking for the task");
+}
+
+#[test]
+fn where_nobody_can_subscribe_the_task_is_asked_for() {
+    let done = task("COMPLETED", &json!([{ "artifactId": "a-1", "parts": [{ "text": "It is 18 C." }] }]));
+    let begun = [submitted(), text("a-1", "It is ", false)];
+    for refused in [V1.error(2, -32004, "not here"), V1.error(2, -32601, "no such method")] {
+        let driven = Session::new(&fixed(V1)).send_text("Paris?", [V1.cut(1, &begun), refused, V1.task(3, &done)]);
+        assert_eq!(texts(&driven), [("message".to_owned(), "It is 18 C.".to_owned())]);
+    }
+
+    // Over REST some servers subscribe by GET only.
+    let session = Session::new(&fixed(V1_REST));
+    let turn = session.turn(&request(Vec::new()), &[]);
+    let refused = refusal(turn.as_ref(), 405, "");
+    let mut session = Session::new(&fixed(V1_REST));
+    let driven =
+        session.send_text("Paris?", [V1_REST.cut(1, &begun), refused, V1_REST.stream(3, &[json!({ "task": done })])]);
+    let methods: Vec<&str> = driven.requests.iter().map(|request| request.method).collect();
+    assert_eq!((methods.as_slice(), end(&driven).as_str()), (&["POST", "POST", "GET"][..], "completed"));
+}
+
+#[test]
+fn an_error_within_a_stream_does_not_end_the_task() {
+    let slow = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -32603, "message": "subscriber too slow" } });
+    let frames = format!("{}data: {slow}\n\n", V1.frames(1, &[submitted()]));
+    let driven = Session::new(&fixed(V1)).send_text(
+        "Paris?",
+        [Answer::stream(&frames), V1.stream(2, &[json!({ "task": task("COMPLETED", &json!([])) })])],
+    );
+    assert_eq!((end(&driven).as_str(), driven.requests.len()), ("completed", 2));
+
+    let slow = r#"{"error":{"code":503,"status":"UNAVAILABLE","message":"shutting down"}}"#;
+    let frames = format!("{}event: error\ndata: {slow}\n\n", V1_REST.frames(1, &[submitted()]));
+    let driven = Session::new(&fixed(V1_REST)).send_text(
+        "Paris?",
+        [Answer::stream(&frames), V1_REST.stream(2, &[json!({ "task": task("COMPLETED", &json!([])) })])],
+    );
+    assert_eq!((end(&driven).as_str(), driven.requests.len()), ("completed", 2));
+}
+
+#[test]
+fn a_task_that_stays_lost_is_a_broken_answer() {
+    let begun = || V1.cut(1, &[submitted(), text("a-1", "It is ", false)]);
+    let mut answers = vec![begun()];
+    answers.extend((0..5).map(|_| broken()));
+    let driven = Session::new(&fixed(V1)).send_text("Paris?", answers);
+    assert_eq!(
+        end(&driven),
+        "failed UPSTREAM_TRUNCATED: the agent broke off its answer and could not be asked for the rest"
+    );
+    let paths: Vec<String> = driven
+        .requests
+        .iter()
+        .map(|request| serde_json::from_slice::<serde_json::Value>(&request.body).expect("JSON")["method"].to_string())
+        .collect();
+    let (subscribe, get) = ("\"SubscribeToTask\"", "\"GetTask\"");
+    assert_eq!(paths[1..], [subscribe, subscribe, get, get, get]);
+    assert_eq!(driven.waited.as_millis(), 500 + 750 + 1125 + 1687 + 2531);
+
+    let driven = Session::new(&fixed(V1))
+        .send_text("Paris?", [begun(), V1.error(2, -32001, "Task not found"), V1.error(3, -32001, "Task not found")]);
+    assert!(end(&driven).starts_with("failed UPSTREAM_TRUNCATED"));
+}
+
+#[test]
+fn polling_survives_a_failure_and_slows_down() {
+    let mut options = fixed(V03);
+    options["streaming"] = json!(false);
+    let mut answers = vec![V03.body(1, &submitted()), broken()];
+    answers.extend((3..12).map(|call| V03.task(call, &task("WORKING", &json!([])))));
+    answers.push(V03.task(12, &task("COMPLETED", &json!([]))));
+    let driven = Session::new(&options).send_text("Paris?", answers);
+    assert_eq!((end(&driven).as_str(), driven.requests.len()), ("completed", 12));
+    assert!(driven.waited.as_secs() < 12 * 5, "{:?}", driven.waited);
+}
+
+#[test]
+fn without_a_task_there_is_nothing_to_take_up() {
+    let driven = Session::new(&fixed(V1)).send_text("Paris?", [V1.stream(1, &[])]);
+    assert_eq!(end(&driven), "failed UPSTREAM_TRUNCATED: the agent broke off its answer");
+    let driven = Session::new(&fixed(V1)).send_text("Paris?", [broken()]);
+    assert_eq!(end(&driven), "failed UPSTREAM_UNREACHABLE: the agent could not be reached");
+    let driven = Session::new(&fixed(V1)).send_text(
+        "Paris?",
+        [body(&json!({ "jsonrpc": "2.0", "id": 9, "result": { "task": task("COMPLETED", &json!([])) } }))],
+    );
+    assert!(end(&driven).starts_with("failed UPSTREAM_PROTOCOL_ERROR"), "another call's answer");
+}
