@@ -2,6 +2,7 @@
 
 use interlingua_a2a::A2a;
 use interlingua_ag_kit::AgKit;
+use interlingua_chat_completions::ChatCompletionsUpstream;
 use interlingua_hitl::Hitl;
 use interlingua_native::{Native, NativeUpstream};
 use interlingua_responses::Responses;
@@ -17,4 +18,5 @@ pub(crate) fn builtin() -> Gateway {
         .serve::<AgKit>()
         .serve::<Hitl>()
         .upstream::<NativeUpstream>()
+        .upstream::<ChatCompletionsUpstream>()
 }

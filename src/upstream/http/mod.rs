@@ -253,7 +253,8 @@ impl Agent {
         }
         for (name, value) in ask.headers {
             let value = HeaderValue::from_str(&value).map_err(|_| wrong(format!("the value of header {name}")))?;
-            headers.insert(HeaderName::from_static(name), value);
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(format!("the header {name}")))?;
+            headers.insert(name, value);
         }
         // They hold the agent's credentials, which are nobody else's: a stop URL may lie anywhere.
         if its_own {
@@ -434,6 +435,12 @@ fn unpacked(response: Response) -> Result<BoxStream<'static, Result<Bytes, Fault
 /// What `retry-after` says: seconds, or a date. Clients are told it, so it stays within what anybody waits for.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+    // More exact, where servers of models send it: a whole number or a fraction of milliseconds.
+    let exact = headers.get("retry-after-ms").and_then(|value| value.to_str().ok()?.trim().parse::<f64>().ok());
+    if let Some(milliseconds) = exact.filter(|exact| *exact >= 0.0) {
+        return Some(Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or(LONGEST).min(LONGEST));
+    }
+
     let told = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if !told.is_empty() && told.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than a number may have are more than a day.
