@@ -1,4 +1,4 @@
-//! The one list of protocols compiled in.
+//! The list of built-in protocols.
 
 use interlingua_a2a::A2a;
 use interlingua_ag_kit::AgKit;
@@ -9,7 +9,7 @@ use interlingua_responses::Responses;
 
 use crate::Gateway;
 
-/// Everything that comes with the gateway.
+/// A gateway with all built-in protocols.
 pub(crate) fn builtin() -> Gateway {
     Gateway::empty()
         .serve::<Native>()

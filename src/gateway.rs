@@ -1,4 +1,4 @@
-//! Putting a gateway together: protocols, settings, store, engine, server.
+//! Assembles a gateway: protocols, settings, store, engine, server.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -22,40 +22,40 @@ use crate::upstream::demo::{DemoOptions, DemoUpstream};
 use crate::upstream::http::{HttpSettings, HttpUpstream};
 use crate::upstream::push::HttpWebhookClient;
 
-/// How the demo agent's protocol is called in the configuration.
+/// The name of the demo agent's protocol in the configuration.
 const DEMO: &str = "demo";
-/// How long clients may take for the end of their answers once nothing is under way any more. A gateway with nothing to do
-/// has to be gone within a second, whatever clients leave open.
-const SERVER_CLOSING: Duration = Duration::from_millis(700);
-/// How long the store may take to close. With the engine's own time after the drain this is within the five seconds that
-/// are promised.
-const STORE_CLOSING: Duration = Duration::from_millis(1200);
-/// How much of a stream may pass before a client has to be sure of its agent's first word.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long clients may take to read the end of their responses once no run is active. An idle gateway must exit within
+/// a second, whatever connections clients leave open.
+const SERVER_STOP_TIMEOUT: Duration = Duration::from_millis(700);
+/// How long the store may take to close. Together with the engine's time after the drain, this stays within the
+/// promised five seconds.
+const STORE_CLOSE_TIMEOUT: Duration = Duration::from_millis(1200);
+/// The maximum time to wait for the first event of an agent before a streamed response starts without it.
+const MAX_FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A gateway being put together: which protocols it speaks.
+/// A builder for a gateway: the protocols it supports.
 ///
 /// ```no_run
-/// // What ships:
+/// // All built-in protocols:
 /// let gateway = interlingua::Gateway::builtin();
-/// // A binary with a protocol of its own adds `.serve::<MyProtocol>()`, and ends in:
+/// // A binary with its own protocol adds `.serve::<MyProtocol>()`, and ends with:
 /// std::process::exit(gateway.main());
 /// ```
 #[derive(Clone, Default)]
 pub struct Gateway {
-    clients: Vec<Client>,
-    upstreams: Vec<Asked>,
+    clients: Vec<ClientEntry>,
+    upstreams: Vec<UpstreamEntry>,
 }
 
 #[derive(Clone)]
-struct Client {
+struct ClientEntry {
     name: &'static str,
     declared: ClientProtocol,
     mount: fn(&Mount, &config::Options) -> Result<Mounted, String>,
 }
 
 #[derive(Clone)]
-struct Asked {
+struct UpstreamEntry {
     name: &'static str,
     declared: UpstreamProtocol,
     connect: Connect,
@@ -63,9 +63,9 @@ struct Asked {
 
 type Connect = fn(&str, &config::Options) -> Result<Box<dyn Connector>, String>;
 
-/// A gateway that listens.
+/// A gateway that is listening.
 pub struct Running {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
     engine: Engine,
     store: Arc<dyn Store>,
@@ -74,49 +74,51 @@ pub struct Running {
 }
 
 impl Gateway {
-    /// All protocols that ship.
+    /// A gateway with all built-in protocols.
     #[must_use]
     pub fn builtin() -> Self {
         crate::adapters::builtin()
     }
 
-    /// No protocol at all, but for the demo agent.
+    /// A gateway without protocols, except for the demo agent.
     #[must_use]
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// Serves a protocol to clients.
+    /// Adds a protocol for clients, replacing one of the same name.
     #[must_use]
     pub fn serve<P: ProtocolAdapter>(mut self) -> Self {
         fn mount<P: ProtocolAdapter>(mount: &Mount, options: &config::Options) -> Result<Mounted, String> {
-            P::mount(mount, options.copy::<P::Options>().ok_or("the options cannot be read")?)
+            P::mount(mount, options.copy::<P::Options>().ok_or("invalid options")?)
         }
-        let declared = ClientProtocol::new::<P::Options>(P::NAME).schema(P::options_schema()).mounting(|place| {
-            let mounted = mount::<P>(&core_mount(place), &place.route.options)?;
+
+        let declared = ClientProtocol::new::<P::Options>(P::NAME).schema(P::options_schema()).try_mount(|configured| {
+            let mounted = mount::<P>(&core_mount(configured), &configured.route.options)?;
             let endpoints = mounted.endpoints.iter();
             Ok(endpoints.map(|endpoint| EndpointName::new(endpoint.method.as_str(), endpoint.path)).collect())
         });
         self.clients.retain(|client| client.name != P::NAME);
-        self.clients.push(Client { name: P::NAME, declared, mount: mount::<P> });
+        self.clients.push(ClientEntry { name: P::NAME, declared, mount: mount::<P> });
         self
     }
 
-    /// Asks agents in a protocol.
+    /// Adds a protocol for agents, replacing one of the same name.
     #[must_use]
     pub fn upstream<U: UpstreamAdapter>(mut self) -> Self {
         fn connect<U: UpstreamAdapter>(url: &str, options: &config::Options) -> Result<Box<dyn Connector>, String> {
-            U::connect(url, options.copy::<U::Options>().ok_or("the options cannot be read")?)
+            U::connect(url, options.copy::<U::Options>().ok_or("invalid options")?)
         }
-        let declared = UpstreamProtocol::new::<U::Options>(U::NAME).connecting(|url, options| {
-            connect::<U>(url.map_or("", |url| url.as_str()), options).map(|made| made.warnings())
+
+        let declared = UpstreamProtocol::new::<U::Options>(U::NAME).try_connect(|url, options| {
+            connect::<U>(url.map_or("", |url| url.as_str()), options).map(|connector| connector.warnings())
         });
-        self.upstreams.retain(|asked| asked.name != U::NAME);
-        self.upstreams.push(Asked { name: U::NAME, declared, connect: connect::<U> });
+        self.upstreams.retain(|upstream| upstream.name != U::NAME);
+        self.upstreams.push(UpstreamEntry { name: U::NAME, declared, connect: connect::<U> });
         self
     }
 
-    /// The protocols as the configuration has to know them.
+    /// The protocols, as declared to the configuration.
     #[must_use]
     pub fn protocols(&self) -> Protocols {
         let demo = UpstreamProtocol::new::<DemoOptions>(DEMO).built_in();
@@ -124,54 +126,56 @@ impl Gateway {
         for client in &self.clients {
             protocols = protocols.client(client.declared.clone());
         }
-        for asked in &self.upstreams {
-            protocols = protocols.upstream(asked.declared.clone());
+        for upstream in &self.upstreams {
+            protocols = protocols.upstream(upstream.declared.clone());
         }
+
         protocols
     }
 
-    /// Reads a configuration.
+    /// Reads a configuration file.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All errors and warnings of the file.
     pub fn load(&self, path: &Path) -> Result<(Settings, config::Diagnostics), config::Diagnostics> {
         config::load(path, &self.protocols(), &Env::process())
     }
 
-    /// Runs the command line; answers the exit code.
+    /// Runs the command line and returns the exit code.
     #[must_use]
     pub fn main(self) -> i32 {
         crate::cli::run(&self)
     }
 
-    /// Lines to paste into a shell for a mount, `{url}` standing for its URL.
-    pub(crate) fn curl(&self, place: &config::Mount) -> Vec<String> {
-        let client = self.clients.iter().find(|client| client.name == place.protocol());
-        let mounted = client.and_then(|client| (client.mount)(&core_mount(place), &place.route.options).ok());
+    /// Example shell commands for a mount, with the placeholder `{url}`.
+    pub(crate) fn curl(&self, configured: &config::Mount) -> Vec<String> {
+        let client = self.clients.iter().find(|client| client.name == configured.protocol());
+        let mounted = client.and_then(|client| (client.mount)(&core_mount(configured), &configured.route.options).ok());
         mounted.map_or_else(Vec::new, |mounted| mounted.curl)
     }
 
-    /// Opens the store, listens, and closes what the last process left open. To be called in an actix system.
+    /// Opens the store, starts listening, and closes runs that the last process left open. Must be called in an actix
+    /// system.
     ///
     /// # Errors
-    /// If the store cannot be opened or the address cannot be listened on.
+    /// If the store cannot be opened, or the listen address cannot be bound.
     pub async fn start(&self, settings: &Settings) -> anyhow::Result<Running> {
         let store = open_store(settings)?;
         let agents = settings.agents.iter().map(|agent| self.agent(agent)).collect::<anyhow::Result<Vec<_>>>()?;
         let listener = listen(settings.server.listen)?;
-        let post = Arc::new(HttpWebhookClient::new(vec![listener.local_addr()?]));
+        // Webhooks must not reach the gateway itself.
+        let webhooks = Arc::new(HttpWebhookClient::new(vec![listener.local_addr()?]));
         let routes = self.routes(settings)?;
-        let keeping = keeping(settings, &routes);
-        let post = Arc::clone(&post) as Arc<dyn engine::deliver::WebhookClient>;
-        let engine = Engine::new(agents, Arc::clone(&store), post, keeping);
+        let housekeeping = housekeeping(settings, &routes);
+        let webhooks = Arc::clone(&webhooks) as Arc<dyn engine::deliver::WebhookClient>;
+        let engine = Engine::new(agents, Arc::clone(&store), webhooks, housekeeping);
+
         let recovered = engine.recover().await?;
         if recovered > 0 {
-            tracing::warn!(
-                runs = recovered,
-                "runs were under way when the last process ended: they are closed as failed"
-            );
+            tracing::warn!(runs = recovered, "runs were active when the last process ended: they are closed as failed");
         }
-        crate::announced::tell(
+
+        crate::public_url::log(
             routes.iter().filter_map(|route| Some((route.path.as_str(), route.mounted.announced_url.as_ref()?))),
             listener.local_addr()?,
             !settings.server.trusted_proxies.is_empty(),
@@ -208,10 +212,11 @@ impl Gateway {
             let options = agent.upstream.options.copy::<DemoOptions>().unwrap_or_default();
             Arc::new(DemoUpstream::new(Duration::from_millis(options.pace_ms)))
         } else {
-            let asked = self.upstreams.iter().find(|asked| asked.name == agent.upstream.protocol);
-            let asked = asked.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
+            let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
+            let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
+
             let url = agent.upstream.url.as_ref().map_or("", |url| url.as_str());
-            let connector = (asked.connect)(url, &agent.upstream.options).map_err(anyhow::Error::msg)?;
+            let connector = (entry.connect)(url, &agent.upstream.options).map_err(anyhow::Error::msg)?;
             let upstream = &agent.upstream;
             let settings = HttpSettings {
                 headers: upstream.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect(),
@@ -223,6 +228,7 @@ impl Gateway {
                 max_event: upstream.max_event,
                 home: upstream.url.clone(),
             };
+
             Arc::new(HttpUpstream::new(connector, settings).map_err(anyhow::Error::msg)?)
         };
         let approval_extension =
@@ -244,11 +250,12 @@ impl Gateway {
 
     fn routes(&self, settings: &Settings) -> anyhow::Result<Vec<Served>> {
         let mut routes: Vec<Served> = Vec::new();
-        for place in settings.mounts() {
-            let client = self.clients.iter().find(|client| client.name == place.protocol());
-            let client = client.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", place.protocol()))?;
-            let mount = core_mount(&place);
-            let mut mounted = (client.mount)(&mount, &place.route.options).map_err(anyhow::Error::msg)?;
+        for configured in settings.mounts() {
+            let client = self.clients.iter().find(|client| client.name == configured.protocol());
+            let client = client.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", configured.protocol()))?;
+
+            let mount = core_mount(&configured);
+            let mut mounted = (client.mount)(&mount, &configured.route.options).map_err(anyhow::Error::msg)?;
             let any_origin = if mounted.any_origin { Origins::Any } else { Origins::default() };
             let first = !routes.iter().any(|route| route.scope.protocol == client.name);
             routes.push(Served {
@@ -260,75 +267,78 @@ impl Gateway {
                     agents: mount.agents.clone().into(),
                     protocol: client.name,
                     push: mounted.push.take().map(Arc::new),
-                    route: mounted.retention.map(|_| place.route.path.as_str().into()),
-                    detach: place.route.on_disconnect == config::OnDisconnect::Detach,
-                    first_event_timeout: if place.route.heartbeat.is_zero() {
-                        PATIENCE
+                    route: mounted.retention.map(|_| configured.route.path.as_str().into()),
+                    detach: configured.route.on_disconnect == config::OnDisconnect::Detach,
+                    first_event_timeout: if configured.route.heartbeat.is_zero() {
+                        MAX_FIRST_EVENT_TIMEOUT
                     } else {
-                        place.route.heartbeat.min(PATIENCE)
+                        configured.route.heartbeat.min(MAX_FIRST_EVENT_TIMEOUT)
                     },
                 },
-                heartbeat: place.route.heartbeat,
-                partition: (!place.route.shared_sessions).then(|| mount.path.clone()),
-                cors: place.route.cors.clone().unwrap_or(any_origin),
+                heartbeat: configured.route.heartbeat,
+                partition: (!configured.route.shared_sessions).then(|| mount.path.clone()),
+                cors: configured.route.cors.clone().unwrap_or(any_origin),
                 first,
                 path: mount.path,
                 mounted,
             });
         }
+
         Ok(routes)
     }
 }
 
 impl Running {
-    /// Serves until `stop` resolves; then takes no new runs, lets those under way end, and closes the store.
+    /// Serves until `stop` resolves. Then accepts no new runs, lets active runs end, and closes the store.
     ///
     /// # Errors
-    /// Those of the server and of the store.
+    /// Errors of the server and of the store.
     pub async fn run(self, stop: impl Future<Output = ()> + 'static) -> anyhow::Result<()> {
         let Self { engine, store, drain, server, .. } = self;
-        let keeping = tokio::task::spawn_local(engine.clone().housekeeping());
+        let housekeeping = tokio::task::spawn_local(engine.clone().housekeeping());
         let stopper = server.stopper();
         let draining = engine.clone();
-        let (over, is_over) = tokio::sync::oneshot::channel();
+        let (drained, is_drained) = tokio::sync::oneshot::channel();
         tokio::task::spawn_local(async move {
             stop.await;
             tracing::info!(
                 runs = draining.working(), drain = ?drain,
-                "stopping: no new runs are accepted, those under way may finish; a second signal exits immediately"
+                "stopping: no new runs are accepted, active runs may finish; a second signal exits immediately"
             );
             draining.drain(drain).await;
-            if tokio::time::timeout(SERVER_CLOSING, stopper.stop()).await.is_err() {
-                tracing::warn!("clients that do not take their answers are cut off");
+            if tokio::time::timeout(SERVER_STOP_TIMEOUT, stopper.stop()).await.is_err() {
+                tracing::warn!("closing connections of clients that do not read their responses");
             }
-            let _ = over.send(());
+            let _ = drained.send(());
         });
         let served = tokio::select! {
             served = server.run() => served,
-            Ok(()) = is_over => Ok(()),
+            Ok(()) = is_drained => Ok(()),
         };
-        keeping.abort();
-        match tokio::time::timeout(STORE_CLOSING, store.close()).await {
+
+        housekeeping.abort();
+        match tokio::time::timeout(STORE_CLOSE_TIMEOUT, store.close()).await {
             Ok(closed) => closed?,
             Err(_) => {
-                tracing::error!("the store does not close in time: what it was not able to write is lost");
-                // Its end would be waited for.
+                tracing::error!("the store did not close in time: unwritten data is lost");
+                // Dropping the store would wait for it.
                 std::mem::forget(store);
             }
         }
+
         served?;
         Ok(())
     }
 
-    /// The engine, for tests that look inside.
+    /// The engine, for tests.
     #[must_use]
     pub const fn engine(&self) -> &Engine {
         &self.engine
     }
 }
 
-/// What is kept for how long, as the settings say for all runs and the routes for theirs.
-fn keeping(settings: &Settings, mounts: &[Served]) -> engine::Housekeeping {
+/// The retention rules: those of the settings for all runs, and those of routes for their own runs.
+fn housekeeping(settings: &Settings, mounts: &[Served]) -> engine::Housekeeping {
     let mut retention = Retention {
         age: settings.store.retention.age,
         runs: settings.store.retention.runs,
@@ -342,7 +352,7 @@ fn keeping(settings: &Settings, mounts: &[Served]) -> engine::Housekeeping {
     let mut scopes = Vec::new();
     for Served { scope, mounted, .. } in mounts {
         if let (Some(route), Some(keep)) = (&scope.route, mounted.retention) {
-            // A route with an agent in its path is mounted for each.
+            // A route with `{agent}` in its path has one mount per agent.
             if !retention.routes.iter().any(|(known, _)| **known == **route) {
                 retention.routes.push((route.to_string(), keep));
             }
@@ -351,6 +361,7 @@ fn keeping(settings: &Settings, mounts: &[Served]) -> engine::Housekeeping {
         let collection = scope.push.as_ref().map(|notifiers| notifiers.collection.to_owned());
         retention.attached.extend(collection.filter(|collection| !retention.attached.contains(collection)));
     }
+
     engine::Housekeeping { retention, scopes }
 }
 
@@ -374,7 +385,7 @@ fn socket(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 fn approval_extension(agent: &config::Agent) -> bool {
-    // The demo agent is one of ours: it takes every decision.
+    // The demo agent is part of the gateway and supports approvals.
     agent.upstream.approval_extension || agent.upstream.protocol == DEMO
 }
 
@@ -389,13 +400,13 @@ fn card(agent: &config::Agent) -> Arc<AgentCard> {
     })
 }
 
-fn core_mount(place: &config::Mount) -> Mount {
-    let path = place.path.trim_end_matches('/').to_owned();
+fn core_mount(configured: &config::Mount) -> Mount {
+    let path = configured.path.trim_end_matches('/').to_owned();
     Mount {
-        public_url: place.route.public_url.as_ref().map(|url| format!("{url}{path}")),
-        // Whoever reaches the address may use every route.
+        public_url: configured.route.public_url.as_ref().map(|url| format!("{url}{path}")),
+        // There is no authentication yet: anyone who can connect may use every route.
         authenticates: false,
-        agents: place.agents.iter().map(|agent| card(agent)).collect(),
+        agents: configured.agents.iter().map(|agent| card(agent)).collect(),
         path,
     }
 }

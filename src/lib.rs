@@ -1,15 +1,15 @@
-//! The gateway as a library: everything that waits.
+//! The gateway as a library: everything that performs I/O.
 //!
-//! [`Gateway`] puts it together. One room for each thing that waits: [`server`] for clients, [`upstream`] for agents,
-//! [`store`] for what has to last, [`engine`] for the runs between them; [`config`] is how an operator says what is
-//! wanted. What protocols mean lives in crates of their own, which never wait.
+//! [`Gateway`] assembles it. One module per kind of I/O: [`server`] for clients, [`upstream`] for agents, [`store`] for
+//! persistence, [`engine`] for the runs between them; [`config`] for the operator's configuration. Not here: the
+//! protocols, which are separate crates without I/O.
 
 mod adapters;
-mod announced;
 pub mod cli;
 pub mod config;
 pub mod engine;
 mod gateway;
+mod public_url;
 pub mod secrets;
 pub mod server;
 pub mod store;

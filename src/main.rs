@@ -1,4 +1,4 @@
-//! The gateway that ships: all built-in protocols.
+//! The gateway binary, with all built-in protocols.
 
 use std::process::ExitCode;
 

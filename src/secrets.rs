@@ -1,9 +1,8 @@
-//! The secrets of the configuration, known word for word, and their cover: whatever an agent says, no client and no log
-//! line shows one.
+//! Masking of the secrets in the configuration: none of them appears in errors or log lines, whatever an agent returns.
 //!
-//! The configuration tells every secret it reads. Masked are texts of upstreams before they become faults, and every log
-//! line as it is written. Not here: secrets nobody told us of, which are found by their shape
-//! ([`interlingua_core::filter`]); what an agent answers, which is passed on as it is.
+//! The configuration registers every secret it reads. Texts of upstreams are masked before they become faults, and
+//! every log line as it is written. Not here: unknown secrets, which are detected by their form
+//! ([`interlingua_core::filter`]); the output of agents, which is passed on unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -16,17 +15,18 @@ use interlingua_core::Fault;
 use interlingua_core::filter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// What stands where a secret was.
-const COVER: &str = "***";
+/// The replacement for a secret.
+const MASK: &str = "***";
 
-/// Shorter ones are words like others: masking them would tear holes into every text, and tell where they stood.
+/// Shorter secrets are not masked: they may be ordinary words, and masking them everywhere would also reveal them. In
+/// bytes.
 const MIN_LEN: usize = 6;
 
-/// Every form a secret may take, the longest first. There is one list for the process, as there is one log.
+/// Every form of every secret, the longest first. Global, like the log.
 static KNOWN: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
-/// From now on this is masked, in all its forms: as it is, without the scheme in front of it, packed as basic
-/// credentials or unpacked from them, as it stands in a URL or in JSON.
+/// Registers a secret. From now on it is masked in all its forms: as it is, without an authentication scheme, encoded
+/// as or decoded from basic credentials, and escaped for URLs and JSON.
 pub fn remember(secret: &str) {
     let mut forms = BTreeSet::new();
     collect(secret.trim(), &mut forms);
@@ -36,102 +36,107 @@ pub fn remember(secret: &str) {
             known.push(form);
         }
     }
-    // A short one may be a part of a long one.
+
+    // Longer forms first, since a short form may be part of a longer one.
     known.sort_by_key(|form| std::cmp::Reverse(form.len()));
 }
 
-/// What a URL holds that is secret: who logs in, and the values of its query that look or are named so.
+/// Registers the secrets of a URL: its user info, and query values that look like a secret or have the name of one.
 pub fn remember_url(url: &url::Url) {
     if let Some(password) = url.password() {
         remember(&format!("{}:{password}", url.username()));
     }
+
     for (name, value) in url.query_pairs() {
         let name = name.to_ascii_lowercase();
-        let says_so = ["key", "token", "secret", "password", "sig", "signature", "auth", "code"];
-        // `mode=streaming` is a word, and stays one.
-        let looks_so = value.len() >= 16 && value.bytes().any(|letter| letter.is_ascii_digit());
-        if looks_so || says_so.iter().any(|end| name.ends_with(end)) {
+        let secret_names = ["key", "token", "secret", "password", "sig", "signature", "auth", "code"];
+        // Requires a digit, so that ordinary words such as in `mode=streaming` are not masked.
+        let looks_secret = value.len() >= 16 && value.bytes().any(|byte| byte.is_ascii_digit());
+        if looks_secret || secret_names.iter().any(|end| name.ends_with(end)) {
             remember(&value);
         }
     }
 }
 
-/// A text with a cover over every secret in it.
+/// Masks every registered secret in a text.
 #[must_use]
 pub fn mask(text: &str) -> Cow<'_, str> {
     let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
     let mut text = Cow::Borrowed(text);
     for form in known.iter() {
         if text.contains(form.as_str()) {
-            text = Cow::Owned(text.replace(form.as_str(), COVER));
+            text = Cow::Owned(text.replace(form.as_str(), MASK));
         }
     }
+
     text
 }
 
-/// The beginning of a text that was cut somewhere, with a cover over every secret in it: half a secret at the cut is one
-/// too.
+/// Masks every registered secret in a truncated text, including a partial secret at its end.
 #[must_use]
-pub fn mask_beginning(text: &str) -> Cow<'_, str> {
+pub fn mask_truncated(text: &str) -> Cow<'_, str> {
     let text = mask(text);
     let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
-    let begun = |form: &String| {
+    let partial_len = |form: &String| {
         let mut lengths = (MIN_LEN..form.len()).rev().filter(|length| form.is_char_boundary(*length));
         lengths.find(|length| text.ends_with(&form[..*length]))
     };
 
-    match known.iter().filter_map(begun).max() {
-        Some(length) => Cow::Owned(format!("{}{COVER}", &text[..text.len() - length])),
+    match known.iter().filter_map(partial_len).max() {
+        Some(length) => Cow::Owned(format!("{}{MASK}", &text[..text.len() - length])),
         None => text,
     }
 }
 
-/// A fault with a cover over every secret in it. What is only for the log is cut too, and goes without whatever looks
-/// like a secret.
+/// Masks every registered secret in a fault. The detail, which is for the log only, is also truncated, and filtered for
+/// unknown secrets.
 #[must_use]
-pub fn masked(mut fault: Fault) -> Fault {
-    fn cover(text: &mut String) {
+pub fn mask_fault(mut fault: Fault) -> Fault {
+    fn mask_in_place(text: &mut String) {
         if let Cow::Owned(masked) = mask(text) {
             *text = masked;
         }
     }
-    cover(&mut fault.message);
-    fault.field.iter_mut().for_each(cover);
+
+    mask_in_place(&mut fault.message);
+    fault.field.iter_mut().for_each(mask_in_place);
     if let Some(code) = &fault.code {
         fault.code = Some(filter::client_code(&mask(code)).to_owned());
     }
     for (field, sentence) in &mut fault.violations {
-        cover(field);
-        cover(sentence);
+        mask_in_place(field);
+        mask_in_place(sentence);
     }
     fault.detail = fault.detail.map(|detail| filter::log_text(&mask(&detail)));
     fault
 }
 
-/// The forms of a secret.
+/// Collects the forms of a secret.
 fn collect(secret: &str, forms: &mut BTreeSet<String>) {
     if secret.len() < MIN_LEN || !forms.insert(secret.to_owned()) {
         return;
     }
-    // Keys in several lines are logged line by line, and their first and last lines are no secret.
+
+    // Multi-line keys may be logged line by line. Their header and footer are not secret.
     let lines = secret.lines().map(str::trim).filter(|line| line.len() >= 16 && !line.starts_with("-----"));
     if secret.contains('\n') {
         forms.extend(lines.map(str::to_owned));
     }
     if let Some((scheme, rest)) = secret.split_once(' ')
-        && scheme.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'-')
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     {
         collect(rest.trim(), forms);
     }
-    // Basic credentials, with or without their scheme in front.
-    if let Ok(unpacked) = BASE64_STANDARD.decode(secret)
-        && let Ok(unpacked) = String::from_utf8(unpacked)
-        && unpacked.contains(':')
-        && unpacked.chars().all(|letter| !letter.is_control())
+
+    // Basic credentials, with or without their scheme.
+    if let Ok(decoded) = BASE64_STANDARD.decode(secret)
+        && let Ok(decoded) = String::from_utf8(decoded)
+        && decoded.contains(':')
+        && decoded.chars().all(|character| !character.is_control())
     {
-        collect(&unpacked, forms);
+        collect(&decoded, forms);
     }
-    // `ada:password`
+    // `user:password`
     if let Some((user, password)) = secret.split_once(':')
         && !user.contains(['/', ' '])
         && !password.starts_with("//")
@@ -149,20 +154,20 @@ fn collect(secret: &str, forms: &mut BTreeSet<String>) {
     }
 }
 
-/// Writes log lines with a cover over every secret in them.
+/// A log writer that masks every registered secret.
 #[derive(Clone, Copy, Debug)]
-pub struct Masked<M>(pub M);
+pub struct MaskingWriter<M>(pub M);
 
-impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for Masked<M> {
-    type Writer = Masked<M::Writer>;
+impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for MaskingWriter<M> {
+    type Writer = MaskingWriter<M::Writer>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Masked(self.0.make_writer())
+        MaskingWriter(self.0.make_writer())
     }
 }
 
-impl<W: Write> Write for Masked<W> {
-    /// A line comes in one piece: what is written is masked by itself.
+impl<W: Write> Write for MaskingWriter<W> {
+    /// Invariant: tracing-subscriber writes every line in one call, so that no secret is split between two calls.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match std::str::from_utf8(line).map(mask) {
             Ok(Cow::Owned(masked)) => self.0.write_all(masked.as_bytes())?,
@@ -181,20 +186,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_secret_where_a_text_was_cut_is_masked() {
+    fn a_partial_secret_at_the_end_of_a_truncated_text_is_masked() {
         remember("half-a-secret-at-a-cut");
-        assert_eq!(mask_beginning("the key half-a-secret-"), "the key ***");
-        assert_eq!(mask_beginning("half-a-secret-at-a-cut and half-a-s"), "*** and ***");
-        assert_eq!(mask_beginning("half a word, and half-a-secret no more"), "half a word, and half-a-secret no more");
+        assert_eq!(mask_truncated("the key half-a-secret-"), "the key ***");
+        assert_eq!(mask_truncated("half-a-secret-at-a-cut and half-a-s"), "*** and ***");
+        assert_eq!(mask_truncated("half a word, and half-a-secret no more"), "half a word, and half-a-secret no more");
     }
 
     #[test]
-    fn a_secret_is_masked_in_every_form_it_may_take() {
+    fn a_secret_is_masked_in_every_form() {
         remember("Bearer tok/en+1\"2");
         for text in ["tok/en+1\"2", "x=tok%2Fen%2B1%222&", "{\"t\":\"tok/en+1\\\"2\"}"] {
-            assert!(!mask(text).contains("en") && mask(text).contains(COVER), "{text} became {}", mask(text));
+            assert!(!mask(text).contains("en") && mask(text).contains(MASK), "{text} became {}", mask(text));
         }
-        assert!(mask(&BASE64_STANDARD.encode("tok/en+1\"2")) == COVER);
+        assert!(mask(&BASE64_STANDARD.encode("tok/en+1\"2")) == MASK);
 
         remember(&BASE64_STANDARD.encode("eve:trustno1"));
         assert_eq!(mask("eve:trustno1, or trustno1"), "***, or ***");
@@ -211,29 +216,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_is_a_word() {
+    fn short_secrets_are_not_masked() {
         remember("demo");
         remember("");
         assert_eq!(mask("the demo agent"), "the demo agent");
     }
 
     #[test]
-    fn a_fault_holds_no_secret_anywhere() {
+    fn secrets_are_masked_in_all_fields_of_a_fault() {
         remember("canary-in-a-fault");
         let mut fault = Fault::invalid("canary-in-a-fault.x", "no canary-in-a-fault")
             .with_code("canary-in-a-fault")
             .with_detail(format!("password=hunter2 canary-in-a-fault {}", "x ".repeat(2000)));
         fault.violations.push(("canary-in-a-fault".into(), "canary-in-a-fault".into()));
-        let masked = masked(fault);
+        let masked = mask_fault(fault);
         assert!(!format!("{masked:?}").contains("canary-in"), "{masked:?}");
+
         let detail = masked.detail.expect("it had one");
         assert!(detail.starts_with("password=… ***") && detail.len() < 520, "{detail}");
     }
 
     #[test]
-    fn a_log_line_holds_no_secret() {
+    fn secrets_are_masked_in_log_lines() {
         remember("canary-in-a-line");
-        let mut written = Masked(Vec::new());
+        let mut written = MaskingWriter(Vec::new());
         written.write_all(b"WARN said=canary-in-a-line\n").expect("memory");
         written.write_all(b"\xff not text\n").expect("memory");
         assert_eq!(written.0, b"WARN said=***\n\xff not text\n");

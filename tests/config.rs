@@ -1,9 +1,8 @@
-//! Configuration files, good and bad, and what is said about them.
+//! Valid and invalid configuration files, and the messages about them.
 //!
-//! Every file in `tests/config/bad` is refused with the message beside it, every one in `odd` is
-//! accepted with a warning, every one in `good` without a word. Nothing here depends on the
-//! environment; on the protocols that exist, and on files outside of this folder, only what is
-//! said about the shipped file does.
+//! Every file in `tests/config/bad` is rejected with the errors in the snapshot next to it, every file in `odd` is
+//! accepted with warnings, every file in `good` without. Only the tests of the shipped file depend on the built-in
+//! protocols and on files outside of this folder. Nothing depends on the environment.
 
 use std::fs;
 use std::io;
@@ -54,7 +53,7 @@ fn even<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Err
     if number.is_multiple_of(2) {
         return Ok(number);
     }
-    Err(serde::de::Error::custom("an odd number is no good\ndid you mean an even one?"))
+    Err(serde::de::Error::custom("an odd number is invalid\ndid you mean an even one?"))
 }
 
 #[derive(Deserialize)]
@@ -68,13 +67,14 @@ struct Required {
     region: String,
 }
 
-/// Protocols that look like real ones, without being any.
+/// Protocols for the tests, similar to real ones.
 fn protocols() -> Protocols {
     let native = ClientProtocol::new::<NativeOptions>("agent-api")
-        .mounting(|mount| {
+        .try_mount(|mount| {
             if mount.agents.len() > 1 {
-                return Err("one agent is served at a path, not several".to_owned());
+                return Err("only one agent can be served per path".to_owned());
             }
+
             let options = mount.route.options.get::<NativeOptions>().expect("the type declared above");
             let mut endpoints =
                 vec![EndpointName::new("POST", "/process"), EndpointName::new("GET", "/runs/{id}/events")];
@@ -89,16 +89,17 @@ fn protocols() -> Protocols {
             "additionalProperties": false,
         }));
     let responses = ClientProtocol::new::<NoOptions>("responses")
-        .mounting(|_| Ok(vec![EndpointName::new("POST", "/responses"), EndpointName::new("GET", "/responses/{id}")]));
-    let plain = ClientProtocol::new::<NoOptions>("plain").mounting(|mount| match mount.path.as_str() {
-        "/nowhere" => Err("it does not like this path\nmount it somewhere".to_owned()),
+        .try_mount(|_| Ok(vec![EndpointName::new("POST", "/responses"), EndpointName::new("GET", "/responses/{id}")]));
+    let plain = ClientProtocol::new::<NoOptions>("plain").try_mount(|mount| match mount.path.as_str() {
+        "/nowhere" => Err("this path is not supported\nmount it at another path".to_owned()),
         _ => Ok(vec![EndpointName::new("GET", "/healthz"), EndpointName::new("POST", "/agents/{name}/{do}")]),
     });
-    let upstream = UpstreamProtocol::new::<UpstreamOptions>("agent-api").connecting(|url, _| match url {
-        Some(url) if url.query() == Some("no") => Err("it does not like this query".to_owned()),
+    let upstream = UpstreamProtocol::new::<UpstreamOptions>("agent-api").try_connect(|url, _| match url {
+        Some(url) if url.query() == Some("no") => Err("this query is not supported".to_owned()),
         Some(_) => Ok(Vec::new()),
         None => panic!("a connector was tried without a URL"),
     });
+
     Protocols::new()
         .client(native)
         .client(responses)
@@ -129,7 +130,7 @@ fn read(source: &str, name: &str) -> Result<(Settings, Diagnostics), Diagnostics
     config::read(source, Path::new(name), &protocols(), &Env { env: &env, file: &file })
 }
 
-/// The files of one folder: name without ending, and text.
+/// The files of one folder: name without extension, and text.
 fn files(folder: &str) -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config").join(folder);
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
@@ -137,6 +138,7 @@ fn files(folder: &str) -> Vec<(String, String)> {
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
         .collect();
+
     files.sort();
     files
         .into_iter()
@@ -147,7 +149,7 @@ fn files(folder: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Compares with the message that lies beside the file.
+/// Compares a message with the snapshot next to the file.
 fn compare(folder: &str, name: &str, message: &str) {
     insta::with_settings!({
         snapshot_path => format!("config/{folder}"),
@@ -164,9 +166,10 @@ fn good(name: &str) -> Settings {
 }
 
 #[test]
-fn every_bad_file_is_refused_with_its_message() {
+fn every_bad_file_is_rejected_with_its_message() {
     let files = files("bad");
     assert!(files.len() >= 20);
+
     for (name, source) in files {
         let found = match read(&source, "gateway.toml") {
             Ok((settings, _)) => panic!("{name} was accepted: {settings:#?}"),
@@ -179,14 +182,14 @@ fn every_bad_file_is_refused_with_its_message() {
 #[test]
 fn every_odd_file_is_accepted_with_a_warning() {
     for (name, source) in files("odd") {
-        let (_, warnings) = read(&source, "gateway.toml").expect("a file without mistakes");
+        let (_, warnings) = read(&source, "gateway.toml").expect("a file without errors");
         assert!(!warnings.is_empty(), "{name}");
         compare("odd", &name, &warnings.to_string());
     }
 }
 
 #[test]
-fn every_good_file_is_accepted_without_a_word() {
+fn every_good_file_is_accepted_without_warnings() {
     for (name, source) in files("good") {
         match read(&source, "gateway.toml") {
             Ok((_, warnings)) => assert!(warnings.is_empty(), "{name}: {warnings}"),
@@ -196,21 +199,21 @@ fn every_good_file_is_accepted_without_a_word() {
 }
 
 #[test]
-fn every_mistake_points_at_its_place() {
+fn every_error_points_at_its_span() {
     for (name, source) in files("bad") {
         let found = read(&source, "gateway.toml").expect_err("a bad file");
         for one in found.iter() {
             let (line, column) = found.line_and_column(one).unwrap_or_else(|| {
-                panic!("{name}: {:?} points nowhere", one.message());
+                panic!("{name}: {:?} has no span", one.message());
             });
-            let place = format!("gateway.toml:{line}:{column}\n");
-            assert!(found.to_string().contains(&place), "{name}: no {place:?} in\n{found}");
+            let location = format!("gateway.toml:{line}:{column}\n");
+            assert!(found.to_string().contains(&location), "{name}: no {location:?} in\n{found}");
         }
     }
 }
 
 #[test]
-fn no_message_shows_a_secret() {
+fn no_message_contains_a_secret() {
     for (name, source) in files("bad") {
         let found = read(&source, "gateway.toml").expect_err("a bad file");
         for shown in [found.to_string(), found.render(true), format!("{found:#?}")] {
@@ -220,7 +223,7 @@ fn no_message_shows_a_secret() {
 }
 
 #[test]
-fn debug_shows_no_secret() {
+fn debug_output_contains_no_secret() {
     let shown = format!("{:#?}", good("everything"));
     assert!(shown.contains("authorization"));
     for secret in ["hunter", "mode=fast", "blue"] {
@@ -229,7 +232,7 @@ fn debug_shows_no_secret() {
 }
 
 #[test]
-fn colours_change_nothing_but_colours() {
+fn coloured_output_has_the_same_text() {
     let found = read("[sever]\n", "gateway.toml").expect_err("a bad file");
     let coloured = found.render(true);
     assert!(coloured.contains("\u{1b}["));
@@ -238,14 +241,16 @@ fn colours_change_nothing_but_colours() {
 }
 
 #[test]
-fn defaults_are_filled_in() {
+fn defaults_are_applied() {
     let settings = good("smallest");
     assert_eq!(settings.server.listen.to_string(), "127.0.0.1:8080");
     assert!(settings.server.workers >= 1);
     assert_eq!(settings.server.max_body, 8 << 20);
+
     let seconds = Duration::from_secs;
     let timeouts = ServerTimeouts { head: seconds(10), body: seconds(60), write: seconds(60), idle: seconds(75) };
     assert_eq!(settings.server.timeouts, timeouts);
+
     let limits = ServerLimits {
         connections: 20_000,
         connections_per_address: 256,
@@ -276,22 +281,24 @@ fn defaults_are_filled_in() {
 }
 
 #[test]
-fn what_is_written_is_what_is_used() {
+fn values_of_the_file_override_defaults() {
     let settings = good("everything");
     assert_eq!(settings.server.public_url.as_deref(), Some("https://agents.example.com/gateway"));
     assert_eq!(settings.server.max_body, 1 << 20);
+
     let timeouts = settings.server.timeouts;
     assert_eq!((timeouts.head, timeouts.write), (Duration::from_millis(1500), Duration::from_secs(60)));
     let limits = settings.server.limits;
     assert_eq!((limits.connections, limits.connections_per_address), (500, 32));
-    assert_eq!(limits.connections_per_loopback_address, 32, "what is written holds for the machine itself, too");
+    assert_eq!(limits.connections_per_loopback_address, 32, "an explicit limit applies to loopback addresses too");
     assert_eq!((limits.bodies, limits.json_depth, limits.json_values), (2 << 20, 64, 5000));
     assert_eq!(settings.server.trusted_proxies.len(), 2);
     assert_eq!(settings.server.forwarded, Forwarded::Forwarded);
     assert_eq!(settings.server.allowed_hosts.as_ref().map(Vec::len), Some(3));
-    let cors = settings.routes[0].cors.as_ref().expect("the route lists some");
+
+    let cors = settings.routes[0].cors.as_ref().expect("the route has some");
     assert!(cors.include("http://localhost:3000") && !cors.include("null") && !cors.include("https://evil.example"));
-    // Relative paths start at the folder of the file, which is `conf` here.
+    // Relative paths start at the folder of the file, here `conf`.
     assert_eq!(settings.store.path, Path::new("conf/state/runs.db"));
     let friday = settings.agent("friday").expect("an agent of the file");
     assert_eq!(friday.upstream.timeouts.connect, Duration::from_millis(250));
@@ -303,13 +310,13 @@ fn what_is_written_is_what_is_used() {
     assert_eq!(headers, [("authorization", "Bearer hunter2"), ("x-api-key", "hunter3"), ("x-team", "blue")]);
     let options = settings.routes[0].options.copy::<NativeOptions>();
     assert_eq!(options, Some(NativeOptions { tasks: true, depth: 3 }));
-    // The route's own heartbeat, and the server's where it has none.
+    // The route's own heartbeat, and the server's heartbeat if it has none.
     assert_eq!(settings.routes[0].heartbeat, Duration::from_secs(30));
     assert_eq!(settings.routes[1].heartbeat, Duration::from_millis(7500));
 }
 
 #[test]
-fn mounts_spell_out_every_agent() {
+fn mounts_replace_the_agent_placeholder() {
     let mounts = serde_json::to_value(good("everything").mounts()).expect("JSON");
     assert_eq!(
         mounts,
@@ -322,7 +329,7 @@ fn mounts_spell_out_every_agent() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_one_mistake() {
+fn an_unreadable_file_is_one_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("gateway.toml");
     let missing = config::load(&path, &protocols(), &Env::process());
@@ -331,6 +338,7 @@ fn a_file_that_cannot_be_read_is_one_mistake() {
     fs::write(&path, b"# fine\nname = \"\xff\"\n").expect("a written file");
     let broken = config::load(&path, &protocols(), &Env::process());
     let broken = broken.expect_err("no text").to_string();
+
     assert!(broken.contains("not UTF-8 in line 2"), "{broken}");
 }
 
@@ -345,12 +353,13 @@ fn files_and_secret_files_are_read_from_disk() {
     fs::write(&path, source).expect("a written file");
     let (settings, warnings) = config::load(&path, &protocols(), &Env::process()).expect("a good file");
     assert!(warnings.is_empty());
+
     let header = &settings.agents[0].upstream.headers[0];
     assert_eq!(header.value.expose_secret(), "Bearer hunter4");
 }
 
 #[test]
-fn hostile_files_are_refused_in_good_time() {
+fn hostile_files_are_rejected_quickly() {
     let deep = format!("a = {}{}", "[".repeat(100_000), "]".repeat(100_000));
     let dotted = format!("{}a = 1", "a.".repeat(100_000));
     let wrong: String = (0..5_000).map(|number| format!("k{number} = 1\n")).collect();
@@ -360,7 +369,7 @@ fn hostile_files_are_refused_in_good_time() {
     }
 }
 
-/// The file as JSON, which is what a schema judges.
+/// The file as JSON, for validation by the schema.
 fn as_json(source: &str) -> serde_json::Value {
     let table: toml::Table = source.parse().expect("TOML");
     serde_json::to_value(table).expect("JSON")
@@ -378,9 +387,10 @@ fn the_schema_accepts_every_good_file() {
 }
 
 #[test]
-fn the_schema_refuses_what_it_can_see() {
+fn the_schema_rejects_invalid_files() {
     let schema = config::schema(&protocols());
     let schema = jsonschema::validator_for(&schema).expect("a valid schema");
+
     for name in [
         "unknown_keys",
         "wrong_types",
@@ -398,7 +408,7 @@ fn the_schema_refuses_what_it_can_see() {
 }
 
 #[test]
-fn the_schema_tells_defaults_and_protocols() {
+fn the_schema_contains_defaults_and_protocols() {
     let schema = config::schema(&protocols());
     let server = &schema["definitions"]["ServerTable"]["properties"];
     assert_eq!(server["listen"]["default"], "127.0.0.1:8080");
@@ -408,15 +418,15 @@ fn the_schema_tells_defaults_and_protocols() {
     assert_eq!(protocol["enum"], json!(["agent-api", "responses", "plain", "whole"]));
 }
 
-/// Reads with the protocols that ship.
-fn read_shipped(source: &str) -> Result<(Settings, Diagnostics), Diagnostics> {
+/// Reads with the built-in protocols.
+fn read_with_builtin(source: &str) -> Result<(Settings, Diagnostics), Diagnostics> {
     config::read(source, Path::new("gateway.toml"), &Gateway::builtin().protocols(), &Env { env: &env, file: &file })
 }
 
 #[test]
-fn a_word_that_is_none_of_several_is_repeated_as_it_was_written() {
+fn an_unknown_variant_is_quoted_as_written() {
     let agent = "[agents.demo]\nupstream = { protocol = \"demo\" }\n[[routes]]\nagents = [\"demo\"]\n";
-    for (route, said) in [
+    for (route, expected) in [
         (
             "protocol = \"responses\"\npath = \"/v1\"\noptions = { tool_items = \"all\" }",
             "\"tool_items\" cannot be \"all\"",
@@ -427,19 +437,20 @@ fn a_word_that_is_none_of_several_is_repeated_as_it_was_written() {
             "\"bindings\" cannot hold \"GRPC\"",
         ),
     ] {
-        let mistakes = read_shipped(&format!("{agent}{route}\n")).expect_err("a bad file").render(false);
-        assert!(mistakes.contains(&format!("error: {said}\n")), "{mistakes}");
+        let errors = read_with_builtin(&format!("{agent}{route}\n")).expect_err("a bad file").render(false);
+        assert!(errors.contains(&format!("error: {expected}\n")), "{errors}");
     }
 }
 
 #[test]
-fn the_shipped_file_is_good_and_fits_the_schema() {
+fn the_shipped_file_is_valid_and_matches_the_schema() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml");
     let source = fs::read_to_string(&path).expect("the shipped file");
-    let (settings, warnings) = read_shipped(&source).expect("a good file");
+    let (settings, warnings) = read_with_builtin(&source).expect("a good file");
     assert!(warnings.is_empty(), "{warnings}");
     assert_eq!(settings.store.kind, StoreKind::Sqlite);
     assert_eq!(settings.store.path, Path::new("data/interlingua.db"));
+
     let mounted = settings.mounts();
     assert!(mounted.iter().any(|mount| mount.path == "/agents/demo"));
     let schema = jsonschema::validator_for(&config::schema(&Gateway::builtin().protocols())).expect("a schema");
@@ -447,11 +458,11 @@ fn the_shipped_file_is_good_and_fits_the_schema() {
 }
 
 #[test]
-fn the_shipped_file_is_good_with_its_examples_switched_on() {
+fn the_shipped_file_is_valid_with_its_examples_uncommented() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml");
     let source = fs::read_to_string(&path).expect("the shipped file");
-    // Lines of example are commented with "#" alone, explanations with "# ".
-    let on: String = source
+    // Examples are commented out with "#", explanations start with "# ".
+    let uncommented: String = source
         .lines()
         .map(|line| match line.strip_prefix('#') {
             Some(example) if !example.is_empty() && !example.starts_with([' ', '#']) => example,
@@ -459,8 +470,9 @@ fn the_shipped_file_is_good_with_its_examples_switched_on() {
         })
         .flat_map(|line| [line, "\n"])
         .collect();
-    assert_ne!(on, source);
-    match read_shipped(&on) {
+    assert_ne!(uncommented, source);
+
+    match read_with_builtin(&uncommented) {
         Ok((settings, warnings)) => {
             assert!(warnings.is_empty(), "{warnings}");
             assert!(settings.agent("friday").is_some());
@@ -470,25 +482,26 @@ fn the_shipped_file_is_good_with_its_examples_switched_on() {
 }
 
 fn boundary(source: &str, at: usize) -> usize {
-    (0..=at.min(source.len())).rev().find(|at| source.is_char_boundary(*at)).expect("the beginning is one")
+    (0..=at.min(source.len())).rev().find(|at| source.is_char_boundary(*at)).expect("0 is a boundary")
 }
 
 proptest! {
     #[test]
-    fn no_text_makes_the_reader_panic(text in any::<String>()) {
+    fn no_input_makes_the_parser_panic(text in any::<String>()) {
         let _ = read(&text, "gateway.toml").map_err(|found| found.render(true));
     }
 
     #[test]
-    fn no_change_to_a_good_file_makes_the_reader_panic(
+    fn no_change_to_a_good_file_makes_the_parser_panic(
         at in any::<prop::sample::Index>(),
         length in 0..20usize,
-        put in "[\\[\\]{}=\"'.,#\n a-z0-9ü]{0,6}",
+        inserted in "[\\[\\]{}=\"'.,#\n a-z0-9ü]{0,6}",
     ) {
         let (_, mut source) = files("good").swap_remove(0);
         let start = boundary(&source, at.index(source.len()));
         let end = boundary(&source, start + length).max(start);
-        source.replace_range(start..end, &put);
+        source.replace_range(start..end, &inserted);
+
         if let Err(found) = read(&source, "gateway.toml") {
             prop_assert!(!found.is_empty());
             prop_assert!(!found.to_string().contains("hunter"));

@@ -1,8 +1,8 @@
-//! What a request's body costs: at most so many times its size, whatever its shape and whichever protocol reads it, and
-//! in the whole gateway as in the adapter alone.
+//! Memory that a request body uses: at most a fixed multiple of its size, whatever its shape and protocol, in the
+//! adapter alone and in the whole gateway.
 //!
-//! Every byte that is allocated is counted, so these tests are a binary of their own and run one after the other. The
-//! bound on the values of a body is the server's; here bodies are as full of values as it lets them be.
+//! The global allocator counts every byte, so these tests are a separate binary and run one at a time. The limit on the
+//! number of JSON values belongs to the server; the bodies here contain as many values as it allows.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -18,24 +18,24 @@ use interlingua_hitl::Hitl;
 use interlingua_native::Native;
 use interlingua_responses::Responses;
 use peak_alloc::PeakAlloc;
-use support::gateway::{DEMO, Gateway, JSON, says};
+use support::gateway::{DEMO, Gateway, JSON, user_turn};
 use support::http::{Exchange, request};
 use tokio::sync::Mutex;
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// A body costs at most so many times its size…
-const TIMES: usize = 8;
-/// …or this, if it is small and full of values: none costs more than one of 3 MiB may.
-const SMALL: usize = 24 << 20;
-/// As large as a body is by default, and half of that.
+/// Maximum memory as a multiple of the body size.
+const MAX_FACTOR: usize = 8;
+/// Maximum memory for small bodies with many values, in bytes: as much as a body of 3 MiB may use.
+const MAX_SMALL: usize = 24 << 20;
+/// Size of a large body in bytes.
 const LARGE: usize = 4 << 20;
 
-/// Only one test counts at a time.
+/// Held by the test that currently measures.
 static COUNTING: Mutex<()> = Mutex::const_new(());
 
-/// The most memory that was in use while something was done, over what was in use before.
+/// Peak memory during `work`, minus the memory in use before.
 fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
     let before = MEMORY.current_usage();
     MEMORY.reset_peak_usage();
@@ -44,11 +44,11 @@ fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
 }
 
 fn allowed(body: &str) -> usize {
-    (TIMES * body.len()).max(SMALL)
+    (MAX_FACTOR * body.len()).max(MAX_SMALL)
 }
 
-/// Reads a body as a protocol reads it that is mounted as by default.
-fn read<P: ProtocolAdapter>(path: &str, params: &[(String, String)], body: &str) -> Result<Call, Fault> {
+/// Decodes a body with a protocol that is mounted with default options.
+fn decode_with<P: ProtocolAdapter>(path: &str, params: &[(String, String)], body: &str) -> Result<Call, Fault> {
     let card = AgentCard { name: "demo".into(), ..AgentCard::default() };
     let mount = Mount { path: String::new(), agents: vec![card.into()], public_url: None, authenticates: false };
     let mounted = P::mount(&mount, P::Options::default()).expect("the defaults are right");
@@ -66,12 +66,12 @@ fn read<P: ProtocolAdapter>(path: &str, params: &[(String, String)], body: &str)
         base_url: "http://127.0.0.1",
         caller: &caller,
         now: 0,
-        fresh: RunId(uuid::Uuid::nil()),
+        new_id: RunId(uuid::Uuid::nil()),
     })
 }
 
-/// As many of an element as bounds on bytes and values allow, each with its number, between a head and a tail. `values`:
-/// how many there are in one. `size`: each is made longer by white space so that the whole has that many bytes.
+/// A list of as many elements as the limits allow, between `head` and `tail`. `values` is the number of JSON values per
+/// element. White space pads the elements so that the body has about `size` bytes.
 fn list(head: &str, element: impl Fn(usize) -> String, tail: &str, values: usize, size: usize) -> String {
     let count = (Bounds::DEFAULT.values - 100) / values;
     let room = size / count;
@@ -87,12 +87,13 @@ fn list(head: &str, element: impl Fn(usize) -> String, tail: &str, values: usize
             body.push(' ');
         }
     }
+
     body.push_str(tail);
     assert_eq!(tree::check(body.as_bytes(), Bounds::DEFAULT).map_err(|fault| fault.message), Ok(()));
     body
 }
 
-/// A protocol, the name of a shape, the body of that shape, and the fault it is answered with.
+/// Protocol, name of the shape, body, and the expected fault.
 type Shape = (&'static str, &'static str, String, Option<FaultKind>);
 
 fn shapes(size: usize) -> Vec<Shape> {
@@ -160,20 +161,21 @@ fn shapes(size: usize) -> Vec<Shape> {
 fn decode(protocol: &str, body: &str) -> Result<Call, Fault> {
     let agent = [("agent".to_owned(), "demo".to_owned())];
     match protocol {
-        "native" => read::<Native>("/process", &agent, body),
-        "responses" => read::<Responses>("/responses", &[], body),
-        "a2a" => read::<A2a>("/message:send", &agent, body),
-        "ag-kit" => read::<AgKit>("/send-message", &agent, body),
-        "hitl" => read::<Hitl>("/agent/invoke", &agent, body),
+        "native" => decode_with::<Native>("/process", &agent, body),
+        "responses" => decode_with::<Responses>("/responses", &[], body),
+        "a2a" => decode_with::<A2a>("/message:send", &agent, body),
+        "ag-kit" => decode_with::<AgKit>("/send-message", &agent, body),
+        "hitl" => decode_with::<Hitl>("/agent/invoke", &agent, body),
         other => panic!("{other} is not known"),
     }
 }
 
 #[test]
-fn reading_a_body_costs_at_most_eight_times_its_size_in_every_protocol() {
+fn decoding_a_body_uses_at_most_eight_times_its_size_in_every_protocol() {
     let _one = COUNTING.blocking_lock();
-    let mut wrong = Vec::new();
-    // Small ones as full of values as may be, and large ones with as many.
+    let mut exceeded = Vec::new();
+
+    // Small bodies with the maximum number of values, and large bodies with the same number.
     for size in [0, LARGE] {
         for (protocol, shape, body, refused) in shapes(size) {
             let (peak, call) = peak(|| decode(protocol, &body));
@@ -186,23 +188,25 @@ fn reading_a_body_costs_at_most_eight_times_its_size_in_every_protocol() {
                 peak >> 10
             );
             if peak > allowed(&body) {
-                wrong.push(format!("{protocol}: {shape} of {} bytes cost {peak}, {times:.1} times", body.len()));
+                exceeded.push(format!("{protocol}: {shape} of {} bytes cost {peak}, {times:.1} times", body.len()));
             }
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(exceeded.is_empty(), "{exceeded:#?}");
 }
 
 #[tokio::test]
-async fn a_body_costs_the_whole_gateway_at_most_eight_times_its_size() {
+async fn a_body_uses_at_most_eight_times_its_size_in_the_whole_gateway() {
     let _one = COUNTING.lock().await;
     let gateway = Gateway::start(DEMO).await;
-    // The last word is the one that is answered; all that came before it is read, kept and handed on.
+
+    // The agent answers the last message; everything before it is parsed, stored and forwarded.
     let hello = r#"{"role":"user","content":"hi"}"#;
     let text = "a".repeat(60);
     let message = format!(r#"{{"role":"system","content":"{text}"}}"#);
     let long = "a".repeat(LARGE);
     let stored = r#""stream":false,"session_id":"s""#;
+
     for (shape, body) in [
         ("messages", list(r#"{"input":["#, |_| message.clone(), &format!(",{hello}],{stored}}}"), 3, 0)),
         ("one long text", format!(r#"{{"input":[{{"role":"system","content":"{long}"}},{hello}],{stored}}}"#)),
@@ -212,13 +216,15 @@ async fn a_body_costs_the_whole_gateway_at_most_eight_times_its_size() {
         ),
     ] {
         let request = request("POST", "/agents/demo/process", JSON, body.as_bytes());
-        // What is made once is made before.
-        gateway.story("demo", &says("hi")).await;
+
+        // One-time allocations happen before the measurement.
+        gateway.run_turn("demo", &user_turn("hi")).await;
         let before = MEMORY.current_usage();
         MEMORY.reset_peak_usage();
-        let answer = Exchange::send(gateway.address, &request).await.answer().await;
+        let answer = Exchange::send(gateway.address, &request).await.response().await;
         let peak = MEMORY.peak_usage().saturating_sub(before);
         assert_eq!(answer.status, 200, "{shape}: {}", answer.text());
+
         let times = peak as f64 / body.len() as f64;
         println!("gateway    {shape:15} {:>5} KiB cost {:>6} KiB, {times:.1} times", body.len() >> 10, peak >> 10);
         assert!(peak <= allowed(&body), "{shape} of {} bytes cost {peak}, {times:.1} times", body.len());
@@ -227,7 +233,7 @@ async fn a_body_costs_the_whole_gateway_at_most_eight_times_its_size() {
 }
 
 #[test]
-fn a_body_with_too_many_values_costs_nothing() {
+fn a_body_with_too_many_values_is_refused_without_allocating() {
     let _one = COUNTING.blocking_lock();
     let body = format!("{{\"input\":[{}0]}}", "0,".repeat(LARGE / 2));
     let (peak, checked) = peak(|| tree::check(body.as_bytes(), Bounds::DEFAULT));

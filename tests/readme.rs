@@ -1,7 +1,7 @@
-//! Keeps the README honest: what it shows is tried, what it lists is compared with the code, what it links to exists.
+//! Tests of the README: its examples work, its tables match the code, and its links are valid.
 //!
-//! Curl lines are asked of a running gateway with the shipped configuration, in the order in which a reader would paste
-//! them. Blocks of code marked `file=…` have to stand in that file. Not here: whether the sentences are good.
+//! Curl commands are sent to a running gateway with the shipped configuration, in the order in which a reader would
+//! paste them. Code blocks marked `file=…` must be part of that file. Not here: the quality of the text.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -17,19 +17,19 @@ use interlingua_core::{Blame, FaultKind};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// The pages that are kept honest.
+/// The pages that are tested.
 const PAGES: [&str; 5] =
     ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "benches/README.md", "examples/custom-adapter/README.md"];
 
-/// Where the README's gateway listens.
+/// The URL of the gateway in the README.
 const BASE: &str = "http://127.0.0.1:8080";
 
-/// Where an answer tells the id of its run: a background task, a native response, one of OpenAI's, an A2A task.
-const RUNS: [(&str, &str); 4] =
+/// How a response contains the id of its run: a background task, a native response, an OpenAI response, an A2A task.
+const RUN_IDS: [(&str, &str); 4] =
     [(r#""task_id":""#, ""), (r#""id":""#, "response_"), (r#""id":""#, "resp_"), (r#""task":{"id":""#, "")];
 
-/// Nothing here takes long; a test that hangs fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of every wait, so that a test fails instead of hanging.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -39,7 +39,7 @@ fn read(page: &str) -> String {
     std::fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// A fenced block: the words behind the fence, and what stands in it.
+/// A fenced code block: its info string and its content.
 struct Block {
     info: String,
     text: String,
@@ -59,11 +59,12 @@ fn blocks(page: &str) -> Vec<Block> {
             (None, None) => {}
         }
     }
-    assert!(open.is_none(), "a block of code is not closed");
+
+    assert!(open.is_none(), "a code block is not closed");
     blocks
 }
 
-/// The page without its blocks of code.
+/// The page without its code blocks.
 fn prose(page: &str) -> String {
     let mut inside = false;
     let mut kept = String::new();
@@ -74,18 +75,20 @@ fn prose(page: &str) -> String {
             writeln!(kept, "{line}").expect("writing into a string does not fail");
         }
     }
+
     kept
 }
 
 #[test]
-fn every_configuration_in_the_readme_is_right() {
-    let surroundings = Env { env: &|name| Some(format!("value of {name}")), file: &|_, _| Ok(b"a secret".to_vec()) };
+fn every_configuration_in_the_readme_is_valid() {
+    let env = Env { env: &|name| Some(format!("value of {name}")), file: &|_, _| Ok(b"a secret".to_vec()) };
     let readme = read("README.md");
     let shown: Vec<Block> = blocks(&readme).into_iter().filter(|block| block.info == "toml").collect();
-    assert!(shown.len() >= 2, "the README shows a small configuration and a whole one");
+    assert!(shown.len() >= 2, "the README shows a small configuration and a complete one");
+
     for block in shown {
-        let read = config::read(&block.text, Path::new("gateway.toml"), &builtin(), &surroundings);
-        let (_, warnings) = read.unwrap_or_else(|wrong| panic!("{}", wrong.render(false)));
+        let read = config::read(&block.text, Path::new("gateway.toml"), &builtin(), &env);
+        let (_, warnings) = read.unwrap_or_else(|error| panic!("{}", error.render(false)));
         assert!(warnings.is_empty(), "{}", warnings.render(false));
     }
 }
@@ -94,7 +97,7 @@ fn builtin() -> Protocols {
     Gateway::builtin().protocols()
 }
 
-/// The keys of a table in the JSON Schema, and of the tables in it. Options are the protocols' own.
+/// Collects the keys of a table in the JSON Schema, including nested tables except for options of protocols.
 fn keys(schema: &Value, table: &Value, found: &mut Vec<String>) {
     if let Some(name) = table["$ref"].as_str().and_then(|path| path.strip_prefix("#/definitions/")) {
         return keys(schema, &schema["definitions"][name], found);
@@ -107,6 +110,7 @@ fn keys(schema: &Value, table: &Value, found: &mut Vec<String>) {
             keys(schema, nested, found);
         }
     }
+
     for (name, value) in table["properties"].as_object().into_iter().flatten() {
         found.push(name.clone());
         if name != "options" {
@@ -116,14 +120,13 @@ fn keys(schema: &Value, table: &Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_key_of_the_configuration_is_explained() {
+fn the_readme_shows_every_configuration_key() {
     let schema = config::schema(&builtin());
     let mut known = Vec::new();
     keys(&schema, &schema, &mut known);
-    assert!(known.iter().any(|key| key == "first_byte"), "the walk did not find the keys: {known:?}");
+    assert!(known.iter().any(|key| key == "first_byte"), "the keys were not found: {known:?}");
     let readme = read("README.md");
     let shown: String = blocks(&readme).iter().filter(|block| block.info == "toml").map(|block| &*block.text).collect();
-    // "file" is one of two ways to name a secret: it is told in a comment.
     let missing: Vec<_> = known
         .iter()
         .filter(|key| {
@@ -131,15 +134,17 @@ fn every_key_of_the_configuration_is_explained() {
             !written.iter().any(|way| shown.contains(way.as_str()))
         })
         .collect();
+
     assert!(missing.is_empty(), "the README shows no {missing:?}");
 }
 
 #[test]
 fn every_protocol_of_the_shipped_configuration_has_a_section() {
-    let surroundings = Env { env: &|_| None, file: &|_, _| Err(std::io::ErrorKind::NotFound.into()) };
-    let shipped = config::read(&read("gateway.toml"), Path::new("gateway.toml"), &builtin(), &surroundings);
-    let (settings, _) = shipped.unwrap_or_else(|wrong| panic!("{}", wrong.render(false)));
+    let env = Env { env: &|_| None, file: &|_, _| Err(std::io::ErrorKind::NotFound.into()) };
+    let shipped = config::read(&read("gateway.toml"), Path::new("gateway.toml"), &builtin(), &env);
+    let (settings, _) = shipped.unwrap_or_else(|error| panic!("{}", error.render(false)));
     let readme = read("README.md");
+
     for route in &settings.routes {
         let heading = format!("\n### `{}`\n", route.protocol);
         let section = readme.split_once(&heading).map(|(_, rest)| rest.split("\n##").next().unwrap_or(rest));
@@ -149,7 +154,7 @@ fn every_protocol_of_the_shipped_configuration_has_a_section() {
 }
 
 #[test]
-fn the_table_of_errors_is_that_of_the_code() {
+fn the_table_of_errors_matches_the_code() {
     let mut expected: Vec<String> = FaultKind::ALL
         .iter()
         .map(|kind| {
@@ -162,14 +167,15 @@ fn the_table_of_errors_is_that_of_the_code() {
             format!("| `{}` | {} | {who} | {again} | ", kind.code(), kind.status())
         })
         .collect();
-    // Several kinds may share a code, in one row.
+
+    // Several kinds with the same code share a row.
     expected.dedup();
     let readme = read("README.md");
     let (_, table) =
         readme.split_once("| code | status | caused by | retryable | meaning |").expect("there is a table of errors");
-    let told: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
-    assert_eq!(told.len(), expected.len());
-    for (row, beginning) in told.iter().zip(&expected) {
+    let rows: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+    assert_eq!(rows.len(), expected.len());
+    for (row, beginning) in rows.iter().zip(&expected) {
         assert!(row.starts_with(beginning) && row.len() > beginning.len() + 2, "{row} is not {beginning}…");
     }
 }
@@ -180,7 +186,7 @@ fn tested_clients() -> Vec<(String, String)> {
     let mut clients = Vec::new();
     for suite in std::fs::read_dir(root().join("tests/conformance")).expect("the suites are there") {
         let folder = suite.expect("a suite can be read").path();
-        // An upstream, and not a client.
+        // This suite tests an upstream, not a client.
         if folder.ends_with("agentscope") {
             continue;
         }
@@ -198,21 +204,22 @@ fn tested_clients() -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_readme_names_the_official_clients_that_are_tested() {
-    /// Parts of the others, and what the suites' own scripts need.
+fn the_readme_lists_the_tested_official_clients() {
+    /// Dependencies of other clients and of the suites' scripts.
     const NOT_CLIENTS: [&str; 5] = ["langchain-core", "httpx", "websockets", "zod", "ai"];
     let readme = read("README.md");
     let (_, named) = readme.split_once("Official clients that are tested").expect("the README names them");
     let named = named.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
     let clients = tested_clients();
     assert!(clients.len() > 5, "{clients:?}");
+
     for (name, version) in clients {
         if NOT_CLIENTS.contains(&&*name) {
             continue;
         }
         let quoted = format!("`{name}`");
         let places = named.match_indices(&quoted);
-        // Up to the next name.
+        // The text up to the next name.
         let mut versions = places.map(|(at, name)| named[at + name.len()..].split('`').next().unwrap_or_default());
         assert!(versions.any(|versions| versions.contains(&version)), "README: {name} {version} is tested: {named}");
     }
@@ -231,8 +238,8 @@ fn every_xtask_command_exists() {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
-    let mut dead = Vec::new();
+fn every_link_is_valid() {
+    let mut broken = Vec::new();
     for page in PAGES {
         let text = prose(&read(page));
         let folder = root().join(page).parent().expect("a page lies in a folder").to_path_buf();
@@ -240,29 +247,32 @@ fn every_link_leads_somewhere() {
             if target.starts_with("https://") {
                 continue;
             }
+
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
             let file = if path.is_empty() { root().join(page) } else { folder.join(path) };
             let found = match std::fs::read_to_string(&file) {
-                Ok(text) => anchor.is_empty() || prose(&text).lines().filter_map(anchored).any(|known| known == anchor),
+                Ok(text) => {
+                    anchor.is_empty() || prose(&text).lines().filter_map(self::anchor).any(|known| known == anchor)
+                }
                 Err(_) => file.is_dir(),
             };
             if !found {
-                dead.push(format!("{page} links to {target}"));
+                broken.push(format!("{page} links to {target}"));
             }
         }
     }
-    assert!(dead.is_empty(), "{dead:#?}");
+    assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// A heading as links name it.
-fn anchored(line: &str) -> Option<String> {
+/// The anchor of a heading; `None` for other lines.
+fn anchor(line: &str) -> Option<String> {
     let heading = line.strip_prefix('#')?.trim_start_matches('#').trim();
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
 }
 
 #[test]
-fn code_in_the_readme_is_code_in_the_repository() {
+fn code_blocks_match_their_files() {
     let readme = read("README.md");
     let mut count = 0;
     for block in blocks(&readme) {
@@ -271,10 +281,11 @@ fn code_in_the_readme_is_code_in_the_repository() {
             assert!(read(file).contains(&block.text), "this is not in {file}:\n{}", block.text);
         }
     }
-    assert!(count > 0, "the README shows code");
+
+    assert!(count > 0, "no code block has a file");
 }
 
-/// A gateway on a thread of its own, stopped when it is dropped.
+/// A gateway on its own thread, stopped when it is dropped.
 struct Server {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -282,14 +293,14 @@ struct Server {
 }
 
 impl Server {
-    /// The shipped configuration, but for the port and the store's file.
+    /// Starts the shipped configuration, with a free port and a store in memory.
     fn start() -> Self {
         let (listening, address) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let gateway = Gateway::builtin();
             let loaded = gateway.load(&root().join("gateway.toml"));
-            let (mut settings, _) = loaded.unwrap_or_else(|wrong| panic!("{}", wrong.render(false)));
+            let (mut settings, _) = loaded.unwrap_or_else(|error| panic!("{}", error.render(false)));
             settings.server.listen = ([127, 0, 0, 1], 0).into();
             settings.store.kind = StoreKind::Memory;
             actix_web::rt::System::new().block_on(async {
@@ -298,27 +309,30 @@ impl Server {
                 running.run(async { _ = stopped.await }).await.expect("it serves until it is stopped");
             });
         });
-        let address = address.recv_timeout(PATIENCE).expect("the server listens");
+
+        let address = address.recv_timeout(TIMEOUT).expect("the server listens");
         Self { address, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Asks as a curl line does: status and body.
-    fn ask(&self, curl: &Curl) -> (String, String) {
+    /// Sends the request of a curl command. Returns status and body.
+    fn send(&self, curl: &Curl) -> (String, String) {
         let mut connection = TcpStream::connect(self.address).expect("the server listens");
-        connection.set_read_timeout(Some(PATIENCE)).expect("a socket has timeouts");
-        let path = curl.url.strip_prefix(BASE).unwrap_or_else(|| panic!("{} is elsewhere", curl.url));
+        connection.set_read_timeout(Some(TIMEOUT)).expect("a socket has timeouts");
+        let path = curl.url.strip_prefix(BASE).unwrap_or_else(|| panic!("{} is not a URL of the gateway", curl.url));
         let mut request = format!("{} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n", curl.method);
         for header in &curl.headers {
             write!(request, "{header}\r\n").expect("writing into a string does not fail");
         }
-        write!(request, "content-length: {}\r\n\r\n{}", curl.body.len(), curl.body).expect("as above");
+        write!(request, "content-length: {}\r\n\r\n{}", curl.body.len(), curl.body)
+            .expect("writing into a string does not fail");
         connection.write_all(request.as_bytes()).expect("the server reads");
         let mut answer = String::new();
         connection.read_to_string(&mut answer).expect("the answer is text, and ends");
         let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
         let status = head.split(' ').nth(1).expect("an answer has a status").to_owned();
         let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-        (status, if chunked { unchunked(body) } else { body.to_owned() })
+
+        (status, if chunked { decode_chunked(body) } else { body.to_owned() })
     }
 }
 
@@ -326,39 +340,39 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) && !std::thread::panicking() {
-            panic!("the server has failed");
+            panic!("the server panicked");
         }
     }
 }
 
-/// The body that came in chunks, each after a line with its length (RFC 9112, section 7.1).
-fn unchunked(mut body: &str) -> String {
-    let mut whole = String::new();
+/// Decodes a body in chunked transfer coding (RFC 9112, section 7.1).
+fn decode_chunked(mut body: &str) -> String {
+    let mut decoded = String::new();
     loop {
         let (length, rest) = body.split_once("\r\n").expect("a chunk has a length");
         let length = usize::from_str_radix(length, 16).expect("a length is hexadecimal");
         if length == 0 {
-            return whole;
+            return decoded;
         }
-        whole.push_str(&rest[..length]);
+        decoded.push_str(&rest[..length]);
         body = rest[length..].strip_prefix("\r\n").expect("a chunk ends with its line");
     }
 }
 
-/// A curl line, as far as the README uses curl.
+/// A curl command, with the options that the README uses.
 #[derive(Debug)]
 struct Curl {
     method: String,
     url: String,
     headers: Vec<String>,
     body: String,
-    /// The status it says in a comment, or 200.
+    /// The expected status from a comment at the end of the line, or 200.
     expected: String,
 }
 
 impl Curl {
-    /// Reads a line as a shell would, with these variables.
-    fn read(line: &str, variables: &[(&str, &str)]) -> Self {
+    /// Parses a command line, with these shell variables.
+    fn parse(line: &str, variables: &[(&str, &str)]) -> Self {
         let (words, comment) = shell_words(line, variables);
         let mut words = words.into_iter();
         assert_eq!(words.next().as_deref(), Some("curl"));
@@ -366,16 +380,17 @@ impl Curl {
         let mut curl =
             Self { method: String::new(), url: String::new(), headers: Vec::new(), body: String::new(), expected };
         while let Some(word) = words.next() {
-            let mut value = || words.next().unwrap_or_else(|| panic!("{word} wants a value: {line}"));
+            let mut value = || words.next().unwrap_or_else(|| panic!("{word} needs a value: {line}"));
             match word.as_str() {
                 "-N" | "-s" | "-i" => {}
                 "-X" => curl.method = value(),
                 "-H" => curl.headers.push(value()),
                 "-d" => curl.body = value(),
                 url if url.starts_with("http") => curl.url = word,
-                other => panic!("the test does not know {other:?}: {line}"),
+                other => panic!("unsupported argument {other:?}: {line}"),
             }
         }
+
         if curl.method.is_empty() {
             curl.method = if curl.body.is_empty() { "GET" } else { "POST" }.to_owned();
         }
@@ -383,7 +398,7 @@ impl Curl {
     }
 }
 
-/// The words of a line and its comment: quotes and variables are taken as a shell takes them.
+/// Splits a line into words and a comment, with quotes and variables as in a shell.
 fn shell_words(line: &str, variables: &[(&str, &str)]) -> (Vec<String>, String) {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut rest = line;
@@ -399,21 +414,22 @@ fn shell_words(line: &str, variables: &[(&str, &str)]) -> (Vec<String>, String) 
             ('#', None) if word.is_none() => return (words, rest.trim().to_owned()),
             ('$', None | Some('"')) => {
                 let end = rest.find(|c: char| !c.is_ascii_uppercase()).unwrap_or(rest.len());
-                let (name, behind) = rest.split_at(end);
+                let (name, after) = rest.split_at(end);
                 let value = variables.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
                 let value = value.filter(|value| !value.is_empty());
-                word.get_or_insert_default().push_str(value.unwrap_or_else(|| panic!("nothing is called ${name} yet")));
-                rest = behind;
+                word.get_or_insert_default().push_str(value.unwrap_or_else(|| panic!("${name} is not set yet")));
+                rest = after;
             }
             (c, _) => word.get_or_insert_default().push(c),
         }
     }
+
     assert!(quote.is_none(), "a quote is not closed: {line}");
     words.extend(word);
     (words, String::new())
 }
 
-/// The last id in an answer that stands behind one of these texts and begins with its word.
+/// The last id in a response that follows one of these texts and has its prefix.
 fn last_id<'a>(answer: &'a str, places: &[(&str, &str)]) -> Option<&'a str> {
     let found =
         places.iter().filter_map(|(before, word)| Some(answer.rfind(&format!("{before}{word}"))? + before.len()));
@@ -421,18 +437,18 @@ fn last_id<'a>(answer: &'a str, places: &[(&str, &str)]) -> Option<&'a str> {
 }
 
 #[test]
-fn every_curl_line_does_what_is_said() {
+fn every_curl_command_works() {
     let server = Server::start();
     let (mut run, mut asked, mut session, mut count) = (String::new(), String::new(), String::new(), 0);
     let readme = read("README.md");
     for block in blocks(&readme).into_iter().filter(|block| block.info == "sh") {
         for line in block.text.lines().filter(|line| line.starts_with("curl ")) {
-            let curl = Curl::read(line, &[("RUN", &run), ("ASKED", &asked), ("SESSION", &session)]);
-            let (status, body) = server.ask(&curl);
+            let curl = Curl::parse(line, &[("RUN", &run), ("ASKED", &asked), ("SESSION", &session)]);
+            let (status, body) = server.send(&curl);
             assert_eq!(status, curl.expected, "{line}\n{body}");
-            // What the agent answers to an error is an answer, too; the README shows none of those.
+            // A failed run may still have status 200, but the README has no such example.
             assert!(!body.contains(r#""status":"failed""#), "{line}\n{body}");
-            if let Some(id) = last_id(&body, &RUNS) {
+            if let Some(id) = last_id(&body, &RUN_IDS) {
                 id.clone_into(&mut run);
             }
             if let Some(id) = last_id(&body, &[(r#""id":""#, "appr_")]) {
@@ -444,16 +460,17 @@ fn every_curl_line_does_what_is_said() {
             count += 1;
         }
     }
-    assert!(count > 10, "only {count} curl lines were found");
+
+    assert!(count > 10, "only {count} curl commands were found");
 }
 
 #[test]
-fn the_demo_agents_words_are_those_of_its_help() {
+fn the_table_of_demo_commands_matches_the_help_of_the_agent() {
     let server = Server::start();
     let line = format!(
         r#"curl {BASE}/agents/demo/process -H 'content-type: application/json' -d '{{"stream":false,"input":[{{"role":"user","content":"help"}}]}}'"#
     );
-    let (_, body) = server.ask(&Curl::read(&line, &[]));
+    let (_, body) = server.send(&Curl::parse(&line, &[]));
     let response: Value = serde_json::from_str(&body).expect("a response");
     let help = response["output"][0]["content"][0]["text"].as_str().expect("a text");
     let expected: Vec<String> = help
@@ -461,9 +478,10 @@ fn the_demo_agents_words_are_those_of_its_help() {
         .filter_map(|line| line.strip_prefix("- ")?.split_once(": "))
         .map(|(word, shows)| format!("| `{word}` | {shows} |"))
         .collect();
+
     assert!(expected.len() > 10, "{help}");
     let readme = read("README.md");
     let (_, table) = readme.split_once("| word | shows |\n").expect("there is a table of words");
-    let told: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
-    assert_eq!(told, expected);
+    let rows: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+    assert_eq!(rows, expected);
 }

@@ -1,5 +1,5 @@
-//! The agent that the README shows, run as it stands there and asked through the gateway: whoever brings an agent of
-//! their own begins with it. Not here: what agents may do wrong (`tests/behaviour`).
+//! The agent from the README, run unchanged and called through the gateway, since it is the starting point for custom
+//! agents. Not here: misbehaving agents (`tests/behaviour`).
 
 #[path = "support/mod.rs"]
 mod support;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use support::process::{Process, run};
 
-/// The agent as a process, ended when it is dropped.
+/// The agent process. It is killed when it is dropped.
 struct Agent(Child);
 
 impl Drop for Agent {
@@ -22,7 +22,7 @@ impl Drop for Agent {
 }
 
 #[test]
-fn the_agent_of_the_readme_is_reached_through_the_gateway() {
+fn the_readme_agent_is_reached_through_the_gateway() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
     let source = include_str!("../examples/smallest-agent/agent.py").replace("8090", &port.to_string());
     let python = Command::new("python3").arg("-").stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -31,9 +31,9 @@ fn the_agent_of_the_readme_is_reached_through_the_gateway() {
     program.write_all(source.as_bytes()).expect("it reads its program");
     drop(program);
 
-    let began = Instant::now();
+    let started = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(began.elapsed() < Duration::from_secs(30), "the agent does not listen");
+        assert!(started.elapsed() < Duration::from_secs(30), "the agent does not listen");
         std::thread::sleep(Duration::from_millis(20));
     }
 

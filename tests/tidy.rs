@@ -1,15 +1,15 @@
-//! Holds the house to what `ARCHITECTURE.md` says of it: who may name whom, how files open, how long they grow, and
-//! what is never left in them. Reads the tree as text, so it needs no build of what it judges; it judges no behaviour.
+//! Checks the rules of `ARCHITECTURE.md`: which module may use which, how files start, how long they are, and what they
+//! must not contain. Reads the sources as text. Not here: tests of behaviour.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// No file needs more; one that does has a second idea in it.
-const LONGEST_FILE: usize = 700;
+/// The maximum number of lines. A longer file should be split.
+const MAX_FILE_LINES: usize = 700;
 
-/// Folders that are made, not written.
-const MADE: &[&str] = &[
+/// Generated folders, and others that are not checked.
+const SKIPPED: &[&str] = &[
     ".git",
     "target",
     "data",
@@ -18,11 +18,11 @@ const MADE: &[&str] = &[
     "fuzz/corpus",
     "fuzz/artifacts",
     "fuzz/target",
-    // Bytes of other programs, kept as they came.
+    // Recorded output of other programs.
     "tests/transcripts",
 ];
 
-/// What core and adapters may not name: a runtime, the network, files, processes, clocks, chance.
+/// What core and adapters must not use: runtimes, network, files, processes, clocks, randomness.
 const IMPURE: &[&str] = &[
     "tokio::",
     "actix",
@@ -48,11 +48,11 @@ const IMPURE: &[&str] = &[
     "now_v7",
 ];
 
-/// What core may depend on. proptest is there for the testkit alone.
+/// The allowed dependencies of core. proptest is used by the testkit only.
 const CORE_DEPENDENCIES: &[&str] =
     &["bytes", "form_urlencoded", "memchr", "proptest", "serde", "serde_json", "thiserror", "uuid"];
 
-/// What an adapter may depend on. Small crates without input or output can be added here.
+/// The allowed dependencies of adapters. Small crates without I/O can be added.
 const ADAPTER_DEPENDENCIES: &[&str] = &[
     "interlingua-core",
     "base64",
@@ -69,7 +69,7 @@ const ADAPTER_DEPENDENCIES: &[&str] = &[
 
 /// A file of the repository.
 struct Source {
-    /// From the root, with forward slashes.
+    /// Relative to the root, with forward slashes.
     path: String,
     text: String,
 }
@@ -83,21 +83,21 @@ impl Source {
         self.path.starts_with(folder)
     }
 
-    /// The numbered lines without their line comments, since a comment may name anything.
+    /// The lines with their numbers, without line comments, which may name anything.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(number, line)| (number + 1, line.split("//").next().unwrap_or(line)))
     }
 
-    /// Where its code holds one of the words.
-    fn naming<'a>(&'a self, words: &'a [&str]) -> impl Iterator<Item = String> + 'a {
+    /// Every use of one of the words in the code.
+    fn uses_of<'a>(&'a self, words: &'a [&str]) -> impl Iterator<Item = String> + 'a {
         self.code().flat_map(move |(number, line)| {
             let found = words.iter().filter(move |word| line.contains(**word));
-            found.map(move |word| format!("{}:{number} names {}", self.path, word.trim_end_matches(':')))
+            found.map(move |word| format!("{}:{number} uses {}", self.path, word.trim_end_matches(':')))
         })
     }
 }
 
-/// Every text file that somebody wrote.
+/// Every text file of the repository, except in skipped folders.
 fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
@@ -107,9 +107,10 @@ fn sources() -> Vec<Source> {
             let path = entry.expect("an entry of the repository can be read").path();
             let below = path.strip_prefix(root).expect("the walk stays below the root");
             let name = below.to_str().expect("names in the repository are UTF-8").replace('\\', "/");
-            if MADE.iter().any(|made| name == *made || name.ends_with(&format!("/{made}"))) {
+            if SKIPPED.iter().any(|skipped| name == *skipped || name.ends_with(&format!("/{skipped}"))) {
                 continue;
             }
+
             if path.is_dir() {
                 folders.push(path);
             } else if let Ok(text) = fs::read_to_string(&path) {
@@ -118,20 +119,20 @@ fn sources() -> Vec<Source> {
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    assert!(found.iter().any(|source| source.path == "src/lib.rs"), "the walk did not find the sources");
+    assert!(found.iter().any(|source| source.path == "src/lib.rs"), "the sources were not found");
     found
 }
 
-/// Fails with one line for each thing that is wrong.
-fn expect_none(rule: &str, wrong: impl IntoIterator<Item = String>) {
+/// Fails with one line for each violation.
+fn expect_none(rule: &str, violations: impl IntoIterator<Item = String>) {
     let mut list = String::new();
-    for line in wrong {
+    for line in violations {
         writeln!(list, "  {line}").expect("writing into a string does not fail");
     }
     assert!(list.is_empty(), "{rule}\n{list}");
 }
 
-/// The folders below `adapters/` and the package names in them.
+/// The folders below `adapters/` with their package names.
 fn adapters(sources: &[Source]) -> Vec<(String, String)> {
     let manifests = sources.iter().filter(|source| {
         source.under("adapters/") && source.path.ends_with("/Cargo.toml") && source.path.matches('/').count() == 2
@@ -144,51 +145,56 @@ fn adapters(sources: &[Source]) -> Vec<(String, String)> {
             (folder, name)
         })
         .collect();
+
     assert!(!adapters.is_empty(), "no adapter was found");
     adapters
 }
 
-/// How Rust code spells a package's name.
-fn spelled(package: &str) -> String {
+/// The crate name of a package.
+fn crate_name(package: &str) -> String {
     package.replace('-', "_")
 }
 
 #[test]
-fn each_world_stays_in_its_room() {
+fn io_libraries_are_used_in_their_modules_only() {
     let sources = sources();
-    let rooms: &[(&[&str], &str)] = &[
+    let modules: &[(&[&str], &str)] = &[
         (&["actix_web", "actix_http", "actix_rt", "actix_server"], "src/server/"),
         (&["reqwest::", "use reqwest"], "src/upstream/"),
         (&["rusqlite::", "use rusqlite"], "src/store/"),
     ];
-    for (words, room) in rooms {
-        let outside = sources.iter().filter(|source| source.is_rust() && source.under("src/") && !source.under(room));
-        expect_none(&format!("only {room} may name it"), outside.flat_map(|source| source.naming(words)));
+
+    for (words, module) in modules {
+        let outside = sources.iter().filter(|source| source.is_rust() && source.under("src/") && !source.under(module));
+        expect_none(&format!("only {module} may use it"), outside.flat_map(|source| source.uses_of(words)));
     }
 }
 
 #[test]
-fn what_stands_below_the_server_does_not_know_it() {
+fn modules_below_the_server_do_not_use_it() {
     let sources = sources();
     let below = ["src/engine/", "src/upstream/", "src/store/", "src/config/"];
-    let below = sources.iter().filter(|source| source.is_rust() && below.iter().any(|room| source.under(room)));
-    expect_none("the server knows them, they do not know the server", below.flat_map(|s| s.naming(&["crate::server"])));
+    let below = sources.iter().filter(|source| source.is_rust() && below.iter().any(|module| source.under(module)));
+    expect_none(
+        "engine, upstream, store and config must not use the server",
+        below.flat_map(|s| s.uses_of(&["crate::server"])),
+    );
 }
 
 #[test]
-fn core_and_adapters_are_pure() {
+fn core_and_adapters_perform_no_io() {
     let sources = sources();
     let pure = sources.iter().filter(|source| {
         let in_sources = source.under("core/src/") || (source.under("adapters/") && source.path.contains("/src/"));
         source.is_rust() && in_sources
     });
-    expect_none("core and adapters do no input or output", pure.flat_map(|source| source.naming(IMPURE)));
+    expect_none("core and adapters must not perform I/O", pure.flat_map(|source| source.uses_of(IMPURE)));
 }
 
 #[test]
-fn core_and_adapters_depend_on_small_pure_crates_alone() {
+fn core_and_adapters_depend_on_allowed_crates_only() {
     let sources = sources();
-    let mut wrong = Vec::new();
+    let mut violations = Vec::new();
     let adapters = adapters(&sources).into_iter().map(|(folder, _)| (folder, ADAPTER_DEPENDENCIES));
     for (folder, allowed) in adapters.chain([("core/".to_owned(), CORE_DEPENDENCIES)]) {
         let path = format!("{folder}Cargo.toml");
@@ -197,93 +203,97 @@ fn core_and_adapters_depend_on_small_pure_crates_alone() {
         let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
         for name in dependencies.into_iter().flat_map(toml::Table::keys) {
             if !allowed.contains(&name.as_str()) {
-                wrong.push(format!("{path} depends on {name}"));
+                violations.push(format!("{path} depends on {name}"));
             }
         }
     }
-    expect_none("the manifest is the proof that it cannot reach the network", wrong);
+
+    expect_none("core and adapters may depend on allowed crates only", violations);
 }
 
 #[test]
-fn adapters_do_not_know_one_another() {
+fn adapters_do_not_use_one_another() {
     let sources = sources();
     let adapters = adapters(&sources);
-    let mut wrong = Vec::new();
+    let mut violations = Vec::new();
     for (folder, own) in &adapters {
         let others = adapters.iter().filter(|(_, name)| name != own);
-        let words: Vec<String> = others.flat_map(|(_, name)| [name.clone(), spelled(name)]).collect();
+        let words: Vec<String> = others.flat_map(|(_, name)| [name.clone(), crate_name(name)]).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let files = sources.iter().filter(|s| s.under(folder) && (s.is_rust() || s.path.ends_with("Cargo.toml")));
-        wrong.extend(files.flat_map(|source| source.naming(&words).collect::<Vec<_>>()));
+        violations.extend(files.flat_map(|source| source.uses_of(&words).collect::<Vec<_>>()));
     }
-    expect_none("adapters do not know one another", wrong);
+
+    expect_none("adapters must not use one another", violations);
 }
 
 #[test]
-fn core_knows_no_adapter_and_no_gateway() {
+fn core_uses_neither_adapters_nor_the_gateway() {
     let sources = sources();
-    let mut words: Vec<String> = adapters(&sources).into_iter().map(|(_, name)| spelled(&name)).collect();
+    let mut words: Vec<String> = adapters(&sources).into_iter().map(|(_, name)| crate_name(&name)).collect();
     words.push("interlingua::".to_owned());
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let core = sources.iter().filter(|source| source.is_rust() && source.under("core/src/"));
-    expect_none("core stands beneath everything", core.flat_map(|source| source.naming(&words)));
+    expect_none("core must not use other crates of the workspace", core.flat_map(|source| source.uses_of(&words)));
 }
 
 #[test]
-fn one_file_names_the_adapters() {
+fn one_file_lists_the_adapters() {
     let sources = sources();
-    let words: Vec<String> = adapters(&sources).into_iter().map(|(_, name)| spelled(&name)).collect();
+    let words: Vec<String> = adapters(&sources).into_iter().map(|(_, name)| crate_name(&name)).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let others = sources.iter().filter(|s| s.is_rust() && s.under("src/") && s.path != "src/adapters.rs");
-    expect_none("only src/adapters.rs names adapters", others.flat_map(|source| source.naming(&words)));
+    expect_none("only src/adapters.rs may use adapters", others.flat_map(|source| source.uses_of(&words)));
 }
 
 #[test]
-fn every_file_says_what_lives_in_it() {
+fn every_file_starts_with_a_doc_comment() {
     let sources = sources();
-    let silent = sources.iter().filter(|source| source.is_rust() && !source.text.starts_with("//! "));
-    expect_none("a file opens with //! and a sentence", silent.map(|source| source.path.clone()));
+    let undocumented = sources.iter().filter(|source| source.is_rust() && !source.text.starts_with("//! "));
+    expect_none("a file must start with //! and a sentence", undocumented.map(|source| source.path.clone()));
 }
 
 #[test]
-fn no_file_grows_past_one_idea() {
+fn no_file_is_too_long() {
     let sources = sources();
     let long = sources.iter().filter(|source| source.is_rust());
-    let long = long.map(|source| (source, source.text.lines().count())).filter(|(_, lines)| *lines > LONGEST_FILE);
-    let wrong = long.map(|(source, lines)| format!("{} has {lines} lines", source.path));
-    expect_none(&format!("a file has at most {LONGEST_FILE} lines"), wrong);
+    let long = long.map(|source| (source, source.text.lines().count())).filter(|(_, lines)| *lines > MAX_FILE_LINES);
+    let violations = long.map(|(source, lines)| format!("{} has {lines} lines", source.path));
+    expect_none(&format!("a file has at most {MAX_FILE_LINES} lines"), violations);
 }
 
 #[test]
-fn nothing_is_left_open() {
+fn no_unfinished_code_is_left() {
     let sources = sources();
-    // Spelled in halves, so that this file does not hold them.
+    // Split, so that this file does not contain them.
     let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("to", "do!("), concat!("unimplemented", "!(")];
-    let mut wrong = Vec::new();
+    let mut violations = Vec::new();
     for source in sources.iter().filter(|source| source.is_rust()) {
         for (number, line) in source.text.lines().enumerate() {
             if let Some(word) = words.iter().find(|word| line.contains(**word)) {
-                wrong.push(format!("{}:{} says {word}", source.path, number + 1));
+                violations.push(format!("{}:{} contains {word}", source.path, number + 1));
             }
         }
     }
-    expect_none("what is missing stands in an issue, not in the code", wrong);
+
+    expect_none("track open work in issues, not in the code", violations);
 }
 
 #[test]
-fn no_path_of_anybodys_machine_and_no_registry_host_is_written_down() {
+fn no_local_path_and_no_registry_host_is_in_the_sources() {
     let sources = sources();
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let here = [repository.parent().map(Path::to_path_buf), std::env::home_dir()];
     let here = here.into_iter().flatten().filter_map(|path| Some(format!("{}/", path.to_str()?.trim_end_matches('/'))));
-    // Spelled in halves, so that this file does not hold them.
+    // Split, so that this file does not contain them.
     let anywhere = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/t", "mp/")].map(str::to_owned);
     let folders: Vec<String> = here.chain(anywhere).filter(|folder| folder.len() > 1).collect();
-    // Code that looks for such folders in an upstream's text names them, and nothing in them.
-    let leads_on = |line: &str, folder: &str| {
+    // Code that filters such folders from an upstream's text names them, but no path inside.
+    let is_path = |line: &str, folder: &str| {
         line.match_indices(folder)
             .any(|(at, _)| line[at + folder.len()..].starts_with(|c: char| c.is_ascii_alphanumeric()))
     };
+
     let hosts = [
         concat!("registry.npm", "js"),
         concat!("pypi", ".org"),
@@ -291,14 +301,15 @@ fn no_path_of_anybodys_machine_and_no_registry_host_is_written_down() {
         concat!("static.crates", ".io"),
         concat!("index.crates", ".io"),
     ];
-    let mut wrong = Vec::new();
+    let mut violations = Vec::new();
     for source in sources.iter().filter(|source| !source.path.ends_with("Cargo.lock")) {
         for (number, line) in source.text.lines().enumerate() {
-            let folder = folders.iter().find(|folder| leads_on(line, folder)).map(String::as_str);
+            let folder = folders.iter().find(|folder| is_path(line, folder)).map(String::as_str);
             if let Some(word) = folder.or_else(|| hosts.into_iter().find(|host| line.contains(host))) {
-                wrong.push(format!("{}:{} holds {word}", source.path, number + 1));
+                violations.push(format!("{}:{} contains {word}", source.path, number + 1));
             }
         }
     }
-    expect_none("a path of one machine means nothing on another", wrong);
+
+    expect_none("local paths and registry hosts must not be in the sources", violations);
 }

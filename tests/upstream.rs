@@ -1,7 +1,7 @@
-//! How agents on the network are asked and heard, however they behave: every way an answer can fail gives its own
-//! fault, and no way of cutting an answer into pieces changes what is heard.
+//! The HTTP upstream client against agents of every behaviour: each kind of failure gives its own fault, and chunk
+//! boundaries do not change the frames that are read.
 //!
-//! Not here: what an answer means for a run (the normalizer's tests and the behaviour tests of the engine).
+//! Not here: the meaning of a response for a run (tests of the normalizer, behaviour tests of the engine).
 
 #[path = "support/upstream.rs"]
 mod scripted;
@@ -13,67 +13,84 @@ use std::time::{Duration, Instant};
 use interlingua::upstream::http::{HttpSettings, HttpUpstream};
 use interlingua::upstream::{Conversation, Upstream};
 use interlingua_core::agent_api::Frame;
-use interlingua_core::connector::{Ask, Connector, Ear, Question, Reader};
+use interlingua_core::agent_event::AgentEvent;
+use interlingua_core::capability::UpstreamCapabilities;
+use interlingua_core::connector::{AgentTurn, Connector, EventSink, HttpRequest, Next, TurnRequest};
+use interlingua_core::event::Millis;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::{Fault, FaultKind, Json, sse};
-use scripted::Answer;
+use scripted::Reply;
 
-/// Asks a URL, and remembers every frame it is told.
-struct Plain {
+/// A connector that posts to a URL and records every frame.
+struct RecordingConnector {
     url: String,
-    heard: Arc<Mutex<Vec<String>>>,
+    frames: Arc<Mutex<Vec<String>>>,
 }
 
-impl Connector for Plain {
-    fn ask(&self, question: &Question<'_>) -> Result<(Ask, Box<dyn Reader>), Fault> {
-        let body = serde_json::to_vec(question.request).expect("a request is JSON");
-        let headers = vec![("content-type", "application/json".to_owned()), ("x-both", "protocol".to_owned())];
-        let ask = Ask { method: "POST", url: self.url.clone(), headers, body };
-        Ok((ask, Box::new(Remembering(Arc::clone(&self.heard)))))
+impl Connector for RecordingConnector {
+    fn capabilities(&self) -> UpstreamCapabilities {
+        UpstreamCapabilities::default()
     }
 
-    fn cancel(&self, question: &Question<'_>) -> Option<Ask> {
-        let body = serde_json::to_vec(&question.request.session_id).expect("an id is JSON");
-        Some(Ask { method: "POST", url: self.url.replace("/process", "/stop"), headers: Vec::new(), body })
-    }
-}
-
-struct Remembering(Arc<Mutex<Vec<String>>>);
-
-impl Remembering {
-    fn remember(&self, data: &[u8]) {
-        self.0.lock().expect("no reader panics").push(String::from_utf8_lossy(data).into_owned());
+    fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
+        let body = serde_json::to_vec(request.request).expect("a request is JSON");
+        let request_id = serde_json::to_vec(&request.request.session_id).expect("an id is JSON");
+        Ok(Box::new(RecordingTurn {
+            request: Some(HttpRequest::post(&self.url, body).with_header("x-both", "protocol")),
+            cancel: HttpRequest::post(self.url.replace("/process", "/stop"), request_id),
+            frames: Arc::clone(&self.frames),
+        }))
     }
 }
 
-impl Reader for Remembering {
-    fn read(&mut self, frame: sse::Frame<'_>, ear: &mut dyn Ear) -> Result<(), Fault> {
-        self.remember(frame.data);
-        Frame::parse(frame.data).map_or(Ok(()), |heard| ear.hear(&heard))
+struct RecordingTurn {
+    request: Option<HttpRequest>,
+    cancel: HttpRequest,
+    frames: Arc<Mutex<Vec<String>>>,
+}
+
+impl RecordingTurn {
+    fn record(&self, data: &[u8]) {
+        self.frames.lock().expect("no turn panics").push(String::from_utf8_lossy(data).into_owned());
+    }
+}
+
+impl AgentTurn for RecordingTurn {
+    fn next(&mut self, _: Millis) -> Result<Next, Fault> {
+        Ok(self.request.take().map_or(Next::Finished, Next::Send))
     }
 
-    fn read_body(&mut self, body: &[u8], _: &mut dyn Ear) -> Result<(), Fault> {
-        self.remember(b"whole");
-        self.remember(body);
+    fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        self.record(frame.data);
+        Frame::parse(frame.data).map_or(Ok(()), |frame| sink.emit(&frame.event()))
+    }
+
+    fn on_body(&mut self, body: &[u8], _: &mut dyn EventSink) -> Result<(), Fault> {
+        self.record(b"whole");
+        self.record(body);
+        Ok(())
+    }
+
+    fn cancel(&self) -> Option<HttpRequest> {
+        Some(self.cancel.clone())
+    }
+}
+
+struct NullSink;
+
+impl EventSink for NullSink {
+    fn emit(&mut self, _: &AgentEvent<'_>) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-struct NoEar;
-
-impl Ear for NoEar {
-    fn hear(&mut self, _: &Heard<'_>) -> Result<(), Fault> {
-        Ok(())
-    }
-}
-
-/// A way to an agent, and what was heard over it.
-struct Way {
+/// An upstream client and the frames it has read.
+struct Client {
     upstream: HttpUpstream,
-    heard: Arc<Mutex<Vec<String>>>,
+    frames: Arc<Mutex<Vec<String>>>,
 }
 
-impl Way {
+impl Client {
     fn to(url: impl Into<String>) -> Self {
         Self::with(url, |_| {})
     }
@@ -81,48 +98,51 @@ impl Way {
     fn with(url: impl Into<String>, change: impl FnOnce(&mut HttpSettings)) -> Self {
         let mut settings = HttpSettings { max_event: 64 * 1024, ..HttpSettings::default() };
         change(&mut settings);
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let connector = Plain { url: url.into(), heard: Arc::clone(&heard) };
-        Self { upstream: HttpUpstream::new(Box::new(connector), settings).expect("good headers"), heard }
+        let frames = Arc::new(Mutex::new(Vec::new()));
+        let connector = RecordingConnector { url: url.into(), frames: Arc::clone(&frames) };
+        Self { upstream: HttpUpstream::new(Box::new(connector), settings).expect("valid headers"), frames }
+    }
+
+    fn start(&self) -> Conversation {
+        let request = AgentRequest { session_id: Some("s1".to_owned()), ..AgentRequest::default() };
+        let request = TurnRequest { request: &request, session_state: &Json::null(), answered: &[] };
+        self.upstream.start(&request, None).expect("it can be expressed")
     }
 
     async fn open(&self) -> Result<Conversation, Fault> {
-        let request = AgentRequest { session_id: Some("s1".to_owned()), ..AgentRequest::default() };
-        let memory = Json::null();
-        let asked = self.upstream.open(&Question { request: &request, memory: &memory, answered: &[] }, None);
-        tokio::time::timeout(scripted::STUCK, asked).await.expect("every question ends")
+        let mut conversation = self.start();
+        let begin = tokio::time::timeout(scripted::TEST_TIMEOUT, conversation.begin());
+        begin.await.expect("every request ends")?;
+        Ok(conversation)
     }
 
-    /// The whole answer: its frames, and how it ended.
-    async fn hear(&self) -> (Vec<String>, Result<(), Fault>) {
+    /// Reads a complete response: its frames and its result.
+    async fn read_all(&self) -> (Vec<String>, Result<(), Fault>) {
         let end = match self.open().await {
             Ok(mut conversation) => {
-                let end = tokio::time::timeout(scripted::STUCK, listen(&mut conversation)).await;
+                let end = tokio::time::timeout(scripted::TEST_TIMEOUT, drain(&mut conversation)).await;
                 conversation.release();
-                end.expect("every answer ends")
+                end.expect("every response ends")
             }
             Err(fault) => Err(fault),
         };
-        (std::mem::take(&mut self.heard.lock().expect("no reader panics")), end)
+        (std::mem::take(&mut self.frames.lock().expect("no reader panics")), end)
     }
 
     async fn fault(&self) -> Fault {
-        self.hear().await.1.expect_err("the answer fails")
+        self.read_all().await.1.expect_err("the response fails")
     }
 }
 
-async fn listen(conversation: &mut Conversation) -> Result<(), Fault> {
+async fn drain(conversation: &mut Conversation) -> Result<(), Fault> {
     loop {
         match conversation.chunk().await {
             Ok(Some(chunk)) => {
-                assert!(chunk.len() <= 512 * 1024, "a piece of {} bytes", chunk.len());
-                conversation.feed(&chunk, &mut NoEar)?;
+                assert!(chunk.len() <= 512 * 1024, "a chunk of {} bytes", chunk.len());
+                conversation.feed(&chunk, &mut NullSink)?;
             }
-            Ok(None) => return conversation.finish(&mut NoEar),
-            Err(fault) => {
-                conversation.finish(&mut NoEar)?;
-                return Err(fault);
-            }
+            Ok(None) => return conversation.finish(&mut NullSink).map(|_| ()),
+            Err(fault) => return conversation.fail(fault, &mut NullSink).map(|_| ()),
         }
     }
 }
@@ -133,543 +153,565 @@ fn stream() -> String {
     FRAMES.iter().map(|frame| format!("data: {frame}\n\n")).collect()
 }
 
-fn expect(fault: &Fault, kind: FaultKind, words: &str) {
+fn assert_fault(fault: &Fault, kind: FaultKind, expected: &str) {
     assert_eq!(fault.kind, kind, "{fault} ({:?})", fault.detail);
-    assert!(fault.message.contains(words), "{fault} does not say {words:?}");
-    assert!(!fault.message.contains("127.0.0.1"), "{fault} tells an address");
+    assert!(fault.message.contains(expected), "{fault} does not say {expected:?}");
+    assert!(!fault.message.contains("127.0.0.1"), "{fault} contains an address");
 }
 
 #[tokio::test]
-async fn a_question_goes_out_as_the_connector_and_the_operator_want_it() {
-    let agent = scripted::Upstream::always(Answer::frames(FRAMES));
-    let way = Way::with(agent.url("/process"), |settings| {
+async fn a_request_carries_the_headers_of_the_connector_and_of_the_operator() {
+    let agent = scripted::Upstream::always(Reply::frames(FRAMES));
+    let client = Client::with(agent.url("/process"), |settings| {
         settings.headers =
             vec![("authorization".to_owned(), "Bearer x".into()), ("x-both".to_owned(), "operator".into())];
     });
-    let (frames, end) = way.hear().await;
-    end.expect("the answer ends well");
+    let (frames, end) = client.read_all().await;
+    end.expect("the response completes");
     assert_eq!(frames, FRAMES);
-    let asked = agent.asked().remove(0);
-    assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/process"));
-    let header = |name: &str| asked.headers.get(name).map(String::as_str);
+
+    let request = agent.requests().remove(0);
+    assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/process"));
+    let header = |name: &str| request.headers.get(name).map(String::as_str);
     assert_eq!(header("accept-encoding"), Some("identity"));
     assert_eq!(header("content-type"), Some("application/json"));
     assert_eq!(header("authorization"), Some("Bearer x"));
     assert_eq!(header("x-both"), Some("operator"));
-    assert_eq!(asked.json()["session_id"], "s1");
+    assert_eq!(request.json()["session_id"], "s1");
 }
 
 #[tokio::test]
-async fn a_header_http_does_not_allow_is_refused_before_anything_is_sent() {
+async fn an_invalid_header_name_is_refused_at_construction() {
     let settings = HttpSettings { headers: vec![("a b".to_owned(), "x".into())], ..HttpSettings::default() };
-    let connector = Plain { url: String::new(), heard: Arc::default() };
+    let connector = RecordingConnector { url: String::new(), frames: Arc::default() };
     let complaint = HttpUpstream::new(Box::new(connector), settings).err().expect("a space is not allowed");
     assert!(complaint.contains("\"a b\""), "{complaint}");
 }
 
 #[tokio::test]
-async fn nobody_listening_is_unreachable() {
-    let way = Way::to(format!("http://{}/process", scripted::nobody()));
-    expect(&way.fault().await, FaultKind::UpstreamUnreachable, "could not be reached");
-    let way = Way::to("http://no-such-host.invalid/process");
-    expect(&way.fault().await, FaultKind::UpstreamUnreachable, "could not be reached");
+async fn a_refused_connection_is_unreachable() {
+    let client = Client::to(format!("http://{}/process", scripted::unused_address()));
+    assert_fault(&client.fault().await, FaultKind::UpstreamUnreachable, "could not be reached");
+    let client = Client::to("http://no-such-host.invalid/process");
+    assert_fault(&client.fault().await, FaultKind::UpstreamUnreachable, "could not be reached");
 }
 
 #[tokio::test]
 async fn a_connection_that_is_not_accepted_times_out() {
-    let deaf = scripted::Deaf::new().await;
-    let way = Way::with(format!("http://{}/process", deaf.address), |settings| {
+    let unresponsive = scripted::FullBacklog::new().await;
+    let client = Client::with(format!("http://{}/process", unresponsive.address), |settings| {
         settings.connect = Duration::from_millis(300);
-        // Shorter, but only counted from the connection.
+
+        // Shorter, but starts only once connected.
         settings.first_byte = Duration::from_millis(50);
     });
-    let began = Instant::now();
-    expect(&way.fault().await, FaultKind::UpstreamTimeout, "did not accept a connection");
-    assert!(began.elapsed() >= Duration::from_millis(300));
+    let started = Instant::now();
+    assert_fault(&client.fault().await, FaultKind::UpstreamTimeout, "did not accept a connection");
+    assert!(started.elapsed() >= Duration::from_millis(300));
 }
 
 #[tokio::test]
-async fn an_agent_that_does_not_speak_tls_is_not_waited_for() {
-    let agent = scripted::Upstream::always(Answer::frames(FRAMES));
+async fn a_tls_handshake_that_never_completes_times_out() {
+    let agent = scripted::Upstream::always(Reply::frames(FRAMES));
     let url = agent.url("/process").replace("http:", "https:");
-    let way = Way::with(url, |settings| settings.connect = Duration::from_millis(300));
-    expect(&way.fault().await, FaultKind::UpstreamTimeout, "did not accept a connection");
-    assert_eq!(agent.asked().len(), 0);
+    let client = Client::with(url, |settings| settings.connect = Duration::from_millis(300));
+    assert_fault(&client.fault().await, FaultKind::UpstreamTimeout, "did not accept a connection");
+    assert_eq!(agent.requests().len(), 0);
 }
 
 #[tokio::test]
-async fn an_agent_that_never_begins_to_answer_times_out() {
-    let agent = scripted::Upstream::always(Answer::silence());
-    let way = Way::with(agent.url("/process"), |settings| settings.first_byte = Duration::from_millis(100));
-    expect(&way.fault().await, FaultKind::UpstreamTimeout, "did not begin to answer");
-    // It was asked once, and knows that nobody waits any more.
-    agent.wait_left(1).await;
-    assert_eq!(agent.asked().len(), 1);
+async fn an_agent_that_never_responds_times_out() {
+    let agent = scripted::Upstream::always(Reply::silence());
+    let client = Client::with(agent.url("/process"), |settings| settings.first_byte = Duration::from_millis(100));
+    assert_fault(&client.fault().await, FaultKind::UpstreamTimeout, "did not begin to answer");
+    // It received one request, and its connection was closed.
+    agent.wait_for_disconnects(1).await;
+    assert_eq!(agent.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn an_agent_that_falls_silent_times_out() {
-    let agent = scripted::Upstream::always(Answer::events().frame(FRAMES[0]).chunk("data: {").hang());
-    let way = Way::with(agent.url("/process"), |settings| settings.idle = Duration::from_millis(100));
-    let (frames, end) = way.hear().await;
+async fn an_agent_that_stops_sending_times_out() {
+    let agent = scripted::Upstream::always(Reply::events().frame(FRAMES[0]).chunk("data: {").hang());
+    let client = Client::with(agent.url("/process"), |settings| settings.idle = Duration::from_millis(100));
+    let (frames, end) = client.read_all().await;
     assert_eq!(frames, FRAMES[..1]);
-    expect(&end.expect_err("it is silent"), FaultKind::UpstreamTimeout, "fell silent");
-    agent.wait_left(1).await;
+    assert_fault(&end.expect_err("it is silent"), FaultKind::UpstreamTimeout, "fell silent");
+    agent.wait_for_disconnects(1).await;
 }
 
 #[tokio::test]
-async fn comments_are_signs_of_life_and_crumbs_are_not() {
+async fn comments_reset_the_idle_timeout_and_incomplete_lines_do_not() {
     let often = Duration::from_millis(250);
     let idle = |settings: &mut HttpSettings| settings.idle = Duration::from_secs(1);
-    let beating = (0..6).fold(Answer::events(), |answer, _| answer.pause(often).chunk(":\n"));
+    let beating = (0..6).fold(Reply::events(), |reply, _| reply.pause(often).chunk(":\n"));
     let agent = scripted::Upstream::always(beating.frame(FRAMES[0]).done());
-    let (frames, end) = Way::with(agent.url("/process"), idle).hear().await;
-    end.expect("it was never silent for long");
+    let (frames, end) = Client::with(agent.url("/process"), idle).read_all().await;
+    end.expect("comments reset the idle timeout");
     assert_eq!(frames, FRAMES[..1]);
 
-    let crumbling = (0..60).fold(Answer::events(), |answer, _| answer.pause(often).chunk("x"));
+    let crumbling = (0..60).fold(Reply::events(), |reply, _| reply.pause(often).chunk("x"));
     let agent = scripted::Upstream::always(crumbling.hang());
-    let fault = Way::with(agent.url("/process"), idle).fault().await;
-    expect(&fault, FaultKind::UpstreamTimeout, "fell silent");
-    agent.wait_left(1).await;
+    let fault = Client::with(agent.url("/process"), idle).fault().await;
+    assert_fault(&fault, FaultKind::UpstreamTimeout, "fell silent");
+    agent.wait_for_disconnects(1).await;
 }
 
 #[tokio::test]
-async fn an_answer_nobody_had_time_to_read_was_not_silent() {
-    let agent = scripted::Upstream::always(Answer::events().wait("go").frame(FRAMES[0]).done());
-    let way = Way::with(agent.url("/process"), |settings| settings.idle = Duration::from_millis(400));
-    let mut conversation = way.open().await.expect("it begins");
-    // The time itself is the matter here: longer than the bound, and nobody waits.
+async fn time_in_which_the_caller_does_not_read_is_not_idle_time() {
+    let agent = scripted::Upstream::always(Reply::events().wait("go").frame(FRAMES[0]).done());
+    let client = Client::with(agent.url("/process"), |settings| settings.idle = Duration::from_millis(400));
+    let mut conversation = client.open().await.expect("the response starts");
+    // Blocks for longer than the idle timeout without reading.
     std::thread::sleep(Duration::from_millis(500));
     agent.open("go");
-    listen(&mut conversation).await.expect("it ends well");
+    drain(&mut conversation).await.expect("it ends well");
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_cut_by_the_total_time() {
+async fn an_endless_response_is_cut_off_by_the_total_timeout() {
     for flood in [": beat\n\n", "data: {}\n\n"] {
         let chunk = format!("{:x}\r\n{flood}\r\n", flood.len());
-        let agent = scripted::Upstream::always(Answer::events().flood(chunk));
-        let way = Way::with(agent.url("/process"), |settings| settings.total = Duration::from_millis(300));
-        expect(&way.fault().await, FaultKind::UpstreamTimeout, "took too long");
-        agent.wait_left(1).await;
+        let agent = scripted::Upstream::always(Reply::events().flood(chunk));
+        let client = Client::with(agent.url("/process"), |settings| settings.total = Duration::from_millis(300));
+        assert_fault(&client.fault().await, FaultKind::UpstreamTimeout, "took too long");
+        agent.wait_for_disconnects(1).await;
     }
-    let agent = scripted::Upstream::always(Answer::silence());
-    let way = Way::with(agent.url("/process"), |settings| settings.total = Duration::from_millis(100));
-    expect(&way.fault().await, FaultKind::UpstreamTimeout, "took too long");
+
+    let agent = scripted::Upstream::always(Reply::silence());
+    let client = Client::with(agent.url("/process"), |settings| settings.total = Duration::from_millis(100));
+    assert_fault(&client.fault().await, FaultKind::UpstreamTimeout, "took too long");
 }
 
 #[tokio::test]
-async fn what_is_nested_deeper_or_holds_more_than_clients_can_read_is_not_passed_on() {
+async fn json_that_is_too_deep_or_too_large_for_clients_is_not_passed_on() {
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
     let many = format!("{{\"a\":[{}0]}}", "0,".repeat(100_000));
-    for (data, words) in [(&deep, "is nested deeper than 128 levels"), (&many, "has more than 100,000 values")] {
+    for (data, expected) in [(&deep, "is nested deeper than 128 levels"), (&many, "has more than 100,000 values")] {
         let roomy = |settings: &mut HttpSettings| settings.max_event = 1 << 20;
-        let agent = scripted::Upstream::always(Answer::frames([FRAMES[0], data.as_str(), FRAMES[1]]));
-        let (frames, end) = Way::with(agent.url("/process"), roomy).hear().await;
-        assert_eq!(frames, FRAMES[..1], "what came before stays");
-        expect(&end.expect_err("no client could read it"), FaultKind::UpstreamGarbage, words);
+        let agent = scripted::Upstream::always(Reply::frames([FRAMES[0], data.as_str(), FRAMES[1]]));
+        let (frames, end) = Client::with(agent.url("/process"), roomy).read_all().await;
+        assert_eq!(frames, FRAMES[..1], "earlier frames are kept");
+        assert_fault(&end.expect_err("no client could read it"), FaultKind::UpstreamGarbage, expected);
 
-        let agent = scripted::Upstream::always(Answer::whole(200, &[("content-type", "application/json")], data));
-        let (frames, end) = Way::with(agent.url("/process"), roomy).hear().await;
+        let agent = scripted::Upstream::always(Reply::complete(200, &[("content-type", "application/json")], data));
+        let (frames, end) = Client::with(agent.url("/process"), roomy).read_all().await;
         assert!(frames.is_empty());
-        expect(&end.expect_err("no client could read it"), FaultKind::UpstreamGarbage, words);
+        assert_fault(&end.expect_err("no client could read it"), FaultKind::UpstreamGarbage, expected);
     }
 }
 
 #[tokio::test]
-async fn any_cut_gives_the_same_frames() {
+async fn chunk_boundaries_do_not_change_the_frames() {
     let stream = stream();
     let mut at = 0;
     let bytes = stream.clone().into_bytes();
-    let agent = scripted::Upstream::deciding(move |_| {
+    let agent = scripted::Upstream::with_handler(move |_| {
         let (left, right) = bytes.split_at(at);
         at += 1;
-        Answer::events().chunk(left).chunk(right).done()
+        Reply::events().chunk(left).chunk(right).done()
     });
-    let way = Way::to(agent.url("/process"));
+    let client = Client::to(agent.url("/process"));
+
     for cut in 0..=stream.len() {
-        let (frames, end) = way.hear().await;
-        end.expect("the answer ends well");
+        let (frames, end) = client.read_all().await;
+        end.expect("the response completes");
         assert_eq!(frames, FRAMES, "cut at {cut}");
     }
-    let agent = scripted::Upstream::always(Answer::events().pieces(&stream, 1).done());
-    let (frames, end) = Way::to(agent.url("/process")).hear().await;
-    end.expect("the answer ends well");
+
+    let agent = scripted::Upstream::always(Reply::events().pieces(&stream, 1).done());
+    let (frames, end) = Client::to(agent.url("/process")).read_all().await;
+    end.expect("the response completes");
     assert_eq!(frames, FRAMES);
 }
 
 #[tokio::test]
-async fn an_agent_that_vanishes_anywhere_truncates_the_answer_and_takes_nothing_back() {
+async fn a_connection_lost_at_any_byte_truncates_the_response_and_keeps_complete_frames() {
     let stream = stream();
     for reset in [false, true] {
         let mut at = 0;
         let bytes = stream.clone().into_bytes();
-        let agent = scripted::Upstream::deciding(move |_| {
-            let answer = Answer::events().chunk(&bytes[..at]);
+        let agent = scripted::Upstream::with_handler(move |_| {
+            let answer = Reply::events().chunk(&bytes[..at]);
             at += 1;
             if reset { answer.reset() } else { answer.close() }
         });
-        let way = Way::to(agent.url("/process"));
+        let client = Client::to(agent.url("/process"));
         for cut in 0..=stream.len() {
-            let (frames, end) = way.hear().await;
+            let (frames, end) = client.read_all().await;
             let fault = end.expect_err("it vanished");
-            // A reset may overtake even the head of the answer.
-            let words = if reset { "connection" } else { "broke in the middle" };
-            expect(&fault, FaultKind::UpstreamTruncated, words);
+            // A reset may discard even the response head.
+            let expected = if reset { "connection" } else { "broke in the middle" };
+            assert_fault(&fault, FaultKind::UpstreamTruncated, expected);
             assert_eq!(frames, FRAMES[..frames.len()], "cut at {cut}");
             if !reset {
-                // A frame that lacks only its blank line is whole: an object ends itself.
-                let whole = (1..=FRAMES.len()).filter(|n| {
+                // A frame without its blank line is complete: a JSON object has its own end.
+                let full = (1..=FRAMES.len()).filter(|n| {
                     let length: usize = FRAMES[..*n].iter().map(|frame| frame.len() + 8).sum();
                     cut >= length - 2
                 });
-                assert_eq!(frames.len(), whole.count(), "cut at {cut}");
+                assert_eq!(frames.len(), full.count(), "cut at {cut}");
             }
         }
-        assert_eq!(agent.asked().len(), stream.len() + 1, "an answer that broke is not asked for again");
+        assert_eq!(agent.requests().len(), stream.len() + 1, "a broken response is not retried");
     }
 }
 
 #[tokio::test]
 async fn a_body_shorter_than_announced_is_truncated() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100\r\n\r\n";
-    let agent = scripted::Upstream::always(Answer::raw(head).and_raw("data: {}\n\n").close());
-    let (frames, end) = Way::to(agent.url("/process")).hear().await;
+    let agent = scripted::Upstream::always(Reply::raw(head).and_raw("data: {}\n\n").close());
+    let (frames, end) = Client::to(agent.url("/process")).read_all().await;
     assert_eq!(frames, ["{}"]);
-    expect(&end.expect_err("it is too short"), FaultKind::UpstreamTruncated, "broke in the middle");
+    assert_fault(&end.expect_err("it is too short"), FaultKind::UpstreamTruncated, "broke in the middle");
 }
 
 #[tokio::test]
 async fn a_body_without_length_ends_with_its_connection() {
     let head = "HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
-    let agent = scripted::Upstream::always(Answer::raw(head).and_raw("data: {}").close());
-    let (frames, end) = Way::to(agent.url("/process")).hear().await;
+    let agent = scripted::Upstream::always(Reply::raw(head).and_raw("data: {}").close());
+    let (frames, end) = Client::to(agent.url("/process")).read_all().await;
     end.expect("the only end such a body has");
     assert_eq!(frames, ["{}"]);
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_garbage() {
+async fn a_response_that_is_not_http_is_a_protocol_error() {
     for nonsense in ["SSH-2.0-OpenSSH_9.6\r\n\r\n", "HTTP/1.1 abc\r\n\r\n", "\0\0\0\0\0\0\0\0\r\n\r\n"] {
-        let agent = scripted::Upstream::always(Answer::raw(nonsense).close());
-        expect(&Way::to(agent.url("/process")).fault().await, FaultKind::UpstreamGarbage, "could not be read");
+        let agent = scripted::Upstream::always(Reply::raw(nonsense).close());
+        assert_fault(&Client::to(agent.url("/process")).fault().await, FaultKind::UpstreamGarbage, "could not be read");
     }
-    let agent = scripted::Upstream::always(Answer::events().frame(FRAMES[0]).and_raw("zz\r\nnonsense\r\n").close());
-    let (frames, end) = Way::to(agent.url("/process")).hear().await;
+
+    let agent = scripted::Upstream::always(Reply::events().frame(FRAMES[0]).and_raw("zz\r\nnonsense\r\n").close());
+    let (frames, end) = Client::to(agent.url("/process")).read_all().await;
     assert_eq!(frames, FRAMES[..1]);
-    expect(&end.expect_err("no such chunk"), FaultKind::UpstreamGarbage, "not framed as HTTP");
+    assert_fault(&end.expect_err("no such chunk"), FaultKind::UpstreamGarbage, "not framed as HTTP");
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_garbage_and_bounded() {
+async fn an_endless_response_head_is_a_protocol_error() {
     let large = format!("HTTP/1.1 200 OK\r\nx-large: {}\r\n\r\n", "x".repeat(1024 * 1024));
     let many = "x-many: 1\r\n".repeat(100_000);
     let answers = [
-        Answer::raw(large).hang(),
-        Answer::raw(format!("HTTP/1.1 200 OK\r\n{many}\r\n")).hang(),
-        Answer::raw("HTTP/1.1 200 OK\r\nx-endless: ").flood("x".repeat(1024)),
+        Reply::raw(large).hang(),
+        Reply::raw(format!("HTTP/1.1 200 OK\r\n{many}\r\n")).hang(),
+        Reply::raw("HTTP/1.1 200 OK\r\nx-endless: ").flood("x".repeat(1024)),
     ];
+
     for answer in answers {
         let agent = scripted::Upstream::always(answer);
-        expect(&Way::to(agent.url("/process")).fault().await, FaultKind::UpstreamGarbage, "head of the agent's answer");
-        agent.wait_left(1).await;
+        assert_fault(
+            &Client::to(agent.url("/process")).fault().await,
+            FaultKind::UpstreamGarbage,
+            "head of the agent's answer",
+        );
+        agent.wait_for_disconnects(1).await;
     }
 }
 
 #[tokio::test]
-async fn an_event_without_end_is_too_large() {
+async fn an_endless_event_is_too_large() {
     let chunk = format!("{:x}\r\n{}\r\n", 1024, "x".repeat(1024));
-    let agent = scripted::Upstream::always(Answer::events().frame(FRAMES[0]).chunk("data: ").flood(chunk));
-    let (frames, end) = Way::to(agent.url("/process")).hear().await;
+    let agent = scripted::Upstream::always(Reply::events().frame(FRAMES[0]).chunk("data: ").flood(chunk));
+    let (frames, end) = Client::to(agent.url("/process")).read_all().await;
     assert_eq!(frames, FRAMES[..1]);
-    expect(&end.expect_err("it has no end"), FaultKind::UpstreamTooLarge, "larger than 65536 bytes");
+    assert_fault(&end.expect_err("it has no end"), FaultKind::UpstreamTooLarge, "larger than 65536 bytes");
 }
 
 #[tokio::test]
-async fn a_million_tiny_frames_are_heard() {
-    let agent = scripted::Upstream::always(Answer::events().pieces("data:1\n\n".repeat(1_000_000), 100_000).done());
-    let (frames, end) = Way::to(agent.url("/process")).hear().await;
-    end.expect("the answer ends well");
+async fn a_million_tiny_frames_are_received() {
+    let agent = scripted::Upstream::always(Reply::events().pieces("data:1\n\n".repeat(1_000_000), 100_000).done());
+    let (frames, end) = Client::to(agent.url("/process")).read_all().await;
+    end.expect("the response completes");
     assert_eq!(frames.len(), 1_000_000);
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_whole_is_read_whole() {
+async fn a_response_that_is_not_streamed_is_read_as_one_body() {
     let body = r#"{"object":"response","status":"completed"}"#;
     for kind in ["application/json", "application/problem+json; charset=utf-8", "text/plain", ""] {
         let headers = [("content-type", kind)];
-        let answer = Answer::head(200, &headers[..usize::from(!kind.is_empty())]).pieces(body, 7).done();
+        let answer = Reply::head(200, &headers[..usize::from(!kind.is_empty())]).pieces(body, 7).done();
         let agent = scripted::Upstream::always(answer);
-        let (told, end) = Way::to(agent.url("/process")).hear().await;
-        end.expect("the answer ends well");
-        assert_eq!(told, ["whole", body], "as {kind:?}");
+        let (received, end) = Client::to(agent.url("/process")).read_all().await;
+        end.expect("the response completes");
+        assert_eq!(received, ["whole", body], "as {kind:?}");
     }
+
     let flood = format!("{:x}\r\n{}\r\n", 1024, "[".repeat(1024));
-    let agent = scripted::Upstream::always(Answer::head(200, &[("content-type", "application/json")]).flood(flood));
-    expect(&Way::to(agent.url("/process")).fault().await, FaultKind::UpstreamTooLarge, "larger than 65536 bytes");
+    let agent = scripted::Upstream::always(Reply::head(200, &[("content-type", "application/json")]).flood(flood));
+    assert_fault(
+        &Client::to(agent.url("/process")).fault().await,
+        FaultKind::UpstreamTooLarge,
+        "larger than 65536 bytes",
+    );
 }
 
 #[tokio::test]
-async fn a_stream_that_is_not_called_one_is_heard_all_the_same() {
+async fn an_event_stream_with_another_content_type_is_recognised() {
     for headers in [&[][..], &[("content-type", "text/plain; charset=utf-8")], &[("content-type", "Text/Event-Stream")]]
     {
-        let agent = scripted::Upstream::always(Answer::head(200, headers).pieces(stream(), 5).done());
-        let (frames, end) = Way::to(agent.url("/process")).hear().await;
-        end.expect("the answer ends well");
+        let agent = scripted::Upstream::always(Reply::head(200, headers).pieces(stream(), 5).done());
+        let (frames, end) = Client::to(agent.url("/process")).read_all().await;
+        end.expect("the response completes");
         assert_eq!(frames, FRAMES);
     }
 }
 
 #[tokio::test]
-async fn a_web_page_is_no_answer() {
-    let agent = scripted::Upstream::always(Answer::whole(200, &[("content-type", "text/html")], "<p>welcome"));
-    expect(
-        &Way::to(agent.url("/process")).fault().await,
+async fn an_html_page_is_a_protocol_error() {
+    let agent = scripted::Upstream::always(Reply::complete(200, &[("content-type", "text/html")], "<p>welcome"));
+    assert_fault(
+        &Client::to(agent.url("/process")).fault().await,
         FaultKind::UpstreamGarbage,
         "neither an event stream nor JSON",
     );
 }
 
 #[tokio::test]
-async fn a_refusal_keeps_status_and_wish_and_hides_its_text() {
+async fn a_refusal_keeps_its_status_and_retry_after_and_hides_its_text() {
     let headers = [("content-type", "application/json"), ("retry-after", "30")];
-    let agent = scripted::Upstream::always(Answer::whole(429, &headers, r#"{"detail":"quota of 10.0.0.7"}"#));
-    let fault = Way::to(agent.url("/process")).fault().await;
-    expect(&fault, FaultKind::UpstreamRateLimited, "rate limited");
+    let agent = scripted::Upstream::always(Reply::complete(429, &headers, r#"{"detail":"quota of 10.0.0.7"}"#));
+    let fault = Client::to(agent.url("/process")).fault().await;
+    assert_fault(&fault, FaultKind::UpstreamRateLimited, "rate limited");
     assert_eq!((fault.upstream_status, fault.retry_after), (Some(429), Some(Duration::from_secs(30))));
     assert!(fault.detail.is_some_and(|detail| detail.contains("quota")) && !fault.message.contains("quota"));
 
     let headers = [("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT")];
-    let agent = scripted::Upstream::always(Answer::whole(429, &headers, ""));
-    assert_eq!(Way::to(agent.url("/process")).fault().await.retry_after, Some(Duration::ZERO));
+    let agent = scripted::Upstream::always(Reply::complete(429, &headers, ""));
+    assert_eq!(Client::to(agent.url("/process")).fault().await.retry_after, Some(Duration::ZERO));
 }
 
 #[tokio::test]
-async fn a_refusal_without_end_is_cut() {
+async fn an_endless_refusal_body_is_cut_off() {
     let flood = format!("{:x}\r\n{}\r\n", 1024, "x".repeat(1024));
-    let agent = scripted::Upstream::always(Answer::head(500, &[]).flood(flood));
-    let fault = Way::to(agent.url("/process")).fault().await;
-    expect(&fault, FaultKind::UpstreamRefused, "refused the request");
+    let agent = scripted::Upstream::always(Reply::head(500, &[]).flood(flood));
+    let fault = Client::to(agent.url("/process")).fault().await;
+    assert_fault(&fault, FaultKind::UpstreamRefused, "refused the request");
     assert!(fault.detail.is_some_and(|detail| (512..700).contains(&detail.len())), "the log needs no more");
-    agent.wait_left(1).await;
+    agent.wait_for_disconnects(1).await;
 
-    let agent = scripted::Upstream::always(Answer::head(500, &[]).chunk("half").hang());
-    let way = Way::with(agent.url("/process"), |settings| settings.idle = Duration::from_millis(100));
-    assert!(way.fault().await.detail.is_some_and(|detail| detail.ends_with("/process answered 500: half")));
+    let agent = scripted::Upstream::always(Reply::head(500, &[]).chunk("half").hang());
+    let client = Client::with(agent.url("/process"), |settings| settings.idle = Duration::from_millis(100));
+    assert!(client.fault().await.detail.is_some_and(|detail| detail.ends_with("/process answered 500: half")));
 }
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let other = scripted::Upstream::always(Answer::frames(FRAMES));
+    let other = scripted::Upstream::always(Reply::frames(FRAMES));
     let location = other.url("/process");
-    let agent = scripted::Upstream::always(Answer::whole(307, &[("location", &location)], ""));
-    let fault = Way::to(agent.url("/process")).fault().await;
-    expect(&fault, FaultKind::UpstreamRefused, "redirects");
+    let agent = scripted::Upstream::always(Reply::complete(307, &[("location", &location)], ""));
+    let fault = Client::to(agent.url("/process")).fault().await;
+    assert_fault(&fault, FaultKind::UpstreamRefused, "redirects");
     assert_eq!(fault.upstream_status, Some(307));
     assert!(fault.detail.is_some_and(|detail| detail.ends_with(&format!("answered 307, to {location}"))));
     assert_eq!(other.connections(), 0);
 }
 
 #[tokio::test]
-async fn an_unavailable_agent_is_asked_again() {
-    let unavailable = Answer::whole(503, &[], "starting");
-    let agent = scripted::Upstream::answering([unavailable.clone(), unavailable.clone(), Answer::frames(FRAMES)]);
-    let (frames, end) = Way::to(agent.url("/process")).hear().await;
-    end.expect("the third time it answers");
-    assert_eq!((frames.len(), agent.asked().len()), (3, 3));
-    assert_eq!(agent.asked()[0].body, agent.asked()[2].body);
+async fn an_unavailable_agent_is_retried() {
+    let unavailable = Reply::complete(503, &[], "starting");
+    let agent = scripted::Upstream::in_order([unavailable.clone(), unavailable.clone(), Reply::frames(FRAMES)]);
+    let (frames, end) = Client::to(agent.url("/process")).read_all().await;
+    end.expect("the third attempt succeeds");
+    assert_eq!((frames.len(), agent.requests().len()), (3, 3));
+    assert_eq!(agent.requests()[0].body, agent.requests()[2].body);
 
     let agent = scripted::Upstream::always(unavailable);
-    let way = Way::with(agent.url("/process"), |settings| settings.retries = 1);
-    expect(&way.fault().await, FaultKind::UpstreamUnreachable, "not available");
-    assert_eq!(agent.asked().len(), 2);
+    let client = Client::with(agent.url("/process"), |settings| settings.retries = 1);
+    assert_fault(&client.fault().await, FaultKind::UpstreamUnreachable, "not available");
+    assert_eq!(agent.requests().len(), 2);
 }
 
 #[tokio::test]
-async fn an_agent_that_asks_for_a_long_pause_gets_it() {
-    let agent = scripted::Upstream::always(Answer::whole(503, &[("retry-after", "120")], ""));
-    let fault = Way::to(agent.url("/process")).fault().await;
+async fn a_long_retry_after_is_not_waited_for() {
+    let agent = scripted::Upstream::always(Reply::complete(503, &[("retry-after", "120")], ""));
+    let fault = Client::to(agent.url("/process")).fault().await;
     assert_eq!(fault.retry_after, Some(Duration::from_secs(120)));
-    assert_eq!(agent.asked().len(), 1);
+    assert_eq!(agent.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn a_question_that_may_have_been_heard_is_not_asked_again() {
-    for answer in [Answer::nothing(), Answer::default().reset(), Answer::raw("HTTP/1.1 2").close()] {
+async fn a_request_that_may_have_been_processed_is_not_retried() {
+    for answer in [Reply::nothing(), Reply::default().reset(), Reply::raw("HTTP/1.1 2").close()] {
         let agent = scripted::Upstream::always(answer);
-        expect(&Way::to(agent.url("/process")).fault().await, FaultKind::UpstreamTruncated, "before it answered");
-        assert_eq!(agent.asked().len(), 1);
+        assert_fault(
+            &Client::to(agent.url("/process")).fault().await,
+            FaultKind::UpstreamTruncated,
+            "before it answered",
+        );
+        assert_eq!(agent.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_connection_serves_one_question_after_another() {
-    let agent = scripted::Upstream::always(Answer::frames(FRAMES));
-    let way = Way::to(agent.url("/process"));
+async fn a_connection_serves_consecutive_requests() {
+    let agent = scripted::Upstream::always(Reply::frames(FRAMES));
+    let client = Client::to(agent.url("/process"));
     for _ in 0..5 {
-        way.hear().await.1.expect("the answer ends well");
+        client.read_all().await.1.expect("the response completes");
     }
-    assert_eq!((agent.asked().len(), agent.connections()), (5, 1));
+    assert_eq!((agent.requests().len(), agent.connections()), (5, 1));
 }
 
 #[tokio::test]
-async fn an_answer_let_go_after_its_last_word_leaves_the_connection_usable() {
-    let agent = scripted::Upstream::always(Answer::events().frame(FRAMES[0]).wait("end").done());
-    let way = Way::to(agent.url("/process"));
-    let mut conversation = way.open().await.expect("it begins");
-    let chunk = conversation.chunk().await.expect("it goes on").expect("a frame");
-    conversation.feed(&chunk, &mut NoEar).expect("a good frame");
+async fn a_response_released_after_its_last_frame_keeps_the_connection_reusable() {
+    let agent = scripted::Upstream::always(Reply::events().frame(FRAMES[0]).wait("end").done());
+    let client = Client::to(agent.url("/process"));
+    let mut conversation = client.open().await.expect("the response starts");
+    let chunk = conversation.chunk().await.expect("more data").expect("a frame");
+    conversation.feed(&chunk, &mut NullSink).expect("a good frame");
     conversation.release();
     agent.open("end");
-    // Whether the rest is read at once or only after the next question began is a matter of luck; both are fine.
-    way.hear().await.1.expect("the answer ends well");
-    assert_eq!(agent.left(), 0);
+
+    // The rest may be read before or after the next request starts; both are fine.
+    client.read_all().await.1.expect("the response completes");
+    assert_eq!(agent.disconnects(), 0);
 }
 
 #[tokio::test]
-async fn a_pooled_connection_that_was_dead_is_replaced() {
+async fn a_dead_pooled_connection_is_replaced() {
     for reset in [false, true] {
         let mut over_first = 0;
-        let agent = scripted::Upstream::deciding(move |asked| {
-            over_first += usize::from(asked.connection == 0);
-            match (asked.connection, over_first) {
-                (0, 2) if reset => Answer::default().reset(),
-                (0, 2) => Answer::nothing(),
-                _ => Answer::frames(FRAMES),
+        let agent = scripted::Upstream::with_handler(move |request| {
+            over_first += usize::from(request.connection == 0);
+            match (request.connection, over_first) {
+                (0, 2) if reset => Reply::default().reset(),
+                (0, 2) => Reply::nothing(),
+                _ => Reply::frames(FRAMES),
             }
         });
-        let way = Way::to(agent.url("/process"));
-        way.hear().await.1.expect("over a new connection");
-        way.hear().await.1.expect("over the pooled one, which dies, then over a new one");
-        assert_eq!((agent.asked().len(), agent.connections()), (3, 2));
+        let client = Client::to(agent.url("/process"));
+        client.read_all().await.1.expect("over a new connection");
+        client.read_all().await.1.expect("over the pooled one, which dies, then over a new one");
+        assert_eq!((agent.requests().len(), agent.connections()), (3, 2));
     }
 }
 
 #[tokio::test]
-async fn dropping_an_answer_closes_its_connection() {
-    let agent = scripted::Upstream::always(Answer::events().frame(FRAMES[0]).hang());
-    let way = Way::to(agent.url("/process"));
-    let mut conversation = way.open().await.expect("it begins");
-    conversation.chunk().await.expect("it goes on").expect("a frame");
-    assert_eq!(agent.left(), 0);
+async fn dropping_a_response_closes_its_connection() {
+    let agent = scripted::Upstream::always(Reply::events().frame(FRAMES[0]).hang());
+    let client = Client::to(agent.url("/process"));
+    let mut conversation = client.open().await.expect("the response starts");
+    conversation.chunk().await.expect("more data").expect("a frame");
+    assert_eq!(agent.disconnects(), 0);
     drop(conversation);
-    agent.wait_left(1).await;
+    agent.wait_for_disconnects(1).await;
 }
 
 #[tokio::test]
-async fn taking_a_question_back_closes_its_connection() {
-    let agent = scripted::Upstream::always(Answer::silence());
-    let way = Way::to(agent.url("/process"));
+async fn dropping_a_pending_request_closes_its_connection() {
+    let agent = scripted::Upstream::always(Reply::silence());
+    let client = Client::to(agent.url("/process"));
     tokio::select! {
-        _ = way.open() => panic!("it never answers"),
-        () = agent.wait_asked(1) => {}
+        _ = client.open() => panic!("it never answers"),
+        () = agent.wait_for_requests(1) => {}
     }
-    agent.wait_left(1).await;
+    agent.wait_for_disconnects(1).await;
 }
 
 #[tokio::test]
-async fn an_agent_is_told_to_stop() {
-    let agent = scripted::Upstream::answering([Answer::whole(200, &[], "{}"), Answer::whole(500, &[], "")]);
-    let way = Way::to(agent.url("/process"));
-    let request = AgentRequest { session_id: Some("s1".to_owned()), ..AgentRequest::default() };
+async fn a_stop_request_is_sent_to_the_agent() {
+    let agent = scripted::Upstream::in_order([Reply::complete(200, &[], "{}"), Reply::complete(500, &[], "")]);
+    let client = Client::to(agent.url("/process"));
     for _ in 0..2 {
-        way.upstream.stop(&Question { request: &request, memory: &Json::null(), answered: &[] }, None).await;
+        client.start().cancel().expect("it has the route").await;
     }
-    let asked = agent.asked();
-    assert_eq!((asked[0].path.as_str(), asked[0].body.as_slice()), ("/stop", br#""s1""#.as_slice()));
-    assert_eq!(asked.len(), 2);
+
+    let requests = agent.requests();
+    assert_eq!((requests[0].path.as_str(), requests[0].body.as_slice()), ("/stop", br#""s1""#.as_slice()));
+    assert_eq!(requests.len(), 2);
 }
 
-fn packed(text: &str) -> Vec<u8> {
+fn gzip(text: &str) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    encoder.write_all(text.as_bytes()).expect("memory takes everything");
-    encoder.finish().expect("memory takes everything")
+    encoder.write_all(text.as_bytes()).expect("writes to memory succeed");
+    encoder.finish().expect("writes to memory succeed")
 }
 
-const PACKED: [(&str, &str); 2] = [("content-type", "text/event-stream"), ("content-encoding", "gzip")];
+const GZIP_HEADERS: [(&str, &str); 2] = [("content-type", "text/event-stream"), ("content-encoding", "gzip")];
 
 #[tokio::test]
-async fn an_answer_that_came_packed_is_unpacked_however_it_is_cut() {
-    let packed = packed(&stream());
+async fn a_compressed_response_is_decoded_at_any_chunk_boundary() {
+    let compressed = gzip(&stream());
     let mut at = 0;
-    let bytes = packed.clone();
-    let agent = scripted::Upstream::deciding(move |_| {
+    let bytes = compressed.clone();
+    let agent = scripted::Upstream::with_handler(move |_| {
         let (left, right) = bytes.split_at(at);
         at += 1;
-        Answer::head(200, &PACKED).chunk(left).chunk(right).done()
+        Reply::head(200, &GZIP_HEADERS).chunk(left).chunk(right).done()
     });
-    let way = Way::to(agent.url("/process"));
-    for cut in 0..=packed.len() {
-        let (frames, end) = way.hear().await;
-        end.expect("the answer ends well");
+    let client = Client::to(agent.url("/process"));
+    for cut in 0..=compressed.len() {
+        let (frames, end) = client.read_all().await;
+        end.expect("the response completes");
         assert_eq!(frames, FRAMES, "cut at {cut}");
     }
 }
 
 #[tokio::test]
-async fn a_packed_frame_is_heard_as_soon_as_it_is_there() {
+async fn a_compressed_frame_is_delivered_as_soon_as_it_is_flushed() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    write!(encoder, "data: {}\n\n", FRAMES[0]).expect("memory takes everything");
-    encoder.flush().expect("memory takes everything");
+    write!(encoder, "data: {}\n\n", FRAMES[0]).expect("writes to memory succeed");
+    encoder.flush().expect("writes to memory succeed");
     let first = std::mem::take(encoder.get_mut());
-    let agent = scripted::Upstream::always(Answer::head(200, &PACKED).chunk(first).hang());
-    let way = Way::to(agent.url("/process"));
-    let mut conversation = way.open().await.expect("it begins");
-    while way.heard.lock().expect("no reader panics").is_empty() {
-        let chunk = conversation.chunk().await.expect("it goes on").expect("a piece");
-        conversation.feed(&chunk, &mut NoEar).expect("a good frame");
+    let agent = scripted::Upstream::always(Reply::head(200, &GZIP_HEADERS).chunk(first).hang());
+    let client = Client::to(agent.url("/process"));
+    let mut conversation = client.open().await.expect("the response starts");
+    while client.frames.lock().expect("no reader panics").is_empty() {
+        let chunk = conversation.chunk().await.expect("more data").expect("a piece");
+        conversation.feed(&chunk, &mut NullSink).expect("a good frame");
     }
-    assert_eq!(*way.heard.lock().expect("no reader panics"), FRAMES[..1]);
+    assert_eq!(*client.frames.lock().expect("no reader panics"), FRAMES[..1]);
 }
 
 #[tokio::test]
-async fn a_bomb_is_refused_before_it_costs_anything() {
+async fn a_decompression_bomb_is_refused_early() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for _ in 0..64 {
-        encoder.write_all(&[b'\n'; 1024 * 1024]).expect("memory takes everything");
+        encoder.write_all(&[b'\n'; 1024 * 1024]).expect("writes to memory succeed");
     }
-    let bomb = encoder.finish().expect("memory takes everything");
-    assert!(bomb.len() < 128 * 1024);
-    let agent = scripted::Upstream::always(Answer::head(200, &PACKED).pieces(&bomb, 64 * 1024).done());
-    let began = Instant::now();
-    expect(&Way::to(agent.url("/process")).fault().await, FaultKind::UpstreamGarbage, "next to nothing");
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 
-    // One that is a single event meets the bound on events first.
-    let bomb = packed(&format!("data: {}", "x".repeat(16 * 1024 * 1024)));
-    let agent = scripted::Upstream::always(Answer::head(200, &PACKED).chunk(&bomb).done());
-    expect(&Way::to(agent.url("/process")).fault().await, FaultKind::UpstreamTooLarge, "larger than");
+    let bomb = encoder.finish().expect("writes to memory succeed");
+    assert!(bomb.len() < 128 * 1024);
+    let agent = scripted::Upstream::always(Reply::head(200, &GZIP_HEADERS).pieces(&bomb, 64 * 1024).done());
+    let started = Instant::now();
+    assert_fault(&Client::to(agent.url("/process")).fault().await, FaultKind::UpstreamGarbage, "next to nothing");
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+
+    // A bomb in a single event meets the event limit first.
+    let bomb = gzip(&format!("data: {}", "x".repeat(16 * 1024 * 1024)));
+    let agent = scripted::Upstream::always(Reply::head(200, &GZIP_HEADERS).chunk(&bomb).done());
+    assert_fault(&Client::to(agent.url("/process")).fault().await, FaultKind::UpstreamTooLarge, "larger than");
 }
 
 #[tokio::test]
-async fn packing_that_is_broken_or_unknown_is_told() {
-    let whole = packed(&stream());
+async fn broken_or_unknown_compression_is_reported() {
+    let full = gzip(&stream());
     let cases = [
         (
-            Answer::head(200, &PACKED).chunk("no gzip at all").done(),
+            Reply::head(200, &GZIP_HEADERS).chunk("no gzip at all").done(),
             FaultKind::UpstreamGarbage,
             "could not be unpacked",
         ),
         (
-            Answer::head(200, &PACKED).chunk(&whole[..whole.len() - 9]).done(),
+            Reply::head(200, &GZIP_HEADERS).chunk(&full[..full.len() - 9]).done(),
             FaultKind::UpstreamTruncated,
             "ended before it was complete",
         ),
         (
-            Answer::head(200, &PACKED).chunk(&whole).chunk("and more, packed by nobody").done(),
+            Reply::head(200, &GZIP_HEADERS).chunk(&full).chunk("and more, packed by nobody").done(),
             FaultKind::UpstreamGarbage,
             "could not be unpacked",
         ),
-        (Answer::head(200, &PACKED).chunk(&whole).close(), FaultKind::UpstreamTruncated, "broke in the middle"),
+        (Reply::head(200, &GZIP_HEADERS).chunk(&full).close(), FaultKind::UpstreamTruncated, "broke in the middle"),
         (
-            Answer::head(200, &[("content-encoding", "br")]).chunk("?").done(),
+            Reply::head(200, &[("content-encoding", "br")]).chunk("?").done(),
             FaultKind::UpstreamGarbage,
             "nobody asked for",
         ),
     ];
-    for (answer, kind, words) in cases {
+    for (answer, kind, expected) in cases {
         let agent = scripted::Upstream::always(answer);
-        expect(&Way::to(agent.url("/process")).fault().await, kind, words);
+        assert_fault(&Client::to(agent.url("/process")).fault().await, kind, expected);
     }
 }

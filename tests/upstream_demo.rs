@@ -1,11 +1,11 @@
-//! The demo agent, heard as any other agent is: through frames, reader and normalizer.
+//! The demo agent, read like any other agent: through frames, reader and normalizer.
 
 use std::time::{Duration, Instant};
 
 use interlingua::upstream::Upstream;
 use interlingua::upstream::demo::DemoUpstream;
-use interlingua_core::agent_api::Frame;
-use interlingua_core::connector::{Ear, Question};
+use interlingua_core::agent_event::AgentEvent;
+use interlingua_core::connector::{EventSink, TurnRequest};
 use interlingua_core::model::{AgentRequest, Content, ContentType, Message, MessageType, Role};
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
@@ -13,35 +13,40 @@ use interlingua_core::{End, Event, Fault, Json, Record, Run, RunId};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-struct Recorder {
+struct Sink {
     record: Record,
     normalizer: Normalizer,
 }
 
-impl Ear for Recorder {
-    fn hear(&mut self, heard: &Heard<'_>) -> Result<(), Fault> {
-        self.normalizer.hear(&mut self.record, heard).map(|_| ())
+impl EventSink for Sink {
+    fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
+        self.normalizer.emit(&mut self.record, event).map(|_| ())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.normalizer.has_ended()
     }
 }
 
-/// One turn, heard to its end.
-async fn hear(agent: &DemoUpstream, request: &AgentRequest, answered: &[Pending]) -> Record {
+/// Runs one turn to its end and returns the record.
+async fn run_turn(agent: &DemoUpstream, request: &AgentRequest, answered: &[Pending]) -> Record {
     let mut record = Record::new(Run::new(RunId(Uuid::now_v7()), "demo", "s1", 0));
     record.start_turn(request.input.clone());
-    let mut listener = Recorder { record, normalizer: Normalizer::new(64 << 20) };
-    let memory = Json::null();
-    let question = Question { request, memory: &memory, answered };
-    let mut conversation = agent.open(&question, None).await.expect("it always answers");
-    while let Some(chunk) = conversation.chunk().await.expect("it has no network that could fail") {
-        conversation.feed(&chunk, &mut listener).expect("it says nothing that is too large");
+    let mut sink = Sink { record, normalizer: Normalizer::new(64 << 20) };
+    let request = TurnRequest { request, session_state: &Json::null(), answered };
+    let mut conversation = agent.start(&request, None).expect("the demo agent always responds");
+    conversation.begin().await.expect("no network");
+    while let Some(chunk) = conversation.chunk().await.expect("no network") {
+        conversation.feed(&chunk, &mut sink).expect("no frame is too large");
     }
-    assert!(conversation.chunk().await.expect("an end is no fault").is_none(), "an end stays an end");
-    conversation.finish(&mut listener).expect("nothing is left over");
+
+    assert!(conversation.chunk().await.expect("the end is not a fault").is_none(), "the end is final");
+    conversation.finish(&mut sink).expect("nothing is left over");
     conversation.release();
-    listener.normalizer.end_of_body(&mut listener.record);
-    assert!(!listener.record.in_turn(), "the turn has ended");
-    assert!(listener.record.run().messages.iter().all(|message| message.end.is_some()));
-    listener.record
+    sink.normalizer.end_of_body(&mut sink.record);
+    assert!(!sink.record.in_turn(), "the turn has ended");
+    assert!(sink.record.run().messages.iter().all(|message| message.end.is_some()));
+    sink.record
 }
 
 fn request(input: Vec<Message>) -> AgentRequest {
@@ -53,18 +58,18 @@ fn request(input: Vec<Message>) -> AgentRequest {
     }
 }
 
-async fn say(text: &str) -> Record {
-    hear(&DemoUpstream::new(Duration::ZERO), &request(vec![Message::user(text)]), &[]).await
+async fn run_text(text: &str) -> Record {
+    run_turn(&DemoUpstream::new(Duration::ZERO), &request(vec![Message::user(text)]), &[]).await
 }
 
 fn kinds(record: &Record) -> Vec<&str> {
     record.run().messages.iter().map(|message| message.kind.as_str()).collect()
 }
 
-/// All that was said to the user.
+/// The text of all messages to the user.
 fn text(record: &Record) -> String {
-    let said = record.run().messages.iter().filter(|message| message.kind == MessageType::Message);
-    said.map(|message| message.text()).collect()
+    let messages = record.run().messages.iter().filter(|message| message.kind == MessageType::Message);
+    messages.map(|message| message.text()).collect()
 }
 
 fn end(record: &Record) -> Option<End> {
@@ -77,31 +82,32 @@ fn data(record: &Record, kind: &MessageType) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_is_said_is_answered_in_pieces() {
-    let record = say("Is there help for a poor client?").await;
+async fn a_message_is_answered_in_several_deltas() {
+    let record = run_text("Is there help for a poor client?").await;
     assert_eq!(end(&record), Some(End::Completed));
     assert!(text(&record).contains("You said: Is there help for a poor client?"), "{}", text(&record));
     assert!(record.steps(0).filter(|step| matches!(step.event, Event::ContentDelta { .. })).count() > 5);
-    assert!(text(&say("").await).contains("said nothing"));
+    assert!(text(&run_text("").await).contains("said nothing"));
 }
 
 #[tokio::test]
-async fn what_is_shown_is_noticed() {
+async fn attached_content_is_mentioned() {
     let picture = Content::new(interlingua_core::model::Body::Image(Some("https://example.com/cat.png".to_owned())));
     let message = Message::new(MessageType::Message, Some(Role::User), vec![Content::text("look"), picture]);
-    let record = hear(&DemoUpstream::new(Duration::ZERO), &request(vec![message]), &[]).await;
+    let record = run_turn(&DemoUpstream::new(Duration::ZERO), &request(vec![message]), &[]).await;
     assert!(text(&record).contains("I also got: image."), "{}", text(&record));
 }
 
 #[tokio::test]
-async fn every_word_of_its_help_shows_something_and_ends() {
-    let help = text(&say("help").await);
+async fn every_command_in_the_help_text_works_and_ends() {
+    let help = text(&run_text("help").await);
     let words: Vec<&str> =
         help.lines().filter_map(|line| line.strip_prefix("- ")?.split_once(':')).map(|(word, _)| word).collect();
     assert!(words.len() > 25, "{words:?}");
+
     for word in words {
-        let asked = word.replace("TEXT", "hello").replace("N MS", "3 0").replace("MS", "1");
-        let record = say(&asked).await;
+        let pending_item = word.replace("TEXT", "hello").replace("N MS", "3 0").replace("MS", "1");
+        let record = run_text(&pending_item).await;
         let expected = match word {
             "error" | "fail" | "break" => End::Failed,
             "incomplete" => End::Incomplete,
@@ -117,7 +123,7 @@ async fn every_word_of_its_help_shows_something_and_ends() {
 }
 
 #[tokio::test]
-async fn each_word_shows_its_kind() {
+async fn each_command_produces_its_message_type() {
     let cases: &[(&str, &[&str])] = &[
         ("reasoning", &["reasoning", "message"]),
         ("overlap", &["reasoning", "message"]),
@@ -136,8 +142,9 @@ async fn each_word_shows_its_kind() {
         ("fail", &["message"]),
     ];
     for (word, expected) in cases {
-        assert_eq!(kinds(&say(word).await), *expected, "{word}");
+        assert_eq!(kinds(&run_text(word).await), *expected, "{word}");
     }
+
     for (word, kind) in [
         ("image", ContentType::Image),
         ("audio", ContentType::Audio),
@@ -146,27 +153,28 @@ async fn each_word_shows_its_kind() {
         ("data", ContentType::Data),
         ("refusal", ContentType::Refusal),
     ] {
-        let record = say(word).await;
+        let record = run_text(word).await;
         let shown = record.run().messages.iter().flat_map(|message| &message.slots).any(|slot| slot.kind == kind);
         assert!(shown, "{word}");
     }
 }
 
 #[tokio::test]
-async fn words_are_taken_from_the_beginning_and_no_further() {
-    let record = say("Reasoning, image usage and then an error").await;
+async fn commands_are_read_only_from_the_start_of_the_message() {
+    let record = run_text("Reasoning, image usage and then an error").await;
     assert_eq!(end(&record), Some(End::Completed));
     assert_eq!(kinds(&record), ["reasoning", "message", "message"]);
     assert!(text(&record).contains("You said: and then an error"), "{}", text(&record));
+
     let usage: Value = record.run().usage().and_then(Json::decode).expect("it says what it cost");
     assert_eq!(usage["input_tokens"], 7);
     assert_eq!(usage["total_tokens"], 7 + usage["output_tokens"].as_u64().expect("a number"));
-    assert_eq!(text(&say("echo  long 5 5").await), "long 5 5");
+    assert_eq!(text(&run_text("echo  long 5 5").await), "long 5 5");
 }
 
 #[tokio::test]
-async fn thoughts_and_answer_overlap() {
-    let record = say("overlap").await;
+async fn reasoning_and_message_overlap() {
+    let record = run_text("overlap").await;
     let order: Vec<(bool, u32)> = record
         .steps(0)
         .filter_map(|step| match step.event {
@@ -180,7 +188,7 @@ async fn thoughts_and_answer_overlap() {
 
 #[tokio::test]
 async fn calls_and_outputs_are_paired() {
-    let record = say("parallel").await;
+    let record = run_text("parallel").await;
     let called = data(&record, &MessageType::PluginCall);
     let returned = data(&record, &MessageType::PluginCallOutput);
     assert_eq!((&called[0]["call_id"], &called[1]["call_id"]), (&returned[1]["call_id"], &returned[0]["call_id"]));
@@ -188,14 +196,14 @@ async fn calls_and_outputs_are_paired() {
 }
 
 #[tokio::test]
-async fn a_call_of_the_clients_tool_goes_on_with_its_output() {
+async fn a_client_tool_call_continues_with_its_output() {
     let agent = DemoUpstream::new(Duration::ZERO);
-    let mut asked = request(vec![Message::user("client tool")]);
+    let mut pending_item = request(vec![Message::user("client tool")]);
     let parameters = json!({ "properties": { "city": { "type": "string" }, "unit": { "enum": ["C", "F"] } } });
-    asked.tools = Some(vec![Json::from_serialize(
+    pending_item.tools = Some(vec![Json::from_serialize(
         &json!({ "type": "function", "function": { "name": "my_tool", "parameters": parameters } }),
     )]);
-    let record = hear(&agent, &asked, &[]).await;
+    let record = run_turn(&agent, &pending_item, &[]).await;
     let pending = record.run().pending();
     assert_eq!((pending[0].kind, pending[0].name.as_str()), (PendingKind::Tool, "my_tool"));
     assert_eq!(
@@ -205,43 +213,44 @@ async fn a_call_of_the_clients_tool_goes_on_with_its_output() {
 
     let output = Content::data(&json!({ "call_id": pending[0].id, "output": "42" }));
     let output = Message::new(MessageType::FunctionCallOutput, Some(Role::Tool), vec![output]);
-    let record = hear(&agent, &request(vec![output.clone()]), &pending).await;
+    let record = run_turn(&agent, &request(vec![output.clone()]), &pending).await;
     assert_eq!(text(&record), "Your tool my_tool says: 42");
-    // The same with the whole history in the request, as other clients have it.
+
+    // The same with the full history in the request, as some clients send it.
     let call = Content::data(&json!({ "call_id": pending[0].id, "name": "my_tool", "arguments": "{}" }));
     let call = Message::new(MessageType::FunctionCall, Some(Role::Assistant), vec![call]);
-    let record = hear(&agent, &request(vec![Message::user("client tool"), call, output]), &[]).await;
+    let record = run_turn(&agent, &request(vec![Message::user("client tool"), call, output]), &[]).await;
     assert_eq!(text(&record), "Your tool my_tool says: 42");
-
-    assert_eq!(say("client tool").await.run().pending()[0].name, "get_location");
+    assert_eq!(run_text("client tool").await.run().pending()[0].name, "get_location");
 }
 
-async fn answer(asked: &str, answer: Value, in_front: bool) -> Record {
+async fn answer(pending_item: &str, answer: Value, in_front: bool) -> Record {
     let agent = DemoUpstream::new(Duration::ZERO);
-    let pending = hear(&agent, &request(vec![Message::user(asked)]), &[]).await.run().pending();
+    let pending = run_turn(&agent, &request(vec![Message::user(pending_item)]), &[]).await.run().pending();
     let item = &pending[0];
     let mut body = json!({ "approval_request_id": item.id, "id": item.id });
     for (name, value) in answer.as_object().expect("an object") {
         body[name] = value.clone();
     }
+
     let answer = Message::new(MessageType::McpApprovalResponse, Some(Role::User), vec![Content::data(&body)]);
     if in_front {
-        // As a native client has it: the request's message, then the answer; the gateway remembers nothing.
+        // The client sends the request message before its answer; the gateway has no history.
         let data = json!({
             "id": item.id, "name": item.name, "arguments": item.arguments, "interrupt": item.extension,
         });
         let front = Message::new(MessageType::McpApprovalRequest, Some(Role::Assistant), vec![Content::data(&data)]);
-        return hear(&agent, &request(vec![front, answer]), &[]).await;
+        return run_turn(&agent, &request(vec![front, answer]), &[]).await;
     }
-    hear(&agent, &request(vec![answer]), &pending).await
+    run_turn(&agent, &request(vec![answer]), &pending).await
 }
 
 #[tokio::test]
-async fn nothing_runs_that_was_not_approved_and_nothing_else_than_what_was() {
-    let asked = say("approval").await.run().pending().remove(0);
-    assert_eq!((asked.kind, asked.name.as_str()), (PendingKind::Approval, "send_mail"));
-    assert_eq!(asked.decisions, [Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject]);
-    assert!(asked.call_id.is_some() && asked.message.is_some());
+async fn a_tool_runs_only_as_it_was_approved() {
+    let pending_item = run_text("approval").await.run().pending().remove(0);
+    assert_eq!((pending_item.kind, pending_item.name.as_str()), (PendingKind::Approval, "send_mail"));
+    assert_eq!(pending_item.decisions, [Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject]);
+    assert!(pending_item.call_id.is_some() && pending_item.message.is_some());
 
     let edit = json!({ "approve": true, "interrupt": { "decision": "edit", "arguments": "{\"to\":\"bob\"}" } });
     let respond = json!({ "approve": false, "interrupt": { "decision": "respond", "text": "done by hand" } });
@@ -253,6 +262,7 @@ async fn nothing_runs_that_was_not_approved_and_nothing_else_than_what_was() {
         (json!({ "approve": false, "interrupt": { "decision": "cancel" } }), None, "nobody decided"),
         (json!({}), None, "rejected it"),
     ];
+
     for (given, result, words) in cases {
         for in_front in [false, true] {
             let record = answer("approval", given.clone(), in_front).await;
@@ -265,10 +275,10 @@ async fn nothing_runs_that_was_not_approved_and_nothing_else_than_what_was() {
 
 #[tokio::test]
 async fn questions_and_logins_are_answered() {
-    let asked = say("question").await.run().pending().remove(0);
-    assert_eq!(asked.kind, PendingKind::Input);
-    assert!(asked.response_schema.is_some() && asked.payload.is_some());
-    assert_eq!(say("login").await.run().pending()[0].kind, PendingKind::Auth);
+    let pending_item = run_text("question").await.run().pending().remove(0);
+    assert_eq!(pending_item.kind, PendingKind::Input);
+    assert!(pending_item.response_schema.is_some() && pending_item.payload.is_some());
+    assert_eq!(run_text("login").await.run().pending()[0].kind, PendingKind::Auth);
 
     let given = json!({ "approve": true, "interrupt": { "decision": "respond", "payload": { "colour": "red" } } });
     assert!(text(&answer("question", given, false).await).contains(r#"You answered: {"colour":"red"}"#));
@@ -277,40 +287,42 @@ async fn questions_and_logins_are_answered() {
 }
 
 #[tokio::test]
-async fn an_answer_to_nothing_does_nothing() {
+async fn an_answer_without_a_pending_item_does_nothing() {
     let body = Content::data(&json!({ "approval_request_id": "appr_x", "approve": true }));
     let answer = Message::new(MessageType::McpApprovalResponse, Some(Role::User), vec![body]);
-    let record = hear(&DemoUpstream::new(Duration::ZERO), &request(vec![answer]), &[]).await;
+    let record = run_turn(&DemoUpstream::new(Duration::ZERO), &request(vec![answer]), &[]).await;
     assert_eq!(kinds(&record), ["message"]);
     assert!(text(&record).contains("did nothing"));
 }
 
 #[tokio::test]
-async fn sessions_are_remembered_apart() {
+async fn sessions_are_remembered_separately() {
     let agent = DemoUpstream::new(Duration::ZERO);
-    hear(&agent, &request(vec![Message::user("blue is my colour")]), &[]).await;
-    let record = hear(&agent, &request(vec![Message::user("history")]), &[]).await;
+    run_turn(&agent, &request(vec![Message::user("blue is my colour")]), &[]).await;
+    let record = run_turn(&agent, &request(vec![Message::user("history")]), &[]).await;
     assert!(text(&record).contains("message 2 of yours"), "{}", text(&record));
     assert!(text(&record).contains("The first was: blue is my colour"));
     let other = AgentRequest { session_id: Some("s2".to_owned()), ..request(vec![Message::user("history")]) };
-    assert!(text(&hear(&agent, &other, &[]).await).contains("message 1 of yours"));
+    assert!(text(&run_turn(&agent, &other, &[]).await).contains("message 1 of yours"));
 }
 
 #[tokio::test]
-async fn a_long_answer_takes_its_time_and_is_told_as_it_is_made() {
-    let began = Instant::now();
-    let record = say("long 3 20").await;
+async fn a_long_reply_is_paced_and_streamed_as_it_is_produced() {
+    let started = Instant::now();
+    let record = run_text("long 3 20").await;
     assert_eq!(text(&record), "1 2 3 ");
-    assert!(began.elapsed() >= Duration::from_millis(60));
+    assert!(started.elapsed() >= Duration::from_millis(60));
 
     let agent = DemoUpstream::new(Duration::ZERO);
-    let asked = request(vec![Message::user("long 100000 600000")]);
-    let question = Question { request: &asked, memory: &Json::null(), answered: &[] };
-    let mut conversation = agent.open(&question, None).await.expect("it always answers");
-    // The frames before the first word are there at once; nobody waits for the rest.
+    let pending_item = request(vec![Message::user("long 100000 600000")]);
+    let request = TurnRequest { request: &pending_item, session_state: &Json::null(), answered: &[] };
+    let mut conversation = agent.start(&request, None).expect("the demo agent always responds");
+    conversation.begin().await.expect("no network");
+
+    // The frames before the first delta arrive at once; the rest is not awaited.
     for _ in 0..3 {
         conversation.chunk().await.expect("no network").expect("a frame");
     }
-    assert!(began.elapsed() < Duration::from_secs(30));
-    assert_eq!(text(&say("long 20000 0").await).split_whitespace().count(), 20_000);
+    assert!(started.elapsed() < Duration::from_secs(30));
+    assert_eq!(text(&run_text("long 20000 0").await).split_whitespace().count(), 20_000);
 }

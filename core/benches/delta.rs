@@ -1,5 +1,5 @@
-//! What one delta costs on its way through the core: cut out of the stream, read, normalized, recorded. The encoders
-//! have benchmarks of their own in the adapters.
+//! The cost of one delta in the core: decoding the stream, parsing, normalizing, recording. The adapters have their own
+//! benchmarks for encoding.
 
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
@@ -20,10 +20,11 @@ fn main() {
     divan::main();
 }
 
-/// A stream of deltas as the runtime writes them.
+/// A stream of deltas in the runtime's format.
 fn stream() -> Vec<u8> {
     let head = r#"{"sequence_number":2,"object":"message","status":"in_progress","error":null,"id":"msg_1","type":"message","role":"assistant","content":null,"code":null,"message":null,"usage":null,"metadata":{}}"#;
     let mut bytes = format!("data: {head}\n\n").into_bytes();
+
     for number in 0..DELTAS {
         let delta = format!(
             r#"{{"sequence_number":{number},"object":"content","status":"in_progress","error":null,"type":"text","index":0,"delta":true,"msg_id":"msg_1","text":" token"}}"#
@@ -45,6 +46,7 @@ fn decode(bencher: Bencher) {
     bencher.counter(ItemsCount::new(DELTAS)).bench_local(|| {
         let mut decoder = Decoder::new(1 << 20);
         let mut frames = 0_usize;
+
         for mut chunk in bytes.chunks(CHUNK) {
             while let Ok(Some(frame)) = decoder.decode(&mut chunk) {
                 frames += frame.data.len();
@@ -60,6 +62,7 @@ fn decode_and_read(bencher: Bencher) {
     bencher.counter(ItemsCount::new(DELTAS)).bench_local(|| {
         let mut decoder = Decoder::new(1 << 20);
         let mut read = 0_usize;
+
         for mut chunk in bytes.chunks(CHUNK) {
             while let Ok(Some(frame)) = decoder.decode(&mut chunk) {
                 read += usize::from(Frame::parse(frame.data).is_some());
@@ -76,6 +79,7 @@ fn decode_read_and_normalize(bencher: Bencher) {
         let mut decoder = Decoder::new(1 << 20);
         let mut record = record();
         let mut normalizer = Normalizer::new(1 << 30);
+
         for mut chunk in bytes.chunks(CHUNK) {
             while let Ok(Some(frame)) = decoder.decode(&mut chunk) {
                 if let Some(frame) = Frame::parse(frame.data) {

@@ -1,11 +1,11 @@
-//! What a delta costs in its written form: writing it, which a store does for each, and reading it back, which happens
-//! once a run and seldom. Not here: what the store does with the lines.
+//! The cost of a delta in the journal: writing, which a store does for every delta, and reading, which happens at most
+//! once per run. Not here: what the store does with the lines.
 
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher, black_box};
 use interlingua_core::journal;
 use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::{Announced, Record, Run};
+use interlingua_core::run::{MessageStart, Record, Run};
 use interlingua_core::{End, RunId};
 use uuid::Uuid;
 
@@ -18,17 +18,18 @@ fn main() {
 
 const DELTAS: usize = 1000;
 
-/// A run of many deltas of a few tokens each.
+/// A run with many deltas of a few tokens each.
 fn record() -> Record {
     let mut record = Record::new(Run::new(RunId(Uuid::from_u128(7)), "friday", "session-1", 1_700_000_000_000));
     record.start_turn(Vec::new());
-    let message = record.start_message(Announced::new("msg_1", MessageType::Message, Role::Assistant));
+    let message = record.start_message(MessageStart::new("msg_1", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
+
     for _ in 0..DELTAS {
-        record.at(record.now() + 20);
+        record.set_time(record.now() + 20);
         record.push(message, content, " and \"so\" on,\n");
     }
-    record.cut(End::Completed, None);
+    record.close(End::Completed, None);
     record
 }
 
@@ -45,5 +46,6 @@ fn write(bencher: Bencher<'_, '_>) {
 fn read(bencher: Bencher<'_, '_>) {
     let mut lines = Vec::new();
     journal::write(&record(), 0, &mut lines);
+
     bencher.counter(ItemsCount::new(DELTAS)).bench_local(|| journal::read(black_box(&lines)));
 }

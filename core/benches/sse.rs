@@ -1,5 +1,5 @@
-//! Event stream frames: time and allocations of the decoder, beside `eventsource-stream` on the same bytes, and of the
-//! writers. What a frame's JSON costs is measured elsewhere.
+//! Event stream frames: time and allocations of the decoder, compared with `eventsource-stream` on the same bytes, and
+//! of the writers. Parsing a frame's JSON is measured elsewhere.
 
 use std::convert::Infallible;
 
@@ -14,21 +14,21 @@ static ALLOC: AllocProfiler = AllocProfiler::system();
 
 const EVENTS: usize = 10_000;
 const LIMIT: usize = 4 << 20;
-/// How much is written before the buffer is sent.
-const FLUSHED: usize = 16 << 10;
+/// Size of the output buffer at which it is flushed, in bytes.
+const FLUSH_SIZE: usize = 16 << 10;
 
 fn main() {
     divan::main();
 }
 
-/// What a talkative agent sends: events of 200 bytes.
+/// A fast agent: events of 200 bytes.
 fn small_events() -> Vec<u8> {
     let event = format!("data: {{\"text\":\"{}\"}}\n\n", "x".repeat(181));
     assert_eq!(event.len(), 200);
     event.repeat(EVENTS).into_bytes()
 }
 
-/// An image: one event of a mebibyte.
+/// An image: one event of 1 MiB.
 fn large_event() -> Vec<u8> {
     format!("data: {{\"data\":\"{}\"}}\n\n", "x".repeat(1 << 20)).into_bytes()
 }
@@ -36,6 +36,7 @@ fn large_event() -> Vec<u8> {
 fn decode(input: &[u8], size: usize) -> usize {
     let mut decoder = Decoder::new(LIMIT);
     let mut bytes = 0;
+
     for mut chunk in input.chunks(size) {
         while let Some(frame) = decoder.decode(&mut chunk).expect("within the limit") {
             bytes += black_box(frame).data.len();
@@ -113,10 +114,11 @@ mod write {
     fn json(bencher: Bencher<'_, '_>) {
         let text = "x".repeat(181);
         let value = std::collections::BTreeMap::from([("text", text.as_str())]);
-        let mut out = BytesMut::with_capacity(FLUSHED);
+        let mut out = BytesMut::with_capacity(FLUSH_SIZE);
+
         bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| {
             for _ in 0..EVENTS {
-                if out.len() + 200 > FLUSHED {
+                if out.len() + 200 > FLUSH_SIZE {
                     out.clear();
                 }
                 encode::json(&mut out, None, None, black_box(&value)).expect("plain JSON");
@@ -125,15 +127,16 @@ mod write {
         });
     }
 
-    /// The same without a frame around it: what the frame itself costs is the difference.
+    /// The same JSON without a frame, for comparison.
     #[divan::bench]
     fn json_alone(bencher: Bencher<'_, '_>) {
         let text = "x".repeat(181);
         let value = std::collections::BTreeMap::from([("text", text.as_str())]);
-        let mut out = Vec::with_capacity(FLUSHED);
+        let mut out = Vec::with_capacity(FLUSH_SIZE);
+
         bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| {
             for _ in 0..EVENTS {
-                if out.len() + 200 > FLUSHED {
+                if out.len() + 200 > FLUSH_SIZE {
                     out.clear();
                 }
                 serde_json::to_writer(&mut out, black_box(&value)).expect("plain JSON");

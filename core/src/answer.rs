@@ -1,11 +1,11 @@
-//! Reading what a client answered to a pending item, and handing the decision on: one way for all protocols
+//! Processing of clients' answers to pending items, in one way for all protocols
 //! (human-in-the-loop page, sections 3, 4, 6 and 8). Never approves by default, never decides twice.
 //!
-//! The way of an answer: a protocol's form becomes an [`Answer`] ([`native`] finds those told as native messages);
-//! [`Waiting`] knows which items are open and whether this answer may be given now; [`decide`] judges it against its
-//! item; [`Decided::message`] is what goes upstream.
+//! Steps: a protocol's form becomes an [`Answer`] ([`native`] finds those in canonical messages). [`Waiting`] knows
+//! which items are open and whether the answer is allowed now. [`decide`] checks the answer against its item.
+//! [`Decided::message`] makes the message for the upstream.
 //!
-//! Not here: what is waited for ([`crate::pending`]), who may answer (the engine), clocks.
+//! Not here: what is pending ([`crate::pending`]), who may answer (the engine), clocks.
 
 mod decide;
 pub mod langgraph;
@@ -15,30 +15,33 @@ mod terms;
 mod text;
 mod waiting;
 
-pub use decide::{Decided, Undecided, decide};
+pub use decide::{AnswerError, Decided, decide};
 pub use native::native;
-pub use schema::{Misfit, fits};
-pub use terms::{ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, Ttl, offer, taken};
-pub use waiting::{Asked, Open, Outcome, Waiting};
+pub use schema::{SchemaMismatch, fits};
+pub use terms::{
+    ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, Ttl, offer, supported_decisions,
+};
+pub use waiting::{AskContext, Open, Outcome, Waiting};
 
 use crate::json::Json;
 use crate::pending::Decision;
 
-/// [`crate::Fault::code`] of an answer that decides nothing; the item stays open.
+/// [`crate::Fault::code`] of an answer without a decision; the item stays open.
 pub const UNDECIDED: &str = "ANSWER_UNDECIDED";
-/// [`crate::Fault::code`] of an answer that decides, but what it must not; the item stays open.
+/// [`crate::Fault::code`] of an answer with a decision that is not allowed; the item stays open.
 pub const NOT_TAKEN: &str = "ANSWER_NOT_TAKEN";
-/// [`crate::Fault::code`] of an answer to something that does not wait: unknown, answered already, or expired.
+/// [`crate::Fault::code`] of an answer to an item that is not pending: unknown, already answered, or expired.
 pub const NOT_WAITING: &str = "NOT_WAITING";
 
-/// The decision a single word stands for, case ignored. None: the word decides nothing.
+/// The decision that a single word denotes, case-insensitive. `None`: not a decision.
 #[must_use]
 pub fn decision_word(word: &str) -> Option<Decision> {
     let word = word.trim();
-    // No word is longer: a long text costs nothing.
+    // The longest word, so that a long text is rejected without copying it.
     if word.len() > "cancelled".len() {
         return None;
     }
+
     Some(match word.to_ascii_lowercase().as_str() {
         "accept" | "approve" | "approved" | "yes" | "ok" => Decision::Accept,
         "edit" => Decision::Edit,
@@ -49,52 +52,52 @@ pub fn decision_word(word: &str) -> Option<Decision> {
     })
 }
 
-/// What a client answered to one pending item, before it is judged against that item.
+/// A client's answer to one pending item, before it is checked against the item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The pending item.
+    /// Id of the pending item.
     pub id: String,
-    /// What was said.
-    pub given: Given,
-    /// The message it was said in.
-    pub said: Option<Said>,
+    /// The answer itself.
+    pub given: AnswerBody,
+    /// The client's message that contained the answer, if any.
+    pub said: Option<AnswerMessage>,
 }
 
 impl Answer {
-    /// An answer in no message that anybody knows.
+    /// An answer without a message.
     #[must_use]
-    pub const fn new(id: String, given: Given) -> Self {
+    pub const fn new(id: String, given: AnswerBody) -> Self {
         Self { id, given, said: None }
     }
 }
 
-/// What the native message of an answer keeps of the client's own.
+/// The parts of the client's message that the canonical message of an answer keeps.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Said {
-    /// Its id. Of several answers in one message the first one has it.
+pub struct AnswerMessage {
+    /// Message id. If one message has several answers, the first one gets the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Its metadata.
+    /// Message metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Json>,
 }
 
-/// The forms an answer comes in.
+/// The forms of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Given {
-    /// Any JSON, to be read by the table of section 4.
+pub enum AnswerBody {
+    /// Any JSON, interpreted by the table of section 4.
     Payload(Json),
-    /// A plain text, to be read by the table of section 4.
+    /// Plain text, interpreted by the table of section 4.
     Text(String),
-    /// A decision the protocol has a word for, with what belongs to it.
+    /// A decision for which the protocol has a word.
     Decided {
-        /// The decision.
+        /// The decision itself.
         decision: Decision,
-        /// New arguments of an edit, JSON text.
+        /// New arguments of an edit, as JSON text.
         arguments: Option<String>,
-        /// Text of a response, or why it was rejected.
+        /// Text of a response, or the reason for a rejection.
         text: Option<String>,
-        /// What the client sent, verbatim.
+        /// The client's answer, verbatim.
         payload: Option<Json>,
     },
 }

@@ -1,11 +1,11 @@
-//! Making native answers: a response holds messages, a message holds contents, and each step of making one is a frame
-//! (Agent API, section 11).
+//! Builds canonical responses: a response contains messages, a message contains contents, and every step produces a
+//! frame (Agent API, section 11).
 //!
-//! For whoever plays the agent: the demo agent, tests, and agents written in Rust. Behaves as the runtime's builder,
-//! nulls, snapshots and merging included. Ids and times are handed in.
+//! For code that acts as an agent: the demo agent, tests, and agents written in Rust. Behaves like the runtime's
+//! builder, including nulls, snapshots and merging. The caller provides ids and times.
 //!
-//! Not here: repairing what others made ([`crate::normalize`]), and telling runs to clients, which is the native
-//! adapter's and stricter than this. The builder lets two messages be open at once, as agents do.
+//! Not here: repairing an agent's output ([`crate::normalize`]), and streaming runs to clients (the native adapter,
+//! which is stricter). Like agents, the builder allows two open messages at once.
 //!
 //! ```
 //! use interlingua_core::builder::ResponseBuilder;
@@ -27,7 +27,7 @@
 //! assert_eq!(stream.matches("data: ").count(), 9);
 //! assert!(stream.starts_with("data: {\"sequence_number\":0,\"object\":\"response\",\"status\":\"created\""));
 //!
-//! // The same in one call.
+//! // The same in one call:
 //! let frames = ResponseBuilder::new("response_1", 1_795_167_918)
 //!     .session("s-1")
 //!     .streamed(["Hello", ", ", "world"], 1_795_167_919);
@@ -46,85 +46,85 @@ use crate::model::{Body, Content, ContentType, File, MessageType, Role, Status};
 use crate::run::RunError;
 use frame::{ContentFrame, MessageFrame, ResponseFrame};
 
-/// Makes a response.
+/// Builds a response.
 #[derive(Clone, Debug)]
 pub struct ResponseBuilder {
     id: String,
     session_id: Option<String>,
     /// Unix seconds.
     created_at: u64,
-    /// The next number. None: frames have none.
+    /// The next sequence number. `None`: frames have no numbers.
     next: Option<u64>,
-    messages: Vec<Built>,
+    messages: Vec<MessageDraft>,
     usage: Option<Json>,
 }
 
-/// A message being made.
+/// A message in progress.
 #[derive(Clone, Debug)]
-struct Built {
+struct MessageDraft {
     id: String,
     kind: MessageType,
     role: Role,
     status: Status,
-    /// The number of its last frame.
+    /// The sequence number of its last frame.
     number: Option<u64>,
-    contents: Vec<Making>,
+    contents: Vec<ContentDraft>,
     error: Option<RunError>,
     usage: Option<Json>,
     metadata: Option<Json>,
 }
 
-/// A content being made.
+/// A content in progress.
 #[derive(Clone, Debug)]
-struct Making {
+struct ContentDraft {
     kind: ContentType,
-    /// What was set.
+    /// The last value from a `set_*` call.
     set: Option<Body>,
-    /// Fragments of text that came besides.
+    /// Text deltas, appended to `set`.
     text: String,
-    /// Fragments of data that came besides, merged.
+    /// Merged data deltas, merged into `set`.
     data: Option<Json>,
-    /// The final value, once complete.
+    /// The final value once complete.
     complete: Option<Content>,
 }
 
 impl ResponseBuilder {
-    /// A response of this id, made at this time in Unix seconds. Its frames are numbered from 0.
+    /// A response with this id and creation time in Unix seconds. Its frames are numbered from 0.
     #[must_use]
     pub fn new(id: impl Into<String>, created_at: u64) -> Self {
         Self { id: id.into(), session_id: None, created_at, next: Some(0), messages: Vec::new(), usage: None }
     }
 
-    /// Names the session.
+    /// Sets the session id.
     #[must_use]
     pub fn session(mut self, id: impl Into<String>) -> Self {
         self.session_id = Some(id.into());
         self
     }
 
-    /// Leaves the numbers out, as the runtime's builder does where no runner adds them. `output` is then a list from
-    /// the start.
+    /// Omits sequence numbers, like the runtime's builder without a runner. `output` is then a list from the start.
     #[must_use]
     pub fn unnumbered(mut self) -> Self {
         self.next = None;
         self
     }
 
-    /// Frame: the response exists.
+    /// The frame for a created response.
     pub fn created(&mut self) -> Frame {
         self.frame(&Status::Created, None, None)
     }
 
-    /// Frame: the response is under way.
+    /// The frame for a response in progress.
     pub fn in_progress(&mut self) -> Frame {
         self.frame(&Status::InProgress, None, None)
     }
 
-    /// A new message. It joins the output at once, and is told by [`MessageBuilder::in_progress`].
+    /// Adds a message to the output. [`MessageBuilder::in_progress`] makes its first frame.
     pub fn message(&mut self, kind: MessageType, role: Role) -> MessageBuilder<'_> {
         let index = self.messages.len();
+
         let digits = self.id.strip_prefix("response_").unwrap_or(&self.id);
-        self.messages.push(Built {
+        self.messages.push(MessageDraft {
             id: format!("msg_{digits}_{index}"),
             kind,
             role,
@@ -138,64 +138,66 @@ impl ResponseBuilder {
         MessageBuilder { response: self, index }
     }
 
-    /// A new message in which the agent says something.
+    /// Adds an assistant message of type `message`.
     pub fn assistant(&mut self) -> MessageBuilder<'_> {
         self.message(MessageType::Message, Role::Assistant)
     }
 
-    /// Goes on with a message that was left open, by its place. None if there is none there.
+    /// Continues an open message by its index. `None` if there is no such message.
     pub fn resume(&mut self, index: usize) -> Option<MessageBuilder<'_>> {
         (index < self.messages.len()).then_some(MessageBuilder { response: self, index })
     }
 
-    /// Says what the response cost: an object.
+    /// Sets the usage of the response: an object.
     pub fn set_usage<T: Serialize + ?Sized>(&mut self, usage: &T) {
         self.usage = Some(Json::from_serialize(usage));
     }
 
-    /// Frame: the response is complete, at this time in Unix seconds.
+    /// The frame for a completed response, with the time in Unix seconds.
     pub fn complete(&mut self, completed_at: u64) -> Frame {
         self.frame(&Status::Completed, Some(completed_at), None)
     }
 
-    /// Frame: the response has failed.
+    /// The frame for a failed response.
     pub fn fail(&mut self, code: impl Into<String>, message: impl Into<String>) -> Frame {
         let error = RunError { code: code.into(), message: message.into() };
         self.frame(&Status::Failed, None, Some(&error))
     }
 
-    /// Frame: the response ends with another status, such as `incomplete` or `rejected`.
+    /// The frame for a response that ends with another status, such as `incomplete` or `rejected`.
     pub fn end(&mut self, status: &Status) -> Frame {
         self.frame(status, None, None)
     }
 
-    /// All frames of an answer that is one text, given in tokens.
+    /// All frames of an answer with one text, given in tokens.
     #[must_use]
     pub fn streamed<'t>(mut self, tokens: impl IntoIterator<Item = &'t str>, completed_at: u64) -> Vec<Frame> {
         let mut frames = vec![self.created(), self.in_progress()];
         let mut message = self.assistant();
+
         frames.push(message.in_progress());
         let mut content = message.text();
         for token in tokens {
             frames.push(content.add_text_delta(token));
         }
         frames.push(content.complete());
+
         frames.push(message.complete());
         frames.push(self.complete(completed_at));
         frames
     }
 
-    fn number(&mut self) -> Option<u64> {
+    fn next_number(&mut self) -> Option<u64> {
         let number = self.next;
         self.next = number.map(|number| number + 1);
         number
     }
 
     fn frame(&mut self, status: &Status, completed_at: Option<u64>, error: Option<&RunError>) -> Frame {
-        let number = self.number();
+        let number = self.next_number();
         let begins = matches!(status, Status::Created | Status::InProgress);
-        let output: Vec<_> = self.messages.iter().map(MessageFrame::whole).collect();
-        Frame::of(&ResponseFrame {
+        let output: Vec<_> = self.messages.iter().map(MessageFrame::complete).collect();
+        Frame::from_object(&ResponseFrame {
             sequence_number: number,
             object: "response",
             status,
@@ -203,7 +205,8 @@ impl ResponseBuilder {
             id: &self.id,
             created_at: self.created_at,
             completed_at,
-            // The runner says nothing of the output before the end; the builder alone has an empty list there.
+
+            // A runner omits the output before the end; the builder without a runner sends an empty list.
             output: (!begins || number.is_none()).then_some(output),
             usage: self.usage.as_ref(),
             session_id: self.session_id.as_deref(),
@@ -211,7 +214,7 @@ impl ResponseBuilder {
     }
 }
 
-/// Makes a message of a response. To leave it open and go on with another, drop it; see [`ResponseBuilder::resume`].
+/// Builds a message. To leave it open and continue with another one, drop it; see [`ResponseBuilder::resume`].
 #[derive(Debug)]
 pub struct MessageBuilder<'a> {
     response: &'a mut ResponseBuilder,
@@ -219,92 +222,92 @@ pub struct MessageBuilder<'a> {
 }
 
 impl MessageBuilder<'_> {
-    /// Gives it another id than the one derived from the response's.
+    /// Replaces the id that is derived from the response's.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
-        self.built().id = id.into();
+        self.draft().id = id.into();
         self
     }
 
-    /// Adds what is free for applications: an object.
+    /// Sets the application data: an object.
     #[must_use]
     pub fn metadata<T: Serialize + ?Sized>(mut self, metadata: &T) -> Self {
-        self.built().metadata = Some(Json::from_serialize(metadata));
+        self.draft().metadata = Some(Json::from_serialize(metadata));
         self
     }
 
-    /// Says what the message cost: an object. The response then says the same, as with the runtime.
+    /// Sets the usage of the message: an object. It also becomes the response's usage, as in the runtime.
     pub fn set_usage<T: Serialize + ?Sized>(&mut self, usage: &T) {
         let usage = Json::from_serialize(usage);
-        self.built().usage = Some(usage.clone());
+        self.draft().usage = Some(usage.clone());
         self.response.usage = Some(usage);
     }
 
-    /// Its place in the response, for [`ResponseBuilder::resume`].
+    /// Index in the response, for [`ResponseBuilder::resume`].
     #[must_use]
     pub const fn index(&self) -> usize {
         self.index
     }
 
-    /// Frame: the message begins.
+    /// The frame for a message in progress.
     pub fn in_progress(&mut self) -> Frame {
-        let number = self.response.number();
-        let built = self.built();
-        built.number = number;
-        Frame::of(&MessageFrame::begun(built))
+        let number = self.response.next_number();
+        let draft = self.draft();
+        draft.number = number;
+        Frame::from_object(&MessageFrame::without_content(draft))
     }
 
-    /// A new content. It has no frame of its own before something is set or added.
+    /// Adds a content. Its first frame comes with the first value or delta.
     pub fn content(&mut self, kind: ContentType) -> ContentBuilder<'_> {
         let message = self.index;
-        let contents = &mut self.built().contents;
+        let contents = &mut self.draft().contents;
         let index = contents.len();
-        contents.push(Making { kind, set: None, text: String::new(), data: None, complete: None });
+        contents.push(ContentDraft { kind, set: None, text: String::new(), data: None, complete: None });
         ContentBuilder { response: self.response, message, index }
     }
 
-    /// A new text.
+    /// Adds a text content.
     pub fn text(&mut self) -> ContentBuilder<'_> {
         self.content(ContentType::Text)
     }
 
-    /// A new data content.
+    /// Adds a data content.
     pub fn data(&mut self) -> ContentBuilder<'_> {
         self.content(ContentType::Data)
     }
 
-    /// Goes on with a content that was left open, by its place. None if there is none there.
+    /// Continues an open content by its index. `None` if there is no such content.
     pub fn resume(&mut self, index: usize) -> Option<ContentBuilder<'_>> {
         let message = self.index;
-        (index < self.built().contents.len()).then_some(ContentBuilder { response: self.response, message, index })
+        (index < self.draft().contents.len()).then_some(ContentBuilder { response: self.response, message, index })
     }
 
-    /// Frame: the message is complete.
+    /// The frame for a completed message.
     pub fn complete(self) -> Frame {
         self.end(Status::Completed)
     }
 
-    /// Frame: the message has failed; for messages of type `error` too.
+    /// The frame for a failed message, including messages of type `error`.
     pub fn fail(mut self, code: impl Into<String>, message: impl Into<String>) -> Frame {
-        self.built().error = Some(RunError { code: code.into(), message: message.into() });
+        self.draft().error = Some(RunError { code: code.into(), message: message.into() });
         self.end(Status::Failed)
     }
 
-    /// Frame: the message ends with this status.
+    /// The frame for a message that ends with this status.
     pub fn end(mut self, status: Status) -> Frame {
-        let number = self.response.number();
-        let built = self.built();
-        built.number = number;
-        built.status = status;
-        Frame::of(&MessageFrame::whole(built))
+        let number = self.response.next_number();
+        let draft = self.draft();
+        draft.number = number;
+        draft.status = status;
+        Frame::from_object(&MessageFrame::complete(draft))
     }
 
-    fn built(&mut self) -> &mut Built {
+    fn draft(&mut self) -> &mut MessageDraft {
         &mut self.response.messages[self.index]
     }
 }
 
-/// Makes a content of a message. To leave it open, drop it; see [`MessageBuilder::resume`].
+/// Builds a content. To leave it open, drop it; see [`MessageBuilder::resume`].
 #[derive(Debug)]
 pub struct ContentBuilder<'a> {
     response: &'a mut ResponseBuilder,
@@ -313,95 +316,95 @@ pub struct ContentBuilder<'a> {
 }
 
 impl ContentBuilder<'_> {
-    /// Its place in the message.
+    /// Index in the message.
     #[must_use]
     pub const fn index(&self) -> usize {
         self.index
     }
 
-    /// Frame: a fragment of text. A token that is none counts as empty.
+    /// The frame for a text delta. `None` counts as an empty token.
     pub fn add_text_delta<'t>(&mut self, token: impl Into<Option<&'t str>>) -> Frame {
         let token = token.into().unwrap_or("");
-        self.making().text.push_str(token);
+        self.draft().text.push_str(token);
         self.frame("in_progress", true, &Content::text(token))
     }
 
-    /// Frame: a fragment of data, merged into what is there: texts and lists grow, numbers are added, objects merged,
-    /// all else is replaced (Agent API, section 6).
+    /// The frame for a data delta. It is merged into the data so far: strings and arrays are appended, numbers added,
+    /// objects merged, everything else replaced (Agent API, section 6).
     pub fn add_data_delta<T: Serialize + ?Sized>(&mut self, fragment: &T) -> Frame {
         let fragment = Json::from_serialize(fragment);
-        let making = self.making();
-        making.data = Some(match &making.data {
-            Some(data) => merge::merged(data, &fragment),
+        let draft = self.draft();
+        draft.data = Some(match &draft.data {
+            Some(data) => merge::merge(data, &fragment),
             None => fragment.clone(),
         });
         self.frame("in_progress", true, &Content::new(Body::Data(fragment)))
     }
 
-    /// Frame: the text so far. Fragments added before or after come behind it.
+    /// The frame for the text so far. All text deltas are appended to it.
     pub fn set_text(&mut self, text: impl Into<String>) -> Frame {
         self.set(Body::Text(text.into()))
     }
 
-    /// Frame: the data so far. Fragments are merged into it.
+    /// The frame for the data so far. All data deltas are merged into it.
     pub fn set_data<T: Serialize + ?Sized>(&mut self, data: &T) -> Frame {
         self.set(Body::Data(Json::from_serialize(data)))
     }
 
-    /// Frame: a picture, as a link or data URL.
+    /// The frame for an image, as a URL or data URL.
     pub fn set_image(&mut self, url: impl Into<String>) -> Frame {
         self.set(Body::Image(Some(url.into())))
     }
 
-    /// Frame: why the agent declines.
+    /// The frame for a refusal.
     pub fn set_refusal(&mut self, refusal: impl Into<String>) -> Frame {
         self.set(Body::Refusal(refusal.into()))
     }
 
-    /// Frame: sound, as a link, data URL or base64, and its media type or file suffix.
+    /// The frame for audio: a URL, data URL or base64, and its media type or file extension.
     pub fn set_audio(&mut self, data: impl Into<String>, format: Option<&str>) -> Frame {
         self.set(Body::Audio { data: Some(data.into()), format: format.map(str::to_owned) })
     }
 
-    /// Frame: a film, as a link or data URL. The runtime's builder has none; its model does.
+    /// The frame for video, as a URL or data URL. The runtime's builder lacks it, but its model has it.
     pub fn set_video(&mut self, url: impl Into<String>) -> Frame {
         self.set(Body::Video(Some(url.into())))
     }
 
-    /// Frame: a file.
+    /// The frame for a file.
     pub fn set_file(&mut self, file: File) -> Frame {
         self.set(Body::File(file))
     }
 
-    /// Frame: the content is complete, with all that was set and added.
+    /// The frame for a completed content, with all values and deltas.
     pub fn complete(mut self) -> Frame {
-        let whole = Content::new(self.making().whole());
-        self.making().complete = Some(whole.clone());
-        self.frame("completed", false, &whole)
+        let content = Content::new(self.draft().complete_body());
+        self.draft().complete = Some(content.clone());
+        self.frame("completed", false, &content)
     }
 
     fn set(&mut self, body: Body) -> Frame {
         let content = Content::new(body.clone());
-        self.making().set = Some(body);
+        self.draft().set = Some(body);
         self.frame("in_progress", false, &content)
     }
 
     fn frame(&mut self, status: &str, delta: bool, content: &Content) -> Frame {
-        let number = self.response.number();
+        let number = self.response.next_number();
         let msg_id = &self.response.messages[self.message].id;
-        Frame::of(&ContentFrame { number, status, index: self.index, delta, msg_id, content })
+        Frame::from_object(&ContentFrame { number, status, index: self.index, delta, msg_id, content })
     }
 
-    fn making(&mut self) -> &mut Making {
+    fn draft(&mut self) -> &mut ContentDraft {
         &mut self.response.messages[self.message].contents[self.index]
     }
 }
 
-impl Making {
-    fn whole(&self) -> Body {
+impl ContentDraft {
+    fn complete_body(&self) -> Body {
         match (&self.set, &self.data) {
             (Some(Body::Text(set)), _) => Body::Text(format!("{set}{}", self.text)),
-            (Some(Body::Data(set)), Some(added)) => Body::Data(merge::merged(set, added)),
+            (Some(Body::Data(set)), Some(added)) => Body::Data(merge::merge(set, added)),
             (Some(set), _) => set.clone(),
             (None, Some(added)) => Body::Data(added.clone()),
             (None, None) => match self.kind {

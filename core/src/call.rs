@@ -1,7 +1,7 @@
-//! What a client may want, whatever its protocol calls it, and what it gets.
+//! Protocol-independent operations that a client can request, and their replies.
 //!
-//! The gateway serves each kind of [`Call`] once, for every protocol; an adapter only spells. Adapters keep no state:
-//! what has to outlive a request stands in runs, sessions and documents, all of them owned by a caller.
+//! The gateway implements each kind of [`Call`] once, for all protocols; an adapter only translates. Adapters are
+//! stateless: anything that outlives a request is stored in runs, sessions and documents, each of which has an owner.
 
 use std::time::Duration;
 
@@ -14,85 +14,85 @@ use crate::pending::Pending;
 use crate::run::{Record, Run};
 use crate::well_known::{FetchedDocument, WellKnownDocument};
 
-/// What a client wants.
+/// An operation a client requests.
 #[derive(Clone, Debug)]
 pub enum Call {
-    /// Ask an agent. Boxed: it is far larger than the rest.
+    /// Run an agent. Boxed because it is much larger than the other variants.
     Run(Box<RunCall>),
-    /// A run as it stands. Answered by [`Reply::Run`].
+    /// Get a run in its current state. Answered by [`Reply::Run`].
     Fetch(Target),
-    /// The steps of a run from the first one, and on as they come. Answered by a stream.
+    /// Stream the steps of a run from the first one on, including future ones.
     Follow(Target),
-    /// A run as it stands, then the steps that come after, cut at one point. Answered by a stream.
+    /// Stream a run: its current state, then every later step, without gap or overlap.
     Attach(Target),
-    /// Stop a run. Answered by [`Reply::Run`] once it has ended; also if it had ended before.
+    /// Cancel a run. Answered by [`Reply::Run`] once the run has ended, even if it had ended before.
     Cancel(Target),
-    /// Forget a run, stopping it first. Answered by [`Reply::Done`].
+    /// Delete a run, after canceling it if necessary. Answered by [`Reply::Done`].
     Delete(Target),
-    /// The runs of the caller. Answered by [`Reply::Runs`].
+    /// List the caller's runs. Answered by [`Reply::Runs`].
     List(Filter),
-    /// The agents of the route. Answered by [`Reply::Agents`].
+    /// Describe the route's agents. Answered by [`Reply::Agents`].
     Describe,
-    /// Something about a session. Answered by [`Reply::Session`] or [`Reply::Done`].
+    /// Read or change a session. Answered by [`Reply::Session`] or [`Reply::Done`].
     Session(SessionCall),
-    /// A small record of the adapter's own. Answered by [`Reply::Documents`] or [`Reply::Done`].
+    /// Read or change a document of the adapter. Answered by [`Reply::Documents`] or [`Reply::Done`].
     Document(DocumentCall),
-    /// What an agent's own server publishes about it, as far as it is known or soon will be: never waited for long.
-    /// Answered by [`Reply::FetchedDocument`].
+    /// Get what an agent's server publishes about the agent, from the cache or after a short wait. Answered by
+    /// [`Reply::FetchedDocument`].
     FetchedDocument(WellKnownDocument),
-    /// Nothing has to be asked: the exchange answers by itself. Answered by [`Reply::Done`].
+    /// No operation: the exchange answers by itself. Answered by [`Reply::Done`].
     Nothing,
 }
 
-/// A question to an agent.
+/// A request to an agent.
 #[derive(Clone, Debug)]
 pub struct RunCall {
-    /// The agent, by its name in the configuration: one of the route's.
+    /// The agent's name in the configuration; one of the route's agents.
     pub agent: String,
-    /// The id the run shall have. None: the engine makes one.
+    /// The id of the new run. `None`: the engine assigns one.
     pub id: Option<RunId>,
-    /// What is said. `session_id`, `user_id` and `id` are filled in by the engine from what stands here.
+    /// The request. The engine sets `session_id`, `user_id` and `id` from the other fields.
     pub request: AgentRequest,
-    /// Messages that go upstream in front of everything else this once and are not kept: instructions of one turn.
+    /// Messages sent upstream before all others in this turn only, and not stored: per-turn instructions.
     pub preamble: Vec<model::Message>,
-    /// How the answer is wanted.
+    /// How the answer is delivered.
     pub delivery: Delivery,
-    /// Which conversation it belongs to.
+    /// The conversation the run belongs to.
     pub thread: Thread,
-    /// Answers to pending items that the protocol does not tell as native messages in the request's input.
+    /// Answers to pending items that the protocol does not send as canonical messages in the request's input.
     pub answers: Vec<Answer>,
-    /// How this protocol asks for what a run waits for.
+    /// How this protocol asks the client for what a run waits for.
     pub answer_policy: AnswerPolicy,
-    /// True: the run goes on when the client leaves. False: it is cancelled, unless the route says otherwise.
+    /// True: the run continues if the client disconnects. False: it is canceled, unless the route's settings differ.
     pub detached: bool,
-    /// True: answer at once, before the upstream has begun. False: wait, so that a refusal becomes a real status.
+    /// True: respond before the upstream has started. False: wait, so that a refusal becomes a real HTTP status.
     pub respond_immediately: bool,
-    /// With [`Delivery::Stream`] and without `early`: how long the stream is held back for the agent's first word. Where
-    /// others are before it in the session it is not held back at all. None: as the route says.
+    /// For [`Delivery::Stream`] without `respond_immediately`: how long the response waits for the agent's first event.
+    /// If other turns are queued before it in the session, it does not wait at all. `None`: the route's setting.
     pub first_event_timeout: Option<Duration>,
-    /// True: a run whose client got the agent's refusal in its place was never there; nobody was told of it.
+    /// True: if the agent refuses the run and the client gets that refusal as its response, the run is discarded.
     pub discard_if_unreached: bool,
-    /// False: not to be found by anybody once its stream has ended, but by requests of the same connection, where it came
-    /// over one that takes several (a WebSocket).
+    /// False: the run cannot be found once its stream has ended, except by later requests on the same WebSocket
+    /// connection.
     pub stored: bool,
-    /// True: the agent is not asked. What is said is taken down, and the run ends at once, without an answer; the agent
-    /// learns of it with the next request that goes on from there.
+    /// True: the agent is not called. The input is stored and the run ends at once without an answer; the agent sees
+    /// the input with the next request that continues from here.
     pub record_only: bool,
     /// True: a turn that leaves pending items, or ends with [`End::Incomplete`], does not end the run: it waits for
     /// a [`Thread::Continue`].
     pub multi_turn: bool,
-    /// After which ends of a turn a run with `turns` waits although nothing is pending.
+    /// For `multi_turn`: outcomes of a turn after which the run waits even if nothing is pending.
     pub pause_on: Vec<End>,
-    /// With [`Delivery::Collect`]: the run is answered as it stands after so long, and goes on.
+    /// For [`Delivery::Collect`]: after this time the client gets the run in its current state, and the run continues.
     pub collect_timeout: Option<Duration>,
-    /// What to do if the session is busy. None: as the agent's setting says.
+    /// What to do if the session is busy. `None`: the agent's setting.
     pub busy: Option<Busy>,
-    /// Facts the adapter wants back with the run, such as the request's echo. Nobody else reads them.
+    /// Data the adapter wants back with the run, such as an echo of the request. Opaque to the gateway.
     pub labels: Json,
 }
 
 impl RunCall {
-    /// A question whose answer is streamed, in a conversation of its own.
+    /// A streamed run in a new conversation.
     #[must_use]
     pub fn new(agent: impl Into<String>, request: AgentRequest) -> Self {
         Self {
@@ -119,94 +119,95 @@ impl RunCall {
     }
 }
 
-/// How an answer is wanted.
+/// How an answer is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// Step by step.
+    /// As a stream of steps.
     Stream,
-    /// Whole, when it has ended: the turn for runs with `turns`, else the run. Answered by [`Reply::Run`].
+    /// Complete, after the turn (`multi_turn`) or the run has ended. Answered by [`Reply::Run`].
     Collect,
-    /// At once, as it stands, and the run goes on. Answered by [`Reply::Run`]. Implies `durable` and `early`.
+    /// Immediately, in its current state, while the run continues. Answered by [`Reply::Run`]. Implies `detached` and
+    /// `respond_immediately`.
     Background,
 }
 
-/// Which conversation a run belongs to.
+/// The conversation a run belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thread {
-    /// A new one.
+    /// A new conversation.
     New,
-    /// The session of this id, known or not.
+    /// The session with this id, which need not exist yet.
     Session(String),
-    /// What followed after this run of the caller. A later run may stand there already: then this is a branch.
+    /// The conversation up to this run of the caller. If another run already follows it, this creates a branch.
     After(RunId),
-    /// One more turn of this very run, which waits; if it is busy the turn queues.
+    /// Another turn of this run, which waits for one. Queued if the run is busy.
     Continue(RunId),
 }
 
-/// What to do with a turn for a session that is busy.
+/// What to do with a turn for a busy session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// Wait for its turn.
+    /// Queue the turn.
     Queue,
-    /// Say so.
+    /// Fail with [`crate::FaultKind::Busy`].
     Refuse,
 }
 
-/// Which run.
+/// Selects a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// This one.
+    /// The run with this id.
     Run(RunId),
-    /// The latest one of a session.
+    /// The latest run of a session.
     Latest(String),
 }
 
-/// Which runs, and which page of them. The newest change of state comes first; ties go by id.
+/// Selects runs, and a page of them. Sorted by the time of the last state change, newest first, then by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Of this session.
+    /// Only runs of this session.
     pub session: Option<String>,
-    /// Begun over this protocol.
+    /// Only runs started over this protocol.
     pub protocol: Option<String>,
-    /// In one of these states. Empty: any.
+    /// Only runs in one of these states. Empty: any state.
     pub states: Vec<RunState>,
-    /// Whose state changed at this time or later.
+    /// Only runs whose state changed at this time or later.
     pub changed_since: Option<Millis>,
-    /// At most this many. 0: the engine's default of 50.
+    /// Page size. 0: the engine's default of 50.
     pub limit: usize,
-    /// Goes on after this page.
+    /// Where the page starts; `None` for the first page.
     pub cursor: Option<Cursor>,
-    /// True: of what was said nothing is looked at, and the runs of the page are shown without it
-    /// ([`Record::head`]). False: they are shown whole, and a page ends early once it has come to some megabytes.
+    /// True: runs are returned without inputs and messages ([`Record::head`]), which are not loaded. False: runs are
+    /// returned in full, and a page ends early after a few megabytes.
     pub heads: bool,
 }
 
-/// A place in a list that stays where it is while runs come and go.
+/// A position in a list, stable while runs are added and removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// When the state of the last run on the page changed.
+    /// Last state change of the last run on the page.
     pub changed_at: Millis,
-    /// Its id.
+    /// Id of that run.
     pub id: RunId,
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunState {
-    /// Accepted; the upstream was not asked yet.
+    /// Accepted; the upstream has not been called yet.
     Queued,
-    /// The upstream works.
+    /// The upstream is working.
     Running,
-    /// Between two turns: it waits for a person or a program.
+    /// Between two turns, waiting for input from a person or a program.
     Waiting,
-    /// Between two turns: it waits for a login.
+    /// Between two turns, waiting for authentication.
     WaitingForAuth,
-    /// Over.
+    /// Ended.
     Ended(End),
 }
 
 impl RunState {
-    /// One stable word, for the store.
+    /// A stable identifier for the store.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -218,7 +219,7 @@ impl RunState {
         }
     }
 
-    /// Reads the word back.
+    /// Parses the identifier.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
@@ -231,236 +232,236 @@ impl RunState {
     }
 }
 
-/// What is known of a run besides what was told in it.
+/// Metadata of a run, beside its record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunInfo {
-    /// The protocol it was begun over.
+    /// The protocol it was started over.
     pub protocol: String,
-    /// Who it belongs to: [`crate::Owner::key`].
+    /// Its owner: [`crate::Owner::key`].
     pub owner: String,
-    /// Where it stands.
+    /// The current state.
     pub state: RunState,
-    /// When that changed last.
+    /// When the state last changed.
     pub changed_at: Millis,
-    /// The run it followed, where one was named.
+    /// The run it follows, if the request named one.
     pub previous: Option<RunId>,
-    /// How its answer was wanted.
+    /// How its answer was requested.
     pub delivery: Delivery,
-    /// Whether it can be found after its end.
+    /// True if the run can be found after it has ended.
     pub stored: bool,
     /// Tools, model and settings of the last request, without its input.
     pub request: AgentRequest,
-    /// What the adapter wanted back.
+    /// The adapter's data from [`RunCall::labels`].
     pub labels: Json,
-    /// Whose rules say how long it is kept, besides those that hold for all runs. None: nobody else's.
+    /// The route whose retention settings apply in addition to the global ones. `None`: only the global ones apply.
     pub retention: Option<RetentionOwner>,
 }
 
-/// A route with rules of its own about how long its runs are kept ([`crate::exchange::Keep`]), as its runs name it.
+/// A route with its own retention settings ([`crate::exchange::RunRetention`]), as stored with its runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetentionOwner {
     /// The route.
     pub route: String,
-    /// True: the gateway remembers the run's conversation, so other runs are built upon this one. By the route's rules
-    /// it is then hidden, and forgotten only by those that hold for all runs.
+    /// True if the gateway must keep the run's conversation because later runs build on it. The route's settings then
+    /// only hide the run; only the global settings delete it.
     pub remembered: bool,
 }
 
-/// A run as it stands.
+/// A run in its current state.
 #[derive(Clone, Copy, Debug)]
 pub struct RunView<'a> {
-    /// What was told.
+    /// The run and its events.
     pub record: &'a Record,
-    /// What is known besides.
-    pub about: &'a RunInfo,
-    /// What it waits for, as far as that is still open.
+    /// Metadata.
+    pub info: &'a RunInfo,
+    /// The pending items that are still unanswered.
     pub pending: &'a [Pending],
 }
 
 impl<'a> RunView<'a> {
-    /// The run.
+    /// The run itself.
     #[must_use]
     pub const fn run(&self) -> &'a Run {
         self.record.run()
     }
 }
 
-/// Something about a session. Sessions belong to an agent and an owner, not to a route.
+/// An operation on a session. Sessions belong to an agent and an owner, not to a route.
 #[derive(Clone, Debug)]
 pub enum SessionCall {
-    /// A new one with these items and labels. Answered by [`Reply::Session`] without items.
+    /// Create a session with these items and labels. Answered by [`Reply::Session`] without items.
     Create {
-        /// The agent.
+        /// The agent's name in the configuration.
         agent: String,
-        /// Its id.
+        /// Session id.
         session: String,
-        /// What was said before.
+        /// The initial conversation.
         items: Vec<model::Message>,
-        /// The adapter's own facts, by the protocol's name.
+        /// The adapter's own data, keyed by protocol name.
         labels: Extra,
     },
-    /// What is known of it, all that was said included. [`crate::FaultKind::NotFound`] if it is not known.
-    Look {
-        /// Its id.
+    /// Get a session with all of its items. [`crate::FaultKind::NotFound`] if it does not exist.
+    Get {
+        /// Session id.
         session: String,
     },
-    /// What is known of it, and of what was said one end.
-    Part {
-        /// Its id.
+    /// Get a session with only its first or last items.
+    GetPart {
+        /// Session id.
         session: String,
-        /// Which end: what was said last, or first.
+        /// True for the last items, false for the first.
         newest: bool,
-        /// At least so many items, oldest first; fewer if there are no more. What was said in one turn is not parted.
+        /// Return at least this many items, oldest first, or all if there are fewer. Turns are never split.
         least: usize,
     },
-    /// All sessions of the caller.
+    /// List all sessions of the caller.
     List,
-    /// Adds to what was said. Answered by [`Reply::Session`] that ends with what was added. Refused as
-    /// [`crate::FaultKind::TooLarge`] once a session holds some ten megabytes of such items.
+    /// Append items. Answered by [`Reply::Session`] that ends with the new items. Fails with
+    /// [`crate::FaultKind::TooLarge`] once a session holds about ten megabytes of appended items.
     Append {
-        /// Its id.
+        /// Session id.
         session: String,
-        /// What is added.
+        /// The new items.
         items: Vec<model::Message>,
     },
-    /// Takes one item out. Answered by [`Reply::Session`] without items.
+    /// Remove an item. Answered by [`Reply::Session`] without items.
     Remove {
-        /// Its id.
+        /// Session id.
         session: String,
-        /// The item's id.
+        /// Id of the item.
         item: String,
     },
-    /// Puts other labels in the place of those of the same name.
+    /// Set labels, replacing those of the same name.
     Label {
-        /// Its id.
+        /// Session id.
         session: String,
-        /// The labels.
+        /// The new labels.
         labels: Extra,
     },
-    /// Forgets it, stopping what runs in it. Its runs stay. Answered by [`Reply::Done`].
+    /// Delete a session and cancel its active run. Its runs are kept. Answered by [`Reply::Done`].
     Delete {
-        /// Its id.
+        /// Session id.
         session: String,
     },
 }
 
-/// What is known of a session.
+/// A session in its current state.
 #[derive(Clone, Debug)]
 pub struct SessionView {
-    /// Its id.
+    /// Session id.
     pub id: String,
-    /// The agent.
+    /// The agent's name in the configuration.
     pub agent: String,
-    /// When it began.
+    /// When the session was created.
     pub created_at: Millis,
-    /// When something was last said in it.
+    /// When an item was last added.
     pub updated_at: Millis,
-    /// What was said, oldest first. Empty in lists.
+    /// The conversation, oldest first. Empty in lists.
     pub items: Vec<SessionItem>,
-    /// What is waited for.
+    /// Unanswered pending items.
     pub pending: Vec<Pending>,
-    /// The run under way, or the latest one.
+    /// The active run, or the latest one.
     pub latest: Option<RunId>,
-    /// Where that run stands.
+    /// The state of that run.
     pub state: Option<RunState>,
-    /// Whose it is, where a client named somebody. None: nobody did, so whoever its owner serves may speak in it.
+    /// The end user, if a client named one. `None`: any user of the session's owner may continue it.
     pub user: Option<String>,
-    /// The adapters' own facts.
+    /// The adapters' own data.
     pub labels: Extra,
 }
 
-/// One thing said in a session.
+/// One message of a session.
 #[derive(Clone, Debug)]
 pub struct SessionItem {
-    /// Its id: the message's own, made unique.
+    /// The message's id, made unique in the session.
     pub id: String,
-    /// The run it was said in. None: it was put there by [`SessionCall::Append`] or [`SessionCall::Create`].
+    /// The run it belongs to. `None`: it was added by [`SessionCall::Append`] or [`SessionCall::Create`].
     pub run: Option<RunId>,
-    /// What was said.
+    /// The message.
     pub message: model::Message,
 }
 
-/// A small record of an adapter's own: JSON under a key, in a collection, of the caller.
+/// An operation on documents: small JSON values of an adapter, by collection and key, that belong to the caller.
 #[derive(Clone, Debug)]
 pub enum DocumentCall {
-    /// One of them. Answered by [`Reply::Documents`], empty if it is not there.
+    /// Get one document. Answered by [`Reply::Documents`], empty if it does not exist.
     Get {
-        /// Which collection: the protocol's name and a word.
+        /// The protocol's name and a word.
         collection: String,
-        /// Which record.
+        /// Key of the document.
         key: String,
     },
-    /// Those whose key begins so, in the order they were made.
+    /// List the documents whose keys start with a prefix, in order of creation.
     List {
-        /// Which collection.
+        /// The protocol's name and a word.
         collection: String,
-        /// The beginning of the keys.
+        /// Prefix of the keys.
         prefix: String,
     },
-    /// Puts it there, in the place of an older one.
+    /// Create or replace a document.
     Put {
-        /// Which collection.
+        /// The protocol's name and a word.
         collection: String,
-        /// Which record.
+        /// Key of the document.
         key: String,
-        /// What it holds.
+        /// The new value.
         value: Json,
     },
-    /// Takes it away; nothing happens if it is not there.
+    /// Delete a document. No error if it does not exist.
     Delete {
-        /// Which collection.
+        /// The protocol's name and a word.
         collection: String,
-        /// Which record.
+        /// Key of the document.
         key: String,
     },
 }
 
-/// What a client may know of an agent.
+/// The public description of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentCard {
-    /// As the configuration names it.
+    /// Name in the configuration.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the agent.
     pub description: String,
-    /// Its own version.
+    /// Version of the agent.
     pub version: String,
-    /// What its tools are said to come from, where it does not say so itself. Stable.
+    /// Reported as the MCP server of tools for which the agent names none. Stable.
     pub server_label: String,
     /// When the configuration was loaded.
     pub since: Millis,
-    /// True if answers may carry edits and other decisions beyond yes and no.
+    /// True if answers may contain edits and decisions other than approve and reject.
     pub approval_extension: bool,
 }
 
-/// A whole answer.
+/// A complete reply to a [`Call`].
 #[derive(Debug)]
 pub enum Reply<'a> {
-    /// A run.
+    /// One run.
     Run(RunView<'a>),
     /// A page of runs.
     Runs(Page<'a>),
     /// The route's agents.
     Agents(&'a [std::sync::Arc<AgentCard>]),
-    /// A session, or several.
+    /// One session, or a list.
     Session(&'a [SessionView]),
-    /// Records: key and value.
+    /// Documents as key and value.
     Documents(&'a [(String, Json)]),
-    /// What an agent's own server publishes about it. None: nothing, or nothing that is known.
+    /// What an agent's server publishes about the agent. `None`: it publishes nothing, or it is not known yet.
     FetchedDocument(Option<&'a FetchedDocument>),
-    /// Nothing reached the agent: the session waits for answers to these items first (human-in-the-loop page,
-    /// section 3, rule 5). The run is the one that asked.
+    /// The agent was not called: the session waits for answers to these items first
+    /// (human-in-the-loop page, section 3, rule 5). The run is the one that has the pending items.
     Waiting(RunView<'a>),
-    /// It is done.
+    /// Success without a result.
     Done,
 }
 
 /// A page of runs.
 #[derive(Debug)]
 pub struct Page<'a> {
-    /// The runs, newest change first.
+    /// The runs, latest state change first.
     pub runs: Vec<RunView<'a>>,
-    /// How many match, on all pages.
+    /// Number of matching runs on all pages.
     pub total: usize,
-    /// Where the next page begins. None: this is the last one.
+    /// Where the next page starts. `None`: this is the last page.
     pub next: Option<Cursor>,
 }

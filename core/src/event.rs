@@ -1,4 +1,4 @@
-//! How an answer is told as it happens: one flat row of small events with one grammar.
+//! A streaming answer as a flat sequence of small events with one grammar.
 //!
 //! ```text
 //! run      = RunStarted turn+ RunFinished
@@ -9,34 +9,34 @@
 //!
 //! Invariant: whatever the upstream does, this grammar holds, and `RunFinished` comes exactly once, last.
 //!
-//! An event names places in the [`Run`], it does not carry values: texts, kinds and ids are read off the run. The run
-//! handed along with an event may already know more than the event tells. What holds all the same: ids, roles,
-//! announced kinds and the heads of calls never change; a delta's text never changes; what an event calls finished is
-//! final. An encoder that reads nothing else makes the same bytes live and on every replay.
+//! An event holds indexes into the [`Run`], not values: texts, kinds and ids are read from the run. The run passed with
+//! an event may already be ahead of the event. Still, ids, roles, announced kinds and call heads never change, the text
+//! of a delta never changes, and whatever an event calls finished is final. An encoder that reads nothing else produces
+//! the same bytes live and on every replay.
 
 use crate::id::RunId;
 use crate::run::{Message, Run, Slot};
 
-/// Milliseconds since 1970 in UTC.
+/// Milliseconds since the Unix epoch, UTC.
 pub type Millis = u64;
 
-/// How a turn, a run or a message ended.
+/// The outcome of a turn, a run or a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// Well.
+    /// Success.
     Completed,
-    /// Cut off, for instance by a limit on tokens.
+    /// Truncated, for example by a token limit.
     Incomplete,
-    /// Badly.
+    /// An error.
     Failed,
-    /// Turned away by the agent.
+    /// Declined by the agent.
     Rejected,
-    /// Stopped by somebody.
+    /// Canceled by a client or an operator.
     Canceled,
 }
 
 impl End {
-    /// The native status word.
+    /// The Agent API's status.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl End {
         }
     }
 
-    /// Reads a native status word; None for those that end nothing.
+    /// Parses an Agent API status; `None` for those that are not final.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
@@ -56,98 +56,98 @@ impl End {
             "incomplete" => Self::Incomplete,
             "failed" => Self::Failed,
             "rejected" => Self::Rejected,
-            // Two spellings are in use; the native one has one `l`.
+            // Upstreams use both spellings; the Agent API has one `l`.
             "canceled" | "cancelled" => Self::Canceled,
             _ => return None,
         })
     }
 }
 
-/// A piece of a slot's text, in bytes.
+/// A byte range of a slot's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Which text: it counts up with every [`Event::ContentReplaced`].
+    /// Index of the text version; every [`Event::ContentReplaced`] adds one.
     pub version: u32,
-    /// First byte.
+    /// First byte, inclusive.
     pub start: u32,
-    /// Past the last byte.
+    /// Last byte, exclusive.
     pub end: u32,
 }
 
-/// One thing that happened.
+/// A change of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The run exists.
+    /// The run was accepted.
     RunStarted,
-    /// The agent is asked.
+    /// A turn begins: the request goes to the agent.
     TurnStarted {
-        /// Its place in [`Run::turns`].
+        /// Index in [`Run::turns`].
         turn: u32,
     },
-    /// The agent has begun to work on it: it said so, or its first message comes next. In records that were written
-    /// before this was told, messages come without it.
+    /// The agent has started to work on the turn: it said so, or its first message follows. Records written by versions
+    /// before this event existed have messages without it.
     AnswerStarted {
-        /// The turn.
+        /// Index in [`Run::turns`].
         turn: u32,
     },
     /// A message begins.
     MessageStarted {
-        /// Its place in [`Run::messages`].
+        /// Index in [`Run::messages`].
         message: u32,
     },
-    /// A content begins.
+    /// A content of a message begins.
     ContentStarted {
-        /// The message.
+        /// Index in [`Run::messages`].
         message: u32,
-        /// Its place in [`Message::slots`].
+        /// Index in [`Message::slots`].
         content: u32,
     },
-    /// The content's text grew: text, refusal, or the arguments of a call. Never empty.
+    /// The content's text grew: text, refusal, or the arguments of a call. Never an empty delta.
     ContentDelta {
-        /// The message.
+        /// Index in [`Run::messages`].
         message: u32,
-        /// The content.
+        /// Index in [`Message::slots`].
         content: u32,
-        /// What was added.
+        /// The added range.
         span: Span,
     },
-    /// Rare: the content's text is another now; what was told of it before does not hold.
+    /// The content's text was replaced, which is rare. Everything sent of it before is void.
     ContentReplaced {
-        /// The message.
+        /// Index in [`Run::messages`].
         message: u32,
-        /// The content.
+        /// Index in [`Message::slots`].
         content: u32,
-        /// The version that is told now, whole.
+        /// The version that now holds the complete text.
         version: u32,
     },
     /// The content is final.
     ContentFinished {
-        /// The message.
+        /// Index in [`Run::messages`].
         message: u32,
-        /// The content.
+        /// Index in [`Message::slots`].
         content: u32,
     },
     /// The message is final.
     MessageFinished {
-        /// The message.
+        /// Index in [`Run::messages`].
         message: u32,
     },
-    /// The agent has ended its answer, or was never reached ([`Turn::withdrawn`](crate::run::Turn::withdrawn)). The run
-    /// may wait for another turn.
+    /// The agent ended its answer, or was never reached ([`Turn::withdrawn`](crate::run::Turn::withdrawn)). The run may
+    /// wait for another turn.
     TurnFinished {
-        /// The turn.
+        /// Index in [`Run::turns`].
         turn: u32,
-        /// How.
+        /// The outcome of the turn.
         end: End,
     },
-    /// Nothing comes after this.
+    /// The last event of a run.
     RunFinished {
-        /// How.
+        /// The outcome of the run.
         end: End,
     },
 }
 
-/// An event in its place: when it happened, and the run it happened in.
+/// An event with its sequence number, its time and its run.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     /// Counts from 0, without gaps.
@@ -156,7 +156,7 @@ pub struct Step<'a> {
     pub at: Millis,
     /// What happened.
     pub event: Event,
-    /// The run, perhaps further than the event.
+    /// The run, which may already be ahead of the event.
     pub run: &'a Run,
 }
 
@@ -167,7 +167,7 @@ impl<'a> Step<'a> {
         self.run.id
     }
 
-    /// The message the event is about, and its place.
+    /// The message the event refers to, with its index.
     #[must_use]
     pub fn message(&self) -> Option<(usize, &'a Message)> {
         let index = match self.event {
@@ -179,10 +179,11 @@ impl<'a> Step<'a> {
             | Event::MessageFinished { message } => message as usize,
             _ => return None,
         };
+
         self.run.messages.get(index).map(|message| (index, message))
     }
 
-    /// The content the event is about, and its place in the message.
+    /// The content the event refers to, with its index in the message.
     #[must_use]
     pub fn slot(&self) -> Option<(usize, &'a Slot)> {
         let index = match self.event {
@@ -192,16 +193,17 @@ impl<'a> Step<'a> {
             | Event::ContentFinished { content, .. } => content as usize,
             _ => return None,
         };
+
         self.message()?.1.slots.get(index).map(|slot| (index, slot))
     }
 
-    /// The text a [`Event::ContentDelta`] adds, or a [`Event::ContentReplaced`] puts in the old one's place.
+    /// The text that a [`Event::ContentDelta`] adds, or the new text of a [`Event::ContentReplaced`].
     #[must_use]
     pub fn delta(&self) -> &'a str {
         let Some((_, slot)) = self.slot() else { return "" };
         match self.event {
             Event::ContentDelta { span, .. } => slot.span(span),
-            // The version as it was when it was put there; what it grew by since is told by deltas.
+            // The initial text of the version only: its later growth has deltas of its own.
             Event::ContentReplaced { version, .. } => slot.replaced(version),
             _ => "",
         }

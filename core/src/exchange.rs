@@ -1,16 +1,16 @@
-//! The client-facing half of a protocol: pure state machines, one for each request and its answer.
+//! The client-facing half of a protocol: pure state machines, one per request.
 //!
 //! How the server drives an [`Exchange`]:
 //!
 //! ```text
-//! decode ─► Call ─┬─► a stream:  begin  (encode | heartbeat)*  [interrupt]      until encode or pause says Close
+//! decode ─► Call ─┬─► a stream:  begin  (encode | heartbeat)*  [interrupt]      until encode or pause returns Close
 //!    │            ├─► a reply:   reply ─► Done
-//!    │            │                    └► Call, and round again                  (item lookups, then the run)
+//!    │            │                    └► Call, and again                       (item lookups, then the run)
 //!    └─ Fault ────┴─► a fault:   fail
 //! ```
 //!
-//! Invariant: an exchange never waits, reads no clock, draws no random number, opens no socket. The same steps always
-//! make the same bytes, so a broken stream is resumed by encoding the recorded steps again.
+//! Invariant: an exchange never blocks, reads no clock, generates no random numbers and opens no socket. The same steps
+//! always produce the same bytes, so a broken stream is resumed by encoding the recorded steps again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,15 +27,82 @@ use crate::owner::Owner;
 use crate::push::PushNotifiers;
 
 /// One client-facing protocol.
+///
+/// `examples/custom-adapter` is a complete adapter in a crate of its own. The minimum is a name, options, and a table
+/// of endpoints with an [`Exchange`] each:
+///
+/// ```
+/// use interlingua_core::exchange::{MediaTypes, Mounted};
+/// use interlingua_core::{Endpoint, Exchange, Mount, ProtocolAdapter};
+/// # use interlingua_core::{Call, Fault, Flow, Next, Out, Reply, Request, Step};
+///
+/// /// `POST /ask`; see [`Exchange`] for an implementation.
+/// struct Ask {
+///     agent: String,
+///     prefix: String,
+/// }
+/// # impl Exchange for Ask {
+/// #     fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
+/// #         Ok(Call::Nothing)
+/// #     }
+/// #     fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
+/// #         Ok(Next::Done)
+/// #     }
+/// #     fn fail(&mut self, _: &Fault, _: &mut Out) {}
+/// #     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
+/// #         Flow::More
+/// #     }
+/// # }
+///
+/// /// `options = { prefix = "> " }` in `gateway.toml`. Unknown keys are reported with their line and column.
+/// #[derive(Clone, Default, serde::Deserialize)]
+/// #[serde(default, deny_unknown_fields)]
+/// struct Options {
+///     prefix: String,
+/// }
+///
+/// struct Lines;
+///
+/// impl ProtocolAdapter for Lines {
+///     const NAME: &'static str = "lines";
+///     type Options = Options;
+///
+///     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
+///         let [agent] = mount.agents.as_slice() else {
+///             return Err("a route serves one agent".to_owned());
+///         };
+///         let agent = agent.name.clone();
+///         let ask = move || Ask { agent: agent.clone(), prefix: options.prefix.clone() };
+///
+///         let endpoint = Endpoint {
+///             reads: MediaTypes { exact: &["text/plain"], json_suffix: false },
+///             ..Endpoint::post("/ask", ask.clone())
+///         };
+///         // The fallback serves unknown paths and wrong methods: only `decode` and `fail` are called.
+///         Ok(Mounted::new(vec![endpoint], Box::new(move || Box::new(ask()))))
+///     }
+/// }
+///
+/// let agent = interlingua_core::call::AgentCard { name: "demo".to_owned(), ..Default::default() };
+/// let mount = Mount {
+///     path: "/lines".to_owned(),
+///     agents: vec![std::sync::Arc::new(agent)],
+///     public_url: None,
+///     authenticates: false,
+/// };
+/// let mounted = Lines::mount(&mount, Options::default())?;
+/// assert_eq!(mounted.endpoints[0].path, "/ask");
+/// # Ok::<(), String>(())
+/// ```
 pub trait ProtocolAdapter: 'static {
-    /// How `gateway.toml` names it.
+    /// The protocol's name in `gateway.toml`.
     const NAME: &'static str;
-    /// Its own section of a route: `options = { … }`.
+    /// The protocol's own settings of a route: `options = { … }`.
     type Options: DeserializeOwned + Default + Send + Sync + 'static;
-    /// Every endpoint it answers on, relative to where the operator mounts it.
+    /// Builds the endpoints, with paths relative to the mount point.
     ///
     /// # Errors
-    /// A sentence for the operator if it cannot be mounted so.
+    /// A message for the operator if the protocol cannot be mounted this way.
     fn mount(mount: &Mount, options: Self::Options) -> Result<Mounted, String>;
     /// JSON Schema of the options, for `interlingua schema`.
     #[must_use]
@@ -44,63 +111,63 @@ pub trait ProtocolAdapter: 'static {
     }
 }
 
-/// Where and for whom a protocol is mounted.
+/// Where a protocol is mounted, and for which agents.
 #[derive(Clone, Debug)]
 pub struct Mount {
-    /// The path, without a slash at its end; empty for the root.
+    /// The mount point, without a trailing slash; empty for the root.
     pub path: String,
-    /// The route's agents: one, if the path names `{agent}`. Never empty.
+    /// The route's agents; exactly one if the path contains `{agent}`. Never empty.
     pub agents: Vec<Arc<AgentCard>>,
-    /// The URL of the mount as clients see it, where the configuration knows it.
+    /// The URL of the mount point as clients see it, if configured.
     pub public_url: Option<String>,
-    /// Whether callers can prove here who they are. Where not, nobody ever has: what needs that is not offered.
+    /// True if the route authenticates callers. If false, the adapter offers nothing that requires authentication.
     pub authenticates: bool,
 }
 
-/// A protocol, mounted.
+/// A mounted protocol.
 pub struct Mounted {
-    /// What it answers on, more specific paths first.
+    /// The endpoints, most specific paths first.
     pub endpoints: Vec<Endpoint>,
-    /// Answers whatever no endpoint answers below the mount: unknown paths, wrong methods. What it reads in the request
-    /// only serves to refuse it in the right dialect.
+    /// Handles every request below the mount point that matches no endpoint: unknown paths, wrong methods. It decodes
+    /// the request only to return the error in the protocol's format.
     pub fallback: Open,
-    /// Lines to paste into a shell, `{url}` standing for the mount's URL.
+    /// Example shell commands, with `{url}` for the URL of the mount point.
     pub curl: Vec<String>,
-    /// The URL it tells clients to come to, if it tells one at all: cards.
-    pub announced_url: Option<Announced>,
-    /// The largest body it reads, in bytes. None: the server's setting.
+    /// The URL the protocol announces to clients, for example in agent cards. `None`: it announces none.
+    pub announced_url: Option<AnnouncedUrl>,
+    /// Maximum request body in bytes. `None`: the server's setting.
     pub max_body: Option<usize>,
-    /// Headers that web pages may use, where the route lets their origin in.
+    /// CORS headers, for origins the route allows.
     pub cors: Cors,
-    /// Lets pages of any origin in: how the options of some protocols spell the route's `cors = ["*"]`.
+    /// True allows any origin, for protocols whose options have their own equivalent of the route's `cors = ["*"]`.
     pub any_origin: bool,
-    /// What it delivers without being asked.
+    /// Push delivery; `None` if the protocol has none.
     pub push: Option<PushNotifiers>,
-    /// How long runs begun here are kept. None: as long as all others.
+    /// How long runs started here are kept. `None`: only the global settings apply.
     pub retention: Option<RunRetention>,
-    /// What the operator should be warned of at the start: sentences about settings that cannot have their effect.
+    /// Warnings for the operator at startup: settings that cannot take effect.
     pub warnings: Vec<String>,
 }
 
-/// How long the runs of one route are kept. What holds for all runs stays an upper bound.
+/// How long the runs of one route are kept. The global settings remain upper bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunRetention {
-    /// For so long after its last change a run that has ended is found.
+    /// How long a run is kept after its last change once it has ended.
     pub ended_ttl: Duration,
-    /// For so long a run may wait; then it is cancelled.
+    /// How long a run may wait before it is canceled.
     pub waiting_ttl: Duration,
-    /// So many runs each owner has on the route at most: beyond, those of theirs that ended first are forgotten. What has
-    /// not ended is not.
+    /// Maximum number of runs per owner on the route. Beyond it, the runs that ended first are deleted; active runs are
+    /// kept.
     pub max_runs: u64,
 }
 
 impl Mounted {
-    /// Endpoints, and an exchange for whatever no endpoint answers. Nothing else.
+    /// Endpoints and a fallback exchange, without any optional feature.
     #[must_use]
-    pub fn new(endpoints: Vec<Endpoint>, stray: Open) -> Self {
+    pub fn new(endpoints: Vec<Endpoint>, fallback: Open) -> Self {
         Self {
             endpoints,
-            fallback: stray,
+            fallback,
             curl: Vec::new(),
             announced_url: None,
             max_body: None,
@@ -113,56 +180,56 @@ impl Mounted {
     }
 }
 
-/// The URL of a mount as its protocol tells it to clients.
+/// How a protocol announces its URL to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Announced {
-    /// This one, whoever asks.
+pub enum AnnouncedUrl {
+    /// This URL, for every client.
     Fixed(String),
-    /// [`Request::base_url`]: made from what each request says.
+    /// [`Request::base_url`], derived from each request.
     AsAsked,
 }
 
-/// The headers a protocol needs in a browser. Which origins may use them is the route's setting.
+/// The CORS headers of a protocol. Which origins may use them is the route's setting.
 #[derive(Clone, Debug)]
 pub struct Cors {
-    /// Request headers besides the simple ones; `*` for any.
+    /// Allowed request headers beyond the safelisted ones; `*` for any.
     pub allow_headers: Vec<String>,
-    /// Response headers a script may read.
+    /// Response headers that scripts may read.
     pub expose_headers: Vec<String>,
 }
 
 impl Default for Cors {
-    /// Any header of a request, and of an answer those that every protocol has.
+    /// Any request header, and the response headers that every protocol sends.
     fn default() -> Self {
         Self {
-            // The star does not cover `authorization`.
+            // `*` does not cover `authorization`.
             allow_headers: vec!["*".to_owned(), "authorization".to_owned()],
             expose_headers: vec!["retry-after".to_owned(), "x-request-id".to_owned()],
         }
     }
 }
 
-/// The media types of bodies that an endpoint reads.
+/// The request media types an endpoint accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaTypes {
-    /// In lower case, without parameters. The first one is named where a body has another or none.
+    /// In lower case, without parameters. Errors about another or a missing type name the first one.
     pub exact: &'static [&'static str],
-    /// Every `application/…+json` as well.
+    /// Also accept every `application/…+json`.
     pub json_suffix: bool,
 }
 
 impl MediaTypes {
-    /// JSON under any of its names.
+    /// `application/json` and every `application/…+json`.
     pub const JSON: Self = Self { exact: &["application/json"], json_suffix: true };
 
-    /// Whether an endpoint reads bodies of this type, in lower case and without parameters.
+    /// True if the endpoint accepts this media type, given in lower case and without parameters.
     #[must_use]
     pub fn include(&self, media_type: &str) -> bool {
         self.exact.contains(&media_type) || (self.json_suffix && is_json_suffixed(media_type))
     }
 }
 
-/// Whether a media type is one of JSON.
+/// True if the media type is JSON.
 #[must_use]
 pub fn is_json(media_type: &str) -> bool {
     media_type == "application/json" || is_json_suffixed(media_type)
@@ -172,26 +239,26 @@ fn is_json_suffixed(media_type: &str) -> bool {
     media_type.starts_with("application/") && media_type.ends_with("+json")
 }
 
-/// Opens an exchange.
+/// Creates an exchange.
 pub type Open = Box<dyn Fn() -> Box<dyn Exchange> + Send + Sync>;
 
-/// An HTTP method an endpoint may have.
+/// The HTTP method of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// GET, and HEAD with it.
+    /// GET, which also serves HEAD.
     Get,
-    /// POST
+    /// POST.
     Post,
-    /// PUT
+    /// PUT.
     Put,
-    /// PATCH
+    /// PATCH.
     Patch,
-    /// DELETE
+    /// DELETE.
     Delete,
 }
 
 impl Method {
-    /// As HTTP spells it.
+    /// The method as in HTTP.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -204,28 +271,28 @@ impl Method {
     }
 }
 
-/// One row of a protocol's table.
+/// One endpoint of a protocol.
 pub struct Endpoint {
-    /// The method.
+    /// The HTTP method.
     pub method: Method,
-    /// The path below the mount, with `{name}` for a segment. `""` is the mount itself, without and with a slash.
-    /// `{name:regex}` is understood too.
+    /// The path below the mount point, with `{name}` or `{name:regex}` for a segment. `""` is the mount point itself,
+    /// with and without a trailing slash.
     pub path: &'static str,
-    /// Also answers at the root of the host, if the route is the first of its protocol: well-known paths.
+    /// Also serve the path at the root of the host if the route is the first of its protocol: well-known paths.
     pub at_root: bool,
-    /// Needs no credentials, even if the route asks for them: cards.
+    /// Requires no credentials even if the route does: agent cards.
     pub public: bool,
-    /// Opens its exchange.
+    /// Creates the exchange for a request.
     pub open: Open,
-    /// Takes WebSocket upgrades: each text frame is a request of its own, each frame written one message.
+    /// Accept WebSocket upgrades: each text frame is a request, each written frame a message.
     pub websocket: bool,
-    /// What bodies may be. A body of another type, or of none, is refused before it is read: web pages can send those
-    /// to any address without being asked whether they may. A request without a body needs no type.
+    /// Accepted body types. A body of another type, or of none, is refused unread, because web pages can send such
+    /// requests to any address without a CORS preflight. A request without a body needs no type.
     pub reads: MediaTypes,
 }
 
 impl Endpoint {
-    /// A row.
+    /// An endpoint for JSON requests that requires credentials.
     #[must_use]
     pub fn new<E: Exchange>(method: Method, path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
         Self {
@@ -239,173 +306,240 @@ impl Endpoint {
         }
     }
 
-    /// Reads.
+    /// A GET endpoint.
     #[must_use]
     pub fn get<E: Exchange>(path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
         Self::new(Method::Get, path, open)
     }
 
-    /// Asks.
+    /// A POST endpoint.
     #[must_use]
     pub fn post<E: Exchange>(path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
         Self::new(Method::Post, path, open)
     }
 
-    /// Takes away.
+    /// A DELETE endpoint.
     #[must_use]
     pub fn delete<E: Exchange>(path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
         Self::new(Method::Delete, path, open)
     }
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// To whom runs and sessions belong. [`Owner::anonymous`] without authentication.
+    /// The owner of the runs and sessions the caller sees. [`Owner::anonymous`] without authentication.
     pub owner: Owner,
-    /// Whether that was proved.
+    /// True if the caller proved its identity.
     pub authenticated: bool,
 }
 
-/// A request, and what a pure function must not fetch for itself: the time and a fresh id.
+/// A request, with the current time and a new id, which a pure function cannot obtain by itself.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// The method.
+    /// The HTTP method.
     pub method: &'a str,
     /// The path, decoded.
     pub path: &'a str,
-    /// What stood in the path's `{name}`s, decoded.
+    /// The values of the path's `{name}` segments, decoded.
     pub params: &'a [(String, String)],
-    /// The query, as it came.
+    /// The query string, not decoded.
     pub query: &'a str,
-    /// Headers, names in lower case. Bytes of a value that are no UTF-8 are replaced: such a header is there, and says
-    /// nothing that anybody knows.
+    /// Headers, names in lower case. Bytes of a value that are not UTF-8 are replaced, so such a header is present but
+    /// matches no known value.
     pub headers: &'a [(&'a str, &'a str)],
-    /// The body.
+    /// The complete body.
     pub body: &'a [u8],
-    /// The URL of the mount as this client sees it, without a slash at its end.
+    /// The URL of the mount point as this client sees it, without a trailing slash.
     pub base_url: &'a str,
-    /// Who asks.
+    /// The caller.
     pub caller: &'a Caller,
-    /// The time.
+    /// The current time.
     pub now: Millis,
-    /// An id nobody has used, different for every request.
-    pub fresh: RunId,
+    /// An unused id, different for every request.
+    pub new_id: RunId,
 }
 
 impl<'a> Request<'a> {
-    /// A header's value. Names are in lower case.
+    /// The value of a header. `name` is in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a str> {
         self.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// What stood in the path's `{name}`.
+    /// The value of the path's `{name}` segment; empty if there is none.
     #[must_use]
     pub fn param(&self, name: &str) -> &'a str {
         self.params.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
     }
 
-    /// The last value of a name in the query, decoded.
+    /// The last value of a query parameter, decoded.
     #[must_use]
     pub fn query(&self, name: &str) -> Option<Cow<'a, str>> {
         form_urlencoded::parse(self.query.as_bytes()).filter(|(known, _)| known == name).last().map(|(_, value)| value)
     }
 
-    /// The media type of the body, without its parameters, in lower case. Empty if none is told.
+    /// The media type of the body, without parameters, in lower case. Empty if the request has none.
     #[must_use]
     pub fn media_type(&self) -> String {
-        let told = self.header("content-type").unwrap_or("");
-        told.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+        let value = self.header("content-type").unwrap_or("");
+        value.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
     }
 }
 
-/// What an exchange says after a reply.
+/// What an exchange returns after a reply.
 #[derive(Debug)]
 pub enum Next {
-    /// The answer is written.
+    /// The response is complete.
     Done,
-    /// Something else has to be known, or done, first.
+    /// Another operation is needed first.
     Call(Call),
 }
 
-/// What an exchange says after a step.
+/// What an exchange returns after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Go on.
+    /// Continue.
     More,
-    /// The answer is complete, whatever becomes of the run.
+    /// The response is complete, whatever happens to the run.
     Close,
-    /// The answer is complete, and so is the run: it was told whole, and nobody has to find it again.
+    /// The response is complete and so is the run: it was sent in full, and it need not be found again.
     Forget,
 }
 
-/// One question and its answer, in the client's own words.
+/// One request and its response, in the client's protocol.
+///
+/// The following exchange runs an agent and writes each delta as one line of JSON. It needs no server to be tested:
+///
+/// ```
+/// use interlingua_core::model::{AgentRequest, ContentType, Message, MessageType, Role};
+/// use interlingua_core::out::Head;
+/// use interlingua_core::run::MessageStart;
+/// use interlingua_core::{
+///     Call, End, Event, Exchange, Fault, FaultKind, Flow, Next, Out, Record, Reply, Request, Run, RunCall, RunId,
+///     Step,
+/// };
+///
+/// struct Ask {
+///     agent: String,
+/// }
+///
+/// impl Exchange for Ask {
+///     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+///         let question = std::str::from_utf8(request.body)
+///             .map_err(|error| Fault::new(FaultKind::Malformed, format!("the body is not UTF-8: {error}")))?;
+///         let input = vec![Message::user(question)].into();
+///         let request = AgentRequest { input, ..AgentRequest::default() };
+///
+///         Ok(Call::Run(Box::new(RunCall::new(self.agent.clone(), request))))
+///     }
+///
+///     fn head(&mut self, head: &mut Head) {
+///         head.set("content-type", "application/x-ndjson");
+///     }
+///
+///     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
+///         match step.event {
+///             Event::ContentDelta { .. } => {
+///                 out.write_json(step.delta());
+///                 out.write_raw(b"\n");
+///             }
+///             Event::RunFinished { .. } => return Flow::Close,
+///             _ => {}
+///         }
+///         Flow::More
+///     }
+///
+///     fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
+///         // The answer is streamed, so the only possible reply is `Reply::Waiting`.
+///         Err(Fault::new(FaultKind::Waiting, "the session waits for an answer to a pending item"))
+///     }
+///
+///     fn fail(&mut self, fault: &Fault, out: &mut Out) {
+///         out.status(fault.kind.status());
+///         out.json(&serde_json::json!({ "error": fault.message }));
+///     }
+/// }
+///
+/// // A recorded run: the agent answers with two deltas.
+/// let id = RunId::parse("run_0198f2a07b1c7aaabbbb0123456789ab").expect("a run id");
+/// let mut record = Record::new(Run::new(id, "demo", "session-1", 0));
+/// record.start_turn(vec![Message::user("hi")]);
+/// let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
+/// let content = record.start_content(message, ContentType::Text, None);
+/// record.push(message, content, "Hel");
+/// record.push(message, content, "lo");
+/// record.close(End::Completed, None);
+///
+/// let mut ask = Ask { agent: "demo".to_owned() };
+/// let mut out = Out::new();
+/// let flows: Vec<Flow> = record.steps(0).map(|step| ask.encode(step, &mut out)).collect();
+/// assert_eq!(&out.body[..], b"\"Hel\"\n\"lo\"\n");
+/// assert_eq!(flows.last(), Some(&Flow::Close));
+/// ```
 pub trait Exchange: Send + 'static {
-    /// Reads the request, and keeps whatever the answer will have to echo. Called first and once. A request whose body
-    /// is not read, because it is too large or breaks off, comes with an empty one: whatever is made of it, `fail` is
-    /// next.
+    /// Decodes the request and stores whatever the response has to echo. Called first, exactly once. If the body could
+    /// not be read because it is too large or was cut off, it is empty here; the result is ignored and `fail` follows.
     ///
     /// # Errors
-    /// What is wrong with it; it comes back in `fail`.
+    /// The problem with the request; it is passed to `fail`.
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault>;
 
-    /// Writes an answer given whole.
+    /// Writes a complete reply.
     ///
     /// # Errors
-    /// What is wrong with it; it comes back in `fail`, what was written is dropped.
+    /// The reply cannot be expressed. The fault is passed to `fail`; anything written is dropped.
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault>;
 
-    /// Asked when a call met [`crate::FaultKind::NotFound`]: a lookup that may well find nothing. Some: what to do
-    /// instead. None: the fault comes back in `fail`.
-    fn missed(&mut self, fault: &Fault) -> Option<Call> {
+    /// Called when a call fails with [`crate::FaultKind::NotFound`], for lookups that may find nothing. `Some`: the
+    /// call to make instead. `None`: the fault is passed to `fail`.
+    fn on_not_found(&mut self, fault: &Fault) -> Option<Call> {
         let _ = fault;
         None
     }
 
-    /// Writes a refusal: status, headers and body.
+    /// Writes an error response: status, headers and body.
     fn fail(&mut self, fault: &Fault, out: &mut Out);
 
-    /// The head of a streamed answer.
+    /// Sets the head of a streamed response. The default is an SSE stream.
     fn head(&mut self, head: &mut Head) {
         head.set("content-type", "text/event-stream; charset=utf-8");
         head.set("cache-control", "no-cache");
         head.set("x-accel-buffering", "no");
     }
 
-    /// Begins a streamed answer: at the run's first step, or, for [`Call::Attach`], at the point where the view was
-    /// taken; the steps after it follow.
+    /// Begins a streamed response: at the run's first step or, for [`Call::Attach`], at the step after the given view.
     fn begin(&mut self, run: RunView<'_>, out: &mut Out) {
         let _ = (run, out);
     }
 
-    /// Writes one step of a streamed answer. `about` is what is known of the run at this moment.
+    /// Writes one step of a streamed response.
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow;
 
-    /// Asked once all there is was told and the run stands between two turns: what it waits for may come in an hour, or
-    /// never. Protocols in which a run does not wait tell the end of the last turn, and close.
+    /// Called when all steps are written and the run is between two turns: the next turn may come in an hour, or never.
+    /// Protocols in which a run does not wait write the end of the last turn and close.
     fn pause(&mut self, run: RunView<'_>, out: &mut Out) -> Flow {
         let _ = (run, out);
         Flow::More
     }
 
-    /// Ends a streamed answer in the middle, through no fault of the run: too slow a reader, a shutdown.
+    /// Ends a streamed response early for a reason outside the run: a slow reader, a shutdown.
     fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
         let _ = (fault, out);
     }
 
-    /// Writes a sign of life into a quiet stream.
+    /// Writes a keep-alive into a quiet stream.
     fn heartbeat(&mut self, out: &mut Out) {
         out.comment("keep-alive");
     }
 
-    /// The run that the request goes on from, if it names one. Asked when the request has failed: a connection that kept
-    /// that run for its client forgets it then.
+    /// The run that the request continues from, if it names one. Called after the request has failed: a connection that
+    /// kept that run for its client then discards it.
     fn builds_on(&self) -> Option<RunId> {
         None
     }
 
-    /// Part of the owner's runs and sessions to work in: an A2A tenant. Asked after `decode`.
+    /// The owner's partition to work in, such as an A2A tenant. Called after `decode`.
     fn partition(&self) -> Option<&str> {
         None
     }

@@ -1,24 +1,24 @@
-//! What may be in the way between a client and its answer, sorted by who would have to change something.
+//! Errors between a client and its answer, classified by who has to act.
 //!
-//! One kind has one stable code and one default HTTP status. How a protocol spells it is the adapter's matter: each
-//! has exactly one function from a kind to its own code.
+//! Each kind has one stable code and one default HTTP status. Each adapter has exactly one function that maps a kind to
+//! the protocol's own code.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Who must change something for a fault to go away.
+/// Who has to change something to resolve a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// The request is at fault.
+    /// The client: the request is wrong.
     Client,
-    /// The agent, or the way to it.
+    /// The agent, or the network on the way to it.
     Upstream,
-    /// The gateway itself.
+    /// The gateway.
     Gateway,
 }
 
 impl Blame {
-    /// Its name in the log.
+    /// The value in log lines.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -29,82 +29,82 @@ impl Blame {
     }
 }
 
-/// What is in the way.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// The head of the request is not as HTTP wants it, such as a broken or a second `Host`.
+    /// The request head is invalid HTTP, such as a malformed or duplicate `Host`.
     BadHead,
-    /// The request names a host that this gateway does not answer for.
+    /// The request names a host that this gateway does not serve.
     Misdirected,
     /// The body is not JSON, not UTF-8, or not an object.
     Malformed,
-    /// A required field is not there.
+    /// A required field is missing.
     Missing,
-    /// A field has another type than it should.
+    /// A field has the wrong type.
     WrongType,
-    /// A field has a value it must not have.
+    /// A field has an invalid value.
     Invalid,
-    /// Fields that exclude one another are both there.
+    /// Mutually exclusive fields are both present.
     Exclusive,
-    /// Understood, but not served.
+    /// Valid, but not supported.
     Unsupported,
-    /// Another content type than is read here.
+    /// The endpoint does not accept this content type.
     UnsupportedMedia,
-    /// No answer in a media type the client takes.
+    /// No available media type satisfies the client's `Accept`.
     NotAcceptable,
-    /// The body is larger than is accepted.
+    /// The body exceeds the size limit.
     TooLarge,
-    /// No or wrong credentials.
+    /// Missing or wrong credentials.
     Unauthenticated,
-    /// Credentials that do not suffice.
+    /// Insufficient permissions.
     Forbidden,
-    /// Nothing answers on this path.
+    /// No endpoint has this path.
     NoSuchPath,
-    /// The path exists, the method does not.
+    /// The path exists, but not with this method.
     MethodNotAllowed,
-    /// The run, session or item does not exist for this caller.
+    /// The run, session or item does not exist, or belongs to another caller.
     NotFound,
-    /// The agent does not exist on this route.
+    /// The route has no such agent.
     NoSuchAgent,
-    /// The session has a run under way.
+    /// The session has an active run.
     Busy,
-    /// Something waits for an answer first.
+    /// The session waits for an answer to a pending item.
     Waiting,
-    /// It has ended, or is otherwise past the point where this could be done.
+    /// The current state does not allow the operation, for example because the run has ended.
     Conflict,
-    /// The caller asks too often.
+    /// The caller exceeded its rate limit.
     RateLimited,
     /// The agent could not be reached.
     UpstreamUnreachable,
-    /// The agent turned the request away.
+    /// The agent rejected the request.
     UpstreamRefused,
-    /// The agent wants fewer requests.
+    /// The agent's rate limit was exceeded.
     UpstreamRateLimited,
-    /// The agent kept silent longer than the configured time.
+    /// The agent sent nothing within the configured timeout.
     UpstreamTimeout,
-    /// The answer ended before it was complete.
+    /// The agent's response ended early.
     UpstreamTruncated,
-    /// The answer could not be understood.
+    /// The agent's response could not be parsed.
     UpstreamGarbage,
-    /// The answer is larger than a run may be.
+    /// The agent's response exceeds the size limit of a run.
     UpstreamTooLarge,
-    /// The agent itself reported a failure.
+    /// The agent reported an error.
     AgentFailed,
-    /// The run was cancelled.
+    /// The run was canceled.
     Canceled,
-    /// The gateway was stopped while the run was under way.
+    /// The gateway restarted while the run was active.
     Restarted,
     /// The gateway is shutting down.
     ShuttingDown,
-    /// The gateway has no room at the moment.
+    /// The gateway has no capacity left.
     Overloaded,
-    /// A mistake of the gateway.
+    /// A bug in the gateway.
     Internal,
 }
 
 impl FaultKind {
-    /// Who must change something.
+    /// Who has to act.
     #[must_use]
     pub const fn blame(self) -> Blame {
         use FaultKind as K;
@@ -122,7 +122,7 @@ impl FaultKind {
         }
     }
 
-    /// The stable code, as native clients and the log see it.
+    /// The stable code in native answers and in the log.
     #[must_use]
     pub const fn code(self) -> &'static str {
         use FaultKind as K;
@@ -163,7 +163,7 @@ impl FaultKind {
         }
     }
 
-    /// The HTTP status, where the protocol has no opinion of its own.
+    /// The HTTP status, unless the protocol defines its own.
     #[must_use]
     pub const fn status(self) -> u16 {
         use FaultKind as K;
@@ -191,7 +191,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether asking again, unchanged, could help.
+    /// True if repeating the same request can succeed.
     #[must_use]
     pub const fn retryable(self) -> bool {
         use FaultKind as K;
@@ -209,7 +209,7 @@ impl FaultKind {
         )
     }
 
-    /// Every kind, for the tables that adapters print in their tests.
+    /// Every kind, for the mapping tables in the tests of adapters.
     pub const ALL: &'static [Self] = &[
         Self::BadHead,
         Self::Misdirected,
@@ -248,15 +248,15 @@ impl FaultKind {
     ];
 }
 
-/// The longest word of a client's that a message repeats: an id, the name of a model, a path.
+/// Longest word of the client's request that a message repeats, such as an id, a model name or a path.
 const MAX_WORD_CHARS: usize = 200;
 
-/// The longest message about a request. What is longer repeats what the client sent.
+/// Longest message of a client fault. Anything longer repeats the client's own request.
 const MAX_MESSAGE_CHARS: usize = 1000;
 
-/// Cuts what a client would be sent back of its own request: long words in the middle of a message, and the message.
+/// Limits how much of its own request a client gets back: truncates long words, then the message.
 fn shorten(text: &mut String) {
-    // Nearly every message: nothing in it can be too long.
+    // Fast path: almost every message is short.
     if text.len() <= MAX_WORD_CHARS {
         return;
     }
@@ -269,7 +269,7 @@ fn shorten(text: &mut String) {
             Some(end) => {
                 shortened.push_str(&word[..end]);
                 shortened.push('…');
-                // What stands after the word in the sentence: a quotation mark, a bracket, a space.
+                // Keep what follows the word in the sentence: a quotation mark, a bracket, a space.
                 let tail =
                     word[end..].trim_end_matches(|last: char| last.is_whitespace() || last.is_ascii_punctuation());
                 let tail = &word[end + tail.len()..];
@@ -282,42 +282,44 @@ fn shorten(text: &mut String) {
             break;
         }
     }
+
     if let Some((end, _)) = shortened.char_indices().nth(MAX_MESSAGE_CHARS) {
         shortened.truncate(end);
         shortened.push('…');
     }
+
     *text = shortened;
 }
 
-/// Something in the way: a kind, a sentence for the client, and what only the log may know.
+/// A fault: its kind, a message for the client, and details for the log.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// What it is.
+    /// Determines code, HTTP status and blame.
     pub kind: FaultKind,
-    /// A sentence for the client: lower case, no full stop, naming the thing.
+    /// For the client: lower case, no full stop, names the subject.
     pub message: String,
-    /// The path of the field at fault, such as `input[2].role`.
+    /// The path of the offending field, such as `input[2].role`.
     pub field: Option<String>,
-    /// The code the agent gave, where it gave one.
+    /// The error code the agent reported, if any.
     pub code: Option<String>,
-    /// The HTTP status the agent answered with.
+    /// The HTTP status of the agent's response.
     pub upstream_status: Option<u16>,
-    /// When asking again makes sense.
+    /// How long to wait before a retry, as the agent or the gateway suggests.
     pub retry_after: Option<Duration>,
-    /// For the log only: never shown to a client.
+    /// For the log only, never sent to a client.
     pub detail: Option<String>,
-    /// The log has it already.
+    /// True once the fault has been logged.
     pub logged: bool,
-    /// Further fields at fault: path and sentence. Protocols that can tell of one only tell the first.
+    /// Further offending fields: path and message. Protocols that report one field report only [`Self::field`].
     pub violations: Vec<(String, String)>,
-    /// How many fields are at fault beyond those: so many that nobody reads them all.
-    pub unnamed: usize,
-    /// Methods that would be allowed, for [`FaultKind::MethodNotAllowed`].
+    /// Number of offending fields beyond those in `violations`, which is capped.
+    pub omitted_violations: usize,
+    /// Allowed methods, for [`FaultKind::MethodNotAllowed`].
     pub allow: Vec<&'static str>,
 }
 
 impl Fault {
-    /// A fault of a kind, with a sentence for the client.
+    /// A fault with a message for the client.
     #[must_use]
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
         let mut message = message.into();
@@ -334,24 +336,24 @@ impl Fault {
             detail: None,
             logged: false,
             violations: Vec::new(),
-            unnamed: 0,
+            omitted_violations: 0,
             allow: Vec::new(),
         }
     }
 
-    /// A field with a value it must not have.
+    /// A field with an invalid value.
     #[must_use]
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(FaultKind::Invalid, message).with_field(field)
     }
 
-    /// Nothing of this name for this caller.
+    /// [`FaultKind::NotFound`] with the message `{what} not found`.
     #[must_use]
     pub fn not_found(what: impl fmt::Display) -> Self {
         Self::new(FaultKind::NotFound, format!("{what} not found"))
     }
 
-    /// Names the field.
+    /// Sets the path of the offending field.
     #[must_use]
     pub fn with_field(mut self, field: impl Into<String>) -> Self {
         let mut field = field.into();
@@ -360,21 +362,21 @@ impl Fault {
         self
     }
 
-    /// Adds what only the log may know.
+    /// Sets the detail for the log.
     #[must_use]
     pub fn with_detail(mut self, detail: impl fmt::Display) -> Self {
         self.detail = Some(detail.to_string());
         self
     }
 
-    /// Adds the code the agent gave.
+    /// Sets the agent's error code.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self
     }
 
-    /// The code for native clients: the agent's own, else the kind's.
+    /// The code in native answers: the agent's if it gave one, else the kind's.
     #[must_use]
     pub fn code(&self) -> &str {
         self.code.as_deref().unwrap_or(self.kind.code())
@@ -398,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_repeats_at_most_200_characters_of_an_id() {
+    fn client_faults_repeat_at_most_200_characters_of_an_id() {
         let id = "ä".repeat(60_000);
         let message = Fault::new(FaultKind::NoSuchAgent, format!("no agent is called '{id}'")).message;
         assert_eq!(message, format!("no agent is called '{}…'", "ä".repeat(199)));
@@ -409,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_many_words_makes_no_long_message() {
+    fn an_id_with_many_words_does_not_make_a_long_message() {
         let message = Fault::not_found("a b ".repeat(20_000)).message;
         assert!(message.chars().count() <= 1001 && message.ends_with('…'), "{message}");
         let sentence = "which is wrong for a reason of some length ".repeat(8);
@@ -417,8 +419,8 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_said_is_not_cut_here() {
-        let said = "x".repeat(5000);
-        assert_eq!(Fault::new(FaultKind::AgentFailed, said.clone()).message, said);
+    fn messages_of_agents_are_not_truncated() {
+        let message = "x".repeat(5000);
+        assert_eq!(Fault::new(FaultKind::AgentFailed, message.clone()).message, message);
     }
 }

@@ -1,25 +1,25 @@
-//! What of an agent's complaint a client may read: the sentence, without class names, stack text, source paths, links
-//! to a validator's handbook, keys, logins and private addresses (Agent API, section 9: "it leaks internals, do not pass
-//! it on unfiltered"); and what of it may stand in a log line.
+//! Filters error texts of agents. Clients get a plain sentence without class names, stack traces, source paths, links
+//! to a validator's documentation, keys, credentials and private addresses (Agent API, section 9: "it leaks internals,
+//! do not pass it on unfiltered"). Log lines get the text without secrets.
 //!
-//! What an agent answers is never filtered, only what it complains of. Not here: which faults have a text of an agent's at
-//! all, and the secrets of the configuration, which the gateway knows word for word and masks before this.
+//! Only error texts are filtered, never an agent's answer. Not here: which faults contain text from an agent, and the
+//! secrets in the configuration, which the gateway masks literally before this filter.
 
 mod looks;
 mod places;
 mod shapes;
 
-pub use shapes::{Hide, hide};
+pub use shapes::{Redaction, redact};
 
-/// The longest sentence a client gets, in bytes.
-const LONGEST: usize = 1000;
+/// Longest text for a client, in bytes.
+const MAX_CLIENT_TEXT: usize = 1000;
 
-/// Only so much of a complaint is looked at, in bytes: an agent may send megabytes.
-const LOOKED_AT: usize = 16 * 1024;
+/// Only this prefix of an error text is inspected, in bytes: an agent may send megabytes.
+const MAX_INSPECTED: usize = 16 * 1024;
 
-/// The text of an agent's error as a client may read it. Never empty, one line, at most 1000 bytes and an ellipsis.
+/// The client-visible text of an agent's error. Never empty, one line, at most 1000 bytes and an ellipsis.
 ///
-/// `code` is the agent's code; it chooses the sentence where nothing of the text can be shown.
+/// `code` is the agent's error code; it selects the text if nothing of `text` can be shown.
 ///
 /// ```
 /// use interlingua_core::filter::client_text;
@@ -28,42 +28,46 @@ const LOOKED_AT: usize = 16 * 1024;
 /// ```
 #[must_use]
 pub fn client_text(code: &str, text: &str) -> String {
-    let mut said = String::new();
-    let mut reading = Reading::Sentences;
-    for line in hide(truncated(text, LOOKED_AT), Hide::SecretsAndPlaces).lines() {
-        reading = reading.line(line, &mut said);
-        if said.len() > LONGEST {
+    let mut output = String::new();
+    let mut mode = Mode::Sentences;
+
+    for line in redact(truncated(text, MAX_INSPECTED), Redaction::SecretsAndLocations).lines() {
+        mode = mode.filter_line(line, &mut output);
+        if output.len() > MAX_CLIENT_TEXT {
             break;
         }
     }
-    if said.chars().all(|letter| !letter.is_alphanumeric()) {
+
+    if output.chars().all(|letter| !letter.is_alphanumeric()) {
         return fallback(code).to_owned();
     }
-    if said.len() > LONGEST {
-        said.truncate(truncated(&said, LONGEST).len());
-        said.truncate(said.trim_end().len());
-        said.push('…');
+
+    if output.len() > MAX_CLIENT_TEXT {
+        output.truncate(truncated(&output, MAX_CLIENT_TEXT).len());
+        output.truncate(output.trim_end().len());
+        output.push('…');
     }
-    said
+
+    output
 }
 
-/// The code of an agent's error as a client may read it: a single word, else `AGENT_ERROR`. Servers of the 0.1 line
-/// put the whole text of the error there.
+/// The client-visible code of an agent's error: a single word, else `AGENT_ERROR`. Servers of version 0.1 put the
+/// entire error text into the code.
 #[must_use]
 pub fn client_code(code: &str) -> &str {
     let word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
     let is_word = (1..=64).contains(&code.len()) && code.chars().all(word) && !is_class(code);
-    if is_word && hide(code, Hide::SecretsAndPlaces) == code { code } else { "AGENT_ERROR" }
+    if is_word && redact(code, Redaction::SecretsAndLocations) == code { code } else { "AGENT_ERROR" }
 }
 
-/// The longest text of an upstream's in a log line, in bytes.
+/// Longest text from an upstream in a log line, in bytes.
 const MAX_LOGGED: usize = 512;
 
-/// A text of an upstream's as a log line may hold it: nothing that looks like a secret, at most 512 bytes and an ellipsis.
-/// Hosts, paths and class names stay: they are what an operator looks for.
+/// The text of an upstream for a log line: without secrets, at most 512 bytes and an ellipsis. Hosts, paths and class
+/// names stay, because operators need them.
 #[must_use]
 pub fn log_text(text: &str) -> String {
-    let mut logged = hide(truncated(text, LOOKED_AT), Hide::Secrets);
+    let mut logged = redact(truncated(text, MAX_INSPECTED), Redaction::Secrets);
     if logged.len() > MAX_LOGGED {
         logged.truncate(truncated(&logged, MAX_LOGGED).len());
         logged.push('…');
@@ -71,7 +75,7 @@ pub fn log_text(text: &str) -> String {
     logged
 }
 
-/// What is said where nothing of the text can be.
+/// The text to show if nothing of the agent's text can be shown.
 fn fallback(code: &str) -> &'static str {
     match code {
         "MODEL_TIMEOUT" | "TIMEOUT" => "the agent took too long",
@@ -81,21 +85,21 @@ fn fallback(code: &str) -> &'static str {
     }
 }
 
-/// What the lines of a complaint are at the moment.
-enum Reading {
-    /// Text meant to be read.
+/// The kind of the lines that are being filtered.
+enum Mode {
+    /// Sentences for people.
     Sentences,
-    /// The frames of a stack; the line that is no frame any more is the exception.
+    /// Stack frames. The first line that is not a frame is the exception.
     Stack,
-    /// A validator's list: a field on one line, what is wrong with it, indented, on the next.
+    /// A validator's list: a field on one line, and its indented error on the next.
     Validation { field: String },
 }
 
-impl Reading {
-    fn line(self, line: &str, said: &mut String) -> Self {
+impl Mode {
+    fn filter_line(self, line: &str, output: &mut String) -> Self {
         let text = line.trim();
         if let Some(at) = text.find("Traceback (most recent call last)").or_else(|| text.find("stack backtrace:")) {
-            add(said, " ", &sentence(&text[..at]));
+            append(output, " ", &sentence(&text[..at]));
             return Self::Stack;
         }
         if text.is_empty() || is_stack_frame(text) || text.contains("For further information visit") {
@@ -107,37 +111,38 @@ impl Reading {
         if is_validation_title(text) {
             return Self::Validation { field: String::new() };
         }
+
         let indented = line.starts_with([' ', '\t']);
         match self {
             Self::Stack if indented => Self::Stack,
             Self::Validation { field } if indented => {
                 let wrong = sentence(text);
                 let entry = if field.is_empty() { wrong } else { format!("{field}: {wrong}") };
-                add(said, "; ", &entry);
+                append(output, "; ", &entry);
                 Self::Validation { field }
             }
             Self::Validation { .. } => Self::Validation { field: sentence(text) },
             Self::Sentences | Self::Stack => {
-                add(said, " ", &sentence(text));
+                append(output, " ", &sentence(text));
                 Self::Sentences
             }
         }
     }
 }
 
-fn add(said: &mut String, between: &str, text: &str) {
+fn append(output: &mut String, separator: &str, text: &str) {
     if text.is_empty() {
         return;
     }
-    if !said.is_empty() {
-        said.push_str(between);
+    if !output.is_empty() {
+        output.push_str(separator);
     }
-    said.push_str(text);
+    output.push_str(text);
 }
 
-/// One line without what is none of a client's business.
+/// One line, without internals.
 fn sentence(line: &str) -> String {
-    // The runtime's prefix is followed by the class, whatever that is called.
+    // The runtime's prefix is followed by a class name, which may not look like one.
     let line = match line.strip_prefix("Unknown agent error:") {
         Some(rest) => {
             let rest = rest.trim_start();
@@ -149,13 +154,15 @@ fn sentence(line: &str) -> String {
         }
         None => line,
     };
-    if is_interpreter_talk(line) {
+
+    if is_interpreter_error(line) {
         return String::new();
     }
-    // How a validator ends its sentences: [type=…, input_value=…, input_type=…].
+    // Validators end their messages with [type=…, input_value=…, input_type=…].
     let line = line.find("[type=").map_or(line, |at| &line[..at]);
     let line = without_objects(line);
     let mut words: Vec<&str> = Vec::new();
+
     let mut opened = 0_usize;
     for word in line.split_whitespace() {
         let (word, calls) = without_class(word);
@@ -166,8 +173,9 @@ fn sentence(line: &str) -> String {
             words.push(word);
         }
     }
+
     let mut text = words.join(" ");
-    // `ValueError('text')` was opened before the text and is closed behind it.
+    // `ValueError('text')`: remove the bracket that closes the removed class name.
     while opened > 0 && text.ends_with(')') {
         text.pop();
         opened -= 1;
@@ -179,13 +187,14 @@ fn sentence(line: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect::<String>().trim().to_owned()
 }
 
-/// A word without the exception's class it may be or begin with, and how many brackets that opened.
+/// Removes an exception class that the word is or starts with. Returns the rest and the number of opened brackets.
 fn without_class(word: &str) -> (&str, usize) {
     if let Some((class, rest)) = word.split_once('(')
         && is_class(class)
     {
         return (rest.trim_start_matches(['\'', '"']), 1);
     }
+
     let bare = word.trim_matches(['\'', '"', '`', ',', '.', ';', '(', ')', '[', ']']);
     if let Some(class) = bare.strip_suffix(':') {
         return (if is_class(class) { "" } else { word }, 0);
@@ -193,13 +202,13 @@ fn without_class(word: &str) -> (&str, usize) {
     (if is_class(bare) { "an error" } else { word }, 0)
 }
 
-/// `RuntimeError`, `openai.BadRequestError`, `java.lang.IllegalStateException`.
+/// True for `RuntimeError`, `openai.BadRequestError`, `java.lang.IllegalStateException`.
 fn is_class(word: &str) -> bool {
-    const ENDS: &[&str] = &["Error", "Exception", "Interrupt", "Exit", "Warning"];
+    const SUFFIXES: &[&str] = &["Error", "Exception", "Interrupt", "Exit", "Warning"];
     let name = word.rsplit(['.', '$']).next().unwrap_or(word);
     is_identifier(word)
         && name.starts_with(|letter: char| letter.is_ascii_uppercase())
-        && ENDS.iter().any(|end| name.len() > end.len() && name.ends_with(end))
+        && SUFFIXES.iter().any(|suffix| name.len() > suffix.len() && name.ends_with(suffix))
 }
 
 fn is_identifier(word: &str) -> bool {
@@ -208,7 +217,8 @@ fn is_identifier(word: &str) -> bool {
         && word.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '$'))
 }
 
-/// `  File "agent.py", line 3, in act`, `at com.example.Agent.act(Agent.java:3)`, `at act (/srv/agent.js:3:7)`.
+/// True for `  File "agent.py", line 3, in act`, `at com.example.Agent.act(Agent.java:3)` and
+/// `at act (/srv/agent.js:3:7)`.
 fn is_stack_frame(text: &str) -> bool {
     text.starts_with("File \"")
         || (!text.is_empty() && text.chars().all(|letter| matches!(letter, '^' | '~' | ' ')))
@@ -218,7 +228,7 @@ fn is_stack_frame(text: &str) -> bool {
         || text.starts_with("... ") && text.ends_with(" more")
 }
 
-/// `2 validation errors for AgentRequest`
+/// True for `2 validation errors for AgentRequest`.
 fn is_validation_title(text: &str) -> bool {
     let mut words = text.split(' ');
     words.next().is_some_and(|count| !count.is_empty() && count.bytes().all(|digit| digit.is_ascii_digit()))
@@ -226,9 +236,9 @@ fn is_validation_title(text: &str) -> bool {
         && words.next().is_some_and(|word| word.starts_with("error"))
 }
 
-/// What an interpreter says of types and names in its program; it means nothing to a client.
-fn is_interpreter_talk(line: &str) -> bool {
-    const SAYINGS: &[&str] = &[
+/// True for type and name errors of an interpreter, which mean nothing to a client.
+fn is_interpreter_error(line: &str) -> bool {
+    const PHRASES: &[&str] = &[
         "' object is not ",
         "' object has no attribute ",
         "' object does not support ",
@@ -239,10 +249,10 @@ fn is_interpreter_talk(line: &str) -> bool {
         "Cannot read properties of ",
         "NoneType",
     ];
-    SAYINGS.iter().any(|saying| line.contains(saying))
+    PHRASES.iter().any(|phrase| line.contains(phrase))
 }
 
-/// Replaces `<agent.Model object at 0x7f…>` and `<class 'agent.Model'>`.
+/// Replaces representations such as `<agent.Model object at 0x7f…>` and `<class 'agent.Model'>`.
 fn without_objects(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
@@ -258,7 +268,7 @@ fn without_objects(line: &str) -> String {
     text
 }
 
-/// An absolute path, or any path to a source file. Links are no paths.
+/// True for an absolute path and for any path to a source file. URLs are not paths.
 fn is_source_path(word: &str) -> bool {
     const FOLDERS: &[&str] = &["home", "root", "usr", "opt", "srv", "app", "var", "tmp", "Users"];
     const SOURCES: &[&str] = &[".py", ".js", ".ts", ".java", ".kt", ".rs", ".go", ".rb", ".so"];
@@ -266,14 +276,16 @@ fn is_source_path(word: &str) -> bool {
     if !word.contains(['/', '\\']) || word.contains("://") {
         return false;
     }
+
     let path = word.split(':').next().unwrap_or(word);
     let drive = word.as_bytes().get(1) == Some(&b':') && word.contains('\\');
+
     drive
         || SOURCES.iter().any(|end| path.ends_with(end))
         || path.strip_prefix('/').and_then(|path| path.split_once('/')).is_some_and(|(top, _)| FOLDERS.contains(&top))
 }
 
-/// The beginning of a text, cut between characters.
+/// A prefix of at most `length` bytes, cut between characters.
 fn truncated(text: &str, length: usize) -> &str {
     let mut end = length.min(text.len());
     while !text.is_char_boundary(end) {
@@ -289,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_meant_for_people_stays() {
+    fn text_for_people_is_unchanged() {
         for text in [
             "Model quota exceeded: qwen-max",
             "Task u1:S is already in RUNNING state.",
@@ -302,8 +314,8 @@ mod tests {
     }
 
     #[test]
-    fn class_names_are_left_out() {
-        for (text, left) in [
+    fn class_names_are_removed() {
+        for (text, expected) in [
             ("Unknown agent error: RuntimeError: upstream model exploded", "upstream model exploded"),
             ("Unknown agent error: Timeout: too slow", "too slow"),
             ("Unknown agent error: KeyError", "the agent failed"),
@@ -314,12 +326,12 @@ mod tests {
             ("raised java.lang.IllegalStateException, twice", "raised an error twice"),
             ("could not call <weather.Tool object at 0x7f3a>", "could not call an object"),
         ] {
-            assert_eq!(client_text("AGENT_UNKNOWN_ERROR", text), left, "{text}");
+            assert_eq!(client_text("AGENT_UNKNOWN_ERROR", text), expected, "{text}");
         }
     }
 
     #[test]
-    fn a_stack_is_left_out_and_its_last_line_stays() {
+    fn a_stack_trace_is_removed_except_for_its_exception() {
         let text = "Agent died\nTraceback (most recent call last):\n  File \"/srv/agent.py\", line 3, in act\n    \
                     model.ask()\n    ^^^^^\nRuntimeError: the model exploded\n";
         assert_eq!(client_text("", text), "Agent died the model exploded");
@@ -329,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_validators_list_becomes_a_sentence() {
+    fn a_validation_error_becomes_a_sentence() {
         let text = "1 validation error for AgentRequest\ninput.0.role\n  Input should be 'assistant', 'system', 'user' \
                     or 'tool' [type=literal_error, input_value='developer', input_type=str]\n    For further \
                     information visit https://errors.pydantic.dev/2.14/v/literal_error";
@@ -337,22 +349,22 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interpreter_says_of_itself_is_no_sentence() {
+    fn interpreter_errors_are_replaced_by_a_general_sentence() {
         assert_eq!(client_text("", "'NoneType' object is not iterable"), "the agent failed");
         assert_eq!(client_text("MODEL_TIMEOUT", ""), "the agent took too long");
     }
 
     #[test]
-    fn keys_are_hidden() {
+    fn keys_are_redacted() {
         let text = "Incorrect API key provided: sk-abcdefghijklmnop, header Bearer abc";
         assert_eq!(client_text("", text), "Incorrect API key provided: …, header Bearer …");
     }
 
     #[test]
-    fn what_a_stranger_must_not_read_is_hidden_wherever_it_stands() {
+    fn secrets_and_private_addresses_are_redacted_anywhere_in_a_text() {
         let hex = "0123456789abcdef".repeat(4);
         let hex = format!("no such key {hex}");
-        for (text, shown) in [
+        for (text, expected) in [
             ("Incorrect: api_key=sk-abcdefghijklmnop1234 (see docs)", "Incorrect: api_key=… (see docs)"),
             ("header 'Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln' refused", "header 'Bearer …' refused"),
             ("could not connect to postgresql://u:p@10.0.0.5/db", "could not connect to postgresql://…"),
@@ -377,12 +389,12 @@ mod tests {
             ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Basic …"),
             ("set-cookie: sid=8f14e45fceea167a", "set-cookie: …"),
         ] {
-            assert_eq!(client_text("", text), shown, "{text}");
+            assert_eq!(client_text("", text), expected, "{text}");
         }
     }
 
     #[test]
-    fn ordinary_sentences_stay_as_they_are() {
+    fn ordinary_sentences_are_unchanged() {
         for text in [
             "max_tokens must be at most 4096, not 8192",
             "unexpected token: }",
@@ -411,19 +423,19 @@ mod tests {
     }
 
     #[test]
-    fn a_word_without_end_costs_no_depth() {
+    fn a_very_long_word_does_not_overflow_the_stack() {
         for part in ["password=x,", "a://b'", "\"token\":\"abcdefgh12\",", "::1]", "(", "'", "key=", "é"] {
             let text = part.repeat(4_000);
-            for what in [Hide::Secrets, Hide::SecretsAndPlaces] {
-                assert!(hide(&text, what).len() <= 2 * text.len());
+            for redaction in [Redaction::Secrets, Redaction::SecretsAndLocations] {
+                assert!(redact(&text, redaction).len() <= 2 * text.len());
             }
         }
-        let secrets = hide(&"password=hunter2,".repeat(1000), Hide::Secrets);
+        let secrets = redact(&"password=hunter2,".repeat(1000), Redaction::Secrets);
         assert_eq!(secrets, "password=…,".repeat(1000));
     }
 
     #[test]
-    fn a_log_line_holds_the_beginning_and_no_secret() {
+    fn a_log_line_has_the_start_of_the_text_and_no_secret() {
         let text = format!("File \"/srv/agent.py\" on 10.0.0.5: password=hunter2 {}", "é".repeat(1000));
         let logged = log_text(&text);
         assert!(logged.starts_with("File \"/srv/agent.py\" on 10.0.0.5: password=… é") && logged.ends_with('…'));
@@ -431,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_a_word() {
+    fn a_code_is_a_single_word() {
         assert_eq!(client_code("MODEL_TIMEOUT"), "MODEL_TIMEOUT");
         assert_eq!(client_code("500"), "500");
         for text in ["", "the model exploded", "RuntimeError", "Ü", "sk-abcdefghijklmnop1234", "10.0.0.5"] {
@@ -441,18 +453,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hiding_ends_and_keeps_what_is_hidden_hidden(text in "(?s).{0,200}|([a-z]{0,9}[=:]|://|[@\"' /?]|Bearer |sk-[a-z0-9]{9,20}|-----BEGIN ){0,30}") {
-            for what in [Hide::Secrets, Hide::SecretsAndPlaces] {
-                let once = hide(&text, what);
-                prop_assert!(once.len() <= 4 * text.len());
+        fn redaction_ends_and_bounds_its_output(
+            text in "(?s).{0,200}|([a-z]{0,9}[=:]|://|[@\"' /?]|Bearer |sk-[a-z0-9]{9,20}|-----BEGIN ){0,30}"
+        ) {
+            for redaction in [Redaction::Secrets, Redaction::SecretsAndLocations] {
+                let redacted = redact(&text, redaction);
+                prop_assert!(redacted.len() <= 4 * text.len());
             }
         }
 
         #[test]
         fn any_text_becomes_one_short_line(text in "(?s).{0,300}|(Error: |Traceback|<class |\\n | )*|.{4000}") {
-            let said = client_text("X", &text);
-            prop_assert!(!said.is_empty() && said.len() <= LONGEST + '…'.len_utf8());
-            prop_assert!(!said.contains(['\n', '\r']));
+            let output = client_text("X", &text);
+            prop_assert!(!output.is_empty() && output.len() <= MAX_CLIENT_TEXT + '…'.len_utf8());
+            prop_assert!(!output.contains(['\n', '\r']));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! JSON that is passed on and not looked into: its text is kept, so numbers, key order and spelling survive.
+//! Opaque JSON: values and fields that are passed on as text, so numbers, key order and escapes survive unchanged.
 //!
-//! Not here: reading JSON with field paths ([`crate::tree`]).
+//! Not here: parsing JSON with field paths ([`crate::tree`]).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,18 +12,18 @@ use serde_json::value::RawValue;
 
 use crate::tree::{Bounds, exceeded};
 
-/// One JSON value, kept as its text.
+/// One JSON value, stored as its text.
 #[derive(Clone)]
 pub struct Json(Box<RawValue>);
 
 impl Json {
-    /// Keeps a copy of a value that was read.
+    /// Copies a parsed raw value.
     #[must_use]
     pub fn from_raw(raw: &RawValue) -> Self {
         Self(raw.to_owned())
     }
 
-    /// Writes a value down. Values that cannot be JSON (a map with keys that are no text) become `null`.
+    /// Serializes a value. Values that JSON cannot express, such as maps with non-string keys, become `null`.
     #[must_use]
     pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Self {
         serde_json::value::to_raw_value(value).map_or_else(|_| Self::null(), Self)
@@ -35,8 +35,8 @@ impl Json {
         Self(RawValue::NULL.to_owned())
     }
 
-    /// Reads a text that is one JSON value. None for other texts, and for one nested deeper than clients can read:
-    /// JSON in a string passes every check of the JSON around it.
+    /// Parses a text that is one JSON value. `None` for any other text, and for nesting beyond [`Bounds::DEFAULT`]:
+    /// JSON inside a string bypasses every check of the surrounding JSON.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bounds = Bounds { values: usize::MAX, ..Bounds::DEFAULT };
@@ -46,13 +46,13 @@ impl Json {
         serde_json::from_str::<Box<RawValue>>(text).ok().map(Self)
     }
 
-    /// The text, as it was written.
+    /// The JSON text, verbatim.
     #[must_use]
     pub fn text(&self) -> &str {
         self.0.get()
     }
 
-    /// The raw value, for those who read further.
+    /// The raw value, for further deserialization.
     #[must_use]
     pub fn raw(&self) -> &RawValue {
         &self.0
@@ -70,7 +70,7 @@ impl Json {
         self.text().starts_with('{')
     }
 
-    /// Reads it as a type. None where it does not fit, or is nested deeper than a parser should follow.
+    /// Deserializes the value. `None` if the type does not match or the nesting exceeds serde_json's limit.
     #[must_use]
     pub fn decode<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
         serde_json::from_str(self.text()).ok()
@@ -102,8 +102,8 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Fields this version has no name for, in the order they came, kept to be passed on. Nearly always there are none, which
-/// takes a word; a clone is the same fields until one of the two is changed.
+/// Unknown fields of an object, in order of arrival, preserved to be passed on. Most objects have none, so the empty
+/// case is one pointer wide. Clones share the fields until one of them is changed.
 #[derive(Clone, Default)]
 pub struct Extra(Option<Arc<Fields>>);
 
@@ -125,7 +125,7 @@ impl Extra {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
-    /// Adds a field, or puts a new value in the place of an old one.
+    /// Adds a field or replaces the value of an existing one.
     pub fn set(&mut self, name: impl Into<Box<str>>, value: Json) {
         let name = name.into();
         let fields = self.fields_mut();
@@ -135,69 +135,72 @@ impl Extra {
         }
     }
 
-    /// Adds a field to the end without looking for an older one of that name: linear for readers of long objects.
+    /// Appends a field without checking for an existing one, so that parsing a long object stays linear.
     pub fn push(&mut self, name: impl Into<Box<str>>, value: Json) {
         self.fields_mut().push((name.into(), value));
     }
 
-    /// Sets each field of another object. Linear, however many there are.
+    /// Sets every field of `newer`. Linear in the number of fields.
     pub fn merge(&mut self, newer: Self) {
-        /// Below this, looking through all names is faster than a table of them.
-        const FEW: usize = 16;
+        /// Up to this many fields, a linear search is faster than a hash table.
+        const MAX_LINEAR_SEARCH: usize = 16;
         if newer.is_empty() {
             return;
         }
-        if self.len() + newer.len() <= FEW {
+
+        if self.len() + newer.len() <= MAX_LINEAR_SEARCH {
             newer.into_iter().for_each(|(name, value)| self.set(name, value));
             return;
         }
-        let mut places: HashMap<Box<str>, usize> = HashMap::with_capacity(self.len() + newer.len());
-        for (place, (name, _)) in self.fields().iter().enumerate() {
-            places.entry(name.clone()).or_insert(place);
+
+        let mut indexes: HashMap<Box<str>, usize> = HashMap::with_capacity(self.len() + newer.len());
+        for (index, (name, _)) in self.fields().iter().enumerate() {
+            indexes.entry(name.clone()).or_insert(index);
         }
+
         let fields = self.fields_mut();
         for (name, value) in newer {
-            match places.get(&name) {
-                Some(&place) => fields[place].1 = value,
+            match indexes.get(&name) {
+                Some(&index) => fields[index].1 = value,
                 None => {
-                    places.insert(name.clone(), fields.len());
+                    indexes.insert(name.clone(), fields.len());
                     fields.push((name, value));
                 }
             }
         }
     }
 
-    /// Roughly the memory it takes, in bytes.
+    /// Approximate heap memory, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.fields().iter().map(|(name, value)| size_of::<(Box<str>, Json)>() + name.len() + value.text().len()).sum()
     }
 
-    /// How many fields there are.
+    /// Number of fields.
     #[must_use]
     pub fn len(&self) -> usize {
         self.fields().len()
     }
 
-    /// The value of a field; the last one where a name came twice.
+    /// The value of a field; the last one if the name occurs more than once.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Json> {
         self.fields().iter().rev().find(|(known, _)| **known == *name).map(|(_, value)| value)
     }
 
-    /// Takes a field out.
+    /// Removes a field and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<Json> {
-        let at = self.fields().iter().rposition(|(known, _)| **known == *name)?;
-        Some(self.fields_mut().remove(at).1)
+        let index = self.fields().iter().rposition(|(known, _)| **known == *name)?;
+        Some(self.fields_mut().remove(index).1)
     }
 
-    /// True if there is no field.
+    /// True if there are no fields.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fields().is_empty()
     }
 
-    /// All fields in order.
+    /// All fields, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
         self.fields().iter().map(|(name, value)| (name.as_ref(), value))
     }
@@ -228,11 +231,12 @@ impl<N: Into<Box<str>>> FromIterator<(N, Json)> for Extra {
     fn from_iter<I: IntoIterator<Item = (N, Json)>>(fields: I) -> Self {
         let mut fields = fields.into_iter().map(|(name, value)| (name.into(), value));
         let Some(first) = fields.next() else { return Self::new() };
-        let mut kept = Vec::with_capacity(1 + fields.size_hint().0);
-        kept.push(first);
-        kept.extend(fields);
-        kept.shrink_to_fit();
-        Self(Some(Arc::new(kept)))
+
+        let mut collected = Vec::with_capacity(1 + fields.size_hint().0);
+        collected.push(first);
+        collected.extend(fields);
+        collected.shrink_to_fit();
+        Self(Some(Arc::new(collected)))
     }
 }
 
@@ -271,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_in_a_string_is_read_as_deep_as_clients_can_read() {
+    fn json_text_is_accepted_up_to_the_default_nesting_depth() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(Json::parse(&nested(128)).is_some());
         assert!(Json::parse(&nested(129)).is_none() && Json::parse(&nested(100_000)).is_none());

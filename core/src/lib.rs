@@ -1,11 +1,11 @@
-//! The native tongue and the contract.
+//! The canonical model and the adapter contract.
 //!
-//! Everything an agent and its client can say to one another, as the native Agent API says it ([`model`]); the same
-//! told as it happens ([`event`]) and folded ([`run`]); what a client may want ([`call`]) and what may be in the way
-//! ([`fault`]); the two halves every protocol adapter is made of ([`exchange`], [`connector`]).
+//! [`model`] holds requests, messages and contents as the Agent API defines them. [`event`] describes an answer as it
+//! streams and [`run`] its accumulated state. [`call`] lists what a client can request and [`fault`] what can go wrong.
+//! A protocol adapter implements [`exchange`] (client side), [`connector`] (upstream side), or both.
 //!
-//! Deliberately absent: sockets, clocks, random numbers, threads, runtimes. Time and fresh ids are handed in. What
-//! waits lives in the gateway; what is here can be tested without it.
+//! Not here: sockets, clocks, random numbers, threads, runtimes. The caller passes in the time and new ids, so
+//! everything in this crate can be tested without I/O. Code that waits lives in the gateway.
 
 pub mod agent_api;
 pub mod agent_event;

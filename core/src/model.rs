@@ -1,8 +1,8 @@
-//! The native model: requests, messages and contents, as both published revisions of the Agent API and the servers in
-//! use have them. Sets are open: an unknown type, role or field is kept and passed on.
+//! The canonical model: requests, messages and contents, as both published revisions of the Agent API and the deployed
+//! servers define them. Enumerations are open: an unknown type, role or field is preserved and passed on.
 //!
-//! Not here: what an upstream's frame looks like while it is read ([`crate::heard`]), how an answer grows
-//! ([`crate::run`]), and the reading of a client's request ([`crate::tree`] and the native adapter).
+//! Not here: an upstream's frames before normalization ([`crate::heard`]), the state of a growing answer
+//! ([`crate::run`]), and the parsing of client requests ([`crate::tree`] and the native adapter).
 
 mod input;
 
@@ -22,12 +22,12 @@ macro_rules! open_set {
         #[derive(Clone, PartialEq, Eq, Hash)]
         pub enum $name {
             $($(#[$vdoc])* $variant,)+
-            /// A word this version does not know, kept as it came.
+            /// A value this version does not know, preserved verbatim.
             Other(Box<str>),
         }
 
         impl $name {
-            /// The word on the wire.
+            /// The value on the wire.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
@@ -73,67 +73,67 @@ macro_rules! open_set {
 }
 
 open_set! {
-    /// Who speaks.
+    /// The author of a message.
     Role {
-        /// The person, or the program in its place.
+        /// The end user, or a program acting for one.
         User = "user",
         /// The agent.
         Assistant = "assistant",
-        /// Instructions.
+        /// System or developer instructions.
         System = "system",
-        /// What a tool returned.
+        /// The result of a tool.
         Tool = "tool",
     }
 }
 
 open_set! {
-    /// What a message is (Agent API, section 4).
+    /// The type of a message (Agent API, section 4).
     MessageType {
-        /// Something said.
+        /// Ordinary conversation.
         Message = "message",
-        /// The agent thinking aloud.
+        /// The agent's reasoning.
         Reasoning = "reasoning",
-        /// A call the client is asked to run.
+        /// A tool call for the client to run.
         FunctionCall = "function_call",
-        /// What the client's tool returned.
+        /// The output of a client-side tool.
         FunctionCallOutput = "function_call_output",
-        /// A call the agent runs itself.
+        /// A tool call that the agent runs itself.
         PluginCall = "plugin_call",
-        /// What the agent's tool returned.
+        /// The output of such a tool.
         PluginCallOutput = "plugin_call_output",
-        /// A call of a component.
+        /// A component call.
         ComponentCall = "component_call",
-        /// What a component returned.
+        /// The output of a component.
         ComponentCallOutput = "component_call_output",
         /// The tools of an MCP server.
         McpListTools = "mcp_list_tools",
-        /// Somebody has to approve a call.
+        /// An MCP call that needs approval.
         McpApprovalRequest = "mcp_approval_request",
-        /// The decision about it.
+        /// The decision on an approval request.
         McpApprovalResponse = "mcp_approval_response",
-        /// A call to an MCP server.
+        /// An MCP tool call.
         McpCall = "mcp_call",
-        /// What the MCP server returned.
+        /// The output of an MCP tool.
         McpCallOutput = "mcp_call_output",
-        /// A sign of life.
+        /// A keep-alive.
         Heartbeat = "heartbeat",
-        /// Something went wrong, the run may go on.
+        /// An error; the run may continue.
         Error = "error",
-        /// An interface description.
+        /// A user interface description.
         A2uiResponse = "a2ui_response",
-        /// What was done in such an interface.
+        /// A user action in such an interface.
         A2uiAction = "a2ui_action",
     }
 }
 
 impl MessageType {
-    /// A call of any sort.
+    /// True for every type of call.
     #[must_use]
     pub const fn is_call(&self) -> bool {
         matches!(self, Self::FunctionCall | Self::PluginCall | Self::ComponentCall | Self::McpCall)
     }
 
-    /// What a call of any sort returned.
+    /// True for every type of call output.
     #[must_use]
     pub const fn is_output(&self) -> bool {
         matches!(
@@ -142,7 +142,7 @@ impl MessageType {
         )
     }
 
-    /// The output's type for a call's type, and the other way round. None for anything else.
+    /// The output type of a call type and vice versa; `None` for any other type.
     #[must_use]
     pub const fn counterpart(&self) -> Option<Self> {
         Some(match self {
@@ -160,70 +160,70 @@ impl MessageType {
 }
 
 open_set! {
-    /// How far something is (Agent API, section 5). One `l` in `canceled`.
+    /// The progress of an object (Agent API, section 5). `canceled` has one `l`.
     Status {
-        /// Announced.
+        /// Announced, not started.
         Created = "created",
-        /// Under way.
+        /// Running.
         InProgress = "in_progress",
-        /// Ended well.
+        /// Ended successfully.
         Completed = "completed",
-        /// Stopped by somebody.
+        /// Canceled by a client or an operator.
         Canceled = "canceled",
-        /// Ended badly.
+        /// Ended with an error.
         Failed = "failed",
-        /// Turned away by the agent.
+        /// Declined by the agent.
         Rejected = "rejected",
-        /// Not known.
+        /// Unknown to the server.
         Unknown = "unknown",
-        /// Waiting for its turn.
+        /// Queued.
         Queued = "queued",
-        /// Cut off.
+        /// Truncated, for example by a token limit.
         Incomplete = "incomplete",
     }
 }
 
 open_set! {
-    /// What a content holds.
+    /// The type of a content.
     ContentType {
         /// Text.
         Text = "text",
-        /// A picture.
+        /// An image.
         Image = "image",
         /// A JSON object.
         Data = "data",
-        /// Sound.
+        /// Audio.
         Audio = "audio",
-        /// A film.
+        /// Video.
         Video = "video",
         /// A file.
         File = "file",
-        /// The agent declines.
+        /// A refusal by the agent.
         Refusal = "refusal",
     }
 }
 
-/// The value of a content.
+/// The value of a content, by type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Text.
     Text(String),
-    /// The agent declines.
+    /// A refusal by the agent.
     Refusal(String),
-    /// A link, or `data:<media type>;base64,…`.
+    /// A URL, or `data:<media type>;base64,…`.
     Image(Option<String>),
-    /// A JSON object, or whatever stood in its place.
+    /// A JSON object. Upstreams that send another JSON value instead keep it.
     Data(Json),
-    /// `data`: link, data URL or plain base64. `format`: media type or file suffix.
+    /// Audio.
     Audio {
-        /// Where or what it is.
+        /// URL, data URL or plain base64.
         data: Option<String>,
-        /// Its media type or file suffix.
+        /// Media type or file extension.
         format: Option<String>,
     },
-    /// A link or data URL.
+    /// A URL or data URL.
     Video(Option<String>),
-    /// A file, told in at least one of four ways.
+    /// A file, given in at least one of four ways.
     File(File),
     /// A type this version does not know; its fields are in [`Content::extra`].
     Other(Box<str>),
@@ -232,18 +232,18 @@ pub enum Body {
 /// A file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct File {
-    /// A link.
+    /// URL of the file.
     pub url: Option<String>,
-    /// An id in somebody's file store.
+    /// Id in the agent's file store.
     pub id: Option<String>,
-    /// Its name.
+    /// File name.
     pub name: Option<String>,
-    /// What is in it: data URL or base64.
+    /// Data URL or base64.
     pub data: Option<String>,
 }
 
 impl Body {
-    /// The type's word.
+    /// The type of this value.
     #[must_use]
     pub fn kind(&self) -> ContentType {
         match self {
@@ -262,9 +262,9 @@ impl Body {
 /// One part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// What it holds.
+    /// The value.
     pub body: Body,
-    /// Fields this version has no name for.
+    /// Unknown fields.
     pub extra: Extra,
 }
 
@@ -275,19 +275,19 @@ impl Content {
         Self { body, extra: Extra::new() }
     }
 
-    /// A text.
+    /// A text content.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(Body::Text(text.into()))
     }
 
-    /// A data object.
+    /// A data content.
     #[must_use]
     pub fn data<T: Serialize + ?Sized>(value: &T) -> Self {
         Self::new(Body::Data(Json::from_serialize(value)))
     }
 
-    /// The text, if this is a text.
+    /// The text of a text content.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match &self.body {
@@ -296,7 +296,7 @@ impl Content {
         }
     }
 
-    /// The data, if this is data.
+    /// The data of a data content.
     #[must_use]
     pub fn as_data(&self) -> Option<&Json> {
         match &self.body {
@@ -305,10 +305,10 @@ impl Content {
         }
     }
 
-    /// Writes the fields of the content, without its envelope (`object`, `status`, `index` …), into a map.
+    /// Serializes the content's own fields into `map`, without the envelope (`object`, `status`, `index` …).
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The serializer's errors.
     pub fn fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         match &self.body {
             Body::Text(text) => map.serialize_entry("text", text)?,
@@ -328,15 +328,17 @@ impl Content {
             }
             Body::Other(_) => {}
         }
+
         for (name, value) in self.extra.iter() {
             map.serialize_entry(name, value)?;
         }
+
         Ok(())
     }
 }
 
 impl Serialize for Content {
-    /// The form of a request: `type` and the content's own fields.
+    /// The request form: `type` and the content's own fields.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("type", &self.body.kind())?;
@@ -345,33 +347,33 @@ impl Serialize for Content {
     }
 }
 
-/// A message of a request, or a finished one of an answer.
+/// A message of a request, or a finished message of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its id, where it has one.
+    /// `None` if the sender gave no id.
     pub id: Option<String>,
-    /// What it is.
+    /// The message type, `type` on the wire.
     pub kind: MessageType,
-    /// Who speaks.
+    /// The author; optional in requests.
     pub role: Option<Role>,
-    /// How far it is.
+    /// Set by servers; optional in requests.
     pub status: Option<Status>,
-    /// What it holds.
+    /// The parts of the message.
     pub content: Vec<Content>,
-    /// Code of a message of type `error`.
+    /// Error code of a message of type `error`.
     pub code: Option<String>,
-    /// Text of a message of type `error`.
+    /// Error text of a message of type `error`.
     pub message: Option<String>,
-    /// What it cost.
+    /// Token usage as the agent reports it.
     pub usage: Option<Json>,
-    /// Free for applications.
+    /// Application data, passed through.
     pub metadata: Option<Json>,
-    /// Fields this version has no name for.
+    /// Unknown fields.
     pub extra: Extra,
 }
 
 impl Message {
-    /// A message of a type and role with contents.
+    /// A message without id, status or extras.
     #[must_use]
     pub const fn new(kind: MessageType, role: Option<Role>, content: Vec<Content>) -> Self {
         Self {
@@ -388,37 +390,37 @@ impl Message {
         }
     }
 
-    /// Something the user says.
+    /// A user message with one text.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(MessageType::Message, Some(Role::User), vec![Content::text(text)])
     }
 
-    /// Something the agent said.
+    /// An assistant message with one text.
     #[must_use]
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::new(MessageType::Message, Some(Role::Assistant), vec![Content::text(text)])
     }
 
-    /// Instructions.
+    /// A system message with one text.
     #[must_use]
     pub fn system(text: impl Into<String>) -> Self {
         Self::new(MessageType::Message, Some(Role::System), vec![Content::text(text)])
     }
 
-    /// The texts of the message, joined without anything between them.
+    /// The texts of the message, concatenated without a separator.
     #[must_use]
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Content::as_text).collect()
     }
 
-    /// The calls in it; several in one message occur in history.
+    /// The tool calls of a call message; messages in a history may hold several.
     pub fn calls(&self) -> impl Iterator<Item = ToolCall> {
         let is_call = self.kind.is_call();
         self.content.iter().filter_map(Content::as_data).filter(move |_| is_call).filter_map(Json::decode)
     }
 
-    /// The outputs in it.
+    /// The tool outputs of an output message.
     pub fn outputs(&self) -> impl Iterator<Item = ToolOutput> {
         let is_output = self.kind.is_output();
         self.content.iter().filter_map(Content::as_data).filter(move |_| is_output).filter_map(Json::decode)
@@ -426,7 +428,7 @@ impl Message {
 }
 
 impl Serialize for Message {
-    /// The form of a request: what is not there is left out.
+    /// The request form: unset fields are omitted.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if let Some(id) = &self.id {
@@ -459,40 +461,40 @@ impl Serialize for Message {
     }
 }
 
-/// The body of a call: `function_call`, `plugin_call`, `mcp_call`, `component_call` (Agent API, section 7).
+/// The data of a `function_call`, `plugin_call`, `mcp_call` or `component_call` (Agent API, section 7).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolCall {
-    /// Joins call and output.
+    /// Correlates a call with its output.
     #[serde(deserialize_with = "lenient_text")]
     pub call_id: String,
-    /// The tool.
+    /// Tool name.
     #[serde(deserialize_with = "lenient_text")]
     pub name: String,
-    /// JSON text, which may be invalid: it is the model's.
+    /// Arguments as JSON text. Written by the model, so it may be invalid JSON.
     #[serde(deserialize_with = "lenient_text")]
     pub arguments: String,
-    /// The MCP server.
+    /// The MCP server that has the tool.
     #[serde(deserialize_with = "lenient_option", skip_serializing_if = "Option::is_none")]
     pub server_label: Option<String>,
 }
 
-/// The body of an output (Agent API, section 7).
+/// The data of a call output (Agent API, section 7).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolOutput {
-    /// Joins call and output.
+    /// Correlates a call with its output.
     #[serde(deserialize_with = "lenient_text")]
     pub call_id: String,
-    /// The tool, where the server tells.
+    /// Tool name; not every server sends it.
     #[serde(deserialize_with = "lenient_option", skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Text with no fixed inner format.
+    /// Free-form text.
     #[serde(deserialize_with = "lenient_text")]
     pub output: String,
 }
 
-/// Text; anything else becomes its JSON text, `null` the empty text.
+/// Accepts a string; any other value becomes its JSON text, and `null` the empty string.
 fn lenient_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     lenient_option(deserializer).map(Option::unwrap_or_default)
 }
@@ -505,64 +507,65 @@ fn lenient_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
     Ok(Some(json.decode::<String>().unwrap_or_else(|| json.text().to_owned())))
 }
 
-/// A whole request (Agent API, section 3), checked.
+/// A validated request (Agent API, section 3).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentRequest {
-    /// What is said; may be empty.
+    /// The messages; may be empty.
     pub input: Input,
-    /// The id the response shall have. The gateway uses the run's.
+    /// The response id the client asks for. The gateway uses the run's id instead.
     pub id: Option<String>,
     /// The conversation.
     pub session_id: Option<String>,
-    /// The user.
+    /// The end user.
     pub user_id: Option<String>,
-    /// The model wished for.
+    /// The requested model.
     pub model: Option<String>,
-    /// Sampling settings.
+    /// Sampling parameters.
     pub sampling: Sampling,
-    /// Tools the client offers: [`Json`] objects, of the form `{"type":"function","function":{…}}` or another.
+    /// Tools the client offers: JSON objects, usually of the form `{"type":"function","function":{…}}`.
     pub tools: Option<Vec<Json>>,
-    /// Fields this version has no name for: agents see them.
+    /// Unknown fields, passed on to the agent.
     pub extra: Extra,
 }
 
-/// Sampling settings of a request.
+/// Sampling parameters of a request. `None` leaves the choice to the agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sampling {
-    /// Randomness.
+    /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// Nucleus.
+    /// Nucleus sampling threshold.
     pub top_p: Option<f64>,
     /// Penalty for frequent tokens.
     pub frequency_penalty: Option<f64>,
-    /// Penalty for tokens already there.
+    /// Penalty for tokens that already occur.
     pub presence_penalty: Option<f64>,
-    /// The most tokens the agent may write.
+    /// Maximum number of output tokens.
     pub max_tokens: Option<i64>,
-    /// Words to stop at.
+    /// Stop sequences.
     pub stop: Option<Stop>,
-    /// How many answers, 1 to 5. None is 1.
+    /// Number of answers, 1 to 5. `None` means 1.
     pub n: Option<i64>,
-    /// Seed of the sampling.
+    /// Sampling seed.
     pub seed: Option<i64>,
 }
 
-/// Words to stop at: one, or a list.
+/// Stop sequences: one string, or a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Stop {
-    /// One word.
+    /// A single string.
     One(String),
-    /// Several.
+    /// A list of strings.
     Many(Vec<String>),
 }
 
 impl Serialize for AgentRequest {
-    /// As it goes upstream: what is not set is left out; `stream` is always true.
+    /// The form sent upstream: unset fields are omitted and `stream` is always true.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         fn entry<M: SerializeMap, T: Serialize>(map: &mut M, name: &str, value: Option<&T>) -> Result<(), M::Error> {
             value.map_or(Ok(()), |value| map.serialize_entry(name, value))
         }
+
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("input", &self.input)?;
         map.serialize_entry("stream", &true)?;
@@ -570,6 +573,7 @@ impl Serialize for AgentRequest {
         entry(&mut map, "session_id", self.session_id.as_ref())?;
         entry(&mut map, "user_id", self.user_id.as_ref())?;
         entry(&mut map, "model", self.model.as_ref())?;
+
         let sampling = &self.sampling;
         entry(&mut map, "temperature", sampling.temperature.as_ref())?;
         entry(&mut map, "top_p", sampling.top_p.as_ref())?;
@@ -580,9 +584,11 @@ impl Serialize for AgentRequest {
         entry(&mut map, "n", sampling.n.as_ref())?;
         entry(&mut map, "seed", sampling.seed.as_ref())?;
         entry(&mut map, "tools", self.tools.as_ref())?;
+
         for (name, value) in self.extra.iter() {
             map.serialize_entry(name, value)?;
         }
+
         map.end()
     }
 }

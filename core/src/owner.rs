@@ -1,27 +1,27 @@
-//! To whom runs, sessions and documents belong, and the one spelling of it that stores and keys use.
+//! Owners of runs, sessions and documents, and their encoding as keys in stores.
 //!
-//! Not here: how a caller proves who it is (the server), and what an agent learns of it (the engine).
+//! Not here: authentication (the server), and what an agent learns about a caller (the engine).
 //!
 //! ```text
-//! key = principal [ "/" tenant ]                             a caller, or a tenant of one
-//!     | principal "/route:" route [ U+001D tenant ]          the same, on a route that shares no sessions
+//! key = principal [ "/" tenant ]                             a caller, or one tenant of a caller
+//!     | principal "/route:" route [ U+001D tenant ]          the same, on a route with sessions of its own
 //! ```
 //!
-//! Every control character of a part is written as U+001E and two hexadecimal digits; so is `/` in a principal, and the
-//! first character of a tenant that begins like a route. All other text stands as it is. So two owners never have the
-//! same key, no key holds a control character but these two, and what was stored before owners were encoded keeps its
-//! key.
+//! Every control character in a part is encoded as U+001E and two hexadecimal digits. So are `/` in a principal and the
+//! first character of a tenant that starts with `route:`. All other text is verbatim. Hence two owners never share a
+//! key, keys contain no control characters other than these two, and keys stored before this encoding existed are
+//! still valid.
 
 use std::fmt;
 
-/// Stands in front of two hexadecimal digits: a character that is not written as it is.
+/// Precedes the two hexadecimal digits of an encoded character.
 const ESCAPE: char = '\u{1e}';
-/// Stands between a route and a tenant.
-const WITHIN: char = '\u{1d}';
-/// What the spelling of a route begins with.
+/// Separates a route from a tenant.
+const TENANT_SEPARATOR: char = '\u{1d}';
+/// Prefix of an encoded route.
 const ROUTE: &str = "route:";
 
-/// To whom something belongs. What is not its owner's does not exist for a caller.
+/// The owner of a resource. To any other caller the resource does not exist.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Owner {
     principal: String,
@@ -31,69 +31,71 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The principal of callers that did not prove who they are.
+    /// The principal of unauthenticated callers.
     pub const ANONYMOUS: &'static str = "anonymous";
 
-    /// An owner by its principal: whom the credentials of a caller name.
+    /// The owner for a principal, as authentication established it.
     #[must_use]
     pub fn new(principal: impl Into<String>) -> Self {
-        Self { principal: principal.into(), route: None, tenant: None, key: String::new() }.keyed()
+        Self { principal: principal.into(), route: None, tenant: None, key: String::new() }.with_key()
     }
 
-    /// All callers that did not prove who they are.
+    /// The shared owner of all unauthenticated callers.
     #[must_use]
     pub fn anonymous() -> Self {
         Self::new(Self::ANONYMOUS)
     }
 
-    /// The part of its things that belongs to one route alone.
+    /// Restricts the owner to one route.
     #[must_use]
     pub fn on_route(self, path: &str) -> Self {
-        Self { route: Some(path.to_owned()), ..self }.keyed()
+        Self { route: Some(path.to_owned()), ..self }.with_key()
     }
 
-    /// The part of its things that belongs to one tenant alone.
+    /// Restricts the owner to one tenant.
     #[must_use]
     pub fn of_tenant(self, tenant: &str) -> Self {
-        Self { tenant: Some(tenant.to_owned()), ..self }.keyed()
+        Self { tenant: Some(tenant.to_owned()), ..self }.with_key()
     }
 
-    /// Whom the credentials named.
+    /// The authenticated principal.
     #[must_use]
     pub fn principal(&self) -> &str {
         &self.principal
     }
 
-    /// Its spelling in stores and keys.
+    /// The encoded key for stores.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What follows the principal in its key. None: all of the principal's things.
+    /// The part of the key after the principal. `None`: the owner is not restricted to a route or tenant.
     #[must_use]
     pub fn partition(&self) -> Option<&str> {
         self.key.split_once('/').map(|(_, partition)| partition)
     }
 
-    /// True for callers that proved nothing, where nothing keeps them apart: they share one world of names.
+    /// True for unauthenticated callers that no route or tenant separates: they share all ids.
     #[must_use]
-    pub fn is_everybody(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.principal == Self::ANONYMOUS && self.route.is_none() && self.tenant.is_none()
     }
 
-    /// Reads a key. What was never written so is a principal of its own.
+    /// Decodes a key. A key that this encoding cannot produce is decoded as a principal of its own.
     #[must_use]
     pub fn from_key(key: &str) -> Self {
         let (principal, partition) =
             key.split_once('/').map_or((key, None), |(principal, rest)| (principal, Some(rest)));
+
         let (route, tenant) = match partition.map(|partition| partition.strip_prefix(ROUTE).ok_or(partition)) {
             None => (None, None),
             Some(Err(tenant)) => (None, Some(tenant)),
-            Some(Ok(rest)) => {
-                rest.split_once(WITHIN).map_or((Some(rest), None), |(route, tenant)| (Some(route), Some(tenant)))
-            }
+            Some(Ok(rest)) => rest
+                .split_once(TENANT_SEPARATOR)
+                .map_or((Some(rest), None), |(route, tenant)| (Some(route), Some(tenant))),
         };
+
         Self {
             principal: unescaped(principal),
             route: route.map(unescaped),
@@ -102,21 +104,24 @@ impl Owner {
         }
     }
 
-    fn keyed(mut self) -> Self {
+    fn with_key(mut self) -> Self {
         let mut key = escaped_with(&self.principal, &['/']);
+
         if let Some(route) = &self.route {
             key.push('/');
             key.push_str(ROUTE);
             key.push_str(&escaped(route));
         }
+
         if let Some(tenant) = &self.tenant {
-            key.push(if self.route.is_some() { WITHIN } else { '/' });
+            key.push(if self.route.is_some() { TENANT_SEPARATOR } else { '/' });
             let first = tenant.chars().next().filter(|_| self.route.is_none() && tenant.starts_with(ROUTE));
             if let Some(first) = first {
                 escape(first, &mut key);
             }
             key.push_str(&escaped(&tenant[first.map_or(0, char::len_utf8)..]));
         }
+
         self.key = key;
         self
     }
@@ -134,8 +139,8 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// A text without control characters that no other text is written as: the parts of a key may be joined by any control
-/// character but U+001E. Texts that have none stand as they are.
+/// Encodes a text injectively and without control characters other than U+001E, so that parts of a key can be joined
+/// by any other control character. Texts without control characters stay unchanged.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     escaped_with(text, &[])
@@ -146,10 +151,11 @@ fn escaped_with(text: &str, also: &[char]) -> String {
     for c in text.chars() {
         if c.is_control() || also.contains(&c) { escape(c, &mut key) } else { key.push(c) }
     }
+
     key
 }
 
-/// Control characters, and the few others that are written so, end before U+0100.
+/// Encodes one character. Control characters and the few others encoded this way are below U+0100.
 fn escape(c: char, key: &mut String) {
     key.push(ESCAPE);
     key.push_str(&format!("{:02x}", u32::from(c)));
@@ -158,6 +164,7 @@ fn escape(c: char, key: &mut String) {
 fn unescaped(text: &str) -> String {
     let mut parts = text.split(ESCAPE);
     let mut plain = parts.next().unwrap_or("").to_owned();
+
     for part in parts {
         let code = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
         match code {
@@ -165,13 +172,14 @@ fn unescaped(text: &str) -> String {
                 plain.push(char::from(code));
                 plain.push_str(&part[2..]);
             }
-            // Never written so.
+            // Not produced by `escape`, so keep it verbatim.
             None => {
                 plain.push(ESCAPE);
                 plain.push_str(part);
             }
         }
     }
+
     plain
 }
 
@@ -189,6 +197,7 @@ mod tests {
         for name in names {
             let owner = Owner::new(name);
             owners.push(owner.clone());
+
             for part in parts {
                 let on_route = owner.clone().on_route(part);
                 owners.extend([owner.clone().of_tenant(part), on_route.clone()]);
@@ -199,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn two_owners_never_have_the_same_key() {
+    fn two_owners_never_share_a_key() {
         let mut keys = HashMap::new();
         for owner in owners() {
             let key = owner.key().to_owned();
-            assert!(!key.chars().any(|c| c.is_control() && c != ESCAPE && c != WITHIN), "{key:?}");
+            assert!(!key.chars().any(|c| c.is_control() && c != ESCAPE && c != TENANT_SEPARATOR), "{key:?}");
             assert_eq!(Owner::from_key(&key), owner);
             if let Some(other) = keys.insert(key, owner.clone()) {
                 assert_eq!(other, owner, "one key for two owners");
@@ -212,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_before_owners_were_encoded_keeps_its_key() {
+    fn keys_stored_before_the_encoding_existed_are_unchanged() {
         let anonymous = Owner::anonymous;
         for (owner, key) in [
             (anonymous(), "anonymous"),
@@ -225,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_texts_are_escaped_alike() {
+    fn distinct_texts_have_distinct_encodings() {
         let texts = ["", "a", "a\u{1f}b", "a\u{1e}1fb", "a\u{fffd}b", "a\nb", "a\u{85}b", "\u{1e}"];
         let escaped: std::collections::HashSet<String> = texts.iter().map(|text| escaped(text)).collect();
         assert_eq!(escaped.len(), texts.len());

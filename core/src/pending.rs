@@ -1,6 +1,6 @@
-//! What a run that stopped still waits for: one canonical form for all protocols (human-in-the-loop page, section 2).
+//! What a stopped run still waits for: one canonical form for all protocols (human-in-the-loop page, section 2).
 //!
-//! Not here: reading the answers and what is open when ([`crate::answer`]), and who may give them (the engine).
+//! Not here: processing answers and tracking open items ([`crate::answer`]), and who may answer (the engine).
 
 pub mod time;
 
@@ -12,38 +12,38 @@ use crate::model::{self, Content, MessageType, Role};
 use crate::run::Run;
 use crate::{End, Extra};
 
-/// What is waited for.
+/// The kind of a pending item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PendingKind {
-    /// The result of a call the client has to run.
+    /// The result of a call that the client has to run.
     Tool,
-    /// A decision about a call the agent wants to run.
+    /// A decision on a call that the agent wants to run.
     Approval,
     /// An answer to a question.
     Input,
-    /// A login outside the conversation.
+    /// A login outside of the conversation.
     Auth,
 }
 
-/// What may be decided.
+/// A decision on a pending item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Run the call as asked, or go on.
+    /// Run the call as requested, or continue.
     Accept,
-    /// Run it with other arguments.
+    /// Run the call with other arguments.
     Edit,
-    /// Do not run it, take this text for its result; or: this is the answer.
+    /// Do not run the call but use this text as its result; or the answer to a question.
     Respond,
-    /// Do not run it.
+    /// Do not run the call.
     Reject,
     /// Nobody decided.
     Cancel,
 }
 
 impl Decision {
-    /// The word on the wire.
+    /// The value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -56,45 +56,45 @@ impl Decision {
     }
 }
 
-/// One thing a run waits for.
+/// An item that a run waits for.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pending {
     /// Unique in the session: the call's id for tools, the approval's id for all others.
     pub id: String,
-    /// What is waited for.
+    /// What kind of answer it needs.
     pub kind: PendingKind,
-    /// The tool; for input and auth the reason.
+    /// Tool name; for input and auth the reason.
     pub name: String,
-    /// JSON text; for input and auth the payload.
+    /// Arguments as JSON text; for input and auth the payload.
     pub arguments: String,
-    /// The MCP server, or what the upstream is called.
+    /// The MCP server, or the upstream's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_label: Option<String>,
-    /// Open word, kept from the source.
+    /// The source's reason, an open vocabulary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Prompt for a person.
+    /// Prompt for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The call it concerns.
+    /// Id of the call it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
-    /// What may be decided. Empty: the source does not say.
+    /// Allowed decisions. Empty: the source does not list any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<Decision>,
     /// JSON Schema of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Json>,
-    /// RFC 3339 time after which it can only be cancelled.
+    /// Expiry as an RFC 3339 time. Afterwards the item can only be cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// The source's own payload, verbatim.
+    /// The source's payload, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Json>,
-    /// The whole `interrupt` extension, verbatim, where the source had one.
+    /// The complete `interrupt` extension, verbatim, if the source sent one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extension: Option<Json>,
-    /// The message that asked, as it goes back upstream in front of the answer.
+    /// The message that asked, which is sent upstream again in front of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Json>,
 }
@@ -102,7 +102,7 @@ pub struct Pending {
 #[derive(serde::Deserialize)]
 #[serde(default)]
 #[derive(Default)]
-struct Asked {
+struct RequestData {
     id: Option<String>,
     name: Option<String>,
     arguments: Option<Json>,
@@ -124,27 +124,30 @@ struct Extension {
 }
 
 impl Pending {
-    /// Reads the question out of the data of an `mcp_approval_request`. None if it has no id.
+    /// Parses the data of an `mcp_approval_request`. `None` if it has no id.
     #[must_use]
-    pub fn read(data: &Json) -> Option<Self> {
-        let asked: Asked = data.decode()?;
+    pub fn parse(data: &Json) -> Option<Self> {
+        let request: RequestData = data.decode()?;
         let text = |json: Option<Json>| {
             json.filter(|json| !json.is_null())
                 .map(|json| json.decode::<String>().unwrap_or_else(|| json.text().to_owned()))
         };
-        let extension: Extension = asked.interrupt.as_ref().and_then(Json::decode).unwrap_or_default();
+
+        let extension: Extension = request.interrupt.as_ref().and_then(Json::decode).unwrap_or_default();
         let payload = extension.payload.filter(|payload| !payload.is_null());
         let kind = match extension.kind.as_deref() {
             Some("input") => PendingKind::Input,
             Some("auth") => PendingKind::Auth,
-            // Whatever asks in this form is answered in this form, and never let through unasked.
+            // Any other kind is treated as an approval, so that nothing runs without a decision.
             _ => PendingKind::Approval,
         };
+
         let words = extension.decisions.unwrap_or_default();
         let mut decisions: Vec<Decision> = words.iter().filter_map(|word| crate::answer::decision_word(word)).collect();
         let mut message = extension.message;
-        // A payload of a shape we know says itself what it asks (section 8), where the extension does not.
-        if let Some((questions, _)) = payload.as_ref().map(crate::answer::langgraph::read)
+
+        // A LangGraph payload determines what is asked (section 8), as far as the extension does not.
+        if let Some((questions, _)) = payload.as_ref().map(crate::answer::langgraph::parse)
             && let Ok([question]) = <[_; 1]>::try_from(questions)
             && question.kind == kind
         {
@@ -153,12 +156,13 @@ impl Pending {
             }
             message = message.or(question.message);
         }
+
         Some(Self {
-            id: asked.id.filter(|id| !id.is_empty())?,
+            id: request.id.filter(|id| !id.is_empty())?,
             kind,
-            name: asked.name.unwrap_or_default(),
-            arguments: text(asked.arguments).unwrap_or_default(),
-            server_label: asked.server_label,
+            name: request.name.unwrap_or_default(),
+            arguments: text(request.arguments).unwrap_or_default(),
+            server_label: request.server_label,
             reason: extension.reason,
             message,
             call_id: extension.call_id,
@@ -166,28 +170,30 @@ impl Pending {
             response_schema: extension.response_schema.filter(|schema| !schema.is_null()),
             expires_at: extension.expires_at,
             payload,
-            extension: asked.interrupt.filter(Json::is_object),
+            extension: request.interrupt.filter(Json::is_object),
             request: None,
         })
     }
 }
 
 impl Run {
-    /// What the last turn that reached the agent still waits for: one function for all adapters (human-in-the-loop page, section 2).
+    /// What the last turn that reached the agent still waits for. All adapters use this function (human-in-the-loop
+    /// page, section 2).
     ///
-    /// Every `function_call` and every `mcp_approval_request` in order, minus those with an output or answer later in
-    /// the same answer. Nothing after an end that was failed, rejected or canceled, and nothing before the turn ended.
+    /// Every `function_call` and every `mcp_approval_request` in order, except those with an output or answer later in
+    /// the same turn. Empty if the turn failed, was rejected or canceled, or has not ended.
     #[must_use]
     pub fn pending(&self) -> Vec<Pending> {
-        self.last_taken().map_or_else(Vec::new, |last| self.pending_of(last))
+        self.last_effective_turn().map_or_else(Vec::new, |last| self.pending_of(last))
     }
 
-    /// What a turn was waiting for when it ended, whatever came after.
+    /// What a turn was waiting for when it ended, whatever happened later.
     #[must_use]
     pub fn pending_of(&self, turn: usize) -> Vec<Pending> {
         if !matches!(self.turns.get(turn).and_then(|turn| turn.end), Some(End::Completed | End::Incomplete)) {
             return Vec::new();
         }
+
         let mut open: Vec<Pending> = Vec::new();
         for message in self.messages_of(turn) {
             let contents = message.slots.iter();
@@ -197,7 +203,7 @@ impl Run {
                     Some(Pending::tool(call))
                 })),
                 MessageType::McpApprovalRequest => open.extend(contents.filter_map(|slot| {
-                    let mut item = Pending::read(slot.data()?)?;
+                    let mut item = Pending::parse(slot.data()?)?;
                     item.request = Some(Json::from_serialize(&message.to_model()));
                     Some(item)
                 })),
@@ -214,11 +220,12 @@ impl Run {
                 _ => {}
             }
         }
+
         open
     }
 }
 
-/// The id an answer names. `approval_request_id`, or `id` where clients write only that.
+/// The id that an answer refers to: `approval_request_id`, or `id` from clients that send only that.
 #[must_use]
 pub fn approval_id(data: &Json) -> Option<String> {
     let fields: Extra = data.decode()?;
@@ -227,7 +234,7 @@ pub fn approval_id(data: &Json) -> Option<String> {
 }
 
 impl Pending {
-    /// A call the client has to run.
+    /// A call that the client has to run.
     #[must_use]
     pub fn tool(call: model::ToolCall) -> Self {
         Self {
@@ -249,7 +256,7 @@ impl Pending {
     }
 }
 
-/// The body of an `mcp_approval_request`, as connectors write it for upstreams that ask in another way.
+/// The data of an `mcp_approval_request`, for connectors whose upstreams ask in another form.
 #[derive(Serialize)]
 struct Request<'a> {
     id: &'a str,
@@ -280,8 +287,8 @@ struct Interrupt<'a> {
 }
 
 impl Pending {
-    /// The item as the data of an `mcp_approval_request` (section 2). The extension the source wrote, if any, is kept
-    /// as it is.
+    /// The item as the data of an `mcp_approval_request` (section 2). The source's extension is used verbatim if there
+    /// is one.
     #[must_use]
     pub fn to_data(&self) -> Json {
         if let Some(extension) = &self.extension {
@@ -313,29 +320,31 @@ impl Pending {
         })
     }
 
-    /// The message that asked: as it came, else made from the item. None for tools: their call is in the history.
+    /// The message that asked: the original, else one made from the item. `None` for tools: their call is in the
+    /// history.
     #[must_use]
     pub fn request(&self) -> Option<model::Message> {
         if self.kind == PendingKind::Tool {
             return None;
         }
-        let kept = self.request.as_ref().and_then(|request| {
+
+        let original = self.request.as_ref().and_then(|request| {
             let node = crate::tree::Node::with_path("", request.raw());
-            model::Message::read(&node).ok()
+            model::Message::parse(&node).ok()
         });
-        Some(kept.unwrap_or_else(|| {
+        Some(original.unwrap_or_else(|| {
             let data = Content::new(model::Body::Data(self.to_data()));
             model::Message::new(MessageType::McpApprovalRequest, Some(Role::Assistant), vec![data])
         }))
     }
 
-    /// When it expires. None: never, or nobody can read when.
+    /// When the item expires. `None`: never, or the time is not valid.
     #[must_use]
     pub fn expires(&self) -> Option<Millis> {
-        self.expires_at.as_deref().and_then(time::read)
+        self.expires_at.as_deref().and_then(time::parse_rfc3339)
     }
 
-    /// True once it can only be cancelled.
+    /// True if the item can only be cancelled.
     #[must_use]
     pub fn is_expired(&self, now: Millis) -> bool {
         self.expires().is_some_and(|expires| expires <= now)

@@ -1,16 +1,16 @@
-//! Where the gateway may be sent by a client: which addresses are public, and which URLs may be named at all (A2A
-//! page, section 11).
+//! Protection against server-side request forgery: which addresses are public, and which URLs a client may register
+//! (A2A page, section 11).
 //!
-//! Pure: a name is resolved elsewhere, and every address it resolves to is judged here, once when the URL is taken and
-//! again before each connection. Whoever connects must connect to the very address that was judged, follow no redirect
-//! and use no proxy.
+//! Pure: names are resolved elsewhere. Every resolved address is checked here, once when the URL is registered and
+//! again before each connection. The connection must go to the exact address that was checked, follow no redirect and
+//! use no proxy.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// True for addresses of the public internet. Everything special is refused: loopback, private, link-local with the
-/// metadata services of clouds, shared, documentation, benchmark, multicast, reserved; and each of these inside an
-/// IPv6 address that carries an IPv4 one (mapped, compatible, translated, 6to4, Teredo).
+/// True for addresses of the public internet. False for all special ones: loopback, private, link-local including cloud
+/// metadata services, shared, documentation, benchmark, multicast, reserved; and for IPv6 addresses that contain one of
+/// these as an IPv4 address (mapped, compatible, translated, 6to4, Teredo).
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -19,7 +19,7 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The special blocks of IPv4 (IANA's registry), by first address and prefix length.
+/// Special-purpose IPv4 blocks of the IANA registry, by first address and prefix length.
 const SPECIAL_V4: &[([u8; 4], u32)] = &[
     ([0, 0, 0, 0], 8),        // this network, unspecified
     ([10, 0, 0, 0], 8),       // private
@@ -39,7 +39,7 @@ const SPECIAL_V4: &[([u8; 4], u32)] = &[
     ([203, 0, 113, 0], 24),   // documentation
     ([224, 0, 0, 0], 4),      // multicast
     ([240, 0, 0, 0], 4),      // reserved, broadcast
-    ([168, 63, 129, 16], 32), // one cloud's host agent: public by number, internal in fact
+    ([168, 63, 129, 16], 32), // one cloud's host agent: formally public, in fact internal
 ];
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
@@ -51,19 +51,21 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    if let Some(inner) = carried(address) {
+    if let Some(inner) = embedded_v4(address) {
         return is_public_v4(inner);
     }
+
     let [first, second, ..] = address.segments();
-    // Only 2000::/3 is handed out. Not public in it: protocol assignments (with ORCHID and benchmarks), documentation.
+    // Only 2000::/3 is allocated. Not public within it: protocol assignments (with ORCHID and benchmarks),
+    // documentation.
     let assigned = first & 0xe000 == 0x2000;
     let protocol = first == 0x2001 && second < 0x0200;
     let documentation = (first == 0x2001 && second == 0x0db8) || (first == 0x3fff && second < 0x1000);
     assigned && !protocol && !documentation
 }
 
-/// The IPv4 address that an IPv6 address stands for, in whatever form.
-fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
+/// The IPv4 address embedded in an IPv6 address, in any of the known forms.
+fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
     let joined = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match segments {
@@ -71,21 +73,21 @@ fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
         [0, 0, 0, 0, 0, 0xffff | 0, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => Some(joined(high, low)),
         // NAT64, the well-known prefix. The local ones (64:ff9b:1::/48) are outside 2000::/3.
         [0x0064, 0xff9b, 0, 0, 0, 0, high, low] => Some(joined(high, low)),
-        // 6to4
+        // 6to4.
         [0x2002, high, low, ..] => Some(joined(high, low)),
-        // Teredo: the client's address, inverted. Its server may be named by anybody too.
+        // Teredo: the client's address, inverted. An attacker can choose the server's address too.
         [0x2001, 0, server_high, server_low, _, _, high, low] => {
             let server = joined(server_high, server_low);
             Some(if is_public_v4(server) { joined(!high, !low) } else { server })
         }
-        // ISATAP, whatever the prefix.
+        // ISATAP, with any prefix.
         [_, _, _, _, 0x0000 | 0x0200, 0x5efe, high, low] => Some(joined(high, low)),
         _ => None,
     }
 }
 
-/// True for names that never stand for a public host, whatever a resolver says of them at the moment: those reserved
-/// for local use, and names of one label.
+/// True for names that never denote a public host, whatever they currently resolve to: names reserved for local use,
+/// and names with one label.
 #[must_use]
 pub fn is_local_name(host: &str) -> bool {
     const LOCAL: &[&str] = &[
@@ -109,32 +111,32 @@ pub fn is_local_name(host: &str) -> bool {
     }
 }
 
-/// What operators allow and forbid.
+/// The operator's settings for outgoing requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Whether `http` will do.
+    /// Allow `http` URLs.
     pub allow_http: bool,
-    /// The ports that may be named. Empty: any above 0.
+    /// Allowed ports. Empty: any port above 0.
     pub ports: Vec<u16>,
-    /// Exceptions for addresses that are not public.
+    /// Non-public addresses that are allowed.
     pub allow: Vec<Allowed>,
 }
 
-/// An exception: a block of addresses, or a name and whatever it resolves to.
+/// An exception: a block of addresses, or a host name with whatever it resolves to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// Addresses with the same first bits.
+    /// A block: an address and the length of its prefix.
     Block(IpAddr, u32),
-    /// A name, in lower case.
+    /// A host name in lower case.
     Name(String),
 }
 
 impl Allowed {
-    /// Reads `10.1.0.0/16`, `10.1.2.3`, `fd00::/8`, `hooks.internal`.
+    /// Parses `10.1.0.0/16`, `10.1.2.3`, `fd00::/8` or `hooks.internal`.
     ///
     /// # Errors
-    /// A sentence for the operator.
-    pub fn read(text: &str) -> Result<Self, String> {
+    /// A message for the operator.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
         let Ok(address) = address.parse::<IpAddr>() else {
             let is_name = length.is_none() && !text.is_empty() && text.bytes().all(is_name_byte);
@@ -144,15 +146,17 @@ impl Allowed {
                 Err(format!("'{text}' is neither an address, a block like 10.1.0.0/16, nor a name"))
             };
         };
-        let whole = if address.is_ipv4() { 32 } else { 128 };
+
+        let max_length = if address.is_ipv4() { 32 } else { 128 };
         let length = match length {
-            None => whole,
+            None => max_length,
             Some(length) => length
                 .parse()
                 .ok()
-                .filter(|length| *length <= whole)
+                .filter(|length| *length <= max_length)
                 .ok_or_else(|| format!("'{text}' has no valid prefix length"))?,
         };
+
         Ok(Self::Block(address, length))
     }
 
@@ -162,7 +166,7 @@ impl Allowed {
             Self::Block(IpAddr::V4(block), length) => {
                 let inner = match address {
                     IpAddr::V4(address) => address,
-                    // Only the mapped form reaches the same machine from here.
+                    // Only the mapped form reaches the same host.
                     IpAddr::V6(address) => match address.to_ipv4_mapped() {
                         Some(inner) => inner,
                         None => return false,
@@ -180,103 +184,105 @@ impl Allowed {
     }
 }
 
-/// A destination as a URL names it.
+/// The destination of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Whether it is `https`.
+    /// True for `https`.
     pub tls: bool,
-    /// The name, in lower case, or the address without brackets.
+    /// The host name in lower case, or the address without brackets.
     pub host: String,
-    /// The address, where the URL holds one, in whatever notation.
+    /// The address, if the URL contains one in any notation.
     pub address: Option<IpAddr>,
-    /// The port, told or implied.
+    /// The explicit or default port.
     pub port: u16,
 }
 
-/// Why a URL may not be named. Says nothing of what a name resolved to.
+/// Why a URL is not allowed. Does not reveal what a name resolved to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// It cannot be read as a URL.
-    NoUrl,
-    /// Another scheme than is allowed.
+    /// Not a valid absolute URL.
+    InvalidUrl,
+    /// The scheme is not allowed.
     Scheme,
-    /// It holds a user or a password.
+    /// The URL contains a user or a password.
     UserInfo,
-    /// A port that is not allowed.
+    /// The port is not allowed.
     Port,
-    /// Not a public host.
+    /// The host is not public.
     Host,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoUrl => "must be an absolute URL",
+            Self::InvalidUrl => "must be an absolute URL",
             Self::Scheme => "must be an https URL",
-            Self::UserInfo => "must not hold a user or a password",
-            Self::Port => "names a port that is not allowed",
-            Self::Host => "must name a public host",
+            Self::UserInfo => "must not contain a user or a password",
+            Self::Port => "has a port that is not allowed",
+            Self::Host => "must have a public host",
         })
     }
 }
 
 impl Policy {
-    /// Reads a URL and judges what can be judged without resolving its name.
+    /// Parses a URL and checks everything that needs no name resolution.
     ///
     /// # Errors
-    /// Why it may not be named.
+    /// Why the URL is not allowed.
     pub fn destination(&self, url: &str) -> Result<Destination, Refused> {
-        let destination = Destination::read(url)?;
+        let destination = Destination::parse(url)?;
         if !destination.tls && !self.allow_http {
             return Err(Refused::Scheme);
         }
+
         let port = destination.port;
         if port == 0 || (!self.ports.is_empty() && !self.ports.contains(&port)) {
             return Err(Refused::Port);
         }
+
         match destination.address {
             Some(address) if !self.allows(&destination.host, address) => Err(Refused::Host),
             _ => Ok(destination),
         }
     }
 
-    /// Whether an address may be connected to, that a host of this name resolved to.
+    /// True if a connection to this address, which `host` resolved to, is allowed.
     #[must_use]
     pub fn allows(&self, host: &str, address: IpAddr) -> bool {
         is_public(address) || self.allow.iter().any(|allowed| allowed.covers(host, address))
     }
 
-    /// Whether a name may be named whatever it resolves to.
+    /// True if the name is allowed whatever it resolves to.
     #[must_use]
     pub fn allows_name(&self, host: &str) -> bool {
         self.allow.iter().any(|allowed| matches!(allowed, Allowed::Name(name) if name == host))
     }
 
-    /// Judges everything a name resolved to, since one bad address spoils it. The gateway itself is refused whatever is
-    /// allowed.
+    /// Checks all addresses that a name resolved to; one disallowed address is enough to fail. The gateway itself is
+    /// always disallowed.
     ///
     /// # Errors
     /// [`Refused::Host`]
-    pub fn resolved(&self, host: &str, addresses: &[SocketAddr], own: &Own) -> Result<(), Refused> {
-        let good = |address: &SocketAddr| self.allows(host, address.ip()) && !own.is(*address);
+    pub fn check_resolved(&self, host: &str, addresses: &[SocketAddr], own: &OwnAddresses) -> Result<(), Refused> {
+        let good = |address: &SocketAddr| self.allows(host, address.ip()) && !own.contains(*address);
         if !addresses.is_empty() && addresses.iter().all(good) { Ok(()) } else { Err(Refused::Host) }
     }
 }
 
-/// The gateway itself, which is nobody's receiver.
+/// The addresses of the gateway itself, which must never be a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Own {
-    /// What it listens on. An unspecified address stands for every address of its machine.
+pub struct OwnAddresses {
+    /// Listening addresses. An unspecified address stands for every address of the machine.
     pub listens: Vec<SocketAddr>,
-    /// The addresses of its machine, besides those that lead back to whoever connects. None: they are not known, and
-    /// any address may be one.
+    /// The addresses of the machine, without loopback addresses. `None`: they are unknown, so any address may be one of
+    /// them.
     pub machine: Option<Vec<IpAddr>>,
 }
 
-impl Own {
-    /// Whether a connection to this address would reach the gateway.
+impl OwnAddresses {
+    /// True if a connection to this address would reach the gateway.
     #[must_use]
-    pub fn is(&self, address: SocketAddr) -> bool {
+    pub fn contains(&self, address: SocketAddr) -> bool {
         let ip = address.ip().to_canonical();
         let is_machine = || {
             let known = self.machine.as_ref();
@@ -284,58 +290,67 @@ impl Own {
         };
         self.listens.iter().filter(|listens| listens.port() == address.port()).any(|listens| {
             let listens = listens.ip().to_canonical();
-            // Connecting to the unspecified address is connecting to this machine.
+            // Connecting to the unspecified address reaches this machine.
             listens == ip || ip.is_unspecified() || (listens.is_unspecified() && is_machine())
         })
     }
 }
 
 impl Destination {
-    fn read(url: &str) -> Result<Self, Refused> {
-        // What browsers repair (tabs, backslashes, missing slashes) is refused: two readers must not differ.
+    fn parse(url: &str) -> Result<Self, Refused> {
+        // Browsers repair tabs, backslashes and missing slashes. They are refused here, because parsers must not
+        // disagree.
         if url.len() > 8192 || url.bytes().any(|byte| byte <= b' ' || byte == b'\\' || byte >= 0x7f) {
-            return Err(Refused::NoUrl);
+            return Err(Refused::InvalidUrl);
         }
-        let (scheme, rest) = url.split_once("://").ok_or(Refused::NoUrl)?;
+
+        let (scheme, rest) = url.split_once("://").ok_or(Refused::InvalidUrl)?;
         let tls = match scheme.to_ascii_lowercase().as_str() {
             "https" => true,
             "http" => false,
             _ => return Err(Refused::Scheme),
         };
+
         let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
         if authority.contains('@') {
             return Err(Refused::UserInfo);
         }
+
         let (host, port) = match authority.strip_prefix('[') {
             Some(inner) => {
-                let (host, after) = inner.split_once(']').ok_or(Refused::NoUrl)?;
-                let port = if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(Refused::NoUrl)?) };
+                let (host, after) = inner.split_once(']').ok_or(Refused::InvalidUrl)?;
+                let port =
+                    if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(Refused::InvalidUrl)?) };
                 return Self::at_v6(tls, host, port);
             }
             None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
         };
+
         let host = host.to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);
         if host.is_empty() || host.len() > 253 || !host.bytes().all(is_name_byte) || host.contains("..") {
-            // With percent signs too: they would be decoded by one reader and not by another.
-            return Err(Refused::NoUrl);
+            // Percent signs are refused too: some parsers decode them and others do not.
+            return Err(Refused::InvalidUrl);
         }
-        let port = read_port(tls, port)?;
+
+        let port = parse_port(tls, port)?;
         let last = host.rsplit('.').next().unwrap_or("");
         let numeric = last.bytes().all(|byte| byte.is_ascii_digit())
             || last.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
         if !numeric {
             return Ok(Self { tls, host: host.to_owned(), address: None, port });
         }
-        // A host that ends in a number is an address, or nothing.
-        let address = IpAddr::V4(legacy_v4(host).ok_or(Refused::NoUrl)?);
+
+        // A host that ends in a number is an IPv4 address or invalid.
+        let address = IpAddr::V4(legacy_v4(host).ok_or(Refused::InvalidUrl)?);
         Ok(Self { tls, host: address.to_string(), address: Some(address), port })
     }
 
     fn at_v6(tls: bool, host: &str, port: Option<&str>) -> Result<Self, Refused> {
-        // A zone (`%eth0`) does not parse, and names a link in any case.
-        let address: Ipv6Addr = host.parse().map_err(|_| Refused::NoUrl)?;
-        let port = read_port(tls, port)?;
+        // A zone (`%eth0`) fails to parse. It would name a local link anyway.
+        let address: Ipv6Addr = host.parse().map_err(|_| Refused::InvalidUrl)?;
+
+        let port = parse_port(tls, port)?;
         Ok(Self { tls, host: address.to_string(), address: Some(IpAddr::V6(address)), port })
     }
 }
@@ -344,21 +359,22 @@ const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
 }
 
-fn read_port(tls: bool, port: Option<&str>) -> Result<u16, Refused> {
+fn parse_port(tls: bool, port: Option<&str>) -> Result<u16, Refused> {
     match port {
         None | Some("") => Ok(if tls { 443 } else { 80 }),
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().map_err(|_| Refused::Port),
-        Some(_) => Err(Refused::NoUrl),
+        Some(_) => Err(Refused::InvalidUrl),
     }
 }
 
-/// An IPv4 address in any notation resolvers take: one to four numbers, decimal, octal or hexadecimal, the last one
-/// filling what is left.
+/// Parses an IPv4 address in any notation that resolvers accept: one to four numbers, decimal, octal or hexadecimal, of
+/// which the last one fills the remaining bytes.
 fn legacy_v4(host: &str) -> Option<Ipv4Addr> {
     let number = |text: &str| -> Option<u32> {
         if let Some(hex) = text.strip_prefix("0x") {
             return if hex.is_empty() { Some(0) } else { u32::from_str_radix(hex, 16).ok() };
         }
+
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
@@ -368,15 +384,18 @@ fn legacy_v4(host: &str) -> Option<Ipv4Addr> {
             None => text.parse().ok(),
         }
     };
+
     let parts: Vec<u32> = host.split('.').map(number).collect::<Option<_>>()?;
     let (last, front) = parts.split_last()?;
     if front.len() > 3 || front.iter().any(|part| *part > 255) {
         return None;
     }
+
     let room = 8 * (4 - u32::try_from(front.len()).ok()?);
     if u64::from(*last) >= 1_u64 << room {
         return None;
     }
+
     let high = front.iter().enumerate().fold(0_u32, |bits, (place, part)| bits | (part << (24 - 8 * place)));
     Some(Ipv4Addr::from(high | last))
 }

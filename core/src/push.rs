@@ -1,16 +1,16 @@
-//! Delivery without a request: what happens in a run, as requests to places that clients have named (A2A page,
-//! section 11).
+//! Push delivery: the events of a run, sent as HTTP requests to receivers that clients have registered
+//! (A2A page, section 11).
 //!
-//! Pure, like an [`crate::Exchange`]: a notifier says what has to be sent. Sending, waiting, trying again and giving up
-//! are the gateway's, and so is judging where it may send to ([`crate::public_address`]).
+//! Pure, like an [`crate::Exchange`]: a notifier produces the requests to send. The gateway sends them, retries, gives
+//! up, and decides which addresses are allowed ([`crate::public_address`]).
 //!
-//! How the gateway drives a [`PushNotifier`], one for each document of [`PushNotifiers::collection`] whose key begins with the
-//! id of the run and a slash:
+//! The gateway creates one [`PushNotifier`] for each document of [`PushNotifiers::collection`] whose key starts with
+//! the run's id and a slash, and drives it like this:
 //!
 //! ```text
-//! open(document) ─► pass(step)*      steps that were told before the document was put there
-//!                └► take(step)*      the others, in order; what it writes is sent before more is taken
-//!                   flush            when nothing was taken for `pause` after `is_holding`, and before giving up
+//! open(document) ─► skip(step)*      steps from before the document was created
+//!                └► take(step)*      later steps, in order; its requests are sent before the next step is taken
+//!                   flush            after `pause` without a step while `has_held`, and before giving up
 //! ```
 
 use std::time::Duration;
@@ -19,52 +19,52 @@ use crate::event::Step;
 use crate::json::Json;
 use crate::public_address::Policy;
 
-/// What a protocol delivers without being asked.
+/// The push delivery of a protocol.
 pub struct PushNotifiers {
-    /// The collection of documents that name the places. A document's key is the run's id (hyphenated), a slash, and
-    /// whatever the adapter likes.
+    /// The collection of documents that describe receivers. A document's key is the run's id (hyphenated), a slash, and
+    /// a suffix that the adapter chooses.
     pub collection: &'static str,
-    /// Which places may be named. Judged when a document is put there ([`crate::FaultKind::Invalid`], field `url`),
+    /// Which addresses are allowed. Checked when a document is created ([`crate::FaultKind::Invalid`], field `url`),
     /// and again before each connection.
     pub policy: Policy,
-    /// For how long a notifier may hold small pieces back to send them together.
+    /// How long a notifier may hold back small deltas to send them together.
     pub pause: Duration,
-    /// Makes the notifier of a document. None: the document names no place, or one that was given up.
+    /// Creates the notifier of a document. `None`: the document has no receiver, or a disabled one.
     pub open: OpenNotifier,
-    /// Gives a place up that failed too often.
-    pub give_up: DisableReceiver,
+    /// Disables a receiver after too many failed deliveries.
+    pub disable: DisableReceiver,
 }
 
-/// Makes the notifier of a document.
+/// Creates the notifier of a document.
 pub type OpenNotifier = Box<dyn Fn(&Json) -> Option<Box<dyn PushNotifier>> + Send + Sync>;
 
-/// What the document becomes of a place that is told nothing more: the same for its owner, nothing for
-/// [`PushNotifiers::open`]. A document that is put in its place names a place again. None: it names none.
+/// Returns the document of a disabled receiver: unchanged for its owner, but [`PushNotifiers::open`] returns `None` for
+/// it. Replacing the document enables the receiver again. `None`: the document has no receiver.
 pub type DisableReceiver = Box<dyn Fn(&Json) -> Option<Json> + Send + Sync>;
 
-/// Says what has to be sent to one place.
+/// Produces the requests for one receiver.
 pub trait PushNotifier: Send + 'static {
-    /// Where to, as the client wrote it.
+    /// The receiver's URL, as the client wrote it.
     fn url(&self) -> &str;
 
-    /// Learns of a step that is not to be sent: it was told before.
+    /// Processes a step without sending it, because it was delivered before.
     fn skip(&mut self, step: Step<'_>);
 
-    /// Takes a step; writes what has to be sent now, in order.
-    fn take(&mut self, step: Step<'_>, parcels: &mut Vec<PushRequest>);
+    /// Processes a step and appends the requests to send now, in order.
+    fn take(&mut self, step: Step<'_>, requests: &mut Vec<PushRequest>);
 
-    /// True while it holds something back.
+    /// True while steps are held back.
     fn has_held(&self) -> bool;
 
-    /// Writes what it holds back. `step` is the last one it took.
-    fn flush(&mut self, step: Step<'_>, parcels: &mut Vec<PushRequest>);
+    /// Appends requests for what is held back. `step` is the last step taken.
+    fn flush(&mut self, step: Step<'_>, requests: &mut Vec<PushRequest>);
 }
 
-/// One request to be sent: a POST. Any 2xx says that it arrived.
+/// One POST request to a receiver. Any 2xx response acknowledges it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushRequest {
-    /// Headers, names in lower case. They may hold secrets of the client: never logged.
+    /// Headers, names in lower case. They may contain secrets of the client and are never logged.
     pub headers: Vec<(&'static str, String)>,
-    /// The body.
+    /// The request body.
     pub body: Vec<u8>,
 }

@@ -1,5 +1,5 @@
-//! Reading native requests: strict about what would be misunderstood, tolerant about what is merely sloppy
-//! (Agent API, sections 3 and 13.8). Every complaint names its field.
+//! Parsing of canonical requests: strict about anything ambiguous, tolerant of harmless deviations
+//! (Agent API, sections 3 and 13.8). Every error names its field.
 
 use crate::fault::{Fault, FaultKind};
 use crate::model::{AgentRequest, Body, Content, File, Message, MessageType, Role, Sampling, Status, Stop};
@@ -25,45 +25,48 @@ const REQUEST_FIELDS: &[&str] = &[
 ];
 
 impl AgentRequest {
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
-    /// The first field at fault, by its path.
-    pub fn read(object: &Object<'_>) -> Result<Self, Fault> {
+    /// The first invalid field, with its path.
+    pub fn parse(object: &Object<'_>) -> Result<Self, Fault> {
         let input = object.required("input")?.array()?;
-        let input = input.read_each(Message::read)?.into();
-        let id = object.any(&["id", "response_id"]).map(|node| owned(&node)).transpose()?;
-        let tools = object.get("tools").map(|node| node.array()?.read_each(Node::json_object)).transpose()?;
+        let input = input.parse_each(Message::parse)?.into();
+        let id = object.get_any(&["id", "response_id"]).map(|node| owned(&node)).transpose()?;
+        let tools = object.get("tools").map(|node| node.array()?.parse_each(Node::json_object)).transpose()?;
         object.boolean("stream")?;
+
         Ok(Self {
             input,
             id,
             session_id: text(object, "session_id")?,
             user_id: text(object, "user_id")?,
             model: text(object, "model")?,
-            sampling: Sampling::read(object)?,
+            sampling: Sampling::parse(object)?,
             tools,
-            extra: object.rest(REQUEST_FIELDS),
+            extra: object.fields_except(REQUEST_FIELDS),
         })
     }
 }
 
 impl Sampling {
-    fn read(object: &Object<'_>) -> Result<Self, Fault> {
+    fn parse(object: &Object<'_>) -> Result<Self, Fault> {
         let n = object.integer("n")?;
         if let (Some(count), Some(node)) = (n, object.get("n"))
             && !(1..=5).contains(&count)
         {
             return Err(node.invalid("must be between 1 and 5"));
         }
+
         let stop = object
             .get("stop")
             .map(|node| match node.kind() {
                 Kind::String => owned(&node).map(Stop::One),
                 Kind::Array => node.array()?.map(|word| owned(&word)).collect::<Result<_, _>>().map(Stop::Many),
-                _ => Err(node.wrong("a string or a list of strings")),
+                _ => Err(node.wrong_type("a string or a list of strings")),
             })
             .transpose()?;
+
         Ok(Self {
             temperature: object.number("temperature")?,
             top_p: object.number("top_p")?,
@@ -78,11 +81,11 @@ impl Sampling {
 }
 
 impl Message {
-    /// Reads a message of a request: nothing but `content` is needed, and that may be a plain string.
+    /// Parses a message of a request. Only `content` is required, and it may be a plain string.
     ///
     /// # Errors
-    /// The first field at fault, by its path.
-    pub fn read(node: &Node<'_>) -> Result<Self, Fault> {
+    /// The first invalid field, with its path.
+    pub fn parse(node: &Node<'_>) -> Result<Self, Fault> {
         const FIELDS: &[&str] = &[
             "object",
             "sequence_number",
@@ -98,6 +101,7 @@ impl Message {
             "metadata",
         ];
         let object = node.object()?;
+
         let role = object
             .get("role")
             .map(|node| {
@@ -111,17 +115,20 @@ impl Message {
                 }
             })
             .transpose()?;
+
         let kind = match object.string("type")?.as_deref() {
-            // Both published texts show `assistant` in examples; no enum has it (Agent API, section 1).
+            // Examples in both published specifications use `assistant`, which no enum contains (Agent API, section 1).
             None | Some("assistant") => MessageType::Message,
             Some(word) => MessageType::from(word),
         };
+
         let content = object.required("content")?;
         let content = match content.kind() {
             Kind::String => vec![Content::text(content.string()?)],
-            Kind::Array => content.array()?.read_each(Content::read)?,
-            _ => return Err(content.wrong("a list of contents or a string")),
+            Kind::Array => content.array()?.parse_each(Content::parse)?,
+            _ => return Err(content.wrong_type("a list of contents or a string")),
         };
+
         Ok(Self {
             id: text(&object, "id")?,
             kind,
@@ -132,21 +139,23 @@ impl Message {
             message: text(&object, "message")?,
             usage: object.get("usage").map(|node| node.json_object()).transpose()?,
             metadata: object.get("metadata").map(|node| node.json_object()).transpose()?,
-            extra: object.rest(FIELDS),
+            extra: object.fields_except(FIELDS),
         })
     }
 }
 
 impl Content {
-    /// Reads a content of a request. `type` may be missing where there is a text.
+    /// Parses a content of a request. `type` is optional if there is a `text`.
     ///
     /// # Errors
-    /// The first field at fault, by its path.
-    pub fn read(node: &Node<'_>) -> Result<Self, Fault> {
+    /// The first invalid field, with its path.
+    pub fn parse(node: &Node<'_>) -> Result<Self, Fault> {
         if node.kind() == Kind::String {
             return Ok(Self::text(node.string()?));
         }
+
         let object = node.object()?;
+
         let word = match object.string("type")? {
             Some(word) => word,
             None if object.has("text") => "text".into(),
@@ -155,40 +164,41 @@ impl Content {
                 return Err(Fault::new(FaultKind::Missing, message).with_field(object.path_of("type")));
             }
         };
-        let mut named: Vec<&str> =
+
+        let mut known_fields: Vec<&str> =
             vec!["type", "object", "status", "sequence_number", "error", "index", "delta", "msg_id"];
         let body = match word.as_ref() {
             "text" => {
-                named.push("text");
+                known_fields.push("text");
                 Body::Text(text(&object, "text")?.unwrap_or_default())
             }
             "refusal" => {
-                named.push("refusal");
+                known_fields.push("refusal");
                 Body::Refusal(text(&object, "refusal")?.unwrap_or_default())
             }
             "image" => {
-                named.push("image_url");
+                known_fields.push("image_url");
                 Body::Image(text(&object, "image_url")?)
             }
             "data" => {
-                named.push("data");
+                known_fields.push("data");
                 Body::Data(object.required("data")?.json_object()?)
             }
             "audio" => {
-                named.extend(["data", "format"]);
+                known_fields.extend(["data", "format"]);
                 Body::Audio { data: text(&object, "data")?, format: text(&object, "format")? }
             }
             "video" => {
-                named.push("video_url");
+                known_fields.push("video_url");
                 Body::Video(text(&object, "video_url")?)
             }
             "file" => {
-                // The web client writes `file_name`.
-                named.extend(["file_url", "file_id", "filename", "file_name", "file_data"]);
+                // The web client sends `file_name`.
+                known_fields.extend(["file_url", "file_id", "filename", "file_name", "file_data"]);
                 Body::File(File {
                     url: text(&object, "file_url")?,
                     id: text(&object, "file_id")?,
-                    name: object.any(&["filename", "file_name"]).map(|node| owned(&node)).transpose()?,
+                    name: object.get_any(&["filename", "file_name"]).map(|node| owned(&node)).transpose()?,
                     data: text(&object, "file_data")?,
                 })
             }
@@ -200,7 +210,8 @@ impl Content {
                 ));
             }
         };
-        Ok(Self { body, extra: object.rest(&named) })
+
+        Ok(Self { body, extra: object.fields_except(&known_fields) })
     }
 }
 

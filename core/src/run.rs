@@ -1,152 +1,152 @@
-//! The fold of what was told: a run as a tree. Nothing here changes one: only [`Record`] does.
+//! The state of a run: its turns, messages and contents. Read-only here; only [`Record`] changes a run.
 
 mod record;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use self::record::kept;
-pub use self::record::{Announced, MessageEnd, Record};
-pub(crate) use self::record::{room_for_one, weight};
+use self::record::json_size;
+pub use self::record::{MessageEnd, MessageStart, Record};
+pub(crate) use self::record::{content_size, reserve_one};
 use crate::event::{End, Millis, Span};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, Body, ContentType, MessageType, Role, Status};
 
-/// One piece of work an agent was asked for.
+/// One unit of work for an agent: one or more turns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Its id, the gateway's own.
+    /// Assigned by the gateway.
     pub id: RunId,
-    /// The agent, as the configuration names it.
+    /// The agent's name in the configuration.
     pub agent: String,
-    /// The session, as clients and the upstream know it.
+    /// The session id, shared by clients and the upstream.
     pub session_id: String,
-    /// When it was accepted.
+    /// When the run was accepted.
     pub created_at: Millis,
-    /// When it ended.
+    /// `None` until [`Event::RunFinished`](crate::event::Event::RunFinished).
     pub finished_at: Option<Millis>,
-    /// Its turns: one exchange with the upstream each. Nearly always one.
+    /// Exchanges with the upstream; usually one.
     pub turns: Vec<Turn>,
-    /// What the agent told, over all turns, in the order it began.
+    /// The agent's messages of all turns, in the order they started.
     pub messages: Vec<Message>,
-    /// How it ended.
+    /// The outcome; `None` while the run can continue.
     pub end: Option<End>,
 }
 
 /// One exchange with the upstream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
-    /// What was new in this turn, as the client said it.
+    /// The client's new messages in this turn.
     pub input: model::Input,
-    /// When it began.
+    /// When the turn began.
     pub started_at: Millis,
-    /// The first of its messages in [`Run::messages`].
+    /// Index of its first message in [`Run::messages`].
     pub first_message: usize,
-    /// True once the agent has begun to work on it.
-    pub begun: bool,
-    /// True for a turn that ended before it reached the agent: the run is where it was before. What was said in it was
-    /// not said to anybody, and whatever the run waited for, it waits for again.
+    /// True once the agent has started to work on the turn.
+    pub answer_started: bool,
+    /// True if the turn ended before it reached the agent. Its input was not delivered, and the run is in the state it
+    /// had before the turn: it waits for the same pending items again.
     pub withdrawn: bool,
-    /// The run whose turn this one stands for: it answered what was asked here. Nothing is said in such a turn; it ends as
-    /// that run's did, and ends this run.
+    /// The run that answered this run's pending items, if it was another one. Such a turn has no input and no messages;
+    /// it ends as that run's turn did, and ends this run.
     pub answered_by: Option<RunId>,
-    /// How it ended.
+    /// The outcome; `None` while the turn is active.
     pub end: Option<End>,
-    /// When it ended.
+    /// When the turn ended.
     pub ended_at: Option<Millis>,
-    /// What went wrong, fit for clients.
+    /// The error, safe to show to clients.
     pub error: Option<RunError>,
-    /// What it cost.
+    /// Token usage as the upstream reports it.
     pub usage: Option<Json>,
-    /// The id the upstream gave its response.
+    /// The id of the upstream's response.
     pub upstream_id: Option<String>,
-    /// Fields of the upstream's response this version has no name for.
+    /// Unknown fields of the upstream's response.
     pub extra: Extra,
 }
 
-/// What went wrong, fit for clients.
+/// An error that is safe to show to clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub struct RunError {
-    /// A stable code.
+    /// Machine-readable and stable.
     pub code: String,
-    /// A sentence.
+    /// Human-readable.
     pub message: String,
 }
 
-/// A message as it is told.
+/// A message of an answer, possibly still growing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Unique in the run; the upstream's where it gave one.
+    /// Unique in the run; the upstream's id if it gave one.
     pub id: String,
-    /// What it was announced as. Never changes.
+    /// The type at [`Event::MessageStarted`](crate::event::Event::MessageStarted). Never changes.
     pub announced: MessageType,
-    /// What it turned out to be: in the rare case that an upstream sends content before it says of what.
+    /// The final type. Differs from `announced` only if the upstream sent content before the message's type.
     pub kind: MessageType,
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What it holds.
+    /// The contents, in order.
     pub slots: Vec<Slot>,
-    /// How it ended. None while it is open.
+    /// The outcome; `None` while the message is open.
     pub end: Option<End>,
-    /// Code of an `error` message, or of one that failed.
+    /// Error code of an `error` message or of a failed one.
     pub code: Option<String>,
-    /// Text of an `error` message, or of one that failed.
+    /// Error text of an `error` message or of a failed one.
     pub message: Option<String>,
-    /// What it cost.
+    /// Token usage as the upstream reports it.
     pub usage: Option<Json>,
-    /// Free for applications, as the announcement had it. Never changes.
+    /// Application data at the start of the message. Never changes.
     pub announced_metadata: Option<Json>,
-    /// Free for applications.
+    /// Application data.
     pub metadata: Option<Json>,
-    /// Fields this version has no name for.
+    /// Unknown fields.
     pub extra: Extra,
 }
 
-/// A content as it is told.
+/// A content of an answer, possibly still growing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
-    /// What it holds.
+    /// The content type.
     pub kind: ContentType,
-    /// Which call the text is the arguments of. Set from the start for the contents of calls.
+    /// The call whose arguments the text is. Set from the start for the contents of calls.
     pub call: Option<CallHead>,
-    /// The final value, for all but plain texts. None while it is open.
+    /// The final value of anything but a plain text. `None` while the content is open.
     pub value: Option<model::Content>,
-    /// True once it is final.
+    /// True once the content is final.
     pub finished: bool,
-    /// Fields this version has no name for, of a text.
+    /// Unknown fields of a text content.
     pub extra: Extra,
-    /// Texts told one in the place of the other; the last one holds. Empty for contents that are no text.
+    /// Successive texts; the last one is current. Empty for contents without text.
     versions: Vec<Version>,
 }
 
-/// One text of a slot.
+/// One text version of a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Version {
     text: String,
-    /// How long it was when it was put in the place of the one before.
+    /// Length in bytes when it replaced the version before it. 0 for the first version.
     initial: usize,
 }
 
-/// What identifies a call, known before its arguments are.
+/// Identifies a call before its arguments are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallHead {
-    /// Joins call and output.
+    /// Correlates a call with its output.
     pub call_id: String,
-    /// The tool.
+    /// Tool name.
     pub name: String,
-    /// The MCP server.
+    /// The MCP server that has the tool.
     pub server_label: Option<String>,
 }
 
 impl Slot {
-    /// The text so far: text, refusal or arguments. Empty for other contents.
+    /// The current text: text, refusal or arguments. Empty for other contents.
     #[must_use]
     pub fn text(&self) -> &str {
         self.versions.last().map_or("", |version| version.text.as_str())
     }
 
-    /// A piece of the text.
+    /// A range of the text. Empty if the range does not exist.
     #[must_use]
     pub fn span(&self, span: Span) -> &str {
         self.versions
@@ -159,12 +159,13 @@ impl Slot {
         self.versions.get(version as usize).and_then(|version| version.text.get(..version.initial)).unwrap_or("")
     }
 
-    /// The value as the model has it: final once the slot is finished.
+    /// The content in the canonical model: final once the slot is finished.
     #[must_use]
     pub fn content(&self) -> model::Content {
         if let Some(value) = &self.value {
             return value.clone();
         }
+
         let body = match (&self.kind, &self.call) {
             (_, Some(head)) => Body::Data(Json::from_serialize(&Arguments { head, arguments: self.text() })),
             (ContentType::Refusal, None) => Body::Refusal(self.text().to_owned()),
@@ -176,16 +177,17 @@ impl Slot {
             (ContentType::Data, None) => Body::Data(Json::null()),
             (ContentType::Other(word), None) => Body::Other(word.clone()),
         };
+
         model::Content { body, extra: self.extra.clone() }
     }
 
-    /// The output this content is, if its message is one. Only of finished contents.
+    /// The tool output in this content, if its message is one. Only for finished contents.
     #[must_use]
     pub fn output(&self) -> Option<model::ToolOutput> {
         self.value.as_ref()?.as_data()?.decode()
     }
 
-    /// The data this content holds, if it is data. Only of finished contents.
+    /// The data in this content. Only for finished contents.
     #[must_use]
     pub fn data(&self) -> Option<&Json> {
         self.value.as_ref()?.as_data()
@@ -211,7 +213,7 @@ impl Serialize for Arguments<'_> {
 }
 
 impl Message {
-    /// The message as the model has it: final once it is finished.
+    /// The message in the canonical model: final once the message is finished.
     #[must_use]
     pub fn to_model(&self) -> model::Message {
         model::Message {
@@ -228,14 +230,14 @@ impl Message {
         }
     }
 
-    /// Roughly the memory it takes besides its id and contents, in bytes.
-    fn besides(&self) -> usize {
+    /// Approximate memory metadata_size the id and the contents, in bytes.
+    fn metadata_size(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let json = kept(self.usage.as_ref()) + kept(self.metadata.as_ref()) + kept(self.announced_metadata.as_ref());
-        json + text(&self.code) + text(&self.message) + self.extra.size()
+        let json = [&self.usage, &self.metadata, &self.announced_metadata].map(|json| json_size(json.as_ref()));
+        json.iter().sum::<usize>() + text(&self.code) + text(&self.message) + self.extra.size()
     }
 
-    /// The texts of the message, joined without anything between them.
+    /// The texts of the message, concatenated without a separator.
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self.slots.iter().filter(|slot| slot.kind == ContentType::Text && slot.call.is_none());
@@ -244,7 +246,7 @@ impl Message {
 }
 
 impl Run {
-    /// A run that was accepted and has not begun.
+    /// A run without turns.
     #[must_use]
     pub fn new(id: RunId, agent: impl Into<String>, session_id: impl Into<String>, created_at: Millis) -> Self {
         Self {
@@ -259,19 +261,19 @@ impl Run {
         }
     }
 
-    /// The turn under way, or the last one.
+    /// The current turn, or the last one.
     #[must_use]
     pub fn turn(&self) -> Option<&Turn> {
         self.turns.last()
     }
 
-    /// What went wrong in the last turn.
+    /// The error of the last turn.
     #[must_use]
     pub fn error(&self) -> Option<&RunError> {
         self.turn()?.error.as_ref()
     }
 
-    /// What the last turn cost.
+    /// The usage of the last turn.
     #[must_use]
     pub fn usage(&self) -> Option<&Json> {
         self.turn()?.usage.as_ref()
@@ -285,30 +287,31 @@ impl Run {
         &self.messages[from..to]
     }
 
-    /// Which turn says what the run waits for: the last one that was not withdrawn.
+    /// Index of the last turn that was not withdrawn: the one that determines what the run waits for.
     #[must_use]
-    pub fn last_taken(&self) -> Option<usize> {
+    pub fn last_effective_turn(&self) -> Option<usize> {
         self.turns.iter().rposition(|turn| !turn.withdrawn)
     }
 
-    /// How the run ended, and when. Between two turns: how the last one did that reached the agent. None while it works.
+    /// Outcome and end time of the run. Between two turns: those of the last turn that reached the agent. `None` while
+    /// the agent works.
     #[must_use]
     pub fn outcome(&self) -> Option<(End, Millis)> {
         if let (Some(end), Some(at)) = (self.end, self.finished_at) {
             return Some((end, at));
         }
         self.turn()?.end?;
-        let last = &self.turns[self.last_taken()?];
+        let last = &self.turns[self.last_effective_turn()?];
         Some((last.end?, last.ended_at?))
     }
 
-    /// The run that is answering what this one asked, or has done so.
+    /// The run that answers, or has answered, this run's pending items.
     #[must_use]
     pub fn answered_by(&self) -> Option<RunId> {
         self.turn().filter(|turn| !turn.withdrawn)?.answered_by
     }
 
-    /// Everything said in this run: the input of each turn, then its answer. What later turns build on.
+    /// The conversation of this run: the input of each turn, then its answer. Later runs build on it.
     pub fn conversation(&self) -> impl Iterator<Item = model::Message> {
         self.turns.iter().enumerate().filter(|(_, turn)| !turn.withdrawn).flat_map(|(index, turn)| {
             turn.input.iter().cloned().chain(self.messages_of(index).iter().map(Message::to_model))

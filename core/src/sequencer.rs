@@ -1,27 +1,28 @@
-//! Telling overlapping messages one after the other, for protocols whose clients cannot keep two open messages apart
+//! Serializes overlapping messages, for protocols whose clients cannot tell two open messages apart
 //! (native strict writer, rule 13.3; AG-Kit, section 9).
 //!
-//! Not here: closing what the upstream left open. The record does that, so whatever is held is told in the end.
+//! Not here: closing messages that the upstream left open. The record does that, so every held step is emitted in the
+//! end.
 
 use std::collections::BTreeMap;
 
 use crate::event::{Event, Millis, Step};
 
-/// Puts the steps of a run in an order in which one message is open at a time.
+/// Reorders the steps of a run so that only one message is open at a time.
 ///
-/// The message that began first is told as it comes. What happens in others meanwhile is held, as places and not as
-/// values, and told when it has ended: in the order in which the messages began, each in its own order. The times of
-/// the steps stay what they were, so they may go back.
+/// The message that started first is emitted as it arrives. Steps of other messages are held, as indexes and not as
+/// values, until it has ended. Then they follow in the order in which the messages started, each in its own order.
+/// Steps keep their times, so times may go back.
 ///
-/// Where messages do not overlap nothing is held, and nothing is allocated.
+/// If messages do not overlap, nothing is held and nothing is allocated.
 #[derive(Debug, Default)]
 pub struct MessageSequencer {
     open: Option<u32>,
-    /// By message, and so in the order of their beginning: places in a run are given out in that order.
+    /// Held steps by message index, and so in the order in which the messages started.
     held: BTreeMap<u32, Vec<Held>>,
 }
 
-/// A step without the run: that is handed in anew with every step.
+/// A step without the run, which comes with the next step.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     sequence: u64,
@@ -30,11 +31,11 @@ struct Held {
 }
 
 impl Held {
-    const fn of(step: &Step<'_>) -> Self {
+    const fn from_step(step: &Step<'_>) -> Self {
         Self { sequence: step.sequence, at: step.at, event: step.event }
     }
 
-    const fn within<'a>(self, step: &Step<'a>) -> Step<'a> {
+    const fn to_step<'a>(self, step: &Step<'a>) -> Step<'a> {
         Step { sequence: self.sequence, at: self.at, event: self.event, run: step.run }
     }
 
@@ -44,57 +45,59 @@ impl Held {
 }
 
 impl MessageSequencer {
-    /// An order in which nothing was told yet.
+    /// A sequencer for a run from its first step on.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// True if something was fed that is not told yet.
+    /// True while steps are held.
     #[must_use]
     pub fn has_held(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Takes the next step of a run and tells none, one or several.
+    /// Processes the next step and emits any number of steps.
     #[inline]
-    pub fn push<'a>(&mut self, step: Step<'a>, mut tell: impl FnMut(Step<'a>)) {
+    pub fn push<'a>(&mut self, step: Step<'a>, mut emit: impl FnMut(Step<'a>)) {
         let Some(message) = message_of(step.event) else {
-            // Invariant of the record: no message is open where a turn or run begins or ends. Should one be, it goes
-            // first all the same, since nothing comes after the end of a run.
-            self.release_all(&step, &mut tell);
-            return tell(step);
+            // Invariant of the record: no message is open when a turn or a run starts or ends. Release held steps
+            // anyway, because nothing may follow the end of a run.
+            self.release_all(&step, &mut emit);
+            return emit(step);
         };
+
         if self.open.is_some_and(|open| open != message) {
-            self.held.entry(message).or_default().push(Held::of(&step));
+            self.held.entry(message).or_default().push(Held::from_step(&step));
             return;
         }
+
         self.open = Some(message);
-        let ends = Held::of(&step).ends_message();
-        tell(step);
+        let ends = Held::from_step(&step).ends_message();
+        emit(step);
         if ends {
             self.open = None;
-            self.release(&step, &mut tell);
+            self.release(&step, &mut emit);
         }
     }
 
-    /// Tells held messages up to and including the first that has not ended, which is then the open one.
-    fn release<'a>(&mut self, step: &Step<'a>, tell: &mut impl FnMut(Step<'a>)) {
+    /// Emits held messages up to and including the first that has not ended, which then is the open one.
+    fn release<'a>(&mut self, step: &Step<'a>, emit: &mut impl FnMut(Step<'a>)) {
         while self.open.is_none()
             && let Some((message, held)) = self.held.pop_first()
         {
             let ended = held.last().is_some_and(|last| last.ends_message());
-            held.into_iter().for_each(|held| tell(held.within(step)));
+            held.into_iter().for_each(|held| emit(held.to_step(step)));
             if !ended {
                 self.open = Some(message);
             }
         }
     }
 
-    fn release_all<'a>(&mut self, step: &Step<'a>, tell: &mut impl FnMut(Step<'a>)) {
+    fn release_all<'a>(&mut self, step: &Step<'a>, emit: &mut impl FnMut(Step<'a>)) {
         self.open = None;
         while !self.held.is_empty() {
-            self.release(step, tell);
+            self.release(step, emit);
             self.open = None;
         }
     }
@@ -126,16 +129,16 @@ mod tests {
     use crate::id::RunId;
     use crate::json::Extra;
     use crate::model::{ContentType, MessageType, Role};
-    use crate::run::{Announced, MessageEnd, Record, Run};
+    use crate::run::{MessageEnd, MessageStart, Record, Run};
 
-    fn started() -> Record {
+    fn new_record() -> Record {
         let mut record = Record::new(Run::new(RunId(Uuid::from_u128(1)), "a", "s", 0));
         record.start_turn(Vec::new());
         record
     }
 
-    fn begin(record: &mut Record) -> (u32, u32) {
-        let message = record.start_message(Announced::new("", MessageType::Message, Role::Assistant));
+    fn start(record: &mut Record) -> (u32, u32) {
+        let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
         (message, record.start_content(message, ContentType::Text, None))
     }
 
@@ -144,94 +147,96 @@ mod tests {
         record.finish_message(message, MessageEnd::new(End::Completed));
     }
 
-    /// A record in which messages overlap as the choices have it.
+    /// A record with overlapping messages, as determined by `choices`.
     fn overlapping(choices: &[u8]) -> Record {
-        let mut record = started();
+        let mut record = new_record();
         let mut open: Vec<(u32, u32)> = Vec::new();
         for choice in choices {
-            let place = usize::from(choice / 4) % open.len().max(1);
+            let index = usize::from(choice / 4) % open.len().max(1);
             match choice % 4 {
-                0 => open.push(begin(&mut record)),
-                1 | 2 if !open.is_empty() => record.push(open[place].0, open[place].1, "x"),
+                0 => open.push(start(&mut record)),
+                1 | 2 if !open.is_empty() => record.push(open[index].0, open[index].1, "x"),
                 3 if !open.is_empty() => {
-                    let (message, content) = open.remove(place);
+                    let (message, content) = open.remove(index);
                     finish(&mut record, message, content);
                 }
                 _ => {}
             }
         }
-        record.cut(End::Completed, None);
+
+        record.close(End::Completed, None);
         record
     }
 
-    fn told(record: &Record) -> Vec<Step<'_>> {
-        let mut order = MessageSequencer::new();
-        let mut told = Vec::new();
+    fn sequence(record: &Record) -> Vec<Step<'_>> {
+        let mut sequencer = MessageSequencer::new();
+        let mut emitted = Vec::new();
         for step in record.steps(0) {
-            order.push(step, |step| told.push(step));
+            sequencer.push(step, |step| emitted.push(step));
         }
-        assert!(!order.has_held());
-        told
+        assert!(!sequencer.has_held());
+        emitted
     }
 
     #[test]
-    fn messages_that_do_not_overlap_are_told_as_they_come() {
-        let mut record = started();
+    fn messages_that_do_not_overlap_are_emitted_as_they_arrive() {
+        let mut record = new_record();
         for _ in 0..2 {
-            let (message, content) = begin(&mut record);
+            let (message, content) = start(&mut record);
             record.push(message, content, "x");
             finish(&mut record, message, content);
         }
-        record.cut(End::Completed, None);
-        let told: Vec<u64> = told(&record).iter().map(|step| step.sequence).collect();
-        assert_eq!(told, (0..record.len()).collect::<Vec<_>>());
+        record.close(End::Completed, None);
+        let emitted: Vec<u64> = sequence(&record).iter().map(|step| step.sequence).collect();
+        assert_eq!(emitted, (0..record.len()).collect::<Vec<_>>());
     }
 
     #[test]
-    fn the_rest_of_a_held_message_is_told_as_it_comes() {
-        let mut record = started();
-        let first = begin(&mut record);
-        let second = begin(&mut record);
+    fn the_rest_of_a_held_message_is_emitted_as_it_arrives() {
+        let mut record = new_record();
+        let first = start(&mut record);
+        let second = start(&mut record);
         record.push(second.0, second.1, "held");
         finish(&mut record, first.0, first.1);
+
         let from = record.len();
-        let mut order = MessageSequencer::new();
+        let mut sequencer = MessageSequencer::new();
         let mut count = 0;
-        record.steps(0).for_each(|step| order.push(step, |_| count += 1));
-        assert_eq!(count, from, "all that was held is told when the first message has ended");
+        record.steps(0).for_each(|step| sequencer.push(step, |_| count += 1));
+        assert_eq!(count, from, "held steps are emitted when the first message has ended");
         record.push(second.0, second.1, "live");
-        record.steps(from).for_each(|step| order.push(step, |step| assert_eq!(step.delta(), "live")));
+        record.steps(from).for_each(|step| sequencer.push(step, |step| assert_eq!(step.delta(), "live")));
     }
 
     proptest! {
         #[test]
         fn one_message_is_open_at_a_time_and_nothing_is_lost(choices in prop::collection::vec(any::<u8>(), 0..200)) {
             let record = overlapping(&choices);
-            let told = told(&record);
+            let emitted = sequence(&record);
 
-            let mut sequences: Vec<u64> = told.iter().map(|step| step.sequence).collect();
+            let mut sequences: Vec<u64> = emitted.iter().map(|step| step.sequence).collect();
             sequences.sort_unstable();
-            prop_assert_eq!(sequences, (0..record.len()).collect::<Vec<_>>(), "each step once");
+            prop_assert_eq!(sequences, (0..record.len()).collect::<Vec<_>>(), "each step exactly once");
 
-            let (mut open, mut begun) = (None, Vec::new());
+            let (mut open, mut started) = (None, Vec::new());
             let mut last = BTreeMap::new();
-            for step in &told {
+            for step in &emitted {
                 let Some(message) = message_of(step.event) else {
-                    prop_assert!(open.is_none(), "turns and runs begin and end between messages");
+                    prop_assert!(open.is_none(), "turns and runs start and end between messages");
                     continue;
                 };
-                prop_assert!(last.insert(message, step.sequence) < Some(step.sequence), "in the message's own order");
+                prop_assert!(last.insert(message, step.sequence) < Some(step.sequence), "in the message's order");
                 match step.event {
                     Event::MessageStarted { .. } => {
                         prop_assert_eq!(open.replace(message), None);
-                        begun.push(message);
+                        started.push(message);
                     }
                     Event::MessageFinished { .. } => prop_assert_eq!(open.take(), Some(message)),
                     _ => prop_assert_eq!(open, Some(message)),
                 }
             }
-            prop_assert!(begun.is_sorted(), "in the order of their beginning");
-            let is_end = matches!(told.last().map(|step| step.event), Some(Event::RunFinished { .. }));
+            prop_assert!(started.is_sorted(), "in the order of their start");
+            let is_end = matches!(emitted.last().map(|step| step.event), Some(Event::RunFinished { .. }));
             prop_assert!(is_end, "the end of the run comes last");
         }
     }

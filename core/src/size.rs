@@ -1,52 +1,54 @@
-//! Sizes as operators write them: `"64KiB"`, `"8MiB"`, `"1GiB"`, or plain bytes. In options and in the gateway's own
-//! settings alike.
+//! Sizes as operators write them: `"64KiB"`, `"8MiB"`, `"1GiB"`, or plain bytes. Used by adapter options and by the
+//! gateway's own settings.
 
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// The units, largest first, in bytes.
+/// Units in bytes, largest first.
 const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Larger than this is a mistake: everything measured here is held in memory.
-const LARGEST: u64 = 1 << 40;
+/// Upper limit. Everything measured in this unit is held in memory, so a larger value is a mistake.
+const MAX_BYTES: u64 = 1 << 40;
 
-/// A number of bytes, read from a text with a unit or from a plain number.
+/// A number of bytes, parsed from a text with a unit or from a plain number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
 impl Size {
-    /// So many MiB.
+    /// A size of `number` MiB.
     #[must_use]
     pub const fn mebibytes(number: u64) -> Self {
         Self(number << 20)
     }
 
-    /// The same as a length in memory.
+    /// The size as a length in memory.
     #[must_use]
     pub fn bytes(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 
-    /// Reads a text.
+    /// Parses a size such as `8MiB`.
     ///
     /// # Errors
-    /// What is wrong with it, and in a second line how to write it.
+    /// The problem, and in a second line how to fix it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
         let unit = unit.trim_start();
+
         if number.is_empty() {
             return Err("this is not a size\nwrite it like \"64KiB\", \"8MiB\" or \"1GiB\"".into());
         }
+
         let found = if unit.is_empty() {
             Some(1)
         } else {
             UNITS.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes)
         };
         let Some(bytes) = found else {
-            // `64KB`, `64k` and `64kib` all mean the same thing to whoever wrote them.
+            // Operators also write `64KB`, `64k` or `64kib`. Suggest the unit they mean.
             let meant = match unit.to_ascii_lowercase().as_str() {
                 "k" | "kb" | "kib" => Some("KiB"),
                 "m" | "mb" | "mib" => Some("MiB"),
@@ -60,11 +62,12 @@ impl Size {
                 None => "a size has an unknown unit\nunits are B, KiB, MiB and GiB".to_owned(),
             });
         };
+
         number
             .parse::<u64>()
             .ok()
             .and_then(|number| number.checked_mul(bytes))
-            .filter(|size| *size <= LARGEST)
+            .filter(|size| *size <= MAX_BYTES)
             .map(Self)
             .ok_or_else(|| "a size is too large\nat most \"1024GiB\" is possible".to_owned())
     }
@@ -80,8 +83,8 @@ impl fmt::Display for Size {
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written;
-        impl Visitor<'_> for Written {
+        struct SizeVisitor;
+        impl Visitor<'_> for SizeVisitor {
             type Value = Size;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,14 +103,14 @@ impl<'de> Deserialize<'de> for Size {
             }
 
             fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Size, E> {
-                if bytes <= LARGEST {
+                if bytes <= MAX_BYTES {
                     Ok(Size(bytes))
                 } else {
                     Err(E::custom("a size is too large\nat most 1024 GiB is possible"))
                 }
             }
         }
-        deserializer.deserialize_any(Written)
+        deserializer.deserialize_any(SizeVisitor)
     }
 }
 
@@ -117,7 +120,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn sizes_are_read_with_their_unit() {
+    fn sizes_are_parsed_with_their_unit() {
         assert_eq!(Size::parse("64KiB"), Ok(Size(65_536)));
         assert_eq!(Size::parse("8 MiB"), Ok(Size(8 << 20)));
         assert_eq!(Size::parse("1GiB"), Ok(Size(1 << 30)));
@@ -129,14 +132,14 @@ mod tests {
 
     #[test]
     fn plain_numbers_are_bytes() {
-        let read = |json: &str| serde_json::from_str::<Size>(json).ok();
-        assert_eq!((read("512"), read("\"512\""), read("0")), (Some(Size(512)), Some(Size(512)), Some(Size(0))));
-        assert_eq!((read("-1"), read("1.5"), read("18446744073709551615"), read("true")), (None, None, None, None));
+        let parse = |json: &str| serde_json::from_str::<Size>(json).ok();
+        assert_eq!((parse("512"), parse("\"512\""), parse("0")), (Some(Size(512)), Some(Size(512)), Some(Size(0))));
+        assert_eq!((parse("-1"), parse("1.5"), parse("18446744073709551615"), parse("true")), (None, None, None, None));
     }
 
     proptest! {
         #[test]
-        fn a_size_is_read_as_it_is_written(bytes in 0..=LARGEST) {
+        fn a_formatted_size_parses_to_the_same_value(bytes in 0..=MAX_BYTES) {
             prop_assert_eq!(Size::parse(&Size(bytes).to_string()), Ok(Size(bytes)));
         }
     }

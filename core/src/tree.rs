@@ -1,12 +1,12 @@
-//! Reading requests: JSON looked at level by level, so that every complaint names the path of its field.
+//! Request parsing: JSON inspected level by level, so that every error names the path of its field.
 //!
-//! A [`Node`] is a value and its place; nothing is parsed before it is asked for, strings borrow from the body, and what
-//! nobody asks for is kept as text. Depth costs nothing: a level is read only when its parent was asked for. Lists cost
-//! nothing: their elements are read one by one. Paths cost nothing before one is written into a complaint.
+//! A [`Node`] is a value and its path. Values are parsed on access, strings borrow from the body, and everything else
+//! stays raw text. Nesting is free: a level is parsed only when its parent is accessed. Lists are parsed one element at
+//! a time. Paths are built only for errors.
 //!
-//! Before anything is read, [`check`] bounds how many values and levels there are.
+//! Before anything is parsed, [`check`] limits the number of values and levels.
 //!
-//! Not here: the upstream's frames, which are read in one pass ([`crate::heard`]).
+//! Not here: the upstream's frames, which are parsed in one pass ([`crate::heard`]).
 
 mod check;
 mod place;
@@ -19,29 +19,29 @@ use serde_json::value::RawValue;
 
 use crate::fault::{Fault, FaultKind};
 use crate::json::{Extra, Json};
-use place::{Place, Step};
+use place::{Location, Step};
 
 pub use check::{Bounds, Exceeded, check, check_upstream, exceeded};
 
-/// What a value is, told by its first byte.
+/// The type of a JSON value, determined by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `null`
+    /// `null`.
     Null,
-    /// `true` or `false`
+    /// `true` or `false`.
     Bool,
     /// A number.
     Number,
     /// A string.
     String,
-    /// A list.
+    /// An array.
     Array,
     /// An object.
     Object,
 }
 
 impl Kind {
-    const fn named(self) -> &'static str {
+    const fn with_article(self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Bool => "a boolean",
@@ -53,59 +53,59 @@ impl Kind {
     }
 }
 
-/// A value and its place.
+/// A raw value and its path.
 #[derive(Clone, Debug)]
 pub struct Node<'a> {
     raw: &'a RawValue,
-    place: Place<'a>,
+    location: Location<'a>,
 }
 
 impl<'a> Node<'a> {
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
-    /// [`FaultKind::Malformed`] if it is no UTF-8 or no JSON.
+    /// [`FaultKind::Malformed`] if it is not UTF-8 or not JSON.
     pub fn parse(body: &'a [u8]) -> Result<Self, Fault> {
         let text = std::str::from_utf8(body)
             .map_err(|error| Fault::new(FaultKind::Malformed, format!("the body is not UTF-8: {error}")))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let raw = serde_json::from_str::<&RawValue>(text)
             .map_err(|error| Fault::new(FaultKind::Malformed, format!("the body is not JSON: {error}")))?;
-        Ok(Self { raw, place: Place::default() })
+        Ok(Self { raw, location: Location::default() })
     }
 
-    /// Reads a body that has to be an object.
+    /// Parses a body that must be an object.
     ///
     /// # Errors
-    /// [`FaultKind::Malformed`] if it is no UTF-8, no JSON or no object.
+    /// [`FaultKind::Malformed`] if it is not UTF-8, not JSON or not an object.
     pub fn parse_object(body: &'a [u8]) -> Result<Object<'a>, Fault> {
         let node = Self::parse(body)?;
         if node.kind() != Kind::Object {
-            let message = format!("the body must be a JSON object, not {}", node.kind().named());
+            let message = format!("the body must be a JSON object, not {}", node.kind().with_article());
             return Err(Fault::new(FaultKind::Malformed, message));
         }
         node.object()
     }
 
-    /// A value that was found elsewhere, under a path of its own.
+    /// A raw value from elsewhere, with its own path.
     #[must_use]
     pub fn with_path(path: impl Into<String>, raw: &'a RawValue) -> Self {
-        Self { raw, place: Place::at(path.into()) }
+        Self { raw, location: Location::from_path(path.into()) }
     }
 
     /// The path, such as `input[2].content[0].text`. Empty at the root.
     #[must_use]
     pub fn path(&self) -> String {
-        self.place.path()
+        self.location.path()
     }
 
-    /// The value's text.
+    /// The JSON text.
     #[must_use]
     pub fn text(&self) -> &'a str {
         self.raw.get()
     }
 
-    /// The value, kept.
+    /// Copies the value.
     #[must_use]
     pub fn to_json(&self) -> Json {
         Json::from_raw(self.raw)
@@ -117,7 +117,7 @@ impl<'a> Node<'a> {
         self.raw
     }
 
-    /// What it is.
+    /// The type of the value.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.text().as_bytes().first() {
@@ -130,51 +130,51 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// True if lists and objects in it are nested in more than so many levels: `[[]]` has two.
+    /// True if the value nests arrays and objects more than `levels` deep: `[[]]` has two levels.
     #[must_use]
     pub fn is_deeper_than(&self, levels: usize) -> bool {
         exceeded(self.text().as_bytes(), Bounds { depth: levels, values: usize::MAX }).is_some()
     }
 
-    /// A complaint about this value's type.
+    /// The fault for a value of the wrong type. `expected` is a noun phrase, such as "a string".
     #[must_use]
-    pub fn wrong(&self, expected: &str) -> Fault {
-        Fault::new(FaultKind::WrongType, format!("must be {expected}, not {}", self.kind().named()))
+    pub fn wrong_type(&self, expected: &str) -> Fault {
+        Fault::new(FaultKind::WrongType, format!("must be {expected}, not {}", self.kind().with_article()))
             .with_field(self.path())
     }
 
-    /// A complaint about this value.
+    /// The fault for an invalid value.
     #[must_use]
     pub fn invalid(&self, message: impl Into<String>) -> Fault {
         Fault::invalid(self.path(), message)
     }
 
-    fn read<T: Deserialize<'a>>(&self, expected: &str) -> Result<T, Fault> {
-        serde_json::from_str(self.raw.get()).map_err(|_| self.wrong(expected))
+    fn decode<T: Deserialize<'a>>(&self, expected: &str) -> Result<T, Fault> {
+        serde_json::from_str(self.raw.get()).map_err(|_| self.wrong_type(expected))
     }
 
-    /// A string.
+    /// The value as a string.
     ///
     /// # Errors
-    /// [`FaultKind::WrongType`] for anything else. So for all the readers below.
+    /// [`FaultKind::WrongType`] for any other type, as for all accessors below.
     pub fn string(&self) -> Result<Cow<'a, str>, Fault> {
         #[derive(Deserialize)]
         struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
         if self.kind() != Kind::String {
-            return Err(self.wrong("a string"));
+            return Err(self.wrong_type("a string"));
         }
-        self.read::<Text<'a>>("a string of valid Unicode").map(|text| text.0)
+        self.decode::<Text<'a>>("a string of valid Unicode").map(|text| text.0)
     }
 
-    /// `true` or `false`.
+    /// The value as a boolean.
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
     pub fn boolean(&self) -> Result<bool, Fault> {
-        self.read("a boolean")
+        self.decode("a boolean")
     }
 
-    /// A whole number. `3.0` counts as one, as clients in dynamic languages write it so.
+    /// The value as an integer. Accepts `3.0`, because clients in dynamic languages write integers that way.
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
@@ -182,78 +182,84 @@ impl<'a> Node<'a> {
         if let Ok(number) = serde_json::from_str::<i64>(self.raw.get()) {
             return Ok(number);
         }
-        let number: f64 = self.read("an integer")?;
+        let number: f64 = self.decode("an integer")?;
         #[expect(clippy::cast_possible_truncation, reason = "checked: it is whole and far inside the range")]
-        if number.fract() == 0.0 && number.abs() < 9e15 { Ok(number as i64) } else { Err(self.wrong("an integer")) }
+        if number.fract() == 0.0 && number.abs() < 9e15 {
+            Ok(number as i64)
+        } else {
+            Err(self.wrong_type("an integer"))
+        }
     }
 
-    /// Any number.
+    /// The value as a number.
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
     pub fn number(&self) -> Result<f64, Fault> {
-        self.read("a number")
+        self.decode("a number")
     }
 
-    /// A list, whose elements are read one by one.
+    /// The value as an array, whose elements are parsed one by one.
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
     pub fn array(&self) -> Result<Items<'a>, Fault> {
         let inner = self.text().strip_prefix('[').and_then(|text| text.strip_suffix(']'));
-        let rest = inner.ok_or_else(|| self.wrong("a list"))?;
-        Ok(Items { rest, index: 0, list: Some(Rc::new(self.place.clone())) })
+        let rest = inner.ok_or_else(|| self.wrong_type("a list"))?;
+        Ok(Items { rest, index: 0, list: Some(Rc::new(self.location.clone())) })
     }
 
-    /// An object.
+    /// The value as an object.
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
     pub fn object(&self) -> Result<Object<'a>, Fault> {
         if self.kind() != Kind::Object {
-            return Err(self.wrong("an object"));
+            return Err(self.wrong_type("an object"));
         }
-        let fields = self.read::<Fields<'a>>("an object")?.0;
-        Ok(Object { fields, place: Rc::new(self.place.clone()) })
+        let fields = self.decode::<Fields<'a>>("an object")?.0;
+        Ok(Object { fields, location: Rc::new(self.location.clone()) })
     }
 
-    /// An object kept as text.
+    /// The value as opaque JSON that must be an object.
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
     pub fn json_object(&self) -> Result<Json, Fault> {
-        if self.kind() == Kind::Object { Ok(self.to_json()) } else { Err(self.wrong("an object")) }
+        if self.kind() == Kind::Object { Ok(self.to_json()) } else { Err(self.wrong_type("an object")) }
     }
 }
 
-/// The elements of a list. The list was read as JSON before, so none of them can be broken.
+/// The elements of an array. The array was already validated as JSON, so no element is malformed.
 #[derive(Clone, Debug, Default)]
 pub struct Items<'a> {
     rest: &'a str,
     index: usize,
-    list: Option<Rc<Place<'a>>>,
+    list: Option<Rc<Location<'a>>>,
 }
 
 impl<'a> Items<'a> {
-    /// What each of them is read as. The list is made as long as it has to be once, and not before its first element was
-    /// found to be good.
+    /// Parses every element with `read`. Allocates once with the exact capacity, and only after the first element has
+    /// been parsed successfully.
     ///
     /// # Errors
-    /// Those of `read`: the first one.
-    pub fn read_each<T>(mut self, mut read: impl FnMut(&Node<'a>) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
+    /// The first error of `read`.
+    pub fn parse_each<T>(mut self, mut read: impl FnMut(&Node<'a>) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
         let Some(first) = self.next() else { return Ok(Vec::new()) };
         let first = read(&first)?;
-        let mut all = Vec::with_capacity(1 + self.left());
+
+        let mut all = Vec::with_capacity(1 + self.remaining());
         all.push(first);
         for node in self {
             all.push(read(&node)?);
         }
+
         Ok(all)
     }
 
-    /// How many are left.
+    /// The number of remaining elements. Linear in the length of the text.
     #[must_use]
-    pub fn left(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         check::elements(self.rest.as_bytes())
     }
 }
@@ -265,27 +271,27 @@ impl<'a> Iterator for Items<'a> {
         let rest = self.rest.trim_start_matches([' ', '\n', '\t', '\r', ',']);
         let raw = <&'a RawValue>::deserialize(&mut serde_json::Deserializer::from_str(rest)).ok()?;
         self.rest = &rest[raw.get().len()..];
-        let place = Place { parent: self.list.clone(), step: Step::Index(self.index) };
+        let location = Location { parent: self.list.clone(), step: Step::Index(self.index) };
         self.index += 1;
-        Some(Node { raw, place })
+        Some(Node { raw, location })
     }
 }
 
-/// An object's fields and its place.
+/// The fields of an object and its path.
 #[derive(Clone, Debug)]
 pub struct Object<'a> {
     fields: Vec<(Cow<'a, str>, &'a RawValue)>,
-    place: Rc<Place<'a>>,
+    location: Rc<Location<'a>>,
 }
 
 impl<'a> Object<'a> {
-    /// The path. Empty at the root.
+    /// The path, such as `input[2]`. Empty at the root.
     #[must_use]
     pub fn path(&self) -> String {
-        self.place.path()
+        self.location.path()
     }
 
-    /// The path a field of this name has.
+    /// The path of a field with this name.
     #[must_use]
     pub fn path_of(&self, name: &str) -> String {
         let mut path = self.path();
@@ -294,29 +300,29 @@ impl<'a> Object<'a> {
     }
 
     fn field(&self, name: &Cow<'a, str>, raw: &'a RawValue) -> Node<'a> {
-        Node { raw, place: Place { parent: Some(Rc::clone(&self.place)), step: Step::Name(name.clone()) } }
+        Node { raw, location: Location { parent: Some(Rc::clone(&self.location)), step: Step::Name(name.clone()) } }
     }
 
-    /// A field, if it is there and not `null`. The last one where a name came twice.
+    /// A field, unless it is missing or `null`. If the name occurs more than once, the last field.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Node<'a>> {
         let (name, raw) = self.fields.iter().rev().find(|(known, _)| known == name)?;
         (raw.get() != "null").then(|| self.field(name, raw))
     }
 
-    /// The first of several spellings that is there and not `null`.
+    /// The first of several alternative names that is present and not `null`.
     #[must_use]
-    pub fn any(&self, names: &[&str]) -> Option<Node<'a>> {
+    pub fn get_any(&self, names: &[&str]) -> Option<Node<'a>> {
         names.iter().find_map(|name| self.get(name))
     }
 
-    /// True if the field is there, `null` or not.
+    /// True if the field is present, even if it is `null`.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.fields.iter().any(|(known, _)| known == name)
     }
 
-    /// A field that has to be there.
+    /// A required field.
     ///
     /// # Errors
     /// [`FaultKind::Missing`]
@@ -326,15 +332,15 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// An optional string.
+    /// An optional string field.
     ///
     /// # Errors
-    /// [`FaultKind::WrongType`]; so for all the readers below.
+    /// [`FaultKind::WrongType`], as for all accessors below.
     pub fn string(&self, name: &str) -> Result<Option<Cow<'a, str>>, Fault> {
         self.get(name).map(|node| node.string()).transpose()
     }
 
-    /// An optional boolean.
+    /// An optional boolean field.
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
@@ -342,7 +348,7 @@ impl<'a> Object<'a> {
         self.get(name).map(|node| node.boolean()).transpose()
     }
 
-    /// An optional whole number.
+    /// An optional integer field.
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
@@ -350,7 +356,7 @@ impl<'a> Object<'a> {
         self.get(name).map(|node| node.integer()).transpose()
     }
 
-    /// An optional number.
+    /// An optional number field.
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
@@ -358,7 +364,7 @@ impl<'a> Object<'a> {
         self.get(name).map(|node| node.number()).transpose()
     }
 
-    /// A list, empty where there is none.
+    /// An array field; empty if it is missing.
     ///
     /// # Errors
     /// [`FaultKind::WrongType`]
@@ -366,14 +372,14 @@ impl<'a> Object<'a> {
         self.get(name).map_or_else(|| Ok(Items::default()), |node| node.array())
     }
 
-    /// All fields in order.
+    /// All fields, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Node<'a>)> {
         self.fields.iter().map(|(name, raw)| (name.as_ref(), self.field(name, raw)))
     }
 
-    /// The fields that are not among the named ones, kept. One pass, one lookup a field.
+    /// Copies all fields except the named ones.
     #[must_use]
-    pub fn rest(&self, named: &[&str]) -> Extra {
+    pub fn fields_except(&self, named: &[&str]) -> Extra {
         self.fields
             .iter()
             .filter(|(name, _)| !named.contains(&name.as_ref()))
@@ -382,7 +388,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// An object's fields in order, repeated ones included.
+/// The fields of an object in order, including repeated names.
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
@@ -390,6 +396,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
         struct Visitor;
         #[derive(Deserialize)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
         impl<'de> serde::de::Visitor<'de> for Visitor {
             type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -412,14 +419,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_complaint_names_its_field() {
+    fn every_error_names_its_field() {
         let body = br#"{"input":[{"role":"user"},{"role":7}],"n":3.0,"x":null}"#;
         let object = Node::parse_object(body).expect("an object");
         let mut input = object.array("input").expect("a list");
+
         let second = input.nth(1).expect("two of them");
         let role = second.object().expect("an object").string("role").expect_err("a number is no role");
         assert_eq!(role.field.as_deref(), Some("input[1].role"));
         assert_eq!(role.message, "must be a string, not a number");
+
         assert_eq!(object.integer("n").expect("whole"), Some(3));
         assert!(object.get("x").is_none() && object.has("x"));
         assert_eq!(object.required("y").expect_err("absent").kind, FaultKind::Missing);
@@ -431,21 +440,23 @@ mod tests {
         let items: Vec<&str> = node.array().expect("a list").map(|item| item.text()).collect();
         let mut left = node.array().expect("a list");
         for number in (0..7).rev() {
-            assert_eq!((left.next().is_some(), left.left()), (true, number));
+            assert_eq!((left.next().is_some(), left.remaining()), (true, number));
         }
-        let texts = node.array().expect("a list").read_each(|item| Ok(item.text())).expect("all are good");
+
+        let texts = node.array().expect("a list").parse_each(|item| Ok(item.text())).expect("all are good");
         assert_eq!((texts.as_slice(), texts.capacity()), (items.as_slice(), 7));
         assert_eq!(items, ["1", "[2,\"]\"]", "{\"a\":[3]}", "\"x,y\"", "null", "-0.5e3", "true"]);
         assert!(Node::parse(b"[ ]").expect("JSON").array().expect("a list").next().is_none());
         assert!(Node::parse(b"{}").expect("JSON").array().is_err());
-        let place = |node: Node<'_>| node.path();
+
+        let path = |node: Node<'_>| node.path();
         let deep = Node::with_path("x", node.raw()).array().expect("a list").nth(2).expect("an object");
-        let deep = deep.object().expect("an object").array("a").expect("a list").next().map(place);
+        let deep = deep.object().expect("an object").array("a").expect("a list").next().map(path);
         assert_eq!(deep.as_deref(), Some("x[2].a[0]"));
     }
 
     #[test]
-    fn depth_costs_nothing_before_it_is_asked_for() {
+    fn nested_values_are_not_parsed_before_they_are_accessed() {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
         let object = Node::parse_object(deep.as_bytes()).expect("an object");
         assert_eq!(object.required("a").expect("there").kind(), Kind::Array);
@@ -454,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn lone_surrogates_and_bad_bytes_are_refused_not_replaced() {
+    fn lone_surrogates_and_invalid_utf8_are_rejected() {
         let node = Node::parse(br#"{"a":"\ud800"}"#).expect("its shape is JSON");
         assert!(node.object().expect("an object").string("a").is_err());
         assert_eq!(Node::parse(b"{\"a\":\"\xff\"}").expect_err("no UTF-8").kind, FaultKind::Malformed);

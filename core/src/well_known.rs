@@ -1,31 +1,30 @@
-//! What an agent's own server publishes about it, such as a card: what an adapter wants to know of that, and what was
-//! found.
+//! Documents that an agent's own server publishes about the agent, such as an agent card.
 //!
-//! Not here: fetching and keeping it, which is the gateway's, and what such a document means, which is the adapter's.
+//! Not here: fetching and caching (the gateway), and interpreting the document (the adapter).
 
 use crate::event::Millis;
 use crate::json::Json;
 
-/// A document an agent's server may publish at a place that a protocol has agreed on.
+/// Describes a document that an agent's server may publish at a path which a protocol defines.
 #[derive(Clone, Debug)]
 pub struct WellKnownDocument {
-    /// The agent, by its name in the configuration: one of the route's.
+    /// The agent's name in the configuration; one of the route's agents.
     pub agent: String,
-    /// Where it may lie, best first: paths below the agent's URL, below the URL that one stands under, and below the
-    /// root of the host.
+    /// Candidate paths, best first. Each is tried below the agent's URL, below its parent URL, and below the root of
+    /// the host.
     pub paths: &'static [&'static str],
-    /// Headers of the request, names in lower case; the operator's are added and win.
+    /// Request headers, names in lower case. The operator's headers are added and take precedence.
     pub headers: &'static [(&'static str, &'static str)],
-    /// What is kept of what was found: the URL and the body. None: it is no such document. Called once for each
-    /// document fetched, so that reading it, and leaving out what no client may see, costs nobody else anything.
+    /// Extracts what is cached, given the URL and the body. `None`: the body is not such a document. Called once per
+    /// fetched document, so parsing and removing what clients must not see happens once.
     pub extract: fn(&str, &[u8]) -> Option<Json>,
 }
 
-/// What was found.
+/// A fetched document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedDocument {
-    /// What was kept of it.
+    /// The extracted content.
     pub document: Json,
-    /// When it was first seen as it is.
+    /// When this version was first seen.
     pub since: Millis,
 }

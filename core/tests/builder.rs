@@ -1,10 +1,10 @@
-//! The builder against what the runtime's own builder sent: the same calls make the same bytes.
+//! Compares the builder with recordings of the runtime's own builder: the same calls produce the same bytes.
 
 use interlingua_core::builder::{Frame, ResponseBuilder};
 use interlingua_core::model::{ContentType, MessageType, Role, Status};
 use serde_json::json;
 
-/// A transcript, and the ids and times that stood in it.
+/// A transcript with the ids and times in it.
 struct Recorded {
     text: &'static str,
     response: String,
@@ -19,6 +19,7 @@ fn recorded(text: &'static str) -> Recorded {
         .filter_map(|line| line.strip_prefix("data: "))
         .map(|data| serde_json::from_str(data).expect("a transcript is JSON"))
         .collect();
+
     let last = frames.last().expect("it has frames");
     let word = |value: &serde_json::Value| value.as_str().expect("an id").to_owned();
     Recorded {
@@ -35,57 +36,63 @@ fn stream(frames: &[Frame]) -> String {
 }
 
 #[test]
-fn set_text_and_fragments_as_the_runtime_writes_them() {
+fn set_text_and_deltas_match_the_runtime() {
     let recorded = recorded(include_str!("../../tests/transcripts/agentscope/agentscope-builder-text.sse"));
     let mut response = ResponseBuilder::new(&recorded.response, recorded.created_at).session("s-1");
     let mut frames = vec![response.created(), response.in_progress()];
     let mut message = response.assistant().id(&recorded.message);
     frames.push(message.in_progress());
     let mut content = message.text();
+
     frames.push(content.set_text("Set: "));
     frames.push(content.add_text_delta("one"));
     frames.push(content.add_text_delta(" two"));
     frames.push(content.complete());
     frames.push(message.complete());
+
     frames.push(response.complete(recorded.completed_at));
     assert_eq!(stream(&frames), recorded.text);
 }
 
 #[test]
-fn fragments_of_data_as_the_runtime_merges_them() {
+fn data_deltas_are_merged_like_in_the_runtime() {
     let recorded = recorded(include_str!("../../tests/transcripts/agentscope/agentscope-builder-data.sse"));
     let mut response = ResponseBuilder::new(&recorded.response, recorded.created_at).session("s-1");
     let mut frames = vec![response.created(), response.in_progress()];
     let mut message = response.assistant().id(&recorded.message);
     frames.push(message.in_progress());
     let mut content = message.data();
+
     for fragment in [r#"{"rows":[1],"note":"a","n":1}"#, r#"{"rows":[2],"note":"b","n":2}"#, r#"{"new":true}"#] {
         let fragment: &serde_json::value::RawValue = serde_json::from_str(fragment).expect("JSON");
         frames.push(content.add_data_delta(fragment));
     }
     frames.push(content.complete());
+
     frames.push(message.complete());
     frames.push(response.complete(recorded.completed_at));
     assert_eq!(stream(&frames), recorded.text);
 }
 
 #[test]
-fn a_builder_without_a_runner_numbers_nothing() {
+fn a_builder_without_a_runner_has_no_sequence_numbers() {
     let recorded = recorded(include_str!("../../tests/transcripts/agentscope/builder-without-runner.sse"));
     let mut response = ResponseBuilder::new(&recorded.response, recorded.created_at).session("s-1").unnumbered();
     let mut frames = vec![response.created(), response.in_progress()];
     let mut message = response.assistant().id(&recorded.message);
     frames.push(message.in_progress());
     let mut content = message.text();
+
     frames.extend(["Hello", ", ", "world"].map(|token| content.add_text_delta(token)));
     frames.push(content.complete());
     frames.push(message.complete());
+
     frames.push(response.complete(recorded.completed_at));
     assert_eq!(stream(&frames), recorded.text);
 }
 
 #[test]
-fn the_one_call_helper_takes_the_seven_steps_in_order() {
+fn the_helper_for_a_text_answer_makes_all_frames_in_order() {
     let frames = ResponseBuilder::new("response_1", 7).streamed(["a", "b"], 8);
     let steps: Vec<String> = frames
         .iter()
@@ -116,10 +123,11 @@ fn two_messages_may_be_open_at_once() {
     let mut frames = vec![thought.in_progress(), thought.text().add_text_delta("hm")];
     let mut answer = response.assistant();
     frames.extend([answer.in_progress(), answer.text().add_text_delta("42")]);
-    let mut thought = response.resume(0).expect("it was begun");
-    frames.extend([thought.resume(0).expect("it was begun").complete(), thought.complete()]);
-    let mut answer = response.resume(1).expect("it was begun");
-    frames.extend([answer.resume(0).expect("it was begun").complete(), answer.complete()]);
+    let mut thought = response.resume(0).expect("a message");
+    frames.extend([thought.resume(0).expect("a content").complete(), thought.complete()]);
+    let mut answer = response.resume(1).expect("a message");
+    frames.extend([answer.resume(0).expect("a content").complete(), answer.complete()]);
+
     frames.push(response.complete(8));
     let last: serde_json::Value = serde_json::from_str(frames.last().expect("frames").json()).expect("JSON");
     let texts: Vec<_> = last["output"].as_array().expect("a list").iter().map(|m| &m["content"][0]["text"]).collect();
@@ -128,7 +136,7 @@ fn two_messages_may_be_open_at_once() {
 }
 
 #[test]
-fn media_refusals_and_bad_ends_have_their_forms() {
+fn media_refusals_and_failures_have_their_own_frames() {
     let mut response = ResponseBuilder::new("response_1", 7);
     let mut message = response.assistant().metadata(&json!({ "topic": "cats" }));
     message.set_usage(&json!({ "output_tokens": 3 }));
@@ -143,6 +151,7 @@ fn media_refusals_and_bad_ends_have_their_forms() {
         response.fail("AGENT_ERROR", "it went wrong"),
         response.end(&Status::Incomplete),
     ];
+
     let ends = [
         r#""index":0,"delta":false,"msg_id":"msg_1_0","image_url":"https://example.com/cat.png"}"#,
         r#""index":1,"delta":false,"msg_id":"msg_1_0","refusal":"no"}"#,
@@ -154,6 +163,7 @@ fn media_refusals_and_bad_ends_have_their_forms() {
         r#""usage":{"output_tokens":3},"session_id":null}"#,
         r#""usage":{"output_tokens":3},"session_id":null}"#,
     ];
+
     for (frame, end) in frames.iter().zip(ends) {
         assert!(frame.json().ends_with(end), "{frame}");
     }

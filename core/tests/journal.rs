@@ -1,5 +1,5 @@
-//! The laws of the written form: what is read equals what was written, whole or piece by piece; a torn end is
-//! dropped; nothing that was never written so is believed. Not here: where lines are kept.
+//! Invariants of the serialized form: reading restores what was written, at once or piece by piece; a truncated last
+//! line is dropped; invalid lines are rejected. Not here: where lines are stored.
 
 use interlingua_core::RunId;
 use interlingua_core::call::{Delivery, RetentionOwner, RunInfo, RunState};
@@ -9,7 +9,7 @@ use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{
     AgentRequest, Body, Content, ContentType, File, Message, MessageType, Role, Sampling, Status, Stop,
 };
-use interlingua_core::run::{Announced, CallHead, MessageEnd, Record, Run, RunError};
+use interlingua_core::run::{CallHead, MessageEnd, MessageStart, Record, Run, RunError};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -30,7 +30,7 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![3 => "[ -~]{0,8}", 1 => "\\PC{0,4}", 1 => Just("\"\\\n\r\t\u{0}\u{1f}\u{7f}\u{2028}é😀".to_owned())]
 }
 
-/// Repeated names too: they are kept as they came.
+/// Includes repeated names, which are preserved.
 fn extra() -> impl Strategy<Value = Extra> {
     prop::collection::vec((prop::sample::select(vec!["a", "b", "text", "type"]), json()), 0..4)
         .prop_map(|fields| fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
@@ -92,25 +92,25 @@ fn error() -> impl Strategy<Value = Option<RunError>> {
     maybe((text(), text()).prop_map(|(code, message)| RunError { code, message }))
 }
 
-/// Something that may be told; what does not fit where the record is, is left out.
+/// An operation on a record. One that the record's current state does not allow is skipped.
 #[derive(Clone, Debug)]
-enum Act {
-    At(u64),
-    Turn(Vec<Message>),
-    Start(Announced),
-    Open(usize, ContentType, Option<CallHead>),
+enum Operation {
+    SetTime(u64),
+    StartTurn(Vec<Message>),
+    StartMessage(MessageStart),
+    StartContent(usize, ContentType, Option<CallHead>),
     Push(usize, String),
     Replace(usize, String),
-    Shut(usize, Option<Content>, Extra),
-    Finish(usize, MessageEnd),
-    Note(Option<String>, Option<Json>, Extra),
+    FinishContent(usize, Option<Content>, Extra),
+    FinishMessage(usize, MessageEnd),
+    UpdateTurn(Option<String>, Option<Json>, Extra),
     FinishTurn(End, Option<RunError>),
-    Cut(End, Option<RunError>),
+    Close(End, Option<RunError>),
 }
 
-fn act() -> impl Strategy<Value = Act> {
-    let announced = (text(), kind(), role(), maybe(json()), maybe(json()), extra())
-        .prop_map(|(id, kind, role, metadata, usage, extra)| Announced { id, kind, role, metadata, usage, extra });
+fn operation() -> impl Strategy<Value = Operation> {
+    let start = (text(), kind(), role(), maybe(json()), maybe(json()), extra())
+        .prop_map(|(id, kind, role, metadata, usage, extra)| MessageStart { id, kind, role, metadata, usage, extra });
     let message_end = (end(), maybe(kind()), maybe(text()), maybe(text()), maybe(json()), maybe(json()), extra())
         .prop_map(|(end, kind, code, message, usage, metadata, extra)| MessageEnd {
             end,
@@ -121,39 +121,42 @@ fn act() -> impl Strategy<Value = Act> {
             metadata,
             extra,
         });
+
     let slot = prop::sample::select(vec!["text", "refusal", "data", "hologram"]).prop_map(ContentType::from);
     let call = maybe((text(), text(), maybe(text())))
         .prop_map(|call| call.map(|(call_id, name, server_label)| CallHead { call_id, name, server_label }));
     let which = || 0_usize..4;
     prop_oneof![
-        // The last one is longer than the times of steps count.
-        4 => prop::sample::select(vec![0, 1, 250, 1 << 34]).prop_map(Act::At),
-        2 => prop::collection::vec(message(), 0..2).prop_map(Act::Turn),
-        4 => announced.prop_map(Act::Start),
-        6 => (which(), slot, call).prop_map(|(at, kind, call)| Act::Open(at, kind, call)),
-        12 => (which(), text()).prop_map(|(at, text)| Act::Push(at, text)),
-        1 => (which(), text()).prop_map(|(at, text)| Act::Replace(at, text)),
-        5 => (which(), maybe(content()), extra()).prop_map(|(at, value, extra)| Act::Shut(at, value, extra)),
-        3 => (which(), message_end).prop_map(|(at, end)| Act::Finish(at, end)),
-        1 => (maybe(text()), maybe(json()), extra()).prop_map(|(id, usage, extra)| Act::Note(id, usage, extra)),
-        1 => (end(), error()).prop_map(|(end, error)| Act::FinishTurn(end, error)),
-        1 => (end(), error()).prop_map(|(end, error)| Act::Cut(end, error)),
+        // The last value exceeds the range of a step's time.
+        4 => prop::sample::select(vec![0, 1, 250, 1 << 34]).prop_map(Operation::SetTime),
+        2 => prop::collection::vec(message(), 0..2).prop_map(Operation::StartTurn),
+        4 => start.prop_map(Operation::StartMessage),
+        6 => (which(), slot, call).prop_map(|(at, kind, call)| Operation::StartContent(at, kind, call)),
+        12 => (which(), text()).prop_map(|(at, text)| Operation::Push(at, text)),
+        1 => (which(), text()).prop_map(|(at, text)| Operation::Replace(at, text)),
+        5 => (which(), maybe(content()), extra())
+            .prop_map(|(at, value, extra)| Operation::FinishContent(at, value, extra)),
+        3 => (which(), message_end).prop_map(|(at, end)| Operation::FinishMessage(at, end)),
+        1 => (maybe(text()), maybe(json()), extra())
+            .prop_map(|(id, usage, extra)| Operation::UpdateTurn(id, usage, extra)),
+        1 => (end(), error()).prop_map(|(end, error)| Operation::FinishTurn(end, error)),
+        1 => (end(), error()).prop_map(|(end, error)| Operation::Close(end, error)),
     ]
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
-    // A turn to begin with, or nearly nothing could be told.
-    prop::collection::vec(act(), 0..60).prop_map(|mut acts| {
-        acts.insert(0, Act::Turn(Vec::new()));
-        acts
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    // Begin with a turn, because most operations need one.
+    prop::collection::vec(operation(), 0..60).prop_map(|mut operations| {
+        operations.insert(0, Operation::StartTurn(Vec::new()));
+        operations
     })
 }
 
-fn begin() -> Record {
+fn new_record() -> Record {
     Record::new(Run::new(RunId(Uuid::from_u128(7)), "friday \"\n", "s-é", 1_700_000_000_000))
 }
 
-fn tell(record: &mut Record, act: Act) {
+fn apply(record: &mut Record, operation: Operation) {
     let open = |record: &Record, which: usize| {
         let messages = record.run().messages.iter().enumerate().filter(|(_, message)| message.end.is_none());
         let open: Vec<_> = messages.map(|(index, message)| (index as u32, message.slots.clone())).collect();
@@ -164,50 +167,51 @@ fn tell(record: &mut Record, act: Act) {
         let content = slots.len().checked_sub(1)?;
         (!slots[content].finished).then_some((message, content as u32))
     };
-    match act {
-        Act::At(later) => record.at(record.now() + later),
-        Act::Turn(input) if !record.in_turn() && !record.is_finished() => record.start_turn(input),
-        Act::Start(announced) if record.in_turn() => drop(record.start_message(announced)),
-        Act::Open(which, kind, call) => {
+
+    match operation {
+        Operation::SetTime(later) => record.set_time(record.now() + later),
+        Operation::StartTurn(input) if !record.in_turn() && !record.is_finished() => record.start_turn(input),
+        Operation::StartMessage(start) if record.in_turn() => drop(record.start_message(start)),
+        Operation::StartContent(which, kind, call) => {
             if let Some((message, slots)) = open(record, which)
                 && slots.last().is_none_or(|slot| slot.finished)
             {
                 record.start_content(message, kind, call);
             }
         }
-        Act::Push(which, text) => {
+        Operation::Push(which, text) => {
             if let Some((message, content)) = slot(record, which) {
                 record.push(message, content, &text);
             }
         }
-        Act::Replace(which, text) => {
+        Operation::Replace(which, text) => {
             if let Some((message, content)) = slot(record, which) {
                 record.replace(message, content, &text);
             }
         }
-        Act::Shut(which, value, extra) => {
+        Operation::FinishContent(which, value, extra) => {
             if let Some((message, content)) = slot(record, which) {
                 record.finish_content(message, content, value, extra);
             }
         }
-        Act::Finish(which, end) => {
+        Operation::FinishMessage(which, end) => {
             if let Some((message, slots)) = open(record, which)
                 && slots.iter().all(|slot| slot.finished)
             {
                 record.finish_message(message, end);
             }
         }
-        Act::Note(id, usage, extra) if record.in_turn() => record.note(id.as_deref(), usage, extra),
-        Act::FinishTurn(end, error) if record.in_turn() => {
+        Operation::UpdateTurn(id, usage, extra) if record.in_turn() => record.update_turn(id.as_deref(), usage, extra),
+        Operation::FinishTurn(end, error) if record.in_turn() => {
             record.close_messages(End::Incomplete);
             record.finish_turn(end, error);
         }
-        Act::Cut(end, error) => record.cut(end, error),
+        Operation::Close(end, error) => record.close(end, error),
         _ => {}
     }
 }
 
-fn same(read: &Record, written: &Record) {
+fn assert_same(read: &Record, written: &Record) {
     assert_eq!(read.run(), written.run());
     assert!(read == written, "the events differ");
     assert_eq!(read.size(), written.size());
@@ -217,65 +221,70 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_written_is_read(acts in acts()) {
-        let mut record = begin();
-        for act in acts {
-            tell(&mut record, act);
+    fn reading_restores_what_was_written(operations in operations()) {
+        let mut record = new_record();
+        for operation in operations {
+            apply(&mut record, operation);
         }
         let mut lines = Vec::new();
         write(&record, 0, &mut lines);
-        same(&read(&lines).unwrap(), &record);
+        assert_same(&read(&lines).unwrap(), &record);
     }
 
     #[test]
-    fn pieces_written_as_the_run_grows_are_the_whole(acts in acts(), every in 1_usize..6) {
-        let mut record = begin();
+    fn lines_written_in_pieces_restore_the_record(operations in operations(), every in 1_usize..6) {
+        let mut record = new_record();
         let (mut lines, mut written) = (Vec::new(), 0);
         let mut followed: Option<Record> = None;
-        for (index, act) in acts.into_iter().enumerate() {
-            tell(&mut record, act);
+        for (index, operation) in operations.into_iter().enumerate() {
+            apply(&mut record, operation);
+
             if index % every == 0 {
                 let piece = lines.len();
+
                 write(&record, written, &mut lines);
                 written = record.len();
                 let tail = &lines[piece..];
                 followed = Some(followed.map_or_else(|| read(tail).unwrap(), |so_far| extend(so_far, tail).unwrap()));
-                same(followed.as_ref().unwrap(), &record);
+                assert_same(followed.as_ref().unwrap(), &record);
             }
         }
         write(&record, written, &mut lines);
-        same(&read(&lines).unwrap(), &record);
+        assert_same(&read(&lines).unwrap(), &record);
     }
 
     #[test]
-    fn what_was_taken_back_was_never_told(acts in acts()) {
-        /// The run without what is said besides the row of events.
-        fn told(record: &Record) -> Run {
+    fn rewinding_restores_an_earlier_state(operations in operations()) {
+        /// The run without the values that have no event of their own.
+        fn without_updates(record: &Record) -> Run {
             let mut run = record.run().clone();
             for message in &mut run.messages {
                 (message.usage, message.extra) = (None, Extra::new());
             }
             for turn in &mut run.turns {
                 (turn.usage, turn.upstream_id, turn.extra) = (None, None, Extra::new());
-                // What a run is cut for between two turns stands in the last one.
+                // The error of a run that is closed between two turns is stored in the last turn.
                 turn.error = None;
             }
             run
         }
-        let mut record = begin();
+
+        let mut record = new_record();
         let mut moments = vec![record.clone()];
-        for act in acts {
-            tell(&mut record, act);
+        for operation in operations {
+            apply(&mut record, operation);
             moments.push(record.clone());
         }
+
         for moment in moments {
             let mut back = record.clone();
             back.rewind(moment.len());
-            prop_assert_eq!(told(&back), told(&moment));
+            prop_assert_eq!(without_updates(&back), without_updates(&moment));
             let events = |record: &Record| record.steps(0).map(|step| step.event).collect::<Vec<_>>();
             prop_assert_eq!(events(&back), events(&moment));
-            // It can be ended from there, and written down.
-            back.cut(End::Failed, None);
+
+            // A rewound record can be closed and written.
+            back.close(End::Failed, None);
             let mut lines = Vec::new();
             write(&back, 0, &mut lines);
             prop_assert_eq!(read(&lines).unwrap().len(), back.len());
@@ -283,10 +292,10 @@ proptest! {
     }
 
     #[test]
-    fn a_torn_end_is_dropped(acts in acts(), cut in any::<prop::sample::Index>()) {
-        let mut record = begin();
-        for act in acts {
-            tell(&mut record, act);
+    fn a_truncated_end_is_dropped(operations in operations(), cut in any::<prop::sample::Index>()) {
+        let mut record = new_record();
+        for operation in operations {
+            apply(&mut record, operation);
         }
         let mut lines = Vec::new();
         write(&record, 0, &mut lines);
@@ -303,30 +312,42 @@ proptest! {
     }
 
     #[test]
-    fn damaged_lines_never_panic(acts in acts(), at in any::<prop::sample::Index>(), byte in any::<u8>(), skip in 0_usize..9) {
-        let mut record = begin();
-        for act in acts {
-            tell(&mut record, act);
+    fn damaged_lines_never_panic(
+        operations in operations(),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+        skip in 0_usize..9,
+    ) {
+        let mut record = new_record();
+        for operation in operations {
+            apply(&mut record, operation);
         }
         let mut lines = Vec::new();
         write(&record, 0, &mut lines);
         let at = at.index(lines.len());
         lines[at] = byte;
         let _ = read(&lines);
-        // Lines that are missing in the middle.
-        let mut kept: Vec<_> = lines.split_inclusive(|byte| *byte == b'\n').collect();
-        if skip < kept.len() {
-            kept.remove(skip);
+        // Remove a line from the middle.
+        let mut remaining: Vec<_> = lines.split_inclusive(|byte| *byte == b'\n').collect();
+        if skip < remaining.len() {
+            remaining.remove(skip);
         }
-        let _ = read(&kept.concat());
+
+        let _ = read(&remaining.concat());
     }
 
     #[test]
-    fn facts_about_a_run_are_read_as_written(
+    fn metadata_of_a_run_survives_a_round_trip(
         input in prop::collection::vec(message(), 0..2),
         words in (maybe(text()), maybe(text()), maybe(text())),
-        numbers in (maybe(any::<f64>().prop_filter("JSON has no others", |number| number.is_finite())), maybe(any::<i64>())),
-        stop in maybe(prop_oneof![text().prop_map(Stop::One), prop::collection::vec(text(), 0..3).prop_map(Stop::Many)]),
+        numbers in (
+            maybe(any::<f64>().prop_filter("JSON has no others", |number| number.is_finite())),
+            maybe(any::<i64>()),
+        ),
+        stop in maybe(prop_oneof![
+            text().prop_map(Stop::One),
+            prop::collection::vec(text(), 0..3).prop_map(Stop::Many),
+        ]),
         tools in maybe(prop::collection::vec(json(), 0..2)),
         extra in extra(),
         labels in json(),
@@ -334,7 +355,7 @@ proptest! {
         state in prop_oneof![end().prop_map(RunState::Ended), Just(RunState::Waiting), Just(RunState::Queued)],
     ) {
         let (temperature, n) = numbers;
-        let about = RunInfo {
+        let info = RunInfo {
             protocol: "a2a".into(),
             owner: "olga".into(),
             state,
@@ -350,49 +371,51 @@ proptest! {
             labels,
             retention: keeper.map(|(route, remembered)| RetentionOwner { route, remembered }),
         };
-        let text = serde_json::to_vec(&Written(&about)).unwrap();
+        let text = serde_json::to_vec(&Written(&info)).unwrap();
         let Written(read): Written<RunInfo> = serde_json::from_slice(&text).unwrap();
-        prop_assert_eq!(read, about);
+        prop_assert_eq!(read, info);
     }
 }
 
 #[test]
-fn facts_that_were_written_before_routes_had_rules_are_read() {
+fn metadata_written_before_routes_had_retention_settings_is_read() {
     let written = r#"{"protocol":"a2a","owner":"olga","state":"waiting","changed_at":12,"previous":null,
         "delivery":"stream","stored":true,"request":{"input":[],"id":null,"session_id":null,"user_id":null,
         "model":null,"temperature":null,"top_p":null,"frequency_penalty":null,"presence_penalty":null,
         "max_tokens":null,"stop":null,"n":null,"seed":null,"tools":null,"extra":{}},"labels":null}"#;
     let Written(read): Written<RunInfo> = serde_json::from_str(written).unwrap();
     assert_eq!((read.state, read.retention), (RunState::Waiting, None));
-    let kept = written.replace("null}", r#"null,"keeper":{"route":"/a2a/{agent}","later":1}}"#);
-    let Written(read): Written<RunInfo> = serde_json::from_str(&kept).unwrap();
+
+    let stored = written.replace("null}", r#"null,"keeper":{"route":"/a2a/{agent}","later":1}}"#);
+    let Written(read): Written<RunInfo> = serde_json::from_str(&stored).unwrap();
     assert_eq!(read.retention, Some(RetentionOwner { route: "/a2a/{agent}".into(), remembered: false }));
 }
 
 #[test]
 fn the_line_of_a_delta_is_short() {
-    let mut record = begin();
+    let mut record = new_record();
     record.start_turn(Vec::new());
-    let message = record.start_message(Announced::new("m", MessageType::Message, Role::Assistant));
+    let message = record.start_message(MessageStart::new("m", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     let from = record.len();
-    record.at(record.now() + 12);
+    record.set_time(record.now() + 12);
     record.push(message, content, "Hel\"lo");
+
     let mut line = Vec::new();
     write(&record, from, &mut line);
     assert_eq!(String::from_utf8(line).unwrap(), "[\"d\",12,0,0,\"Hel\\\"lo\"]\n");
 }
 
 #[test]
-fn another_version_is_refused_by_its_number() {
-    let lines = format!("[\"interlingua\",{},\"of a form nobody knows\"]\n", VERSION + 1);
+fn another_version_is_rejected_by_its_number() {
+    let lines = format!("[\"interlingua\",{},\"of an unknown form\"]\n", VERSION + 1);
     assert!(matches!(read(lines.as_bytes()), Err(JournalError::Version(2))));
 }
 
 #[test]
-fn lines_that_do_not_follow_are_refused() {
+fn invalid_lines_are_rejected() {
     let mut lines = Vec::new();
-    write(&begin(), 0, &mut lines);
+    write(&new_record(), 0, &mut lines);
     for line in [
         "[\"d\",1,0,0,\"x\"]",
         "[\"content\",1,4294967295,\"text\",null]",
@@ -410,22 +433,23 @@ fn lines_that_do_not_follow_are_refused() {
             other => panic!("{line}: {other:?}"),
         }
     }
-    // Extensions of later versions stand at the end of a line.
+    // Later versions may add items to the end of a line.
     let more = [&lines[..], b"[\"turn\",18446744073709551615,[],{\"new\":1}]\n"].concat();
     assert_eq!(read(&more).unwrap().len(), 2);
 }
 
 #[test]
-fn a_run_cut_while_it_waits_keeps_its_error() {
-    let mut record = begin();
+fn a_run_closed_while_it_waits_keeps_its_error() {
+    let mut record = new_record();
     record.start_turn(vec![Message::user("hi")]);
     record.finish_turn(End::Completed, None);
     let (mut lines, written) = (Vec::new(), record.len());
     write(&record, 0, &mut lines);
-    record.at(record.now() + 5);
-    record.cut(End::Canceled, Some(RunError { code: "EXPIRED".into(), message: "nobody answered".into() }));
+
+    record.set_time(record.now() + 5);
+    record.close(End::Canceled, Some(RunError { code: "EXPIRED".into(), message: "nobody answered".into() }));
     write(&record, written, &mut lines);
     let read = read(&lines).unwrap();
-    same(&read, &record);
+    assert_same(&read, &record);
     assert!(matches!(read.step(read.len() - 1).unwrap().event, Event::RunFinished { end: End::Canceled }));
 }

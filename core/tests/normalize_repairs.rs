@@ -280,7 +280,7 @@ fn ids_are_unique_over_all_turns_of_a_run() {
             record.start_turn(Vec::new());
         }
     }
-    record.cut(interlingua_core::End::Completed, None);
+    record.close(interlingua_core::End::Completed, None);
     assert_eq!(grammar(&record), Ok(()));
     let texts: String = record.run().messages.iter().map(interlingua_core::run::Message::text).collect();
     assert_eq!(texts, "abcdabcd", "{}", tale(&record));

@@ -148,7 +148,7 @@ proptest! {
             }
             normalizer.end_of_body(&mut record);
         }
-        record.cut(End::Completed, None);
+        record.close(End::Completed, None);
         lawful(&record)?;
     }
 

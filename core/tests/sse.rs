@@ -1,6 +1,6 @@
-//! What the event stream decoder promises: the same frames however the bytes are cut, the frames the standard asks
-//! for, and bounded memory whatever is sent. That no byte is scanned twice is shown beside the decoder itself, which
-//! alone can count; frames as they are written are the subject of `sse_encode.rs`.
+//! Invariants of the event stream decoder: the same frames however the bytes are split, the frames that the standard
+//! requires, and bounded memory for any input. The decoder's own tests show that no byte is scanned twice; writing
+//! frames is covered by `sse_encode.rs`.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 const LIMIT: usize = 1 << 20;
 
-/// Streams with every feature and every kind of line end. `expected` in the tests below pins down what some of them
-/// mean; here they only have to mean the same in pieces.
+/// Streams with every feature and every kind of line end. Tests below pin the meaning of some of them; here they only
+/// must mean the same in any split.
 const CORPUS: &[&[u8]] = &[
     b"data: one\n\ndata:two\n\ndata:  three\n\n",
     b"event: add\nid: 1\nretry: 250\ndata: {\"a\":1}\n\n: beat\n\nevent: ping\n\ndata: x\n\n",
@@ -36,7 +36,7 @@ const CORPUS: &[&[u8]] = &[
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Heard {
+struct Received {
     event: Option<String>,
     id: Option<String>,
     retry: Option<Duration>,
@@ -44,10 +44,10 @@ struct Heard {
     last_event_id: String,
 }
 
-/// Everything a stream says, as seen through any cuts.
+/// The complete outcome of decoding a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Account {
-    frames: Vec<Heard>,
+    frames: Vec<Received>,
     error: Option<DecodeError>,
     leftover: String,
     lines: u64,
@@ -55,27 +55,29 @@ struct Account {
     retry: Option<Duration>,
 }
 
-fn decode<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Account {
+fn decode<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Account {
     let mut decoder = Decoder::new(limit);
     let mut account = Account::default();
-    'stream: for mut piece in pieces {
-        let largest = piece.len();
+
+    'stream: for mut chunk in chunks {
+        let largest = chunk.len();
         loop {
-            let heard = match decoder.decode(&mut piece) {
-                Ok(Some(frame)) => own(frame),
+            let received = match decoder.decode(&mut chunk) {
+                Ok(Some(frame)) => to_received(frame),
                 Ok(None) => break,
                 Err(error) => {
                     account.error = Some(error);
-                    assert_eq!(decoder.decode(&mut &b"data: x\n\n"[..]), Err(error), "it fails for good");
+                    assert_eq!(decoder.decode(&mut &b"data: x\n\n"[..]), Err(error), "every later call fails");
                     break 'stream;
                 }
             };
             let last_event_id = decoder.last_event_id().to_owned();
-            account.frames.push(Heard { last_event_id, ..heard });
+            account.frames.push(Received { last_event_id, ..received });
         }
-        assert!(piece.is_empty(), "a piece is used up");
+        assert!(chunk.is_empty(), "a chunk is used up");
         assert!(decoder.memory() <= 3 * limit.max(1024), "{} bytes after {largest}", decoder.memory());
     }
+
     account.leftover = format!("{:?}", decoder.finish());
     account.lines = decoder.lines();
     account.comments = decoder.comments();
@@ -83,8 +85,8 @@ fn decode<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Accou
     account
 }
 
-fn own(frame: Frame<'_>) -> Heard {
-    Heard {
+fn to_received(frame: Frame<'_>) -> Received {
+    Received {
         event: frame.event.map(str::to_owned),
         id: frame.id.map(str::to_owned),
         retry: frame.retry,
@@ -93,16 +95,16 @@ fn own(frame: Frame<'_>) -> Heard {
     }
 }
 
-fn whole(input: &[u8]) -> Account {
+fn decode_unsplit(input: &[u8]) -> Account {
     decode(LIMIT, [input])
 }
 
 fn data(input: &[u8]) -> Vec<String> {
-    whole(input).frames.into_iter().map(|frame| String::from_utf8_lossy(&frame.data).into_owned()).collect()
+    decode_unsplit(input).frames.into_iter().map(|frame| String::from_utf8_lossy(&frame.data).into_owned()).collect()
 }
 
-/// What `finish` makes of `input`, as policy has it.
-fn last_words(input: &[u8]) -> Option<String> {
+/// The data of the event that `finish` trusts at the end of `input`.
+fn trusted_leftover(input: &[u8]) -> Option<String> {
     let mut decoder = Decoder::new(LIMIT);
     let mut rest = input;
     while decoder.decode(&mut rest).expect("within the limit").is_some() {}
@@ -112,7 +114,7 @@ fn last_words(input: &[u8]) -> Option<String> {
 #[test]
 fn every_split_in_two_gives_the_same_frames() {
     for input in CORPUS {
-        let expected = whole(input);
+        let expected = decode_unsplit(input);
         for at in 0..=input.len() {
             let (left, right) = input.split_at(at);
             assert_eq!(decode(LIMIT, [left, right]), expected, "{:?} cut at {at}", input.escape_ascii().to_string());
@@ -123,8 +125,9 @@ fn every_split_in_two_gives_the_same_frames() {
 #[test]
 fn single_bytes_and_empty_chunks_give_the_same_frames() {
     let joined = CORPUS.concat();
+
     for input in CORPUS.iter().copied().chain([joined.as_slice()]) {
-        let expected = whole(input);
+        let expected = decode_unsplit(input);
         assert_eq!(decode(LIMIT, input.chunks(1)), expected);
         assert_eq!(decode(LIMIT, input.chunks(1).flat_map(|byte| [byte, b""])), expected);
     }
@@ -148,7 +151,7 @@ fn a_cr_ends_its_line_without_waiting_for_the_lf() {
 }
 
 #[test]
-fn the_examples_of_the_standard_read_as_it_says() {
+fn the_examples_of_the_standard_are_decoded_as_specified() {
     assert_eq!(data(b"data: YHOO\ndata: +2\ndata: 10\n\n"), ["YHOO\n+2\n10"]);
     let stream = b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n";
     assert_eq!(data(stream), ["first event", "second event"]);
@@ -157,14 +160,14 @@ fn the_examples_of_the_standard_read_as_it_says() {
 }
 
 #[test]
-fn a_byte_order_mark_counts_at_the_beginning_only() {
+fn a_byte_order_mark_counts_only_at_the_start() {
     assert_eq!(data(CORPUS[5]), ["marked", "\u{feff}inside"]);
     assert_eq!(data(b"\xEF\xBB\xBF\ndata: x\n\n"), ["x"]);
 }
 
 #[test]
-fn names_ids_and_waiting_times_are_told() {
-    let account = whole(b"event: add\nid: 1\nretry: 250\ndata: x\n\nevent:\ndata: y\n\nid:\ndata: z\n\n");
+fn event_names_ids_and_retry_times_are_decoded() {
+    let account = decode_unsplit(b"event: add\nid: 1\nretry: 250\ndata: x\n\nevent:\ndata: y\n\nid:\ndata: z\n\n");
     let [x, y, z] = account.frames.as_slice() else { panic!("{account:?}") };
     assert_eq!((x.event.as_deref(), x.id.as_deref()), (Some("add"), Some("1")));
     assert_eq!(x.retry, Some(Duration::from_millis(250)));
@@ -174,17 +177,17 @@ fn names_ids_and_waiting_times_are_told() {
 }
 
 #[test]
-fn a_value_that_is_not_allowed_is_ignored() {
-    let account = whole(b"id: a\0b\nretry: +5\nretry: 1e3\nretry:\nevent: \xFF\nid: \xFF\ndata: x\n\n");
+fn invalid_values_are_ignored() {
+    let account = decode_unsplit(b"id: a\0b\nretry: +5\nretry: 1e3\nretry:\nevent: \xFF\nid: \xFF\ndata: x\n\n");
     assert_eq!(
         account.frames,
-        [Heard { event: None, id: None, retry: None, data: b"x".to_vec(), last_event_id: String::new() }]
+        [Received { event: None, id: None, retry: None, data: b"x".to_vec(), last_event_id: String::new() }]
     );
     assert_eq!(account.retry, None);
 }
 
 #[test]
-fn comments_and_silent_events_are_heard_but_are_no_frames() {
+fn comments_and_events_without_data_count_as_activity_but_are_not_frames() {
     let mut decoder = Decoder::new(LIMIT);
     let mut input: &[u8] = b": beat\n\n:\nevent: ping\nid: 4\nretry: 9\n\n";
     assert_eq!(decoder.decode(&mut input), Ok(None));
@@ -194,12 +197,12 @@ fn comments_and_silent_events_are_heard_but_are_no_frames() {
 }
 
 #[test]
-fn data_that_is_not_utf8_arrives_as_it_was_sent() {
-    assert_eq!(whole(b"data: \xFF\xFE\n\n").frames[0].data, b"\xFF\xFE");
+fn data_that_is_not_utf8_is_unchanged() {
+    assert_eq!(decode_unsplit(b"data: \xFF\xFE\n\n").frames[0].data, b"\xFF\xFE");
 }
 
 #[test]
-fn the_end_marker_is_known() {
+fn the_end_marker_is_recognized() {
     for (data, done) in [("[DONE]", true), (" [DONE] ", true), ("\"[DONE]\"", false), ("", false)] {
         assert_eq!(Frame { data: data.as_bytes(), ..Frame::default() }.is_done(), done, "{data:?}");
     }
@@ -207,42 +210,43 @@ fn the_end_marker_is_known() {
 
 #[test]
 fn an_event_without_its_blank_line_is_trusted_if_its_lines_have_ended() {
-    assert_eq!(last_words(b"data: a\n\ndata: last\n").as_deref(), Some("last"));
-    assert_eq!(last_words(b"data: a\r\ndata: b\r\n").as_deref(), Some("a\nb"));
-    assert_eq!(last_words(b"event: end\ndata: a\r: comm").as_deref(), Some("a"));
-    assert_eq!(last_words(b"data: \xFF\n"), None, "not UTF-8");
-    assert_eq!(last_words(b"data: a\n\n"), None);
-    assert_eq!(last_words(b"event: end\n"), None, "no data");
-    assert_eq!(last_words(b": comment"), None);
+    assert_eq!(trusted_leftover(b"data: a\n\ndata: last\n").as_deref(), Some("last"));
+    assert_eq!(trusted_leftover(b"data: a\r\ndata: b\r\n").as_deref(), Some("a\nb"));
+    assert_eq!(trusted_leftover(b"event: end\ndata: a\r: comm").as_deref(), Some("a"));
+    assert_eq!(trusted_leftover(b"data: \xFF\n"), None, "not UTF-8");
+    assert_eq!(trusted_leftover(b"data: a\n\n"), None);
+    assert_eq!(trusted_leftover(b"event: end\n"), None, "no data");
+    assert_eq!(trusted_leftover(b": comment"), None);
 }
 
 #[test]
-fn an_event_cut_inside_a_line_is_trusted_only_as_a_whole_json_object() {
-    assert_eq!(last_words(br#"data: {"status":"completed"}"#).as_deref(), Some(r#"{"status":"completed"}"#));
-    assert_eq!(last_words(b"data: {\ndata: }").as_deref(), Some("{\n}"));
-    assert_eq!(last_words(br#"data: {"status":"compl"#), None);
-    assert_eq!(last_words(b"data: 12"), None, "perhaps 123");
-    assert_eq!(last_words(b"data: half a sen"), None);
-    assert_eq!(last_words(b"data: a\nda"), None);
-    assert_eq!(last_words(b"da"), None);
+fn an_event_truncated_in_a_line_is_trusted_only_if_it_is_a_complete_json_object() {
+    assert_eq!(trusted_leftover(br#"data: {"status":"completed"}"#).as_deref(), Some(r#"{"status":"completed"}"#));
+    assert_eq!(trusted_leftover(b"data: {\ndata: }").as_deref(), Some("{\n}"));
+    assert_eq!(trusted_leftover(br#"data: {"status":"compl"#), None);
+    assert_eq!(trusted_leftover(b"data: 12"), None, "perhaps 123");
+    assert_eq!(trusted_leftover(b"data: half a sen"), None);
+    assert_eq!(trusted_leftover(b"data: a\nda"), None);
+    assert_eq!(trusted_leftover(b"da"), None);
+
     let deep = format!("data: {{\"a\":{}", "[".repeat(100_000));
-    assert_eq!(last_words(deep.as_bytes()), None);
+    assert_eq!(trusted_leftover(deep.as_bytes()), None);
     let deep = format!("{deep}{}}}", "]".repeat(100_000));
-    assert!(last_words(deep.as_bytes()).is_some());
+    assert!(trusted_leftover(deep.as_bytes()).is_some());
 }
 
 #[test]
-fn what_was_cut_can_be_looked_at() {
+fn a_truncated_event_is_available() {
     let mut decoder = Decoder::new(LIMIT);
     let mut input: &[u8] = b"event: delta\ndata: hel";
     assert_eq!(decoder.decode(&mut input), Ok(None));
     let cut = Frame { event: Some("delta"), data: b"hel", ..Frame::default() };
-    assert_eq!(decoder.finish(), Leftover::Cut(cut));
-    assert_eq!(decoder.finish(), Leftover::Nothing, "said once");
+    assert_eq!(decoder.finish(), Leftover::Truncated(cut));
+    assert_eq!(decoder.finish(), Leftover::Nothing, "returned only once");
 }
 
 #[test]
-fn a_frame_whole_in_its_chunk_is_borrowed_from_it() {
+fn a_frame_within_one_chunk_is_borrowed_from_it() {
     let mut decoder = Decoder::new(LIMIT);
     let chunk = b": beat\n\nevent: delta\ndata: {\"text\":\"hello\"}\n\ndata: more\r\n\r\n".as_slice();
     let mut input = chunk;
@@ -254,23 +258,25 @@ fn a_frame_whole_in_its_chunk_is_borrowed_from_it() {
 }
 
 #[test]
-fn an_idle_decoder_owns_no_more_than_a_few_bytes() {
+fn an_idle_decoder_uses_only_a_few_bytes() {
     let mut decoder = Decoder::new(LIMIT);
     assert_eq!(decoder.memory(), 0);
+
     let large = format!("id: 1\ndata: {}\n\n", "x".repeat(500_000));
-    for mut piece in large.as_bytes().chunks(1000) {
-        while decoder.decode(&mut piece).expect("within the limit").is_some() {}
+    for mut chunk in large.as_bytes().chunks(1000) {
+        while decoder.decode(&mut chunk).expect("within the limit").is_some() {}
         assert!(decoder.memory() <= LIMIT + 64);
     }
     assert!(decoder.memory() <= 64, "{}", decoder.memory());
-    // Heartbeats that never end their block are not hoarded, nor is what is ignored.
-    let mut beats: &[u8] = &b": beat\nunknown: field\n".repeat(100_000);
-    assert_eq!(decoder.decode(&mut beats), Ok(None));
+
+    // Keep-alives without a blank line are not buffered, and neither are ignored fields.
+    let mut comments: &[u8] = &b": beat\nunknown: field\n".repeat(100_000);
+    assert_eq!(decoder.decode(&mut comments), Ok(None));
     assert!(decoder.memory() <= 64, "{}", decoder.memory());
 }
 
 #[test]
-fn the_limit_counts_an_events_lines() {
+fn the_limit_applies_to_the_lines_of_an_event() {
     let too_large = Some(DecodeError::TooLarge { limit: 16 });
     for (input, error) in [
         (&b"data: 0123456789\n\n"[..], None),
@@ -293,29 +299,31 @@ fn the_limit_counts_an_events_lines() {
 }
 
 #[test]
-fn an_endless_line_costs_no_more_than_the_limit() {
+fn an_endless_line_uses_no_more_than_the_limit() {
     for begin in ["data: ", ": ", "event: ", "", "data: x\n\ndata: x\ndata: "] {
         let mut decoder = Decoder::new(64 * 1024);
         let mut input = begin.as_bytes();
         while decoder.decode(&mut input).expect("small").is_some() {}
-        let piece = [b'x'; 1000];
+
+        let chunk = [b'x'; 1000];
         let mut sent = 0;
         let error = loop {
-            if let Err(error) = decoder.decode(&mut &piece[..]) {
+            if let Err(error) = decoder.decode(&mut &chunk[..]) {
                 break error;
             }
-            sent += piece.len();
+            sent += chunk.len();
             assert!(decoder.memory() <= 64 * 1024, "{}", decoder.memory());
         };
+
         assert!(sent <= 64 * 1024);
         assert_eq!(error.to_string(), "an event of the stream is larger than 65536 bytes");
-        assert_eq!(decoder.memory(), 0, "given back");
+        assert_eq!(decoder.memory(), 0, "freed");
         assert_eq!(decoder.finish(), Leftover::Nothing);
     }
 }
 
 #[test]
-fn endless_data_lines_cost_no_more_than_the_limit() {
+fn endless_data_lines_use_no_more_than_the_limit() {
     let mut decoder = Decoder::new(64 * 1024);
     let mut lines = 0;
     while decoder.decode(&mut &b"data: x\ndata\n"[..]).is_ok() {
@@ -325,15 +333,15 @@ fn endless_data_lines_cost_no_more_than_the_limit() {
     assert!(lines < 64 * 1024);
 }
 
-/// `input` as `eventsource-stream` reads it: name, data and the id as last set.
+/// Decodes `input` with `eventsource-stream`: name, data and last id.
 fn oracle(input: &str) -> Vec<(String, String, String)> {
     let events = stream::iter([Ok::<_, std::convert::Infallible>(input.to_owned())]).eventsource();
     let events = events.collect::<Vec<_>>().now_or_never().expect("nothing to wait for");
     events.into_iter().map(|event| event.expect("valid UTF-8")).map(|e| (e.event, e.data, e.id)).collect()
 }
 
-/// Lines of every kind. Left out is what the oracle cannot do: a byte order mark makes it panic, a CR in the last
-/// place keeps it waiting for a LF, and `retry: +5` passes for a number (so waiting times are not compared).
+/// Lines of every kind, except for three cases that the oracle cannot handle: a byte order mark makes it panic, a CR at
+/// the end makes it wait for a LF, and it accepts `retry: +5` (so retry times are not compared).
 fn stream_text() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         4 => prop::sample::select(vec!["\n", "\r", "\r\n", "\n\n", "\r\n\r\n"]).prop_map(str::to_owned),
@@ -349,17 +357,17 @@ fn stream_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn it_agrees_with_the_oracle(input in stream_text()) {
-        let ours: Vec<_> = whole(input.as_bytes()).frames.into_iter().map(|frame| {
+    fn the_decoder_agrees_with_the_oracle(input in stream_text()) {
+        let ours: Vec<_> = decode_unsplit(input.as_bytes()).frames.into_iter().map(|frame| {
             let name = frame.event.unwrap_or_else(|| "message".to_owned());
-            let data = String::from_utf8(frame.data).expect("as it was in the input");
+            let data = String::from_utf8(frame.data).expect("the input was UTF-8");
             (name, data, frame.last_event_id)
         }).collect();
         prop_assert_eq!(ours, oracle(&input));
     }
 
     #[test]
-    fn any_cuts_give_the_same_frames(
+    fn any_split_gives_the_same_frames(
         input in prop_oneof![
             stream_text().prop_map(String::into_bytes),
             prop::sample::select(CORPUS).prop_map(<[u8]>::to_vec),
@@ -370,19 +378,21 @@ proptest! {
     ) {
         let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(input.len() + 1)).collect();
         cuts.sort_unstable();
-        let mut pieces = Vec::new();
+
+        let mut chunks = Vec::new();
         let mut from = 0;
         for cut in cuts {
-            pieces.push(&input[from..cut]);
+            chunks.push(&input[from..cut]);
             from = cut;
         }
-        pieces.push(&input[from..]);
-        let (cut, whole) = (decode(limit, pieces), decode(limit, [input.as_slice()]));
-        prop_assert_eq!(cut, whole);
+        chunks.push(&input[from..]);
+
+        let (split, unsplit) = (decode(limit, chunks), decode(limit, [input.as_slice()]));
+        prop_assert_eq!(split, unsplit);
     }
 
     #[test]
-    fn any_bytes_are_survived(input in prop::collection::vec(any::<u8>(), 0..400), size in 1..40usize) {
+    fn random_bytes_do_not_panic(input in prop::collection::vec(any::<u8>(), 0..400), size in 1..40usize) {
         prop_assert_eq!(decode(100, input.chunks(size)), decode(100, [input.as_slice()]));
     }
 }

@@ -1,5 +1,5 @@
-//! What the frame writers promise: bytes as the protocols spell them, nothing that breaks out of its frame, and what
-//! is written is read again by the decoder.
+//! Invariants of the frame writers: the bytes match the protocols, nothing breaks out of its frame, and the decoder
+//! reads back what was written.
 
 use std::{io, io::Write, time::Duration};
 
@@ -14,7 +14,7 @@ fn written(write: impl FnOnce(&mut BytesMut)) -> String {
     String::from_utf8(out.to_vec()).expect("written from str")
 }
 
-/// Name, id and data of every frame in `stream`.
+/// Event name, id and data of every frame in `stream`.
 fn read(stream: &str) -> Vec<(Option<String>, Option<String>, String)> {
     let mut decoder = Decoder::new(1 << 20);
     let mut input = stream.as_bytes();
@@ -36,41 +36,44 @@ fn a_json_frame_is_one_line_of_data() {
 }
 
 #[test]
-fn foreign_json_with_line_breaks_stays_one_line() {
+fn line_breaks_in_raw_json_become_spaces() {
     let raw = RawValue::from_string("{\r\n  \"a\": [1,\n2]\n}".to_owned()).expect("valid JSON");
     let frame = written(|out| encode::json(out, None, None, &raw).expect("plain JSON"));
     assert_eq!(frame, "data: {    \"a\": [1, 2] }\n\n");
 }
 
 #[test]
-fn whatever_is_written_stays_in_its_frame() {
+fn data_cannot_break_out_of_its_frame() {
     let frame = written(|out| {
         encode::frame(out, None, None, |data| data.write_all(b"a\n\nevent: forged\r\r\nb\n"))
             .expect("a buffer takes all");
     });
     assert_eq!(frame, "data: a\ndata: \ndata: event: forged\ndata: \ndata: b\ndata: \n\n");
+
     let forged = written(|out| encode::text(out, Some("x\ndata: y\n\n"), Some("1\r\n\0event: z"), "ok"));
     assert_eq!(forged, "event: xdata: y\nid: 1event: z\ndata: ok\n\n");
 }
 
 #[test]
-fn a_frame_that_fails_leaves_nothing_behind() {
+fn a_failed_frame_leaves_nothing_behind() {
     let mut out = BytesMut::from("data: before\n\n");
     let failed = encode::frame(&mut out, Some("x"), None, |data| {
         data.write_all(b"half")?;
         Err(io::Error::other("no more"))
     });
     assert_eq!(failed.map_err(|error| error.to_string()), Err("no more".to_owned()));
-    let unserialisable = std::collections::HashMap::from([((1, 2), 3)]);
-    assert!(encode::json(&mut out, None, None, &unserialisable).is_err());
+
+    let unserializable = std::collections::HashMap::from([((1, 2), 3)]);
+    assert!(encode::json(&mut out, None, None, &unserializable).is_err());
     assert_eq!(&out[..], b"data: before\n\n");
 }
 
 #[test]
-fn comments_and_waiting_times_are_no_frames() {
+fn comments_and_retry_times_are_not_frames() {
     assert_eq!(written(|out| encode::comment(out, "")), ": \n\n");
     assert_eq!(written(|out| encode::comment(out, "still\nhere")), ": still\n: here\n\n");
     assert_eq!(written(|out| encode::retry(out, Duration::from_secs(3))), "retry: 3000\n\n");
+
     let quiet = written(|out| {
         encode::comment(out, "a\r\n\ndata: b");
         encode::retry(out, Duration::from_secs(3));
@@ -80,7 +83,7 @@ fn comments_and_waiting_times_are_no_frames() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(
+    fn written_frames_are_read_back(
         event in prop::option::of("[^\n\r\0]{1,8}"),
         id in prop::option::of("[^\n\r\0]{0,8}"),
         text in "(a|é|:| |\n|\r|\r\n|data: |\u{feff}){0,12}",
@@ -91,6 +94,7 @@ proptest! {
                 .expect("a buffer takes all");
             encode::json(out, event.as_deref(), id.as_deref(), &text).expect("plain JSON");
         });
+
         let lines = text.replace("\r\n", "\n").replace('\r', "\n");
         let quoted = serde_json::to_string(&text).expect("plain JSON");
         let expected = [lines.clone(), lines, quoted].map(|data| (event.clone(), id.clone(), data));

@@ -1,4 +1,4 @@
-//! The testkit's own word: its scripts are what their table says, and the laws notice who breaks them.
+//! Tests of the testkit itself: the scripts match their table, and the laws detect violations.
 #![cfg(feature = "testkit")]
 
 use std::collections::BTreeSet;
@@ -9,27 +9,28 @@ use interlingua_core::testkit::{self, Feature, Script, laws, script, scripts, ta
 use interlingua_core::{Event, Fault, Out, Step};
 
 #[test]
-fn every_script_is_what_its_table_says() {
+fn every_script_matches_its_table_entry() {
     for script in scripts() {
         let record = script.record();
         assert_eq!(testkit::grammar(&record), Ok(()), "{}", script.name);
         assert_eq!(record.run().end, Some(script.end), "{}", script.name);
-        let mut told = script.carries.to_vec();
-        told.sort();
-        assert_eq!(Feature::of(&record), told, "{}\n{}", script.name, tale(&record));
+
+        let mut features = script.carries.to_vec();
+        features.sort();
+        assert_eq!(Feature::of(&record), features, "{}\n{}", script.name, tale(&record));
         assert!(!script.shows.is_empty() && !script.frames.is_empty());
     }
 }
 
 #[test]
-fn every_script_reads_as_a_tale() {
+fn every_script_has_a_snapshot_of_its_tale() {
     for script in scripts().iter().filter(|script| !script.is_large()) {
         insta::assert_snapshot!(format!("script_{}", script.name), tale(&script.record()));
     }
 }
 
 #[test]
-fn the_table_holds_every_file() {
+fn the_table_lists_every_file() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testkit/scripts");
     let files = std::fs::read_dir(folder).expect("the scripts are there").map(|file| {
         let name = file.expect("a file").file_name();
@@ -39,7 +40,7 @@ fn the_table_holds_every_file() {
     files.insert("very_long".to_owned());
     let table: BTreeSet<String> = scripts().iter().map(|script| script.name.to_owned()).collect();
     assert_eq!(table, files);
-    assert_eq!(scripts().len(), table.len(), "no name comes twice");
+    assert_eq!(scripts().len(), table.len(), "names are unique");
 
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/transcripts/agentscope");
     let files = std::fs::read_dir(folder).expect("the transcripts are there").filter_map(|file| {
@@ -51,7 +52,7 @@ fn the_table_holds_every_file() {
 }
 
 #[test]
-fn scripts_carry_every_feature_and_end_in_every_way() {
+fn scripts_cover_every_feature_and_every_outcome() {
     use interlingua_core::End;
     let scripts = scripts();
     for feature in [
@@ -77,22 +78,23 @@ fn scripts_carry_every_feature_and_end_in_every_way() {
     ] {
         assert!(scripts.iter().any(|script| script.carries(feature)), "{feature:?}");
     }
+
     for end in [End::Completed, End::Incomplete, End::Failed, End::Rejected, End::Canceled] {
         assert!(scripts.iter().any(|script| script.end == end), "{end:?}");
     }
 }
 
 #[test]
-fn a_scripts_bytes_say_what_its_frames_say() {
+fn the_bytes_of_a_script_mean_the_same_as_its_frames() {
     for script in scripts() {
-        let heard = testkit::record([script.bytes().as_slice()]);
-        assert_eq!(tale(&heard), tale(&script.record()), "{}", script.name);
-        assert_eq!(heard.run().messages, script.record().run().messages, "{}", script.name);
+        let decoded = testkit::record([script.bytes().as_slice()]);
+        assert_eq!(tale(&decoded), tale(&script.record()), "{}", script.name);
+        assert_eq!(decoded.run().messages, script.record().run().messages, "{}", script.name);
     }
 }
 
 #[test]
-fn a_scripts_bytes_have_the_form_of_the_runtimes() {
+fn the_bytes_of_a_script_look_like_the_runtime_s() {
     let first = String::from_utf8(script("greeting").bytes()).expect("UTF-8");
     let frames: Vec<&str> = first.split_terminator("\n\n").collect();
     assert_eq!(
@@ -107,10 +109,10 @@ fn a_scripts_bytes_have_the_form_of_the_runtimes() {
 }
 
 #[test]
-fn every_cut_of_a_scripts_bytes_tells_the_same() {
+fn any_split_of_a_script_s_bytes_gives_the_same_record() {
     for script in scripts() {
         let bytes = script.bytes();
-        let read = |pieces: &[&[u8]]| tale(&testkit::record(pieces.iter().copied()));
+        let read = |chunks: &[&[u8]]| tale(&testkit::record(chunks.iter().copied()));
         if script.is_large() {
             let cut = laws::randomly(&bytes, 1);
             laws::same(&read(&cut), &read(&[&bytes]), script.name);
@@ -120,13 +122,13 @@ fn every_cut_of_a_scripts_bytes_tells_the_same() {
     }
 }
 
-/// A protocol as small as can be, that keeps the laws or breaks one.
+/// A minimal protocol that can violate a law.
 #[derive(Default)]
 struct Plain {
-    /// Looks at what the run knows already, and not at what the step says.
+    /// Reads the current state of the run instead of the step.
     looks_ahead: bool,
-    /// Ends twice.
-    stutters: bool,
+    /// Ends the stream twice.
+    ends_twice: bool,
 }
 
 impl Exchange for Plain {
@@ -148,7 +150,7 @@ impl Exchange for Plain {
             Event::ContentDelta { .. } => out.frame(None, step.delta()),
             Event::RunFinished { end } => {
                 out.frame(Some("end"), end.as_str());
-                if self.stutters {
+                if self.ends_twice {
                     out.frame(Some("end"), end.as_str());
                 }
                 return Flow::Close;
@@ -163,17 +165,18 @@ fn breaks(law: impl Fn() + std::panic::UnwindSafe) -> bool {
     std::panic::catch_unwind(law).is_err()
 }
 
-fn told(exchange: &mut dyn Exchange, script: &Script) -> String {
+fn encoded(exchange: &mut dyn Exchange, script: &Script) -> String {
     testkit::view(&script.record(), |run| laws::encode(exchange, run))
 }
 
 #[test]
-fn who_keeps_the_laws_passes() {
+fn a_correct_protocol_passes_the_laws() {
     for script in scripts() {
         laws::replay_equals_live(|| Box::new(Plain::default()), &script);
-        laws::ends_once(&told(&mut Plain::default(), &script), |frame| frame.event.as_deref() == Some("end"));
+        laws::ends_once(&encoded(&mut Plain::default(), &script), |frame| frame.event.as_deref() == Some("end"));
     }
-    let text: String = laws::frames(&told(&mut Plain::default(), &script("greeting")))
+
+    let text: String = laws::frames(&encoded(&mut Plain::default(), &script("greeting")))
         .iter()
         .filter(|frame| frame.event.is_none())
         .map(|frame| serde_json::from_str::<String>(&frame.data).expect("a text"))
@@ -182,13 +185,13 @@ fn who_keeps_the_laws_passes() {
 }
 
 #[test]
-fn who_breaks_a_law_is_caught() {
+fn violations_of_a_law_are_detected() {
     let greeting = || script("greeting");
     assert!(breaks(move || {
         laws::replay_equals_live(|| Box::new(Plain { looks_ahead: true, ..Plain::default() }), &greeting());
     }));
     assert!(breaks(move || {
-        let output = told(&mut Plain { stutters: true, ..Plain::default() }, &greeting());
+        let output = encoded(&mut Plain { ends_twice: true, ..Plain::default() }, &greeting());
         laws::ends_once(&output, |frame| frame.event.as_deref() == Some("end"));
     }));
     assert!(breaks(|| laws::ends_once("data: 1\n\n", |_| false)));

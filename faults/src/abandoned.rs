@@ -1,4 +1,4 @@
-//! Clients that leave in the first milliseconds of their requests: nothing they began may be left behind.
+//! Clients that disconnect in the first milliseconds of their requests: nothing they started may be left behind.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use crate::gateway::{Gateway, ROUTES};
 use crate::{Rig, http};
 
 const REQUESTS: usize = 10_000;
-/// So many clients at once.
+/// Concurrent clients.
 const CLIENTS: usize = 16;
-/// Connections are reset up to so long after their request, in steps of a tenth of a millisecond.
-const LONGEST: u64 = 4_000;
+/// Longest time between a request and its reset, in microseconds. The steps are 100 µs.
+const MAX_DELAY_MICROS: u64 = 4_000;
 
-/// What is asked by turns: background responses, native tasks, A2A streams, and calls that are waited for.
+/// The requests, sent in rotation: background responses, Agent API tasks, A2A streams, and calls without streaming.
 fn requests() -> Vec<Vec<u8>> {
     let a2a = r#"{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}}}"#;
     let native = r#"{"input":[{"role":"user","content":"hello"}]}"#;
@@ -52,7 +52,7 @@ fn abandon(gateway: &mut Gateway, store: &str) -> Result<Vec<Check>> {
                     if number >= REQUESTS {
                         return;
                     }
-                    let after = Duration::from_micros((number as u64 * 100) % (LONGEST + 1));
+                    let after = Duration::from_micros((number as u64 * 100) % (MAX_DELAY_MICROS + 1));
                     if http::abandon(address, &requests[number % requests.len()], after).is_err() {
                         failed.fetch_add(1, Ordering::Relaxed);
                     }
@@ -66,23 +66,24 @@ fn abandon(gateway: &mut Gateway, store: &str) -> Result<Vec<Check>> {
     let stopped = gateway.stop(Duration::from_secs(40))?.as_secs_f64();
     let panics = gateway.log().matches("panicked").count();
     let name = |what: &str| format!("{what} ({store})");
+
     Ok(vec![
         Check::at_most(name("requests that could not be sent"), failed.into_inner() as f64, 0.0, ""),
-        Check::at_least(name("runs begun"), runs as f64, 100.0, ""),
+        Check::at_least(name("runs started"), runs as f64, 100.0, ""),
         Check::at_most(name("runs without an end after 5 s"), left as f64, 0.0, ""),
         Check::at_most(name("sockets left open"), files as f64, 16.0, ""),
         Check::at_most(name("panics in the log"), panics as f64, 0.0, ""),
-        Check::at_most(name("SIGTERM to the end"), stopped, 1.0, "s"),
-        Check::shown(name("memory afterwards"), memory, "MiB"),
+        Check::at_most(name("SIGTERM to exit"), stopped, 1.0, "s"),
+        Check::info(name("memory afterwards"), memory, "MiB"),
     ])
 }
 
-/// Waits until no run is under way; answers how many there are, and how many still are under way after 5 s. A list takes
-/// a while to be read, so what counts is one that was begun after that.
+/// Waits until no run is active. Returns the number of runs and how many are still active after 5 s. Reading the list
+/// takes a while, so the result is from a list that was started after that.
 fn settle(gateway: &Gateway) -> Result<(usize, usize)> {
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
-        let late = began.elapsed() > Duration::from_secs(5);
+        let late = started.elapsed() > Duration::from_secs(5);
         let (mut runs, mut left) = (0, 0);
         let mut cursor = String::new();
         loop {

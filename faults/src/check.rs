@@ -1,6 +1,6 @@
-//! What a scenario found out: a figure, and the bound it has to keep.
+//! The result of a scenario: measured values and their limits.
 
-/// One figure.
+/// A measured value and its limit.
 pub(crate) struct Check {
     name: String,
     value: f64,
@@ -12,27 +12,27 @@ pub(crate) struct Check {
 enum Bound {
     AtMost(f64),
     AtLeast(f64),
-    /// Worth knowing, and not judged.
+    /// Informative, without a limit.
     None,
 }
 
 impl Check {
-    /// Has to be at most that.
+    /// Passes if the value is at most `bound`.
     pub(crate) fn at_most(name: impl Into<String>, value: f64, bound: f64, unit: &'static str) -> Self {
         Self { name: name.into(), value, unit, bound: Bound::AtMost(bound) }
     }
 
-    /// Has to be at least that.
+    /// Passes if the value is at least `bound`.
     pub(crate) fn at_least(name: impl Into<String>, value: f64, bound: f64, unit: &'static str) -> Self {
         Self { name: name.into(), value, unit, bound: Bound::AtLeast(bound) }
     }
 
-    /// Is shown.
-    pub(crate) fn shown(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
+    /// An informative value without a limit.
+    pub(crate) fn info(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
         Self { name: name.into(), value, unit, bound: Bound::None }
     }
 
-    fn holds(&self) -> bool {
+    fn passes(&self) -> bool {
         match self.bound {
             Bound::AtMost(bound) => self.value <= bound,
             Bound::AtLeast(bound) => self.value >= bound,
@@ -41,7 +41,7 @@ impl Check {
     }
 }
 
-/// Prints the table. True if every bound holds.
+/// Prints the table. True if every check passes.
 pub(crate) fn print(checks: &[(&str, Check)]) -> bool {
     let rows: Vec<[String; 4]> = checks
         .iter()
@@ -52,7 +52,7 @@ pub(crate) fn print(checks: &[(&str, Check)]) -> bool {
                 Bound::None => String::new(),
             };
             let value = format!("{} {}", figure(check.value), check.unit);
-            let verdict = if check.holds() { "" } else { "BROKEN" };
+            let verdict = if check.passes() { "" } else { "FAILED" };
             [format!("{scenario}: {}", check.name), value, bound, verdict.to_owned()]
         })
         .collect();
@@ -61,12 +61,13 @@ pub(crate) fn print(checks: &[(&str, Check)]) -> bool {
     for [first, second, third, last] in &rows {
         println!("{first:name$}  {second:>value$}  {third:>bound$}  {last}");
     }
-    let broken = checks.iter().filter(|(_, check)| !check.holds()).count();
-    println!("{} held, {broken} broken", checks.len() - broken);
-    broken == 0
+
+    let failed = checks.iter().filter(|(_, check)| !check.passes()).count();
+    println!("{} passed, {failed} failed", checks.len() - failed);
+    failed == 0
 }
 
-/// A number with as many places as one wants to read.
+/// Formats a number with two decimals if they matter.
 fn figure(value: f64) -> String {
     if value.fract() == 0.0 || value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }

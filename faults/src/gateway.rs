@@ -1,4 +1,4 @@
-//! A gateway process: its file written, started on a free port, looked at from outside, told to stop or killed.
+//! A gateway process: written configuration, start on a free port, observation from outside, stop or kill.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -13,10 +13,10 @@ use tempfile::TempDir;
 use crate::Rig;
 use crate::http;
 
-/// How long it may take to answer its first request.
-const READY: Duration = Duration::from_secs(20);
+/// How long the gateway may take to become ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The routes that scenarios use, in front of the demo agent: `/agents/demo` (Agent API), `/v1` (Responses), `/a2a/demo`.
+/// Routes for the scenarios, in front of the demo agent: `/agents/demo` (Agent API), `/v1` (Responses), `/a2a/demo`.
 pub(crate) const ROUTES: &str = r#"
 [agents.demo]
 upstream = { protocol = "demo" }
@@ -34,7 +34,7 @@ protocol = "a2a"
 path = "/a2a/{agent}"
 "#;
 
-/// A gateway that answers. Dropped, it is killed, and its folder removed.
+/// A ready gateway. Dropping it kills the process and removes its folder.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     folder: TempDir,
@@ -43,49 +43,50 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts one with this file; `{{listen}}` stands for its address.
+    /// Starts a gateway with this configuration; `{{listen}}` is replaced by its address.
     pub(crate) fn start(rig: &Rig, file: &str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        // Free now, and hardly taken by anybody in the moment until the gateway has it.
+
+        // The port is free now and unlikely to be taken before the gateway binds it.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         fs::write(folder.path().join("gateway.toml"), file.replace("{{listen}}", &address.to_string()))?;
         let child = spawn(&rig.gateway, folder.path())?;
         let mut gateway = Self { address, folder, binary: rig.gateway.clone(), child };
-        gateway.ready()?;
+        gateway.wait_ready()?;
         Ok(gateway)
     }
 
-    /// Starts it again, on what it has left behind.
+    /// Starts it again in the same folder.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.child = spawn(&self.binary, self.folder.path())?;
-        self.ready()
+        self.wait_ready()
     }
 
-    fn ready(&mut self) -> Result<()> {
-        let began = Instant::now();
+    fn wait_ready(&mut self) -> Result<()> {
+        let started = Instant::now();
         while !http::get(self.address, "/readyz").is_ok_and(|answer| answer.status == 200) {
             if let Some(status) = self.child.try_wait()? {
                 bail!("the gateway ended ({status}): {}", self.log());
             }
-            if began.elapsed() > READY {
-                bail!("the gateway does not answer: {}", self.log());
+            if started.elapsed() > READY_TIMEOUT {
+                bail!("the gateway did not become ready: {}", self.log());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
     }
 
-    /// The folder with its file and its database.
+    /// The folder with its configuration and database.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// All it has logged.
+    /// Its complete log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// The memory it holds, in bytes.
+    /// Its resident memory in bytes.
     pub(crate) fn memory(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
@@ -93,33 +94,33 @@ impl Gateway {
         Ok(kilobytes * 1024)
     }
 
-    /// How many files and sockets it has open.
+    /// The number of its open files and sockets.
     pub(crate) fn open_files(&self) -> Result<usize> {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count())
     }
 
-    /// Bounds how large its files may grow, as a full disk does; None: as large as they like.
+    /// Limits the size of its files, which simulates a full disk. `None` removes the limit.
     pub(crate) fn limit_files(&self, bytes: Option<u64>) -> Result<()> {
         let limit = Rlimit { current: bytes, maximum: None };
         prlimit(Some(Pid::from_child(&self.child)), Resource::Fsize, limit)?;
         Ok(())
     }
 
-    /// Asks it to stop, and answers how long that took. Past the limit it is killed.
+    /// Sends SIGTERM and returns the time until exit. Kills the process after `limit`.
     pub(crate) fn stop(&mut self, limit: Duration) -> Result<Duration> {
-        let began = Instant::now();
+        let started = Instant::now();
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
-        while began.elapsed() < limit {
+        while started.elapsed() < limit {
             if self.child.try_wait()?.is_some() {
-                return Ok(began.elapsed());
+                return Ok(started.elapsed());
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         self.kill();
-        Ok(began.elapsed())
+        Ok(started.elapsed())
     }
 
-    /// `kill -9`
+    /// Sends SIGKILL.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -134,7 +135,7 @@ impl Drop for Gateway {
 
 fn spawn(binary: &Path, folder: &Path) -> Result<Child> {
     let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
-    // A file that may not grow is an error for who writes it, as on a full disk, and no signal.
+    // Ignore SIGXFSZ, so that a write beyond the limit is an error, as on a full disk.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(binary);
     command.current_dir(folder).args(["--log", "warn"]).env_remove("INTERLINGUA_CONFIG").env_remove("INTERLINGUA_LOG");

@@ -1,4 +1,4 @@
-//! As little HTTP as scenarios need, over plain sockets: what is sent and when is theirs to say.
+//! The minimal HTTP that the scenarios need, over plain sockets, so that they control what is sent and when.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,17 +7,17 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout for connecting and reading.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A whole answer.
-pub(crate) struct Answer {
+/// A complete response.
+pub(crate) struct Response {
     pub(crate) status: u16,
-    /// The body as it came, chunks and all.
+    /// The raw body, including chunk framing.
     pub(crate) body: String,
 }
 
-/// A request as bytes. The connection ends with its answer.
+/// Encodes a request. The connection closes after the response.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
     let mut request = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n");
     for (name, value) in headers {
@@ -26,41 +26,42 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: 
     if !body.is_empty() {
         request.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
     }
+
     request.push_str("\r\n");
     request.push_str(body);
     request.into_bytes()
 }
 
-/// Sends a request, and reads its answer to the end.
-pub(crate) fn ask(address: SocketAddr, request: &[u8]) -> Result<Answer> {
-    let mut connection = TcpStream::connect_timeout(&address, PATIENCE)?;
-    connection.set_read_timeout(Some(PATIENCE))?;
+/// Sends a request and reads the response to its end.
+pub(crate) fn send(address: SocketAddr, request: &[u8]) -> Result<Response> {
+    let mut connection = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    connection.set_read_timeout(Some(TIMEOUT))?;
     connection.write_all(request)?;
-    let mut answer = Vec::new();
-    connection.read_to_end(&mut answer)?;
-    let text = String::from_utf8_lossy(&answer);
+    let mut response = Vec::new();
+    connection.read_to_end(&mut response)?;
+    let text = String::from_utf8_lossy(&response);
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status line")?;
     let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
-    Ok(Answer { status, body })
+    Ok(Response { status, body })
 }
 
-/// Fetches a path.
-pub(crate) fn get(address: SocketAddr, path: &str) -> Result<Answer> {
-    ask(address, &request("GET", path, &[], ""))
+/// Sends a GET request.
+pub(crate) fn get(address: SocketAddr, path: &str) -> Result<Response> {
+    send(address, &request("GET", path, &[], ""))
 }
 
-/// Sends a request and resets the connection after a while, whatever has come by then.
+/// Sends a request and resets the connection after a delay, whatever has arrived by then.
 pub(crate) fn abandon(address: SocketAddr, request: &[u8], after: Duration) -> Result<()> {
-    let mut connection = TcpStream::connect_timeout(&address, PATIENCE)?;
+    let mut connection = TcpStream::connect_timeout(&address, TIMEOUT)?;
     connection.set_nodelay(true)?;
     connection.write_all(request)?;
     std::thread::sleep(after);
-    // A socket that lingers for no time is reset when it is closed.
+    // With zero linger, closing the socket sends a reset.
     rustix::net::sockopt::set_socket_linger(&connection, Some(Duration::ZERO))?;
     Ok(())
 }
 
-/// Lets this process and its children open as many files as the system allows.
+/// Raises the soft limit on open files to the hard limit, for this process and its children.
 pub(crate) fn raise_open_files() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })

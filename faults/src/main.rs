@@ -1,8 +1,8 @@
-//! The fault rig: starts a real gateway process, breaks things around it, and says with figures what came of it.
+//! The fault injection rig: starts a real gateway process, breaks things around it, and measures the consequences.
 //!
-//! `cargo xtask faults [NAME…]` builds both and runs the named scenarios, or all of them. One file a scenario; each
-//! returns its [`Check`]s, and the rig fails if a bound is broken. A scenario that takes longer than its time is broken
-//! too. Only addresses of this machine are used, and only files in a folder of the run's own.
+//! `cargo xtask faults [NAME…]` builds both and runs the named scenarios, or all of them. Each scenario is one file and
+//! returns its [`Check`]s; the rig fails if a limit is exceeded or a scenario exceeds its time limit. Only loopback
+//! addresses and files in a temporary folder are used.
 //!
 //! # Adding a scenario
 //!
@@ -26,16 +26,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::check::{Check, print};
 
-/// What every scenario is given.
+/// Input of every scenario.
 #[derive(Clone)]
 pub(crate) struct Rig {
-    /// The gateway's binary.
+    /// Path of the gateway binary.
     pub(crate) gateway: PathBuf,
 }
 
 struct Scenario {
     name: &'static str,
-    /// What it takes at most.
+    /// Time limit of the scenario.
     limit: Duration,
     run: fn(&Rig) -> Result<Vec<Check>>,
 }
@@ -66,24 +66,25 @@ fn run() -> Result<bool> {
     let names: Vec<String> = arguments.collect();
     let known: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("no scenario is called {unknown:?}, there are {}", known.join(", "));
+        bail!("unknown scenario {unknown:?}, the scenarios are {}", known.join(", "));
     }
+
     let rig = Rig { gateway: PathBuf::from(gateway).canonicalize().context("cannot find the gateway")? };
     http::raise_open_files()?;
     let mut checks = Vec::new();
     for scenario in SCENARIOS {
         if names.is_empty() || names.iter().any(|name| name == scenario.name) {
-            let began = Instant::now();
+            let started = Instant::now();
             println!("{} …", scenario.name);
             checks.extend(bounded(scenario, &rig)?.into_iter().map(|check| (scenario.name, check)));
-            println!("{} took {:.1} s", scenario.name, began.elapsed().as_secs_f64());
+            println!("{} took {:.1} s", scenario.name, started.elapsed().as_secs_f64());
         }
     }
     Ok(print(&checks))
 }
 
-/// Runs a scenario in a thread of its own. The process ends with the first one that takes too long, and what that left
-/// running ends with the process.
+/// Runs a scenario in its own thread. A scenario that exceeds its limit ends the process, and with it everything that
+/// the scenario still runs.
 fn bounded(scenario: &Scenario, rig: &Rig) -> Result<Vec<Check>> {
     let (done, waiting) = mpsc::channel();
     let (run, rig) = (scenario.run, rig.clone());

@@ -1,5 +1,5 @@
-//! Event streams as scenarios read them: frames by number, as far as they came. What they mean is told from a few words
-//! in them; nothing is parsed that need not be.
+//! Event streams for scenarios: numbered frames, as far as they arrived. Frames are classified by substrings instead of
+//! parsing the JSON.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// A frame of a stream whose frames are numbered.
+/// A numbered frame of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) number: u64,
@@ -25,28 +25,29 @@ impl Frame {
     }
 
     fn has_status(&self, state: &str) -> bool {
-        // The response's own comes first.
+        // The status of the response itself comes first.
         let first = self.data.split("\"status\":\"").nth(1);
         first.is_some_and(|rest| rest.starts_with(&format!("{state}\"")))
     }
 }
 
-/// Sends a request and reads what comes until the connection ends, however it does. The status, and whole frames.
+/// Sends a request and reads until the connection ends in any way. Returns the status and the complete frames.
 pub(crate) fn read(address: SocketAddr, request: &[u8]) -> Result<(u16, Vec<Frame>)> {
     let mut connection = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
     connection.set_read_timeout(Some(Duration::from_secs(30)))?;
     connection.write_all(request)?;
-    let (mut bytes, mut piece) = (Vec::new(), [0; 64 * 1024]);
-    while let Ok(count @ 1..) = connection.read(&mut piece) {
-        bytes.extend_from_slice(&piece[..count]);
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 64 * 1024]);
+    while let Ok(count @ 1..) = connection.read(&mut buffer) {
+        bytes.extend_from_slice(&buffer[..count]);
     }
+
     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").context("no head")?;
     let status = String::from_utf8_lossy(&bytes[..head]);
     let status = status.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
     Ok((status, frames(&body(&bytes[head + 4..]))))
 }
 
-/// The body of a chunked answer, broken off wherever it may be.
+/// Decodes a chunked body that may be truncated anywhere.
 fn body(mut rest: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(line) = rest.windows(2).position(|window| window == b"\r\n") {
@@ -63,8 +64,8 @@ fn body(mut rest: &[u8]) -> Vec<u8> {
 }
 
 fn frames(body: &[u8]) -> Vec<Frame> {
-    let whole = body.windows(2).rposition(|window| window == b"\n\n").map_or(0, |end| end + 2);
-    let text = String::from_utf8_lossy(&body[..whole]);
+    let complete = body.windows(2).rposition(|window| window == b"\n\n").map_or(0, |end| end + 2);
+    let text = String::from_utf8_lossy(&body[..complete]);
     let data = text.split("\n\n").filter_map(|event| event.lines().find_map(|line| line.strip_prefix("data: ")));
     data.filter_map(|data| Some(Frame { number: number(data)?, data: data.to_owned() })).collect()
 }
@@ -74,8 +75,8 @@ fn number(data: &str) -> Option<u64> {
     digits.split(|digit: char| !digit.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// What stands behind the first `"id":"` with this beginning.
-pub(crate) fn id(data: &str, beginning: &str) -> Option<String> {
-    let rest = data.split(&format!("\"id\":\"{beginning}")).nth(1)?;
-    Some(format!("{beginning}{}", rest.split('"').next()?))
+/// The first id with this prefix.
+pub(crate) fn id(data: &str, prefix: &str) -> Option<String> {
+    let rest = data.split(&format!("\"id\":\"{prefix}")).nth(1)?;
+    Some(format!("{prefix}{}", rest.split('"').next()?))
 }

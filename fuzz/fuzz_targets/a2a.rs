@@ -1,5 +1,5 @@
-//! A hostile A2A client: bytes as the body of a request, in either generation and binding. It is refused in the
-//! protocol's own words, or it is a call.
+//! A hostile A2A client: bytes as the body of a request, in either version and binding. The body is refused with an
+//! error in the format of the protocol, or it is a valid call.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -43,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
             base_url: "https://gw.example",
             caller: &caller,
             now: testkit::NOW,
-            fresh: testkit::RUN,
+            new_id: testkit::RUN,
         });
         if let Err(fault) = read {
             let mut out = Out::new();

@@ -1,13 +1,13 @@
-//! A configuration file with anything in it: settings or complaints, and never a secret among the complaints.
+//! Arbitrary configuration files: the result is settings or errors, and no error contains a secret.
 //!
-//! The configuration room stands alone, and is built here without the gateway around it.
+//! The configuration module has no dependencies on the gateway and is compiled here without it.
 #![no_main]
 
 use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use config::{ClientProtocol, Protocols, Env, UpstreamProtocol};
+use config::{ClientProtocol, Env, Protocols, UpstreamProtocol};
 use interlingua_fuzz::edited;
 use libfuzzer_sys::fuzz_target;
 
@@ -15,7 +15,7 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../src/config/mod.rs"]
 mod config;
 
-/// What the configuration tells of the secrets it reads. Nothing is masked here: it has to keep them to itself without.
+/// Stand-in for the registry of secrets. It masks nothing: the configuration must not print secrets even without it.
 mod secrets {
     pub fn remember(_: &str) {}
     pub fn remember_url(_: &url::Url) {}
@@ -56,25 +56,25 @@ fn env(name: &str) -> Option<String> {
     (!name.contains("MISSING")).then(|| SECRET.to_owned())
 }
 
-fn file(_: &Path, most: usize) -> io::Result<Vec<u8>> {
+fn file(_: &Path, max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = SECRET.as_bytes().to_vec();
-    bytes.truncate(most);
+    bytes.truncate(max);
     Ok(bytes)
 }
 
 fuzz_target!(|input: &[u8]| {
     let Some(source) = edited(SEEDS, input).and_then(|source| String::from_utf8(source).ok()) else { return };
-    // A file that spells the secret out has only itself to blame.
+    // Skip files that contain the secret themselves.
     if source.contains("hunter2") {
         return;
     }
-    let surroundings = Env { env: &env, file: &file };
-    let said = match config::read(&source, Path::new("gateway.toml"), &PROTOCOLS, &surroundings) {
+    let env_values = Env { env: &env, file: &file };
+    let output = match config::read(&source, Path::new("gateway.toml"), &PROTOCOLS, &env_values) {
         Ok((settings, warnings)) => format!("{settings:?}\n{warnings}"),
-        Err(mistakes) => {
-            assert!(mistakes.has_errors(), "refused without a reason:\n{source}");
-            mistakes.to_string()
+        Err(errors) => {
+            assert!(errors.has_errors(), "refused without a reason:\n{source}");
+            errors.to_string()
         }
     };
-    assert!(!said.contains(SECRET), "a secret is told:\n{said}");
+    assert!(!output.contains(SECRET), "a secret is shown:\n{output}");
 });

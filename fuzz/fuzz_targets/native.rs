@@ -1,5 +1,5 @@
-//! A hostile upstream: bytes through the decoder, the native reader and the normalizer. Whatever it sends, the record
-//! keeps the grammar, stays within its limit, and does not depend on how the bytes were cut.
+//! A hostile upstream: bytes through the decoder, the Agent API reader and the normalizer. Whatever it sends, the
+//! record follows the grammar, stays within its limit, and does not depend on chunk boundaries.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 
 static SEEDS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let small = scripts().into_iter().filter(|script| !script.is_large());
-    // Without the nulls: shorter, and so more of it is changed by an edit.
+    // Small scripts: an edit changes a larger part of them.
     small
         .map(|script| script.frames.iter().map(|frame| format!("data: {frame}\n\n")).collect::<String>().into())
         .collect()
@@ -25,36 +25,38 @@ fuzz_target!(|input: &[u8]| {
     let seeds: Vec<&[u8]> = SEEDS.iter().map(Vec::as_slice).collect();
     let Some(stream) = edited(&seeds, input) else { return };
     let limit = if *limit < 64 { usize::from(*limit) * 256 } else { 64 << 20 };
-    let record = hear(&stream, stream.len().max(1), limit);
+    let record = read_stream(&stream, stream.len().max(1), limit);
     grammar(&record).unwrap_or_else(|broken| panic!("{broken}\n{}", tale(&record)));
-    assert!(hear(&stream, usize::from(*cut).max(1), limit) == record, "a cut makes a difference");
+    assert!(read_stream(&stream, usize::from(*cut).max(1), limit) == record, "chunk boundaries change the record");
 });
 
-fn hear(stream: &[u8], cut: usize, limit: usize) -> Record {
-    let mut listener = Recorder::of(begun(), limit);
+fn read_stream(stream: &[u8], cut: usize, limit: usize) -> Record {
+    let mut recorder = Recorder::of(begun(), limit);
     let mut decoder = Decoder::new(1 << 20);
-    // As in the gateway, nothing is heard after a fault.
-    let mut over = false;
+
+    // As in the gateway, nothing is read after a fault.
+    let mut failed = false;
     for mut piece in stream.chunks(cut) {
-        while !over {
+        while !failed {
             match decoder.decode(&mut piece) {
-                Ok(Some(frame)) => over |= !say(&mut listener, frame.data),
+                Ok(Some(frame)) => failed |= !emit(&mut recorder, frame.data),
                 Ok(None) => break,
                 Err(error) => {
-                    listener.fail(&Fault::new(FaultKind::UpstreamTooLarge, error.to_string()));
-                    over = true;
+                    recorder.fail(&Fault::new(FaultKind::UpstreamTooLarge, error.to_string()));
+                    failed = true;
                 }
             }
         }
     }
+
     if let Some(frame) = decoder.finish().frame()
-        && !over
+        && !failed
     {
-        say(&mut listener, frame.data);
+        emit(&mut recorder, frame.data);
     }
-    listener.finish()
+    recorder.finish()
 }
 
-fn say(listener: &mut Recorder, data: &[u8]) -> bool {
-    Frame::parse(data).is_none_or(|heard| listener.try_hear(&heard).is_ok())
+fn emit(recorder: &mut Recorder, data: &[u8]) -> bool {
+    Frame::parse(data).is_none_or(|frame| recorder.try_emit(&frame.event()).is_ok())
 }

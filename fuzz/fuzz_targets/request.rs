@@ -1,5 +1,5 @@
-//! A hostile client: bytes as the body of a native request. It is refused with a sentence, or it is a request that goes
-//! upstream as it was understood.
+//! A hostile client: bytes as the body of an Agent API request. The body is refused with an error message, or it is a
+//! valid request that serializes and parses to the same value.
 #![no_main]
 
 use interlingua_core::model::AgentRequest;
@@ -17,12 +17,12 @@ const SEEDS: &[&[u8]] = &[
 
 fuzz_target!(|input: &[u8]| {
     let Some(body) = edited(SEEDS, input) else { return };
-    let read = Node::parse_object(&body).and_then(|object| AgentRequest::read(&object));
+    let read = Node::parse_object(&body).and_then(|object| AgentRequest::parse(&object));
     match read {
         Ok(request) => {
             let text = serde_json::to_vec(&request).expect("requests serialise");
-            let object = Node::parse_object(&text).expect("what was written is an object");
-            let again = AgentRequest::read(&object).expect("what was understood is understood again");
+            let object = Node::parse_object(&text).expect("a serialized request is an object");
+            let again = AgentRequest::parse(&object).expect("a serialized request parses again");
             assert_eq!(again, request);
         }
         Err(fault) => {

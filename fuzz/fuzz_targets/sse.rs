@@ -1,5 +1,5 @@
-//! Hostile bytes against the event stream decoder. The first byte is the limit, the second how the rest is cut; however
-//! that is, the frames are those of the whole, memory is bounded, and what is written from a frame is read as it was.
+//! Arbitrary bytes as input of the event stream decoder. The first byte sets the limit, the second the chunk size.
+//! Chunk boundaries do not change the frames, memory is bounded, and an encoded frame decodes to the same frame.
 #![no_main]
 
 use bytes::BytesMut;
@@ -10,12 +10,12 @@ type Owned = (Option<String>, Option<String>, Vec<u8>);
 
 fuzz_target!(|input: &[u8]| {
     let [limit, cut, stream @ ..] = input else { return };
-    // Small limits are hit, the largest one is not.
+    // Small limits are reached, the largest one is not.
     let limit = if *limit == u8::MAX { usize::MAX / 4 } else { usize::from(*limit) * 4 };
-    let whole = decode(limit, [stream]);
+    let expected = decode(limit, [stream]);
     let pieces = stream.chunks(usize::from(*cut).max(1));
-    assert_eq!(decode(limit, pieces), whole);
-    for (event, id, data) in whole.0 {
+    assert_eq!(decode(limit, pieces), expected);
+    for (event, id, data) in expected.0 {
         if let Ok(text) = str::from_utf8(&data) {
             read_back(event, id, text);
         }
@@ -40,14 +40,15 @@ fn decode<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<
         assert!(piece.is_empty());
         assert!(decoder.memory() <= 3 * limit.min(2 * seen).max(1024));
     }
-    let heard = (decoder.lines(), decoder.comments(), decoder.retry(), decoder.last_event_id().to_owned());
+
+    let state = (decoder.lines(), decoder.comments(), decoder.retry(), decoder.last_event_id().to_owned());
     let leftover = decoder.finish();
-    let end = format!("{heard:?} {leftover:?} {:?}", leftover.frame());
+    let end = format!("{state:?} {leftover:?} {:?}", leftover.frame());
     (frames, end)
 }
 
 fn read_back(event: Option<String>, id: Option<String>, text: &str) {
-    // A writer drops NUL from names as it does from ids, where it would void them.
+    // The encoder drops NUL from names and ids; an id with NUL would be ignored.
     let event = event.map(|name| name.replace('\0', "")).filter(|name| !name.is_empty());
     let mut out = BytesMut::new();
     encode::text(&mut out, event.as_deref(), id.as_deref(), text);

@@ -1,34 +1,34 @@
-//! `interlingua call`: a small client for the terminal. Where the run waits for an answer and a person sits at the
-//! terminal, it asks for the answer; elsewhere it prints the command that gives it.
+//! `interlingua call`: a small client for the terminal. If a run waits for an answer, it prompts for it on an
+//! interactive terminal, and otherwise prints the command that sends the answer.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use crate::upstream::client::{self, Outcome, PendingItem, Question};
 
-/// Send a message to an agent, and stream its answer to the terminal
+/// Send a message to an agent and stream its response to the terminal
 #[derive(clap::Args, Debug)]
 pub(super) struct Call {
-    /// Where the agent answers, such as http://127.0.0.1:8080/agents/demo
+    /// The agent's URL, such as http://127.0.0.1:8080/agents/demo
     url: String,
     /// The message, or with --answer the answer: "yes", "no", "edit JSON", or a text
     #[arg(required = true, num_args = 1..)]
     text: Vec<String>,
-    /// The protocol spoken there
+    /// The protocol of the URL
     #[arg(long, default_value = "agent-api", value_parser = ["agent-api"])]
     protocol: String,
     /// Continue this session
     #[arg(long)]
     session: Option<String>,
-    /// Answer this pending item of the session, instead of sending a message
+    /// Answer this pending item of the session instead of sending a message
     #[arg(long, value_name = "ITEM", requires = "session")]
     answer: Option<String>,
-    /// Print the frames as they come
+    /// Print the raw events as they arrive
     #[arg(long)]
     raw: bool,
 }
 
 impl Call {
-    /// Sends the message, and every answer that is typed in after it.
+    /// Sends the message, and then every answer typed in at the prompt.
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut text = self.text.join(" ");
@@ -46,14 +46,14 @@ impl Call {
             let outcome = runtime.block_on(client::ask(&question, &mut std::io::stdout().lock()))?;
 
             self.report(&outcome);
-            let Some(asked) = outcome.pending.first() else { return Ok(()) };
-            let Some(typed) = prompt(asked)? else { return Ok(()) };
-            (text, item, session) = (typed, Some(asked.id.clone()), outcome.session.or(session));
+            let Some(pending) = outcome.pending.first() else { return Ok(()) };
+            let Some(typed) = prompt(pending)? else { return Ok(()) };
+            (text, item, session) = (typed, Some(pending.id.clone()), outcome.session.or(session));
         }
     }
 
-    /// What is needed to continue: the ids, and what the run waits for. On standard error, so that standard output holds
-    /// the answer alone.
+    /// Prints what is needed to continue: the ids, and what the run waits for. To standard error, so that standard
+    /// output contains only the response.
     fn report(&self, outcome: &Outcome) {
         let known = |id: &Option<String>| id.clone().unwrap_or_else(|| "unknown".to_owned());
         let session = known(&outcome.session);
@@ -71,13 +71,13 @@ impl Call {
     }
 }
 
-/// Asks the person at the terminal. None: nobody sits there, or nothing was typed.
-fn prompt(asked: &PendingItem) -> anyhow::Result<Option<String>> {
+/// Prompts for an answer. `None` if the terminal is not interactive or the input is empty.
+fn prompt(item: &PendingItem) -> anyhow::Result<Option<String>> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(None);
     }
 
-    let choices = if asked.is_tool_call { "output" } else { "yes, no, edit JSON, or a text" };
+    let choices = if item.is_tool_call { "output" } else { "yes, no, edit JSON, or a text" };
     eprint!("{choices} (empty to leave it open): ");
     std::io::stderr().flush()?;
 

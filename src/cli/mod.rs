@@ -25,10 +25,10 @@ struct Arguments {
     /// The configuration file
     #[arg(long, global = true, env = "INTERLINGUA_CONFIG", default_value = DEFAULT_FILE, value_name = "FILE")]
     config: PathBuf,
-    /// Which log lines are written: a level, or a filter such as "info,interlingua::engine=debug"
+    /// The log level, or a filter such as "info,interlingua::engine=debug"
     #[arg(long, global = true, env = "INTERLINGUA_LOG", default_value = "info", value_name = "FILTER")]
     log: String,
-    /// How log lines are written
+    /// The format of log lines
     #[arg(long, global = true, env = "INTERLINGUA_LOG_FORMAT", default_value = "pretty", value_name = "FORMAT")]
     log_format: LogFormat,
 }
@@ -37,7 +37,7 @@ struct Arguments {
 enum LogFormat {
     /// For people
     Pretty,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -47,7 +47,7 @@ enum Command {
     Serve,
     /// Validate the configuration file and report all errors
     Check,
-    /// List what would be mounted
+    /// List the mounted routes
     Routes {
         /// As JSON
         #[arg(long)]
@@ -55,9 +55,9 @@ enum Command {
     },
     /// Print the JSON Schema of the configuration file
     Schema,
-    /// Send a message to an agent, and stream its answer to the terminal
+    /// Send a message to an agent and stream its response to the terminal
     Call(call::Call),
-    /// Ask a running gateway whether it is ready: exit code 0 if it is
+    /// Check whether a running gateway is ready: exit code 0 if it is
     Health {
         /// The gateway's URL
         #[arg(default_value = "http://127.0.0.1:8080")]
@@ -65,12 +65,12 @@ enum Command {
     },
 }
 
-/// Runs the command line.
+/// Runs the command line and returns the exit code.
 pub(crate) fn run(gateway: &Gateway) -> i32 {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are no mistakes.
+            // This includes --help and --version, with exit code 0.
             let code = error.exit_code();
             let _ = error.print();
             return code;
@@ -85,16 +85,17 @@ pub(crate) fn run(gateway: &Gateway) -> i32 {
     let done = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => load(gateway, config).map(|settings| serve(gateway, &settings, config)),
         Command::Check => load(gateway, config).map(|settings| {
-            let agents = counted(settings.agents.len(), "agent");
-            let mounts = counted(settings.mounts().len(), "route");
+            let agents = count(settings.agents.len(), "agent");
+            let mounts = count(settings.mounts().len(), "route");
             println!("{}: OK ({agents}, {mounts})", config.display());
             Ok(())
         }),
         Command::Routes { json } => load(gateway, config).map(|settings| routes::list(&settings, json)),
         Command::Schema => Ok(print_schema(gateway)),
         Command::Call(call) => Ok(call.run()),
-        Command::Health { url } => Ok(health::ask(&url)),
+        Command::Health { url } => Ok(health::check(&url)),
     };
+
     match done {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {
@@ -105,12 +106,12 @@ pub(crate) fn run(gateway: &Gateway) -> i32 {
     }
 }
 
-/// A number and its noun.
-fn counted(number: usize, noun: &str) -> String {
+/// A number with its noun in singular or plural.
+fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Reads the configuration, or reports what is wrong with it.
+/// Reads the configuration and prints its errors or warnings. The error is the exit code.
 fn load(gateway: &Gateway, file: &Path) -> Result<Settings, i32> {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     match gateway.load(file) {
@@ -120,8 +121,8 @@ fn load(gateway: &Gateway, file: &Path) -> Result<Settings, i32> {
             }
             Ok(settings)
         }
-        Err(mistakes) => {
-            eprintln!("{}", crate::secrets::mask(&mistakes.render(colour)));
+        Err(errors) => {
+            eprintln!("{}", crate::secrets::mask(&errors.render(colour)));
             Err(2)
         }
     }
@@ -130,10 +131,10 @@ fn load(gateway: &Gateway, file: &Path) -> Result<Settings, i32> {
 fn serve(gateway: &Gateway, settings: &Settings, file: &Path) -> anyhow::Result<()> {
     raise_file_limit();
     crate::server::block_on(async {
-        // Caught before anyone can know of the process.
+        // Install the handlers before the address is printed, since a signal may arrive right after.
         let stop = stop_signal()?;
         let running = gateway.start(settings).await?;
-        routes::announce(gateway, settings, running.address);
+        routes::print_banner(gateway, settings, running.address);
         tracing::info!(address = %running.address, config = %file.display(), "serving");
         running.run(stop).await?;
         tracing::info!("stopped");
@@ -141,8 +142,9 @@ fn serve(gateway: &Gateway, settings: &Settings, file: &Path) -> anyhow::Result<
     })
 }
 
-/// Resolves at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once. All are caught from the call
-/// on. SIGHUP drains like the others: it is what a closing terminal sends, and the configuration is not reloaded yet.
+/// Resolves at the first SIGINT, SIGTERM or SIGHUP; a second one exits the process at once. The handlers are installed
+/// by the call itself. SIGHUP drains too: a closing terminal sends it, and reloading the configuration is not
+/// implemented.
 fn stop_signal() -> std::io::Result<impl Future<Output = ()> + 'static> {
     use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -161,14 +163,14 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()> + 'static> {
         any(&mut signals).await;
         tokio::task::spawn_local(async move {
             any(&mut signals).await;
-            // A closed terminal takes no line any more.
+            // Not `eprintln!`, which panics if the terminal is closed.
             let _ = writeln!(std::io::stderr(), "second signal received: exiting immediately");
             std::process::exit(1);
         });
     })
 }
 
-/// Thousands of streams need thousands of sockets: takes what the system allows.
+/// Raises the limit of open files to the maximum, since every stream needs a socket.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -178,18 +180,18 @@ fn raise_file_limit() {
 }
 
 fn print_schema(gateway: &Gateway) -> anyhow::Result<()> {
-    show(&serde_json::to_string_pretty(&crate::config::schema(&gateway.protocols()))?)
+    print(&serde_json::to_string_pretty(&crate::config::schema(&gateway.protocols()))?)
 }
 
-/// Writes to standard output. A reader that has read enough is no failure.
-fn show(text: &str) -> anyhow::Result<()> {
+/// Writes to standard output. A closed pipe is not an error.
+fn print(text: &str) -> anyhow::Result<()> {
     match writeln!(std::io::stdout(), "{}", text.trim_end()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }
 }
 
-/// What `main` returns.
+/// Converts an exit code, for `main`.
 #[must_use]
 pub fn exit(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))

@@ -1,4 +1,4 @@
-//! What is mounted, as a table and as lines to paste.
+//! Prints the mounts, as a table and as example commands.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -9,36 +9,37 @@ use crate::config::{Mount, Settings};
 
 /// `interlingua routes`
 pub(super) fn list(settings: &Settings, json: bool) -> anyhow::Result<()> {
-    super::show(&if json {
+    super::print(&if json {
         serde_json::to_string_pretty(&settings.mounts())?
     } else {
         table(&settings.mounts(), &base(settings, settings.server.listen))
     })
 }
 
-/// What a starting gateway prints about itself.
-pub(super) fn announce(gateway: &Gateway, settings: &Settings, address: SocketAddr) {
+/// Prints the address, the routes and example commands when the gateway starts.
+pub(super) fn print_banner(gateway: &Gateway, settings: &Settings, address: SocketAddr) {
     let mounts = settings.mounts();
     let base = base(settings, address);
-    println!("interlingua {} listens on http://{address}\n", env!("CARGO_PKG_VERSION"));
+    println!("interlingua {} is listening on http://{address}\n", env!("CARGO_PKG_VERSION"));
     print!("{}", table(&mounts, &base));
     println!("\nTry it:");
-    let mut shown = HashSet::new();
+    let mut printed = HashSet::new();
     for mount in &mounts {
-        // One agent stands for all: with ten of them nobody would find the table above again.
-        if !shown.insert(mount.protocol()) {
+        // One agent per protocol, since a long list would hide the table above.
+        if !printed.insert(mount.protocol()) {
             continue;
         }
         for line in gateway.curl(mount) {
             println!("  {}", line.replace("{url}", &format!("{base}{}", mount.path.trim_end_matches('/'))));
         }
     }
-    println!("\nNothing is authenticated: anyone who can connect can use every route.");
+
+    println!("\nNo authentication: anyone who can connect can use every route.");
 }
 
 fn base(settings: &Settings, address: SocketAddr) -> String {
     settings.server.public_url.clone().unwrap_or_else(|| {
-        // Nobody can call an unspecified address.
+        // An unspecified address cannot be connected to.
         let host = if address.ip().is_unspecified() { "127.0.0.1".to_owned() } else { address.ip().to_string() };
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         format!("http://{host}:{}", address.port())
@@ -53,6 +54,7 @@ fn table(mounts: &[Mount], base: &str) -> String {
             [mount.protocol().to_owned(), format!("{base}{}", mount.path), agents.join(", ")]
         })
         .collect();
+
     let head = ["PROTOCOL".to_owned(), "URL".to_owned(), "AGENTS".to_owned()];
     let width = |column: usize| rows.iter().chain([&head]).map(|row| row[column].chars().count()).max().unwrap_or(0);
     let (first, second) = (width(0), width(1));

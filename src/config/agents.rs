@@ -1,4 +1,4 @@
-//! The agents: their names, their bounds, and how each is reached.
+//! Agents: their names, their limits and their upstreams.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,63 +11,65 @@ use super::settings::{Agent, HistoryLimit, Timeouts, Upstream};
 use super::size::Size;
 use super::suggest;
 
-/// An agent the file speaks of.
-pub(super) struct Known {
+/// An agent that the file declares.
+pub(super) struct DeclaredAgent {
     pub(super) name: String,
-    pub(super) place: Range<usize>,
-    /// `None` where something about it is wrong. That has been told; routes may still name it.
+    pub(super) span: Range<usize>,
+    /// `None` if the agent has errors. They are already reported; routes may still name the agent.
     pub(super) agent: Option<Arc<Agent>>,
 }
 
-/// Names longer than this make unreadable paths.
+/// Names are part of paths, which longer names would make unreadable.
 const MAX_NAME_LEN: usize = 64;
 
-pub(super) fn resolve(agents: &Entries<Table<AgentTable>>, checking: &mut Validator<'_, '_>) -> Vec<Known> {
+pub(super) fn resolve(agents: &Entries<Table<AgentTable>>, validator: &mut Validator<'_, '_>) -> Vec<DeclaredAgent> {
     let mut known = Vec::new();
     for (name, table) in agents.iter() {
-        check_name(name, checking);
-        let agent = agent(name, table, checking).map(Arc::new);
-        known.push(Known { name: name.value.clone(), place: name.place.clone(), agent });
+        check_name(name, validator);
+        let agent = agent(name, table, validator).map(Arc::new);
+        known.push(DeclaredAgent { name: name.value.clone(), span: name.span.clone(), agent });
     }
     known
 }
 
-/// Names stand in paths: what would have to be escaped there is refused.
-fn check_name(name: &Located<String>, checking: &mut Validator<'_, '_>) {
+/// Names are part of paths: characters that would have to be escaped there are rejected.
+fn check_name(name: &Located<String>, validator: &mut Validator<'_, '_>) {
     let text = name.value.as_str();
     let fine = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
         && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric());
+
     if !fine || text.len() > MAX_NAME_LEN {
-        checking.mistake(
-            Diagnostic::error(format!("an agent cannot be called {text:?}"))
-                .at(&name.place)
-                .label("a name stands in paths: up to 64 letters, digits, \"-\", \"_\" and \".\""),
+        validator.report(
+            Diagnostic::error(format!("invalid agent name {text:?}"))
+                .at(&name.span)
+                .label("names are part of paths: up to 64 letters, digits, \"-\", \"_\" and \".\""),
         );
     }
 }
 
 fn agent(
     name: &Located<String>,
-    written: &Located<Table<AgentTable>>,
-    checking: &mut Validator<'_, '_>,
+    located: &Located<Table<AgentTable>>,
+    validator: &mut Validator<'_, '_>,
 ) -> Option<Agent> {
-    let table = &written.value;
+    let table = &located.value;
     let turns =
-        Located { value: u64::from(table.history_limit.turns.value), place: table.history_limit.turns.place.clone() };
-    let turns = checking.between(&turns, "turns", 1, u64::from(u32::MAX));
-    let bytes = checking.at_least(&table.history_limit.bytes, "bytes", Size::kibibytes(1));
-    let max_run_bytes = checking.at_least(&table.max_run_bytes, "max_run_bytes", Size::kibibytes(1));
+        Located { value: u64::from(table.history_limit.turns.value), span: table.history_limit.turns.span.clone() };
+    let turns = validator.between(&turns, "turns", 1, u64::from(u32::MAX));
+    let bytes = validator.at_least(&table.history_limit.bytes, "bytes", Size::kibibytes(1));
+    let max_run_bytes = validator.at_least(&table.max_run_bytes, "max_run_bytes", Size::kibibytes(1));
     let Some(upstream) = &table.upstream else {
-        // An agent that could not be read at all has been told of already.
-        if !checking.cuts.contain(&written.place, "upstream") {
-            checking.mistake(
+        // If the upstream itself could not be read, that is already reported.
+        if !validator.rejected.contains(&located.span, "upstream") {
+            validator.report(
                 Diagnostic::error(format!("agent {:?} has no upstream", name.value))
-                    .at(&name.place)
+                    .at(&name.span)
                     .label("write upstream = { protocol = \"…\", url = \"…\" }"),
             );
         }
         return None;
     };
+
     Some(Agent {
         name: name.value.clone(),
         description: table.description.clone(),
@@ -77,83 +79,87 @@ fn agent(
         parallel_turns: table.parallel_turns,
         server_label: table.server_label.clone(),
         max_run_bytes,
-        upstream: self::upstream(name, upstream, checking)?,
+        upstream: self::upstream(name, upstream, validator)?,
     })
 }
 
 fn upstream(
     agent: &Located<String>,
-    written: &Located<Table<UpstreamTable>>,
-    checking: &mut Validator<'_, '_>,
+    located: &Located<Table<UpstreamTable>>,
+    validator: &mut Validator<'_, '_>,
 ) -> Option<Upstream> {
-    let table = &written.value;
+    let table = &located.value;
     let headers =
-        headers::resolve(&table.headers, checking.folder, checking.surroundings, &checking.cuts, &mut checking.found);
-    let timeouts = timeouts(&table.timeouts, checking);
-    let retries = Located { value: u64::from(table.retries.value), place: table.retries.place.clone() };
-    let retries = checking.between(&retries, "retries", 0, 10);
-    let max_event = checking.at_least(&table.max_event, "max_event", Size::kibibytes(1));
-    let url = table.url.as_ref().and_then(|url| checking.url(url, "url"));
+        headers::resolve(&table.headers, validator.folder, validator.env, &validator.rejected, &mut validator.found);
+    let timeouts = timeouts(&table.timeouts, validator);
+    let retries = Located { value: u64::from(table.retries.value), span: table.retries.span.clone() };
+    let retries = validator.between(&retries, "retries", 0, 10);
+    let max_event = validator.at_least(&table.max_event, "max_event", Size::kibibytes(1));
+    let url = table.url.as_ref().and_then(|url| validator.url(url, "url"));
     let Some(protocol) = &table.protocol else {
-        if !checking.cuts.contain(&written.place, "protocol") {
-            checking.mistake(
+        if !validator.rejected.contains(&located.span, "protocol") {
+            validator.report(
                 Diagnostic::error(format!("the upstream of agent {:?} has no protocol", agent.value))
-                    .at(&written.place)
-                    .label(known_upstreams(checking)),
+                    .at(&located.span)
+                    .label(upstream_protocols(validator)),
             );
         }
         return None;
     };
-    let declared = checking.protocols.upstreams().iter().find(|one| one.name == protocol.value);
+
+    let declared = validator.protocols.upstreams().iter().find(|one| one.name == protocol.value);
     let Some(declared) = declared else {
-        let names = checking.protocols.upstream_names();
-        let otherwise = if checking.protocols.client_names().any(|name| name == protocol.value) {
-            "spoken with clients only"
+        let names = validator.protocols.upstream_names();
+        let fallback = if validator.protocols.client_names().any(|name| name == protocol.value) {
+            "supported for clients only"
         } else {
-            "not known here"
+            "unknown name"
         };
-        let label = suggest::label(&protocol.value, names, otherwise);
-        checking.mistake(
-            Diagnostic::error(format!("no upstream speaks a protocol called {:?}", protocol.value))
-                .at(&protocol.place)
+        let label = suggest::label(&protocol.value, names, fallback);
+        validator.report(
+            Diagnostic::error(format!("unknown upstream protocol {:?}", protocol.value))
+                .at(&protocol.span)
                 .label(label)
-                .help(known_upstreams(checking)),
+                .help(upstream_protocols(validator)),
         );
         return None;
     };
-    let written_options = checking.options(table.options.as_ref(), protocol);
-    let options = (declared.read)(written_options, &mut checking.found);
+
+    let raw_options = validator.options(table.options.as_ref(), protocol);
+    let options = (declared.read)(raw_options, &mut validator.found);
     match (&table.url, declared.built_in) {
-        (None, false) if !checking.cuts.contain(&written.place, "url") => checking.mistake(
+        (None, false) if !validator.rejected.contains(&located.span, "url") => validator.report(
             Diagnostic::error(format!("the upstream of agent {:?} has no URL", agent.value))
-                .at(&protocol.place)
+                .at(&protocol.span)
                 .label("this protocol needs url = \"http://…\""),
         ),
-        (Some(url), true) => checking.mistake(
+        (Some(url), true) => validator.report(
             Diagnostic::error(format!("protocol {:?} has no URL", protocol.value))
-                .at(&url.place)
-                .label("leave it out: the agent lives in the gateway")
-                .also(&protocol.place, "built in"),
+                .at(&url.span)
+                .label("leave it out: the agent is part of the gateway")
+                .also(&protocol.span, "built in"),
         ),
         _ => {}
     }
+
     let options = options?;
-    // A connector that needs a URL is not tried without one: that would be told twice.
-    let connecting = declared.connecting.as_ref().filter(|_| url.is_some() || declared.built_in);
-    match connecting.map(|connecting| connecting(url.as_ref(), &options)) {
+    // A connector that needs a URL is not tried without one: the missing URL is already reported.
+    let try_connect = declared.try_connect.as_ref().filter(|_| url.is_some() || declared.built_in);
+    match try_connect.map(|try_connect| try_connect(url.as_ref(), &options)) {
         Some(Err(reason)) => {
-            let (reason, label) = reason.split_once('\n').unwrap_or((&reason, "cannot be used so"));
+            let (reason, label) = reason.split_once('\n').unwrap_or((&reason, "cannot be used like this"));
             let message = format!("upstream of agent {:?}: {reason}", agent.value);
-            checking.mistake(Diagnostic::error(message).at(&protocol.place).label(label));
+            validator.report(Diagnostic::error(message).at(&protocol.span).label(label));
         }
-        Some(Ok(advice)) => {
-            for advice in advice {
-                let message = format!("upstream of agent {:?}: {advice}", agent.value);
-                checking.mistake(Diagnostic::warning(message).at(&protocol.place));
+        Some(Ok(warnings)) => {
+            for warning in warnings {
+                let message = format!("upstream of agent {:?}: {warning}", agent.value);
+                validator.report(Diagnostic::warning(message).at(&protocol.span));
             }
         }
         None => {}
     }
+
     Some(Upstream {
         protocol: protocol.value.clone(),
         url,
@@ -166,15 +172,15 @@ fn upstream(
     })
 }
 
-fn timeouts(table: &TimeoutsTable, checking: &mut Validator<'_, '_>) -> Timeouts {
+fn timeouts(table: &TimeoutsTable, validator: &mut Validator<'_, '_>) -> Timeouts {
     Timeouts {
-        connect: checking.positive(&table.connect, "connect"),
-        first_byte: checking.positive(&table.first_byte, "first_byte"),
-        idle: checking.positive(&table.idle, "idle"),
-        total: checking.positive(&table.total, "total"),
+        connect: validator.positive(&table.connect, "connect"),
+        first_byte: validator.positive(&table.first_byte, "first_byte"),
+        idle: validator.positive(&table.idle, "idle"),
+        total: validator.positive(&table.total, "total"),
     }
 }
 
-fn known_upstreams(checking: &Validator<'_, '_>) -> String {
-    format!("upstreams may speak: {}", suggest::list(checking.protocols.upstream_names()))
+fn upstream_protocols(validator: &Validator<'_, '_>) -> String {
+    format!("upstream protocols: {}", suggest::list(validator.protocols.upstream_names()))
 }

@@ -1,7 +1,7 @@
-//! What is wrong with a configuration, and how it is told.
+//! Errors and warnings about a configuration file, and how they are rendered.
 //!
-//! Here is the form of a message and its rendering. What counts as a mistake is decided where the
-//! values are checked; what must not be shown has been masked in the source before it comes here.
+//! Not here: what counts as an error, which is decided where the values are checked; and masking, which has been
+//! applied to the source before it arrives here.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,77 +14,77 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 pub enum Severity {
     /// The gateway does not start.
     Error,
-    /// The gateway starts, but somebody should have a look.
+    /// The gateway starts, but the operator should check this.
     Warning,
 }
 
-/// One mistake, or one thing worth a look, and its place in the file.
+/// One error or warning, and the span of the file it refers to.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
     severity: Severity,
     message: String,
-    place: Option<Range<usize>>,
+    span: Option<Range<usize>>,
     label: Option<String>,
     also: Option<(Range<usize>, String)>,
     help: Option<String>,
 }
 
 impl Diagnostic {
-    /// A mistake that keeps the gateway from starting.
+    /// An error: the gateway does not start.
     pub fn error(message: impl Into<String>) -> Self {
         Self::new(Severity::Error, message.into())
     }
 
-    /// Something worth a look.
+    /// A warning: the gateway starts.
     pub fn warning(message: impl Into<String>) -> Self {
         Self::new(Severity::Warning, message.into())
     }
 
     fn new(severity: Severity, message: String) -> Self {
-        Self { severity, message, place: None, label: None, also: None, help: None }
+        Self { severity, message, span: None, label: None, also: None, help: None }
     }
 
-    /// Says where it is, in bytes of the file. An empty range is taken for no place.
+    /// Sets the span, as a byte range of the file. An empty range means none.
     #[must_use]
-    pub fn at(mut self, place: &Range<usize>) -> Self {
-        self.place = (!place.is_empty()).then(|| place.clone());
+    pub fn at(mut self, span: &Range<usize>) -> Self {
+        self.span = (!span.is_empty()).then(|| span.clone());
         self
     }
 
-    /// Says what to do, right beside the place.
+    /// Adds a suggestion, shown next to the span.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Points at a second place the first one disagrees with.
+    /// Points at a second span that conflicts with the first.
     #[must_use]
-    pub fn also(mut self, place: &Range<usize>, label: impl Into<String>) -> Self {
-        self.also = (!place.is_empty()).then(|| (place.clone(), label.into()));
+    pub fn also(mut self, span: &Range<usize>, label: impl Into<String>) -> Self {
+        self.also = (!span.is_empty()).then(|| (span.clone(), label.into()));
         self
     }
 
-    /// Adds a sentence of help under the place.
+    /// Adds a sentence of help below the snippet.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// How much it matters.
+    /// Error or warning.
     pub fn severity(&self) -> Severity {
         self.severity
     }
 
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Where it is, in bytes of the file; `None` where the whole file is meant.
-    pub fn place(&self) -> Option<Range<usize>> {
-        self.place.clone()
+    /// The byte range in the file; `None` if the file as a whole is meant.
+    pub fn span(&self) -> Option<Range<usize>> {
+        self.span.clone()
     }
 
     fn group<'a>(&'a self, name: &'a str, source: &'a str) -> Group<'a> {
@@ -93,20 +93,21 @@ impl Diagnostic {
             Severity::Warning => Level::WARNING,
         };
         let mut group = Group::with_title(level.primary_title(self.message.as_str()));
-        if let Some(place) = &self.place {
-            let mut primary = AnnotationKind::Primary.span(within(place, source));
+        if let Some(span) = &self.span {
+            let mut primary = AnnotationKind::Primary.span(within(span, source));
             if let Some(label) = &self.label {
                 primary = primary.label(label.as_str());
             }
             let mut snippet = Snippet::source(source).path(name).annotation(primary);
-            if let Some((place, label)) = &self.also {
-                let other = AnnotationKind::Context.span(within(place, source));
+            if let Some((span, label)) = &self.also {
+                let other = AnnotationKind::Context.span(within(span, source));
                 snippet = snippet.annotation(other.label(label.as_str()));
             }
             group = group.element(snippet);
         } else if let Some(label) = &self.label {
             group = group.element(Level::HELP.message(label.as_str()));
         }
+
         match &self.help {
             Some(help) => group.element(Level::HELP.message(help.as_str())),
             None => group,
@@ -114,28 +115,28 @@ impl Diagnostic {
     }
 }
 
-/// Nobody reads further, and each one is rendered with the whole source at hand.
+/// A longer list is not read, and each diagnostic is rendered with the complete source.
 const MAX_SHOWN: usize = 100;
 
-/// Keeps a place inside the source and on one line, so that rendering cannot fail and a table
-/// of twenty lines is not quoted whole.
-fn within(place: &Range<usize>, source: &str) -> Range<usize> {
-    let start = boundary_before(source, place.start);
-    let end = boundary_before(source, place.end).max(start);
+/// Clamps a span to the source and to its first line, so that rendering cannot fail and a table of twenty lines is not
+/// quoted in full.
+fn within(span: &Range<usize>, source: &str) -> Range<usize> {
+    let start = boundary_before(source, span.start);
+    let end = boundary_before(source, span.end).max(start);
     match source[start..end].find('\n') {
-        // The end of a line is shown at its last character.
+        // A span at the end of a line is shown at the line's last character.
         Some(0) if start > 0 => boundary_before(source, start - 1)..start,
         Some(length) => start..start + length.max(1),
         None => start..end,
     }
 }
 
-/// The nearest place at or before `at` where a character of the source begins.
+/// The nearest character boundary at or before `at`.
 fn boundary_before(source: &str, at: usize) -> usize {
     (0..=at.min(source.len())).rev().find(|at| source.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Everything that was found in one file, in the order of the file.
+/// All diagnostics of one file: errors before warnings, each in the order of the file.
 ///
 /// [`Display`](fmt::Display) renders it without colours; [`render`](Self::render) with them.
 #[derive(Clone)]
@@ -146,44 +147,44 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Collects what was found in the file at `path`.
+    /// Collects the diagnostics of the file at `path`.
     ///
-    /// `source` is what may be shown of the file: as long as the file itself, secrets masked.
+    /// `source` is the file with its secrets masked; it has the same length, so that spans stay valid.
     pub(super) fn new(path: &Path, source: String, mut found: Vec<Diagnostic>) -> Self {
-        // Errors first and stable by place: what keeps the gateway from starting is read first.
+        // Errors first, since they keep the gateway from starting.
         found.sort_by_key(|one| {
-            let place = one.place.as_ref().map_or(usize::MAX, |place| place.start);
-            (one.severity == Severity::Warning, place)
+            let span = one.span.as_ref().map_or(usize::MAX, |span| span.start);
+            (one.severity == Severity::Warning, span)
         });
-        found.dedup_by(|one, other| one.message == other.message && one.place == other.place);
+        found.dedup_by(|one, other| one.message == other.message && one.span == other.span);
         Self { name: path.display().to_string(), source, found }
     }
 
-    /// Whether nothing was found.
+    /// True if there are neither errors nor warnings.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// Whether something keeps the gateway from starting.
+    /// True if the gateway cannot start with this file.
     pub fn has_errors(&self) -> bool {
         self.count(Severity::Error) > 0
     }
 
-    /// What was found: mistakes before warnings, each in the order of the file.
+    /// Errors before warnings, each in the order of the file.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.found.iter()
     }
 
-    /// Line and column of a diagnostic of this file, both counted from 1, columns in characters.
+    /// Line and column of a diagnostic of this file, both 1-based, columns in characters.
     pub fn line_and_column(&self, one: &Diagnostic) -> Option<(usize, usize)> {
-        let start = within(one.place.as_ref()?, &self.source).start;
+        let start = within(one.span.as_ref()?, &self.source).start;
         let before = &self.source[..start];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
         Some((line, before[line_start..].chars().count() + 1))
     }
 
-    /// The text for a terminal, with or without colours, ending with a line that counts.
+    /// The text for a terminal, with or without colours. The last line counts errors and warnings.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let mut text = String::new();
@@ -191,10 +192,11 @@ impl Diagnostics {
             text.push_str(&renderer.render(&[one.group(&self.name, &self.source)]));
             text.push_str("\n\n");
         }
+
         if let more @ 1.. = self.found.len().saturating_sub(MAX_SHOWN) {
             text.push_str(&format!("and {more} more\n\n"));
         }
-        let counted = [(Severity::Error, "error"), (Severity::Warning, "warning")]
+        let counts = [(Severity::Error, "error"), (Severity::Warning, "warning")]
             .into_iter()
             .filter_map(|(severity, word)| match self.count(severity) {
                 0 => None,
@@ -202,8 +204,8 @@ impl Diagnostics {
                 many => Some(format!("{many} {word}s")),
             })
             .collect::<Vec<_>>();
-        if !counted.is_empty() {
-            text.push_str(&format!("{} in {}\n", counted.join(" and "), self.name));
+        if !counts.is_empty() {
+            text.push_str(&format!("{} in {}\n", counts.join(" and "), self.name));
         }
         text
     }

@@ -1,7 +1,7 @@
-//! The configuration as written: every key the file may have, its type, its default, its place.
+//! The configuration as written: every key the file may have, with its type, default and span.
 //!
-//! Nothing is checked here that takes more than one value to judge. The documentation of these
-//! types is that of the file: it becomes the descriptions of the JSON Schema.
+//! Not here: checks that involve more than one value. The doc comments of these types document the file: they become
+//! the descriptions in the JSON Schema.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,15 +19,15 @@ use super::headers::HeaderValue;
 use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns, RouteAuth, StoreKind};
 use super::size::Size;
 
-/// A value and where it stands; defaults stand nowhere, in an empty range.
+/// A value and its span in the file. The span of a default is empty.
 pub(super) struct Located<T> {
     pub(super) value: T,
-    pub(super) place: Range<usize>,
+    pub(super) span: Range<usize>,
 }
 
 impl<T> From<T> for Located<T> {
     fn from(value: T) -> Self {
-        Self { value, place: 0..0 }
+        Self { value, span: 0..0 }
     }
 }
 
@@ -40,7 +40,7 @@ impl<T: Default> Default for Located<T> {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Located<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<T>::deserialize(deserializer)?;
-        Ok(Self { place: spanned.span(), value: spanned.into_inner() })
+        Ok(Self { span: spanned.span(), value: spanned.into_inner() })
     }
 }
 
@@ -64,7 +64,7 @@ impl<T: JsonSchema> JsonSchema for Located<T> {
     }
 }
 
-/// A table that really has to be one: derived types would take an array for their fields in turn.
+/// Accepts tables only. A derived `Deserialize` would also accept an array, as the fields in order.
 #[derive(Default)]
 pub(super) struct Table<T>(T);
 
@@ -78,8 +78,8 @@ impl<T> Deref for Table<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Written<T> {
+        struct TableVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for TableVisitor<T> {
             type Value = Table<T>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,7 +90,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
                 T::deserialize(MapAccessDeserializer::new(map)).map(Table)
             }
         }
-        deserializer.deserialize_map(Written(PhantomData))
+
+        deserializer.deserialize_map(TableVisitor(PhantomData))
     }
 }
 
@@ -108,7 +109,7 @@ impl<T: JsonSchema> JsonSchema for Table<T> {
     }
 }
 
-/// A table whose keys are names of the operator's choosing, in the order of the file.
+/// A table whose keys are names chosen by the operator, in the order of the file.
 pub(super) struct Entries<T>(Vec<(Located<String>, Located<T>)>);
 
 impl<T> Entries<T> {
@@ -125,8 +126,8 @@ impl<T> Default for Entries<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Written<T> {
+        struct EntriesVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for EntriesVisitor<T> {
             type Value = Entries<T>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -141,7 +142,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
                 Ok(Entries(entries))
             }
         }
-        deserializer.deserialize_map(Written(PhantomData))
+
+        deserializer.deserialize_map(EntriesVisitor(PhantomData))
     }
 }
 
@@ -160,18 +162,18 @@ impl<T: JsonSchema> JsonSchema for Entries<T> {
     }
 }
 
-/// Stands where a protocol's own options stood, which only the protocol can read: the number
-/// under which they wait.
-pub(super) struct Slot(pub(super) usize);
+/// Replaces a protocol's own options in the tree, since only the protocol can deserialize them: the index at which
+/// `Validator` holds them.
+pub(super) struct OptionsRef(pub(super) usize);
 
-impl<'de> Deserialize<'de> for Slot {
+impl<'de> Deserialize<'de> for OptionsRef {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = String::deserialize(deserializer)?;
         number.parse().map(Self).map_err(serde::de::Error::custom)
     }
 }
 
-impl JsonSchema for Slot {
+impl JsonSchema for OptionsRef {
     fn inline_schema() -> bool {
         true
     }
@@ -192,11 +194,11 @@ impl JsonSchema for Slot {
 pub(super) struct Document {
     /// How the gateway itself is reached.
     pub(super) server: Table<ServerTable>,
-    /// Where runs and sessions are kept.
+    /// Where runs and sessions are stored.
     pub(super) store: Table<StoreTable>,
     /// The agents behind the gateway, by name.
     pub(super) agents: Entries<Table<AgentTable>>,
-    /// Where agents are mounted, and in which protocol they are served.
+    /// Where agents are mounted, and which protocol serves them.
     pub(super) routes: Vec<Located<Table<RouteTable>>>,
 }
 
@@ -206,30 +208,30 @@ pub(super) struct Document {
 pub(super) struct ServerTable {
     /// Address and port to listen on.
     pub(super) listen: Located<String>,
-    /// The URL clients reach the gateway at, where a proxy stands in front of it.
+    /// The URL at which clients reach the gateway, if a proxy is in front of it.
     pub(super) public_url: Option<Located<String>>,
-    /// Threads that serve requests; by default one for each core.
+    /// Threads that serve requests; by default one per core.
     #[schemars(range(min = 1, max = 1024))]
     pub(super) workers: Option<Located<u64>>,
-    /// The largest body of a request.
+    /// The largest request body.
     pub(super) max_body: Located<Size>,
     /// How long the gateway waits for a client.
     pub(super) timeouts: Table<ServerTimeoutsTable>,
-    /// How much clients may use at once.
+    /// What clients may use at the same time.
     pub(super) limits: Table<ServerLimitsTable>,
-    /// How long runs may go on after the gateway was told to stop.
+    /// How long runs may continue after the gateway received a signal to stop.
     pub(super) drain: Located<Period>,
-    /// How long a stream may be silent before a comment is sent, which keeps the connection open
-    /// and shows whether the client is still there.
+    /// How long a stream may be idle before a keep-alive comment is sent. It keeps the connection open and detects
+    /// clients that have left.
     pub(super) heartbeat: Located<Period>,
-    /// Addresses or networks of proxies whose word on a client's address is taken.
+    /// Addresses or networks of proxies whose forwarded headers are trusted.
     pub(super) trusted_proxies: Vec<Located<String>>,
-    /// Which headers trusted proxies write: X-Forwarded-For, -Proto, -Host, -Port and -Prefix, or Forwarded. The others
-    /// are not looked at, since a client may have written them.
+    /// Which headers trusted proxies set: X-Forwarded-For, -Proto, -Host, -Port and -Prefix, or Forwarded. The others
+    /// are ignored, since a client may have set them.
     pub(super) forwarded: Forwarded,
-    /// The hosts that requests may name, with a port if only that one is meant. By default the host of public_url, or
-    /// the address that is listened on; where that is every address of the machine, any address. This machine's own
-    /// names, localhost and loopback addresses, always may be.
+    /// The hosts that requests may name, with a port if only that port is allowed. Defaults to the host of public_url
+    /// and the listen address; if the gateway listens on all addresses, to any IP address. localhost and loopback
+    /// addresses are always allowed.
     pub(super) allowed_hosts: Option<Vec<Located<String>>>,
 }
 
@@ -255,14 +257,14 @@ impl Default for ServerTable {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ServerTimeoutsTable {
-    /// For the whole head of a request, from its first byte.
+    /// For the complete request head, from its first byte.
     pub(super) head: Located<Period>,
-    /// For the body of a request, and one second more for every 16 KiB of it. After 5 s it has to
-    /// have come at 1 KiB a second.
+    /// For the request body, plus one second for every 16 KiB of it. After 5 s it must have arrived at 1 KiB per
+    /// second.
     pub(super) body: Located<Period>,
-    /// For a client that has room for none of its answer.
+    /// For a client that accepts no bytes of its response.
     pub(super) write: Located<Period>,
-    /// For the next request of a connection.
+    /// For the next request on the connection.
     pub(super) idle: Located<Period>,
 }
 
@@ -277,21 +279,21 @@ impl Default for ServerTimeoutsTable {
     }
 }
 
-/// How much clients may use at once.
+/// What clients may use at the same time.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ServerLimitsTable {
     /// Connections in total.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) connections: Located<u64>,
-    /// Connections of one address; trusted proxies are exempt. By default 256, and as many as in
-    /// total from the machine itself, where a proxy may stand.
+    /// Connections per client address; trusted proxies are exempt. Defaults to 256, and to `connections` for loopback
+    /// addresses, where a proxy may run.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) connections_per_address: Option<Located<u64>>,
-    /// Bytes of request bodies that are held at the same time; also bytes of whole answers that
-    /// clients have not taken yet.
+    /// Bytes of request bodies held in memory at the same time; separately, the same number of response bytes that
+    /// clients have not read yet.
     pub(super) bodies: Located<Size>,
-    /// Levels of a JSON body.
+    /// Nesting levels of a JSON body.
     #[schemars(range(min = 8, max = 128))]
     pub(super) json_depth: Located<u64>,
     /// Values of a JSON body.
@@ -311,15 +313,15 @@ impl Default for ServerLimitsTable {
     }
 }
 
-/// Where runs and sessions are kept.
+/// Where runs and sessions are stored.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct StoreTable {
-    /// What keeps them: memory, which forgets when the process ends, or a SQLite file.
+    /// The kind of store: memory, which is lost when the process ends, or a SQLite file.
     pub(super) kind: Located<StoreKind>,
     /// The SQLite file, relative to the folder of this file.
     pub(super) path: Located<String>,
-    /// How long finished runs are kept.
+    /// How long finished runs are stored.
     pub(super) retention: Table<RetentionTable>,
 }
 
@@ -333,16 +335,16 @@ impl Default for StoreTable {
     }
 }
 
-/// How long finished runs are kept: as long as all bounds allow.
+/// How long finished runs are stored: the first limit reached applies.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RetentionTable {
-    /// The age after which a finished run is forgotten.
+    /// The age after which a finished run is deleted.
     pub(super) age: Located<Period>,
-    /// How many runs are kept; beyond, the oldest finished ones of whoever has most are forgotten.
+    /// How many runs are stored; beyond that, the oldest finished runs of the owner with the most runs are deleted.
     #[schemars(range(min = 1))]
     pub(super) runs: Located<u64>,
-    /// How many bytes are kept; beyond, the same.
+    /// How many bytes are stored; beyond that, runs are deleted in the same order.
     pub(super) bytes: Located<Size>,
 }
 
@@ -360,16 +362,16 @@ pub(super) struct AgentTable {
     pub(super) description: Option<String>,
     /// The agent's version; shown to clients.
     pub(super) version: Option<String>,
-    /// Who remembers what was said before: the upstream, by the session's id, or the gateway, which
-    /// then sends the whole history each time.
+    /// Who keeps the conversation history: the upstream, by session id, or the gateway, which then sends the history
+    /// with every turn.
     pub(super) history: History,
-    /// How much history the gateway sends.
+    /// How much history the gateway sends with a turn.
     pub(super) history_limit: Table<HistoryLimitTable>,
-    /// What becomes of a turn while another one of the same session is under way.
+    /// What happens to a turn while another turn of the same session is running.
     pub(super) parallel_turns: ParallelTurns,
-    /// The label that tool calls of an unlabelled server get.
+    /// The label for tool calls whose server has none.
     pub(super) server_label: Option<String>,
-    /// The largest run, in bytes of what the agent said; a larger one fails.
+    /// The largest run, in bytes of agent output; a larger one fails.
     pub(super) max_run_bytes: Located<Size>,
     /// How the agent is reached. Required.
     pub(super) upstream: Option<Located<Table<UpstreamTable>>>,
@@ -390,14 +392,14 @@ impl Default for AgentTable {
     }
 }
 
-/// How much history the gateway sends: as much as both bounds allow.
+/// How much history the gateway sends: the first limit reached applies.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HistoryLimitTable {
-    /// At most so many turns, the latest ones.
+    /// The number of most recent turns.
     #[schemars(range(min = 1))]
     pub(super) turns: Located<u32>,
-    /// At most so many bytes.
+    /// The total size.
     pub(super) bytes: Located<Size>,
 }
 
@@ -413,23 +415,22 @@ impl Default for HistoryLimitTable {
 pub(super) struct UpstreamTable {
     /// The protocol the agent speaks. Required.
     pub(super) protocol: Option<Located<String>>,
-    /// Where it is asked.
+    /// The URL of the agent.
     pub(super) url: Option<Located<String>>,
-    /// Headers sent along. Secrets by `{ env = "NAME" }` or `{ file = "path" }`.
+    /// Headers to add to every request. Secrets are given by `{ env = "NAME" }` or `{ file = "path" }`.
     pub(super) headers: Entries<HeaderValue>,
-    /// How long the gateway waits for what.
+    /// How long the gateway waits for the upstream.
     pub(super) timeouts: Table<TimeoutsTable>,
-    /// How often a request is sent again that surely was not worked on: no connection was made, or
-    /// the upstream answered 503 before anything else.
+    /// How often a request is retried if the agent cannot have started on it: no connection was made, or the upstream
+    /// responded with 503.
     #[schemars(range(max = 10))]
     pub(super) retries: Located<u32>,
     /// The largest event accepted from the upstream.
     pub(super) max_event: Located<Size>,
-    /// Whether requests for approval, and answers to them, are passed on as an extension of the
-    /// native protocol.
+    /// Whether approval requests and their responses are passed on, as an extension of the Agent API.
     pub(super) approval_extension: bool,
     /// The protocol's own options.
-    pub(super) options: Option<Slot>,
+    pub(super) options: Option<OptionsRef>,
 }
 
 impl Default for UpstreamTable {
@@ -451,13 +452,13 @@ impl Default for UpstreamTable {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TimeoutsTable {
-    /// For a connection.
+    /// For connecting.
     pub(super) connect: Located<Period>,
-    /// For the first byte of the answer, once the request is sent.
+    /// For the first byte of the response, once the request is sent.
     pub(super) first_byte: Located<Period>,
-    /// For the next bytes, once some have come.
+    /// Between two reads of the response.
     pub(super) idle: Located<Period>,
-    /// For all of the answer.
+    /// For the complete response.
     pub(super) total: Located<Period>,
 }
 
@@ -472,31 +473,30 @@ impl Default for TimeoutsTable {
     }
 }
 
-/// Mounts agents at a path, to be served in one protocol.
+/// Mounts agents at a path and serves them over one protocol.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RouteTable {
     /// The protocol clients speak here. Required.
     pub(super) protocol: Option<Located<String>>,
-    /// The path below which the protocol's endpoints lie; `{agent}` mounts one for each agent.
-    /// Required.
+    /// The path below which the protocol's endpoints are served; `{agent}` mounts every agent separately. Required.
     #[schemars(regex(pattern = r"^/(.*[^/])?$"))]
     pub(super) path: Option<Located<String>>,
-    /// The agents that are served; by default every one.
+    /// The agents to serve; by default all.
     pub(super) agents: Option<Located<Vec<Located<String>>>>,
-    /// How long a stream may be silent before a comment is sent; by default as the server says.
+    /// How long a stream may be idle before a keep-alive comment is sent; defaults to the server's heartbeat.
     pub(super) heartbeat: Option<Located<Period>>,
-    /// Who may use the route. Required where the gateway listens beyond loopback.
+    /// Who may use the route. Required if the gateway listens on a non-loopback address.
     pub(super) auth: Option<RouteAuth>,
-    /// What becomes of a run in the foreground when its client leaves.
+    /// What happens to a foreground run when its client disconnects.
     pub(super) on_disconnect: OnDisconnect,
-    /// Whether sessions of this route are those of all other routes of the agent.
+    /// Whether the route shares its sessions with the agent's other routes.
     pub(super) shared_sessions: bool,
     /// The origins of web pages that may use the route, such as "https://app.example.com", or "*" for all. By default
-    /// none may.
+    /// none.
     pub(super) cors: Option<Located<Vec<Located<String>>>>,
     /// The protocol's own options.
-    pub(super) options: Option<Slot>,
+    pub(super) options: Option<OptionsRef>,
 }
 
 impl Default for RouteTable {

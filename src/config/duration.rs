@@ -1,4 +1,4 @@
-//! Durations as they are written: `"250ms"`, `"5s"`, `"1h30m"`, `"30d"`.
+//! Durations in the file: `"250ms"`, `"5s"`, `"1h30m"`, `"30d"`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,10 +11,10 @@ use serde::{Serialize, Serializer};
 /// The units, largest first, in milliseconds. A day has 24 hours.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Longer than this is a mistake, and would overflow clocks somewhere down the line.
+/// The longest duration accepted. More is certainly a typing error, and could overflow an `Instant`.
 const MAX_DAYS: u64 = 3650;
 
-/// A span of time in the file, in whole milliseconds.
+/// A duration in the file, with millisecond precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Period(pub(super) Duration);
 
@@ -27,7 +27,7 @@ impl Period {
         Self(Duration::from_millis(milliseconds))
     }
 
-    /// Reads `1h30m`: whole numbers with units, the larger unit first, each unit once.
+    /// Parses `1h30m`: integers with units, larger units first, each unit at most once.
     fn parse(text: &str) -> Result<Self, String> {
         let example = "write it like \"250ms\", \"5s\", \"1h30m\" or \"30d\"";
         let mut rest = text.trim();
@@ -36,6 +36,7 @@ impl Period {
         if rest.is_empty() {
             return Err(format!("a duration is missing\n{example}"));
         }
+
         while !rest.is_empty() {
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
             let (number, after) = rest.split_at(digits);
@@ -44,6 +45,7 @@ impl Period {
             if number.is_empty() {
                 return Err(format!("this is not a duration\n{example}"));
             }
+
             if unit.is_empty() {
                 return Err(if after.is_empty() {
                     format!("a duration needs a unit\ndid you mean \"{}s\"?", text.trim())
@@ -51,20 +53,20 @@ impl Period {
                     format!("this is not a duration\n{example}")
                 });
             }
-            let Some(place) = units.iter().position(|(name, _)| *name == unit) else {
+            let Some(index) = units.iter().position(|(name, _)| *name == unit) else {
                 return Err(if UNITS.iter().any(|(name, _)| *name == unit) {
-                    format!("units go from large to small, each once\n{example}")
+                    format!("units must go from large to small, each at most once\n{example}")
                 } else {
                     "a duration has an unknown unit\nunits are d, h, m, s and ms".to_owned()
                 });
             };
             let milliseconds = number.parse::<u64>().ok();
             total = milliseconds
-                .and_then(|number| number.checked_mul(units[place].1))
+                .and_then(|number| number.checked_mul(units[index].1))
                 .and_then(|part| total.checked_add(part))
                 .filter(|total| *total <= MAX_DAYS * UNITS[0].1)
-                .ok_or_else(|| format!("a duration is too long\nat most \"{MAX_DAYS}d\" is possible"))?;
-            units = &units[place + 1..];
+                .ok_or_else(|| format!("a duration is too long\nthe maximum is \"{MAX_DAYS}d\""))?;
+            units = &units[index + 1..];
             rest = after.trim_start();
         }
         Ok(Self(Duration::from_millis(total)))
@@ -77,6 +79,7 @@ impl fmt::Display for Period {
         if rest == 0 {
             return formatter.write_str("0s");
         }
+
         for (unit, milliseconds) in UNITS {
             if rest >= milliseconds {
                 write!(formatter, "{}{unit}", rest / milliseconds)?;
@@ -89,8 +92,8 @@ impl fmt::Display for Period {
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written;
-        impl Visitor<'_> for Written {
+        struct PeriodVisitor;
+        impl Visitor<'_> for PeriodVisitor {
             type Value = Period;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,11 +106,11 @@ impl<'de> Deserialize<'de> for Period {
 
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Period, E> {
                 let seconds = number.unsigned_abs();
-                let meant = format!("did you mean \"{seconds}s\"?");
-                Err(E::custom(format!("a duration needs a unit\n{meant}")))
+                let suggestion = format!("did you mean \"{seconds}s\"?");
+                Err(E::custom(format!("a duration needs a unit\n{suggestion}")))
             }
         }
-        deserializer.deserialize_str(Written)
+        deserializer.deserialize_str(PeriodVisitor)
     }
 }
 
@@ -141,7 +144,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn durations_are_read_with_one_or_several_units() {
+    fn durations_with_one_or_several_units_are_parsed() {
         for (text, milliseconds) in [("250ms", 250), ("5s", 5_000), ("2m", 120_000), ("1h30m", 5_400_000), ("0s", 0)] {
             assert_eq!(Period::parse(text), Ok(Period(Duration::from_millis(milliseconds))));
         }
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_rejected() {
         for text in ["", "5", "s", "-5s", "1.5s", "5 s", "30m1h", "1s1s", "5y", "4000d", "五s"] {
             assert!(Period::parse(text).is_err(), "{text:?}");
         }
@@ -159,13 +162,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_duration_is_read_as_it_is_written(milliseconds in 0..MAX_DAYS * 86_400_000) {
+        fn a_formatted_duration_parses_back(milliseconds in 0..MAX_DAYS * 86_400_000) {
             let period = Period(Duration::from_millis(milliseconds));
             prop_assert_eq!(Period::parse(&period.to_string()), Ok(period));
         }
 
         #[test]
-        fn no_text_makes_the_reader_panic(text in any::<String>()) {
+        fn no_input_makes_the_parser_panic(text in any::<String>()) {
             let _ = Period::parse(&text);
         }
     }

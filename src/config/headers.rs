@@ -1,4 +1,4 @@
-//! Headers the gateway adds when it asks an upstream.
+//! Headers that the gateway adds to requests to an upstream.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +14,10 @@ use super::document::Entries;
 use super::mask;
 use super::secret::{Env, SecretTable};
 use super::settings::Header;
-use super::tree::Cuts;
+use super::tree::Rejected;
 
-/// Headers that belong to the gateway itself: they follow from what it sends.
-const OURS: [&str; 10] = [
+/// Headers that the gateway sets itself, depending on the request.
+const RESERVED: [&str; 10] = [
     "accept",
     "accept-encoding",
     "connection",
@@ -30,7 +30,7 @@ const OURS: [&str; 10] = [
     "upgrade",
 ];
 
-/// A header's value in the file: text for everybody to read, or a secret by reference.
+/// A header value in the file: a literal, or a reference to a secret.
 pub(super) enum HeaderValue {
     Literal(String),
     Secret(SecretTable),
@@ -38,8 +38,8 @@ pub(super) enum HeaderValue {
 
 impl<'de> Deserialize<'de> for HeaderValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written;
-        impl<'de> Visitor<'de> for Written {
+        struct HeaderValueVisitor;
+        impl<'de> Visitor<'de> for HeaderValueVisitor {
             type Value = HeaderValue;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for HeaderValue {
                 SecretTable::deserialize(MapAccessDeserializer::new(map)).map(HeaderValue::Secret)
             }
         }
-        deserializer.deserialize_any(Written)
+        deserializer.deserialize_any(HeaderValueVisitor)
     }
 }
 
@@ -72,48 +72,46 @@ impl JsonSchema for HeaderValue {
     }
 }
 
-/// Checks names and reads values; what is wrong with one header says nothing about the next.
+/// Checks the names and reads the values. An error in one header does not stop the others from being checked.
 pub(super) fn resolve(
     headers: &Entries<HeaderValue>,
     folder: &Path,
-    surroundings: &Env<'_>,
-    cuts: &Cuts,
+    env: &Env<'_>,
+    rejected: &Rejected,
     found: &mut Vec<Diagnostic>,
 ) -> Vec<Header> {
     let mut resolved: Vec<Header> = Vec::new();
-    for (name, written) in headers.iter() {
+    for (name, located) in headers.iter() {
         let lower = name.value.to_ascii_lowercase();
         if !is_token(&lower) {
-            let message = format!("{:?} is not a name of a header", name.value);
-            let label = "letters, digits and dashes make a name";
-            found.push(Diagnostic::error(message).at(&name.place).label(label));
+            let message = format!("{:?} is not a valid header name", name.value);
+            let label = "use letters, digits and dashes";
+            found.push(Diagnostic::error(message).at(&name.span).label(label));
             continue;
         }
-        if OURS.contains(&lower.as_str()) {
+
+        if RESERVED.contains(&lower.as_str()) {
             let message = format!("header {lower:?} is set by the gateway itself");
-            found.push(Diagnostic::error(message).at(&name.place).label("leave it out"));
+            found.push(Diagnostic::error(message).at(&name.span).label("leave it out"));
             continue;
         }
+
         if resolved.iter().any(|header| header.name == lower) {
             let message = format!("header {lower:?} is given twice");
-            found.push(
-                Diagnostic::error(message)
-                    .at(&name.place)
-                    .label("names of headers do not tell capital from small letters"),
-            );
+            found.push(Diagnostic::error(message).at(&name.span).label("header names are case-insensitive"));
             continue;
         }
-        let value = match &written.value {
-            // What is wrong with it has been told; it may have been meant as its source.
-            HeaderValue::Secret(_) if cuts.are_in(&written.place) => continue,
+        let value = match &located.value {
+            // An entry of this table is already reported; it may have been meant as the source.
+            HeaderValue::Secret(_) if rejected.any_in(&located.span) => continue,
             HeaderValue::Literal(_) if mask::is_secret_name(&lower) => {
-                Err(Diagnostic::error(format!("header {lower:?} holds a secret, which must not stand in this file"))
-                    .at(&written.place)
+                Err(Diagnostic::error(format!("header {lower:?} holds a secret, which must not be in this file"))
+                    .at(&located.span)
                     .label("write { env = \"NAME\" } or { file = \"path\" }")
-                    .help("a word before the secret goes into prefix = \"Bearer \""))
+                    .help("a scheme goes into prefix = \"Bearer \""))
             }
             HeaderValue::Literal(text) => Ok(SecretString::from(text.as_str())),
-            HeaderValue::Secret(table) => table.read(&written.place, folder, surroundings),
+            HeaderValue::Secret(table) => table.read(&located.span, folder, env),
         };
         match value {
             Ok(value) if is_field_value(value.expose_secret()) => {
@@ -121,10 +119,10 @@ pub(super) fn resolve(
             }
             Ok(_) => found.push(
                 Diagnostic::error(format!("header {lower:?} has a value that cannot be sent"))
-                    .at(&written.place)
-                    .label("one line of printable ASCII is possible"),
+                    .at(&located.span)
+                    .label("must be one line of printable ASCII"),
             ),
-            Err(mistake) => found.push(mistake),
+            Err(error) => found.push(error),
         }
     }
     resolved

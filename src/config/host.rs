@@ -1,38 +1,38 @@
-//! Hosts and origins, as requests and the configuration name them: `agents.example.com:8443`, `[::1]`,
+//! Hosts and origins in requests and in the configuration: `agents.example.com:8443`, `[::1]`,
 //! `https://app.example.com`.
 //!
-//! Not here: which of them a request may name, which is judged for each request (`crate::server`).
+//! Not here: which of them a request may name, which is checked for each request (`crate::server`).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// The longest name DNS has.
-const MAX_NAME: usize = 253;
-/// The longest part of one.
-const MAX_LABEL: usize = 63;
+/// The longest DNS name, in bytes.
+const MAX_NAME_LEN: usize = 253;
+/// The longest label of a DNS name, in bytes.
+const MAX_LABEL_LEN: usize = 63;
 
-/// A host, and its port where one is written.
+/// A host with an optional port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The name or address.
+    /// A DNS name or an IP address.
     pub name: HostName,
-    /// `None`: the port that the scheme implies, or any.
+    /// `None`: the default port of the scheme, or any port.
     pub port: Option<u16>,
 }
 
-/// A name or an address.
+/// The name part of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostName {
-    /// An address; an IPv4 address in the form of an IPv6 one is IPv4.
+    /// An address; an IPv4-mapped IPv6 address is stored as IPv4.
     Address(IpAddr),
-    /// A name in lower case, without a dot at its end.
+    /// A name in lower case, without a trailing dot.
     Name(String),
 }
 
 impl HostName {
-    /// Whether this is this machine, wherever it is asked: a loopback address, or a name that resolvers and browsers
-    /// never ask DNS for (RFC 6761, section 6.3).
+    /// True for loopback addresses, and for names that resolvers and browsers never look up in DNS (RFC 6761, section
+    /// 6.3).
     pub fn is_loopback(&self) -> bool {
         match self {
             Self::Address(address) => address.is_loopback(),
@@ -46,10 +46,11 @@ impl FromStr for Host {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const PORT: &str = "a port is a number from 1 to 65535";
+
         let (name, port) = match text.strip_prefix('[') {
             Some(rest) => {
-                let (address, rest) = rest.split_once(']').ok_or("the bracket of an IPv6 address is not closed")?;
-                let address: Ipv6Addr = address.parse().map_err(|_| "that is no IPv6 address")?;
+                let (address, rest) = rest.split_once(']').ok_or("an IPv6 address needs a closing bracket")?;
+                let address: Ipv6Addr = address.parse().map_err(|_| "invalid IPv6 address")?;
                 let port = match rest {
                     "" => None,
                     rest => Some(rest.strip_prefix(':').ok_or(PORT)?),
@@ -61,7 +62,7 @@ impl FromStr for Host {
                     Some((name, port)) => (name, Some(port)),
                     None => (text, None),
                 };
-                (host_name(name)?, port)
+                (parse_host_name(name)?, port)
             }
         };
         let port = port.map(|port| {
@@ -72,18 +73,19 @@ impl FromStr for Host {
     }
 }
 
-fn host_name(text: &str) -> Result<HostName, &'static str> {
+fn parse_host_name(text: &str) -> Result<HostName, &'static str> {
     if let Ok(address) = text.parse::<Ipv4Addr>() {
         return Ok(HostName::Address(address.into()));
     }
     let text = text.strip_suffix('.').unwrap_or(text);
     let is_label = |label: &str| {
-        (1..=MAX_LABEL).contains(&label.len())
+        (1..=MAX_LABEL_LEN).contains(&label.len())
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
-    if text.len() > MAX_NAME || !text.split('.').all(is_label) {
+    if text.len() > MAX_NAME_LEN || !text.split('.').all(is_label) {
         return Err("write a name or an address, with a port if it matters, like \"agents.example.com\"");
     }
+
     Ok(HostName::Name(text.to_ascii_lowercase()))
 }
 
@@ -94,6 +96,7 @@ impl fmt::Display for Host {
             HostName::Address(address) => write!(formatter, "{address}")?,
             HostName::Name(name) => formatter.write_str(name)?,
         }
+
         match self.port {
             Some(port) => write!(formatter, ":{port}"),
             None => Ok(()),
@@ -101,16 +104,16 @@ impl fmt::Display for Host {
     }
 }
 
-/// Where a web page comes from.
+/// The origin of a web page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// In lower case; not only those of the web, since applications have schemes of their own.
+    /// In lower case. Not only `http` and `https`, since applications use their own schemes.
     pub scheme: String,
-    /// The host; its port is `None` where it is the one that the scheme implies.
+    /// The host; its port is `None` if it is the default port of the scheme.
     pub host: Host,
 }
 
-/// The port a scheme implies.
+/// The default port of a scheme.
 pub fn implied_port(scheme: &str) -> Option<u16> {
     match scheme {
         "http" | "ws" => Some(80),
@@ -125,6 +128,7 @@ impl FromStr for Origin {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const FORM: &str = "write a scheme and a host without a path, like \"https://app.example.com\"";
         let (scheme, host) = text.split_once("://").ok_or(FORM)?;
+
         let first = scheme.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
         if !first || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)) {
             return Err(FORM);
@@ -142,12 +146,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The web pages that may use a route, besides those of the gateway itself.
+/// The web pages that may use a route, in addition to those of the gateway's own origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origins {
     /// Pages of any origin: `["*"]`.
     Any,
-    /// Pages of these; by default none.
+    /// Pages of these origins; by default none.
     Listed(Vec<Origin>),
 }
 
@@ -158,12 +162,12 @@ impl Default for Origins {
 }
 
 impl Origins {
-    /// Whether no page may.
+    /// True if no page of another origin is allowed.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Listed(origins) if origins.is_empty())
     }
 
-    /// Whether pages of this origin may: what their browser sends as `Origin`, also `null`.
+    /// True if pages of this origin are allowed. `origin` is the value of the `Origin` header, which may be `null`.
     pub fn include(&self, origin: &str) -> bool {
         match self {
             Self::Any => true,
@@ -178,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_read_in_all_its_spellings() {
+    fn every_form_of_a_host_is_parsed() {
         for (text, shown) in [
             ("agents.example.com", "agents.example.com"),
             ("Agents.Example.COM.", "agents.example.com"),
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn invalid_hosts_are_rejected() {
         let long = "a.".repeat(200);
         for text in [
             "",
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_known_by_its_names_and_addresses() {
+    fn loopback_names_and_addresses_are_recognised() {
         for (text, local) in [
             ("localhost", true),
             ("LOCALHOST.:8080", true),
@@ -237,7 +241,7 @@ mod tests {
             ("notlocalhost", false),
             ("10.0.0.1", false),
             ("0.0.0.0", false),
-            // A browser writes an address before it sends it; whoever sends this means a name.
+            // Browsers normalise addresses before they send them, so this can only be a name.
             ("127.1", false),
             ("2130706433", false),
         ] {
@@ -246,12 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_compared_without_the_port_that_goes_without_saying() {
+    fn origins_are_compared_without_default_ports() {
         let listed: Vec<Origin> = ["https://App.example.com:443", "http://localhost:3000", "vscode-file://vscode-app"]
             .iter()
             .map(|text| text.parse().expect(text))
             .collect();
         let origins = Origins::Listed(listed);
+
         for (origin, included) in [
             ("https://app.example.com", true),
             ("http://localhost:3000", true),

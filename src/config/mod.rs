@@ -1,14 +1,12 @@
 //! Configuration: from `gateway.toml` to [`Settings`].
 //!
-//! The file is written once and read twice. `Document` mirrors it: every key it may have, nothing
-//! else, and where each value stood. [`Settings`] is what the gateway uses: every default filled
-//! in, every name resolved, every secret read. Between the two lie the checks, which never stop at
-//! the first mistake: whoever edits the file sees everything that is wrong with it at once, each
-//! mistake with its line and column and a suggestion.
+//! There are two representations. `Document` mirrors the file: exactly the keys it may have, and the span of each
+//! value. [`Settings`] is what the gateway uses: defaults applied, names resolved, secrets read. Validation happens in
+//! between and does not stop at the first error: it reports all of them at once, each with line, column and a
+//! suggestion.
 //!
-//! What deliberately does not live here: which protocols exist. The caller hands them in as
-//! [`Protocols`]. Nor is anything opened, bound or asked: the only things read are the file itself
-//! and the secrets it names, and both come through [`Env`], so that tests are hermetic.
+//! Deliberately not here: which protocols exist. The caller passes them as [`Protocols`]. No socket is opened: only the
+//! file itself and the secrets it names are read, both through [`Env`], so that tests are hermetic.
 
 mod agents;
 mod diagnostics;
@@ -43,43 +41,39 @@ pub use self::settings::{
     ServerLimits, ServerTimeouts, Settings, Store, StoreKind, Timeouts, Upstream,
 };
 
-/// The file that is read when none is named.
+/// The file that is read by default.
 pub const DEFAULT_FILE: &str = "gateway.toml";
 
-/// The largest configuration file that is read, in bytes.
-const MAX_FILE: usize = 4 << 20;
+/// The largest configuration file accepted, in bytes.
+const MAX_FILE_LEN: usize = 4 << 20;
 
-/// Reads the configuration file at `path` and everything it points to.
+/// Reads the configuration file at `path` and the secrets it refers to.
 ///
-/// Beside the settings come the warnings, which do not keep the gateway from starting.
+/// Returns the settings together with the warnings.
 ///
 /// # Errors
 ///
-/// All mistakes of the file together, warnings included. The caller prints them and exits with
-/// code 2.
-pub fn load(
-    path: &Path,
-    protocols: &Protocols,
-    surroundings: &Env<'_>,
-) -> Result<(Settings, Diagnostics), Diagnostics> {
+/// All errors and warnings of the file. The caller prints them and exits with code 2.
+pub fn load(path: &Path, protocols: &Protocols, env: &Env<'_>) -> Result<(Settings, Diagnostics), Diagnostics> {
     let unreadable = |message: String, help: &str| {
-        let mistake = Diagnostic::error(message).help(help);
-        Err(Diagnostics::new(path, String::new(), vec![mistake]))
+        let error = Diagnostic::error(message).help(help);
+        Err(Diagnostics::new(path, String::new(), vec![error]))
     };
-    let bytes = match (surroundings.file)(path, MAX_FILE) {
+    let bytes = match (env.file)(path, MAX_FILE_LEN) {
         Ok(bytes) => bytes,
         Err(error) => {
             return unreadable(
                 format!("cannot read {:?}: {error}", path.display().to_string()),
-                "name another file with --config FILE",
+                "choose another file with --config FILE",
             );
         }
     };
+
     match String::from_utf8(bytes) {
-        Ok(source) => read(&source, path, protocols, surroundings),
+        Ok(source) => read(&source, path, protocols, env),
         Err(error) => {
-            let place = error.utf8_error().valid_up_to();
-            let line = 1 + error.as_bytes()[..place].iter().filter(|byte| **byte == b'\n').count();
+            let valid = error.utf8_error().valid_up_to();
+            let line = 1 + error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count();
             unreadable(
                 format!("{:?} is not UTF-8 in line {line}", path.display().to_string()),
                 "save the file as UTF-8",
@@ -88,8 +82,7 @@ pub fn load(
     }
 }
 
-/// Reads a configuration that is already in memory; `path` gives it its name in messages, and
-/// relative paths in it their folder.
+/// Reads a configuration from a string. `path` is its name in messages, and relative paths in it start at its folder.
 ///
 /// # Errors
 ///
@@ -98,20 +91,19 @@ pub fn read(
     source: &str,
     path: &Path,
     protocols: &Protocols,
-    surroundings: &Env<'_>,
+    env: &Env<'_>,
 ) -> Result<(Settings, Diagnostics), Diagnostics> {
-    let (tree, shown) = match tree::parse(source) {
+    let (tree, masked) = match tree::parse(source) {
         Ok(tree) => {
-            let shown = mask::secrets(source, &tree);
-            (tree, shown)
+            let masked = mask::secrets(source, &tree);
+            (tree, masked)
         }
-        Err(mistakes) => {
-            return Err(Diagnostics::new(path, mask::suspects(source), mistakes));
-        }
+        Err(errors) => return Err(Diagnostics::new(path, mask::suspects(source), errors)),
     };
+
     let folder = path.parent().unwrap_or(Path::new(""));
-    let (settings, found) = resolve::resolve(tree, folder, protocols, surroundings);
-    let diagnostics = Diagnostics::new(path, shown, found);
+    let (settings, found) = resolve::resolve(tree, folder, protocols, env);
+    let diagnostics = Diagnostics::new(path, masked, found);
     match settings {
         Some(settings) if !diagnostics.has_errors() => Ok((settings, diagnostics)),
         _ => Err(diagnostics),

@@ -1,7 +1,7 @@
-//! The protocols a configuration may name, as the binary hands them in.
+//! The protocols that a configuration may name, as declared by the binary.
 //!
-//! The configuration knows no protocol. What it has to know about one stands here: its name, the
-//! type of its options, and which endpoints it answers. Everything else is the adapter's.
+//! The configuration module knows no particular protocol, only what is declared here: its name, the type of its options
+//! and the endpoints it serves. Everything else is up to the adapter.
 
 use std::any::Any;
 use std::fmt;
@@ -16,11 +16,11 @@ use url::Url;
 use super::diagnostics::Diagnostic;
 use super::endpoint::EndpointName;
 use super::settings::Mount;
-use super::tree::{self, Cuts, Written};
+use super::tree::{self, Rejected, TomlValue};
 
-/// A protocol's own options, read and checked.
+/// A protocol's own options, deserialized and validated.
 ///
-/// The type inside is the one the protocol was [declared](ClientProtocol::new) with.
+/// They have the type that the protocol was [declared](ClientProtocol::new) with.
 #[derive(Clone)]
 pub struct Options {
     value: Arc<dyn Any + Send + Sync>,
@@ -28,79 +28,80 @@ pub struct Options {
 }
 
 impl Options {
-    /// The options, shared; `None` where they are of another type.
+    /// The options, shared; `None` if they have another type.
     pub fn get<O: Any + Send + Sync>(&self) -> Option<Arc<O>> {
         Arc::clone(&self.value).downcast().ok()
     }
 
-    /// A copy of the options to own, for types that cannot be cloned.
+    /// An owned copy, for types without `Clone`; `None` if they do not deserialize as `O`.
     pub fn copy<O: DeserializeOwned>(&self) -> Option<O> {
         O::deserialize(toml::Value::Table(toml::Table::clone(&self.table))).ok()
     }
 }
 
 impl fmt::Debug for Options {
-    /// Only the keys: what an adapter holds secret, only the adapter knows.
+    /// Prints the keys only, since only the adapter knows which values are secret.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_set().entries(self.table.keys()).finish()
     }
 }
 
-type ReadOptions = fn(Written<'_>, &mut Vec<Diagnostic>) -> Option<Options>;
+type ReadOptions = fn(TomlValue<'_>, &mut Vec<Diagnostic>) -> Option<Options>;
 type TryMount = Arc<dyn Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync>;
 type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<Vec<String>, String> + Send + Sync>;
 
-/// Reads options as the type `O`, and remembers them untyped.
-fn read_options<O>(written: Written<'_>, found: &mut Vec<Diagnostic>) -> Option<Options>
+/// Deserializes options as `O` and stores them type-erased.
+fn read_options<O>(raw: TomlValue<'_>, found: &mut Vec<Diagnostic>) -> Option<Options>
 where
     O: DeserializeOwned + Any + Send + Sync,
 {
-    if !written.get_ref().is_table() {
-        let kind = tree::article(written.get_ref().type_str());
+    if !raw.get_ref().is_table() {
+        let kind = tree::with_article(raw.get_ref().type_str());
         let message = format!("\"options\" must be a table, not {kind}");
-        found.push(Diagnostic::error(message).at(&written.span()));
+        found.push(Diagnostic::error(message).at(&raw.span()));
         return None;
     }
+
     let before = found.len();
-    let value = tree::read::<O>("options", written.clone(), &mut Cuts::default(), found)?;
+    let value = tree::read::<O>("options", raw.clone(), &mut Rejected::default(), found)?;
     if found.len() > before {
         return None;
     }
-    let table = toml::Table::deserialize(ValueDeserializer::from(written)).ok()?;
+    let table = toml::Table::deserialize(ValueDeserializer::from(raw)).ok()?;
     Some(Options { value: Arc::new(value), table: Arc::new(table) })
 }
 
-/// A protocol that routes can speak to clients.
+/// A protocol that routes can serve to clients.
 #[derive(Clone)]
 pub struct ClientProtocol {
     pub(super) name: String,
     pub(super) read: ReadOptions,
-    pub(super) mounting: Option<TryMount>,
+    pub(super) try_mount: Option<TryMount>,
     pub(super) schema: Option<Value>,
 }
 
 impl ClientProtocol {
-    /// Declares a protocol whose options are read as `O`.
+    /// Declares a protocol whose options have the type `O`.
     ///
-    /// Types of options deny unknown keys. A message of theirs may have a second line: it is
-    /// shown right beside the value, as a suggestion.
+    /// `O` should deny unknown fields. If an error message of its `Deserialize` has a second line, it is shown next to
+    /// the value as a suggestion.
     pub fn new<O: DeserializeOwned + Any + Send + Sync>(name: impl Into<String>) -> Self {
-        Self { name: name.into(), read: read_options::<O>, mounting: None, schema: None }
+        Self { name: name.into(), read: read_options::<O>, try_mount: None, schema: None }
     }
 
-    /// Tries a mount: says which endpoints it answers, so that clashes between routes are found, or
-    /// in a sentence for the operator why it cannot be mounted so. Without, the protocol is taken to
-    /// answer everything at its path.
+    /// Sets the function that tries a mount. It returns the mount's endpoints, which are used to find conflicts between
+    /// routes, or the reason why it cannot be mounted, as a sentence for the operator. Without it, the protocol is
+    /// assumed to serve every request below its path.
     #[must_use]
-    pub fn mounting(
+    pub fn try_mount(
         mut self,
-        mounting: impl Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync + 'static,
+        try_mount: impl Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync + 'static,
     ) -> Self {
-        self.mounting = Some(Arc::new(mounting));
+        self.try_mount = Some(Arc::new(try_mount));
         self
     }
 
-    /// Gives the JSON Schema of its options.
+    /// Sets the JSON Schema of the options.
     #[must_use]
     pub fn schema(mut self, schema: Value) -> Self {
         self.schema = Some(schema);
@@ -113,36 +114,37 @@ impl ClientProtocol {
 pub struct UpstreamProtocol {
     pub(super) name: String,
     pub(super) read: ReadOptions,
-    pub(super) connecting: Option<TryConnect>,
+    pub(super) try_connect: Option<TryConnect>,
     pub(super) built_in: bool,
     pub(super) schema: Option<Value>,
 }
 
 impl UpstreamProtocol {
-    /// Declares a protocol whose options are read as `O`; see [`ClientProtocol::new`].
+    /// Declares a protocol whose options have the type `O`; see [`ClientProtocol::new`].
     pub fn new<O: DeserializeOwned + Any + Send + Sync>(name: impl Into<String>) -> Self {
-        Self { name: name.into(), read: read_options::<O>, connecting: None, built_in: false, schema: None }
+        Self { name: name.into(), read: read_options::<O>, try_connect: None, built_in: false, schema: None }
     }
 
-    /// Tries to make a connector, without asking anything yet: says in a sentence for the operator
-    /// why it cannot be, or what is worth a look although it can. The URL is `None` for what is [built in](Self::built_in).
+    /// Sets the function that tries to create a connector, without any request. It returns warnings, or the reason why
+    /// it cannot be created, as a sentence for the operator. The URL is `None` for [built-in](Self::built_in)
+    /// protocols.
     #[must_use]
-    pub fn connecting(
+    pub fn try_connect(
         mut self,
-        connecting: impl Fn(Option<&Url>, &Options) -> Result<Vec<String>, String> + Send + Sync + 'static,
+        try_connect: impl Fn(Option<&Url>, &Options) -> Result<Vec<String>, String> + Send + Sync + 'static,
     ) -> Self {
-        self.connecting = Some(Arc::new(connecting));
+        self.try_connect = Some(Arc::new(try_connect));
         self
     }
 
-    /// Says that its agents live in the gateway itself, and so have no URL.
+    /// Marks the protocol's agents as part of the gateway itself: they have no URL.
     #[must_use]
     pub fn built_in(mut self) -> Self {
         self.built_in = true;
         self
     }
 
-    /// Gives the JSON Schema of its options.
+    /// Sets the JSON Schema of the options.
     #[must_use]
     pub fn schema(mut self, schema: Value) -> Self {
         self.schema = Some(schema);
@@ -158,12 +160,12 @@ pub struct Protocols {
 }
 
 impl Protocols {
-    /// No protocols yet.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a protocol for routes; one of the same name is replaced.
+    /// Adds a protocol for routes, replacing one of the same name.
     #[must_use]
     pub fn client(mut self, protocol: ClientProtocol) -> Self {
         self.clients.retain(|known| known.name != protocol.name);
@@ -171,7 +173,7 @@ impl Protocols {
         self
     }
 
-    /// Adds a protocol for upstreams; one of the same name is replaced.
+    /// Adds a protocol for upstreams, replacing one of the same name.
     #[must_use]
     pub fn upstream(mut self, protocol: UpstreamProtocol) -> Self {
         self.upstreams.retain(|known| known.name != protocol.name);
@@ -216,7 +218,7 @@ mod tests {
 
     #[derive(serde::Deserialize, Debug, PartialEq)]
     #[serde(deny_unknown_fields)]
-    struct Pretend {
+    struct TestOptions {
         size: u8,
         #[serde(default)]
         name: String,
@@ -224,29 +226,30 @@ mod tests {
 
     fn read(source: &str) -> (Option<Options>, Vec<Diagnostic>) {
         let mut found = Vec::new();
-        let written: Spanned<DeValue<'_>> = DeValue::parse(source).expect("a TOML value");
-        let options = read_options::<Pretend>(written, &mut found);
+        let raw: Spanned<DeValue<'_>> = DeValue::parse(source).expect("a TOML value");
+        let options = read_options::<TestOptions>(raw, &mut found);
         (options, found)
     }
 
     #[test]
-    fn options_come_back_as_the_type_they_were_declared_with() {
+    fn options_have_the_type_they_were_declared_with() {
         let (options, found) = read("{ size = 3, name = \"x\" }");
-        let options = options.expect("options without mistakes");
+        let options = options.expect("valid options");
         assert!(found.is_empty());
-        let whole = Pretend { size: 3, name: "x".to_owned() };
-        assert_eq!(options.get::<Pretend>().as_deref(), Some(&whole));
-        assert_eq!(options.copy::<Pretend>(), Some(whole));
+
+        let expected = TestOptions { size: 3, name: "x".to_owned() };
+        assert_eq!(options.get::<TestOptions>().as_deref(), Some(&expected));
+        assert_eq!(options.copy::<TestOptions>(), Some(expected));
         assert!(options.get::<String>().is_none());
         assert_eq!(format!("{options:?}"), "{\"size\", \"name\"}");
     }
 
     #[test]
-    fn several_mistakes_in_options_are_found_at_once() {
+    fn several_errors_in_options_are_reported_at_once() {
         let (options, found) = read("{ size = 300, nam = \"x\" }");
         assert!(options.is_none());
         let messages: Vec<_> = found.iter().map(Diagnostic::message).collect();
-        // That "size" is missing after it was cut out is no third mistake.
+        // "size" is missing only because it was rejected: that is not a third error.
         assert_eq!(messages, ["\"size\" must be a whole number from 0 to 255", "unknown key \"nam\""]);
     }
 }

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::document::Document;
 use super::protocols::Protocols;
 
-/// The JSON Schema (draft 7, which TOML editors understand) of the file, for these protocols.
+/// The JSON Schema of the file for these protocols, as draft 7, which TOML editors support.
 ///
-/// What only makes sense between several values, such as clashing paths, no schema can say; what
-/// the schema refuses, [`load`](super::load) refuses too.
+/// Constraints between several values, such as conflicting paths, are not part of it. Everything that the schema
+/// rejects, [`load`](super::load) rejects too.
 pub fn schema(protocols: &Protocols) -> Value {
     let mut schema = SchemaSettings::draft07()
-        .with_transform(RecursiveTransform(tidy))
+        .with_transform(RecursiveTransform(remove_null))
         .into_generator()
         .into_root_schema_for::<Document>();
     let definitions = schema.get_mut("definitions").and_then(Value::as_object_mut);
@@ -31,10 +31,11 @@ pub fn schema(protocols: &Protocols) -> Value {
             agent["required"] = json!(["upstream"]);
         }
     }
+
     schema.to_value()
 }
 
-/// Ties a table to the protocols: their names, and the options each one takes.
+/// Constrains a table to the known protocols: their names, and the options of each.
 fn constrain<'a>(
     table: Option<&mut Value>,
     required: &[&str],
@@ -55,13 +56,14 @@ fn constrain<'a>(
             json!({ "if": { "properties": { "protocol": { "const": name } } }, "then": then })
         })
         .collect();
+
     if !rules.is_empty() {
         table["allOf"] = json!(rules);
     }
 }
 
-/// Takes out what is true of the Rust types but not of TOML: there is no null.
-fn tidy(schema: &mut Schema) {
+/// Removes what applies to the Rust types but not to TOML, which has no null.
+fn remove_null(schema: &mut Schema) {
     if schema.get("default").is_some_and(Value::is_null) {
         schema.remove("default");
     }
@@ -78,13 +80,14 @@ fn tidy(schema: &mut Schema) {
             let only = std::mem::take(only);
             schema.remove("anyOf");
             for (key, value) in only {
-                // What is said at the place of use is said more exactly.
+                // A description at the place of use is more specific.
                 if schema.get(&key).is_none() {
                     schema.insert(key, value);
                 }
             }
         }
     }
-    // The names of our types mean nothing to a reader of the file.
+
+    // The names of Rust types mean nothing to a reader of the file.
     schema.remove("title");
 }

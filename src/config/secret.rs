@@ -1,6 +1,6 @@
-//! Secrets: named in the file by `{ env }` or `{ file }`, read from the surroundings, never shown.
+//! Secrets: referred to in the file by `{ env }` or `{ file }`, read through [`Env`], never printed.
 //!
-//! Nothing in the configuration room but this file looks at the environment or opens a file.
+//! No other file of the configuration module reads environment variables or opens files.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -15,19 +15,19 @@ use toml::de::{DeValue, ValueDeserializer};
 use super::diagnostics::Diagnostic;
 use super::document::Located;
 use super::mask;
-use super::tree::Written;
+use super::tree::TomlValue;
 
-/// The largest file a secret is read from, in bytes.
-const MAX_SECRET: usize = 64 << 10;
+/// The largest secret file accepted, in bytes.
+const MAX_SECRET_LEN: usize = 64 << 10;
 
-/// What the configuration may look at outside of itself.
+/// Access to environment variables and files.
 ///
-/// Tests and the fuzzer hand in their own; the gateway takes [`Env::process`].
+/// Tests and the fuzzer pass their own; the gateway uses [`Env::process`].
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
-    /// Looks up an environment variable; `None` where it is not set or not UTF-8.
+    /// Looks up an environment variable; `None` if it is not set or not UTF-8.
     pub env: &'a dyn Fn(&str) -> Option<String>,
-    /// Reads a file of at most so many bytes.
+    /// Reads a file. Fails if it is larger than the given number of bytes.
     pub file: &'a dyn Fn(&Path, usize) -> io::Result<Vec<u8>>,
 }
 
@@ -44,12 +44,12 @@ impl fmt::Debug for Env<'_> {
     }
 }
 
-fn read_file(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+fn read_file(path: &Path, max_len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // One byte more than allowed tells a full file from one that is too large.
-    std::fs::File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > most {
-        return Err(io::Error::other(format!("larger than {most} bytes")));
+    // Read one byte more than allowed, to tell a file of maximum size from one that is too large.
+    std::fs::File::open(path)?.take(max_len as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > max_len {
+        return Err(io::Error::other(format!("larger than {max_len} bytes")));
     }
     Ok(bytes)
 }
@@ -60,61 +60,57 @@ fn read_file(path: &Path, most: usize) -> io::Result<Vec<u8>> {
 pub(super) struct SecretTable {
     /// The environment variable that holds the secret.
     pub(super) env: Option<Located<String>>,
-    /// The file that holds the secret, relative to the folder of this file; white space around
-    /// it is dropped.
+    /// The file that holds the secret, relative to the folder of this file. Surrounding white space is removed.
     pub(super) file: Option<Located<String>>,
-    /// What is put before it, such as `"Bearer "`.
+    /// A prefix to put in front of the secret, such as `"Bearer "`.
     pub(super) prefix: Option<String>,
 }
 
 impl SecretTable {
-    /// Reads the secret. `place` is that of the table; no error repeats anything of the secret.
-    pub(super) fn read(
-        &self,
-        place: &Range<usize>,
-        folder: &Path,
-        surroundings: &Env<'_>,
-    ) -> Result<SecretString, Diagnostic> {
-        let (text, place) = match (&self.env, &self.file) {
-            (Some(env), None) => (from_env(env, surroundings)?, &env.place),
-            (None, Some(file)) => (from_file(file, folder, surroundings)?, &file.place),
+    /// Reads the secret. `span` is that of the table. No error contains any part of the secret.
+    pub(super) fn read(&self, span: &Range<usize>, folder: &Path, env: &Env<'_>) -> Result<SecretString, Diagnostic> {
+        let (text, span) = match (&self.env, &self.file) {
+            (Some(name), None) => (from_env(name, env)?, &name.span),
+            (None, Some(path)) => (from_file(path, folder, env)?, &path.span),
             (Some(_), Some(file)) => {
                 return Err(Diagnostic::error("a secret has two sources")
-                    .at(&file.place)
+                    .at(&file.span)
                     .label("give either \"env\" or \"file\""));
             }
             (None, None) => {
                 return Err(Diagnostic::error("a secret has no source")
-                    .at(place)
+                    .at(span)
                     .label("write { env = \"NAME\" } or { file = \"path\" }"));
             }
         };
         if text.is_empty() {
-            return Err(Diagnostic::error("a secret is empty").at(place));
+            return Err(Diagnostic::error("a secret is empty").at(span));
         }
+
         crate::secrets::remember(&text);
         Ok(format!("{}{text}", self.prefix.as_deref().unwrap_or_default()).into())
     }
 }
 
-/// Puts the secrets that are named in a protocol's options in their places: under keys that say so, whatever stands
-/// around them. The types of options then hold plain text, and know nothing of where it came from.
-pub(super) fn reveal(written: &mut Written<'_>, folder: &Path, surroundings: &Env<'_>, found: &mut Vec<Diagnostic>) {
-    match written.get_mut() {
+/// Replaces references to secrets in a protocol's options by the secrets, under keys that mark them as secret, at any
+/// depth. The types of options then hold plain strings.
+pub(super) fn insert_secrets(raw: &mut TomlValue<'_>, folder: &Path, env: &Env<'_>, found: &mut Vec<Diagnostic>) {
+    match raw.get_mut() {
         DeValue::Table(table) => {
             for (key, value) in table.iter_mut() {
                 if !(mask::is_secret_name(key.get_ref()) && is_reference(value)) {
-                    reveal(value, folder, surroundings, found);
+                    insert_secrets(value, folder, env, found);
                     continue;
                 }
-                let place = value.span();
+
+                let span = value.span();
                 let read = SecretTable::deserialize(ValueDeserializer::from(value.clone()))
-                    .map_err(|error| Diagnostic::error(error.message()).at(&place))
-                    .and_then(|table| table.read(&place, folder, surroundings));
+                    .map_err(|error| Diagnostic::error(error.message()).at(&span))
+                    .and_then(|table| table.read(&span, folder, env));
                 let text = match read {
                     Ok(secret) => secret.expose_secret().to_owned(),
-                    Err(mistake) => {
-                        found.push(mistake);
+                    Err(error) => {
+                        found.push(error);
                         String::new()
                     }
                 };
@@ -122,42 +118,44 @@ pub(super) fn reveal(written: &mut Written<'_>, folder: &Path, surroundings: &En
             }
         }
         DeValue::Array(values) => {
-            values.iter_mut().for_each(|value| reveal(value, folder, surroundings, found));
+            values.iter_mut().for_each(|value| insert_secrets(value, folder, env, found));
         }
         _ => {}
     }
 }
 
-/// Whether a value is a table that names a secret.
-fn is_reference(value: &Written<'_>) -> bool {
+/// True if a value is a table that refers to a secret.
+fn is_reference(value: &TomlValue<'_>) -> bool {
     let DeValue::Table(table) = value.get_ref() else { return false };
     let known = |key: &str| matches!(key, "env" | "file" | "prefix");
     !table.is_empty() && table.keys().all(|key| known(key.get_ref()))
 }
 
-fn from_env(name: &Located<String>, around: &Env<'_>) -> Result<String, Diagnostic> {
+fn from_env(name: &Located<String>, env: &Env<'_>) -> Result<String, Diagnostic> {
     if !mask::is_variable_name(&name.value) {
-        // Perhaps the secret itself was written here: it is not repeated.
+        // It may be the secret itself, so it is not repeated.
         return Err(Diagnostic::error("this is not the name of an environment variable")
-            .at(&name.place)
-            .label("put the secret into a variable and its name here"));
+            .at(&name.span)
+            .label("put the secret into a variable, and the name of the variable here"));
     }
-    (around.env)(&name.value).ok_or_else(|| {
+
+    (env.env)(&name.value).ok_or_else(|| {
         Diagnostic::error(format!("environment variable {:?} is not set", name.value))
-            .at(&name.place)
+            .at(&name.span)
             .label("set it before the gateway starts")
     })
 }
 
-fn from_file(path: &Located<String>, folder: &Path, around: &Env<'_>) -> Result<String, Diagnostic> {
-    let bytes = (around.file)(&folder.join(&path.value), MAX_SECRET).map_err(|error| {
+fn from_file(path: &Located<String>, folder: &Path, env: &Env<'_>) -> Result<String, Diagnostic> {
+    let bytes = (env.file)(&folder.join(&path.value), MAX_SECRET_LEN).map_err(|error| {
         Diagnostic::error(format!("cannot read secret file {:?}", path.value))
-            .at(&path.place)
+            .at(&path.span)
             .label(error.to_string())
             .help("relative paths start at the folder of this file")
     })?;
+
     let text = String::from_utf8(bytes)
-        .map_err(|_| Diagnostic::error(format!("secret file {:?} is not text", path.value)).at(&path.place))?;
+        .map_err(|_| Diagnostic::error(format!("secret file {:?} is not text", path.value)).at(&path.span))?;
     Ok(text.trim().to_owned())
 }
 
@@ -166,21 +164,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_of_options_are_put_in_their_places() {
+    fn references_in_options_are_replaced_by_secrets() {
         let source = r#"key = { env = "K" }
 list = [{ api_key = { env = "K", prefix = "x " } }]
 env = { env = "K" }
 max_tokens = 3
 "#;
         let table = toml::de::DeTable::parse(source).expect("TOML");
-        let mut written = toml::Spanned::new(0..source.len(), DeValue::Table(table.into_inner()));
-        let around = Env { env: &|name| (name == "K").then(|| "s3cr3t".into()), file: &|_, _| unreachable!() };
+        let mut raw = toml::Spanned::new(0..source.len(), DeValue::Table(table.into_inner()));
+        let env = Env { env: &|name| (name == "K").then(|| "s3cr3t".into()), file: &|_, _| unreachable!() };
         let mut found = Vec::new();
-        reveal(&mut written, Path::new(""), &around, &mut found);
-        let read = toml::Table::deserialize(ValueDeserializer::from(written)).expect("a table");
+        insert_secrets(&mut raw, Path::new(""), &env, &mut found);
+        let read = toml::Table::deserialize(ValueDeserializer::from(raw)).expect("a table");
         assert_eq!(read["key"].as_str(), Some("s3cr3t"));
         assert_eq!(read["list"][0]["api_key"].as_str(), Some("x s3cr3t"));
-        // Only where the key says that a secret stands there.
+
+        // Only under keys that mark a secret.
         assert!(read["env"].is_table() && found.is_empty());
     }
 }

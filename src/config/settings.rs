@@ -1,6 +1,6 @@
-//! The configuration as used: every default filled in, every name resolved, every secret read.
+//! The configuration as used: defaults applied, names resolved, secrets read.
 //!
-//! Nothing here remembers where it stood in the file; whatever could be wrong has been told.
+//! Not here: spans and errors. By now everything has been validated.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ use super::host::{Host, Origins};
 use super::network::Network;
 use super::protocols::Options;
 
-/// Everything the gateway was told.
+/// The validated configuration.
 ///
-/// Its `Debug` shows no secret.
+/// Its `Debug` output contains no secrets.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How the gateway itself is reached.
     pub server: Server,
-    /// Where runs and sessions are kept.
+    /// Where runs and sessions are stored.
     pub store: Store,
     /// The agents, in the order of the file.
     pub agents: Vec<Arc<Agent>>,
@@ -33,13 +33,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The agent of this name.
+    /// The agent of this name. `None` if there is none.
     pub fn agent(&self, name: &str) -> Option<&Arc<Agent>> {
         self.agents.iter().find(|agent| agent.name == name)
     }
 
-    /// Everything that is mounted, in the order of the file: what `interlingua routes` shows and
-    /// what the server serves.
+    /// All mounts, in the order of the file: what `interlingua routes` prints and what the server serves.
     pub fn mounts(&self) -> Vec<Mount> {
         self.routes.iter().flat_map(Route::mounts).collect()
     }
@@ -50,28 +49,27 @@ impl Settings {
 pub struct Server {
     /// Address and port to listen on.
     pub listen: SocketAddr,
-    /// The URL clients reach the gateway at, without a slash at its end; `None` where no proxy
-    /// stands in front.
+    /// The URL at which clients reach the gateway, without a trailing slash. `None` if it is not configured.
     pub public_url: Option<String>,
-    /// Threads that serve requests.
+    /// The number of threads that serve requests.
     pub workers: usize,
     /// The largest body of a request, in bytes.
     pub max_body: usize,
     /// How long the gateway waits for a client.
     pub timeouts: ServerTimeouts,
-    /// How much clients may use at once.
+    /// What clients may use at the same time.
     pub limits: ServerLimits,
-    /// How long runs may go on after the gateway was told to stop.
+    /// How long runs may continue after the gateway received a signal to stop.
     pub drain: Duration,
-    /// Proxies whose word on a client's address is taken.
+    /// Proxies whose forwarded headers are trusted.
     pub trusted_proxies: Vec<Network>,
-    /// The headers in which they say it.
+    /// Which headers those proxies set.
     pub forwarded: Forwarded,
-    /// The hosts that requests may name, where the file lists them.
+    /// The hosts that requests may name. `None` if the file does not list any.
     pub allowed_hosts: Option<Vec<Host>>,
 }
 
-/// The headers in which proxies say what a client asked for.
+/// Which headers trusted proxies set to describe the client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarded {
@@ -81,137 +79,137 @@ pub enum Forwarded {
     Forwarded,
 }
 
-/// How long the gateway waits for a client, on every request of a connection. None is zero.
+/// How long the gateway waits for a client, on every request of a connection. All are greater than zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerTimeouts {
-    /// For the whole head of a request, from its first byte.
+    /// For the complete request head, from its first byte.
     pub head: Duration,
-    /// For the body of a request, and one second more for every 16 KiB of it.
+    /// For the request body, plus one second for every 16 KiB of it.
     pub body: Duration,
-    /// For a client that has room for none of its answer.
+    /// For a client that accepts no bytes of its response.
     pub write: Duration,
-    /// For the next request of a connection.
+    /// For the next request on the connection.
     pub idle: Duration,
 }
 
-/// How much clients may use at once.
+/// What clients may use at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Connections in total.
     pub connections: usize,
-    /// Connections of one address; trusted proxies are exempt.
+    /// Connections per client address; trusted proxies are exempt.
     pub connections_per_address: usize,
-    /// Connections of one loopback address: a proxy on the same machine is many clients.
+    /// Connections per loopback address: a proxy on the same machine stands for many clients.
     pub connections_per_loopback_address: usize,
-    /// Bytes of request bodies that are held at the same time, and bytes of whole answers that clients have not taken
-    /// yet. Never less than `max_body`.
+    /// Bytes of request bodies held in memory at the same time; separately, the same number of response bytes that
+    /// clients have not read yet. At least `max_body`.
     pub bodies: usize,
-    /// Levels of a JSON body.
+    /// Nesting levels of a JSON body.
     pub json_depth: usize,
     /// Values of a JSON body.
     pub json_values: usize,
 }
 
-/// Where runs and sessions are kept, and for how long.
+/// Where runs and sessions are stored, and for how long.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// What keeps them.
+    /// Memory or SQLite.
     pub kind: StoreKind,
-    /// The SQLite file, where that is the kind; its folder may not exist yet.
+    /// The SQLite file; unused for other kinds. Its folder may not exist yet.
     pub path: PathBuf,
-    /// What is forgotten when.
+    /// When finished runs are deleted.
     pub retention: Retention,
 }
 
-/// What keeps runs and sessions.
+/// Where runs and sessions are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
-    /// The process; what it kept is gone when it ends.
+    /// Memory of the process, lost when it ends.
     Memory,
     /// A SQLite file.
     Sqlite,
 }
 
-/// How long finished runs are kept: as long as all bounds allow.
+/// How long finished runs are stored: the first limit reached applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// The age after which a finished run is forgotten.
+    /// The age after which a finished run is deleted.
     pub age: Duration,
-    /// How many runs are kept; beyond, the oldest finished ones of whoever has most are forgotten.
+    /// How many runs are stored; beyond that, the oldest finished runs of the owner with the most runs are deleted.
     pub runs: u64,
-    /// How many bytes are kept; beyond, the same.
+    /// How many bytes are stored; beyond that, runs are deleted in the same order.
     pub bytes: u64,
 }
 
 /// An agent behind the gateway.
 #[derive(Clone, Debug)]
 pub struct Agent {
-    /// Its name; safe in paths and file names.
+    /// Safe in URL paths and file names.
     pub name: String,
-    /// What it is for.
+    /// What the agent is for; shown to clients.
     pub description: Option<String>,
-    /// Its version.
+    /// Shown to clients.
     pub version: Option<String>,
-    /// Who remembers what was said before.
+    /// Who keeps the conversation history.
     pub history: History,
-    /// How much of it is sent, where the gateway remembers.
+    /// How much of it is sent, if the gateway keeps it.
     pub history_limit: HistoryLimit,
-    /// What becomes of a turn while another one of the same session is under way.
+    /// What happens to a turn while another turn of the same session is running.
     pub parallel_turns: ParallelTurns,
-    /// The label that tool calls of an unlabelled server get.
+    /// The label for tool calls whose server has none.
     pub server_label: Option<String>,
-    /// The largest run, in bytes.
+    /// The largest run, in bytes of agent output; a larger one fails.
     pub max_run_bytes: usize,
-    /// How it is reached.
+    /// How the agent is reached.
     pub upstream: Upstream,
 }
 
-/// Who remembers what was said in a session before.
+/// Who keeps the conversation history of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum History {
-    /// The upstream, by the session's id; only new messages are sent.
+    /// The upstream, by session id; only new messages are sent.
     Upstream,
-    /// The gateway; the whole history is sent each time.
+    /// The gateway, which sends the history with every turn.
     Gateway,
 }
 
-/// How much history the gateway sends: as much as both bounds allow.
+/// How much history the gateway sends: the first limit reached applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimit {
-    /// At most so many turns, the latest ones.
+    /// The number of most recent turns.
     pub turns: usize,
-    /// At most so many bytes.
+    /// The total size in bytes.
     pub bytes: usize,
 }
 
-/// What becomes of a turn while another one of the same session is under way.
+/// What happens to a turn while another turn of the same session is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ParallelTurns {
-    /// It waits for the other.
+    /// It waits for the other turn to end.
     Queue,
-    /// It is refused.
+    /// It is rejected.
     Refuse,
 }
 
 /// How an agent is reached.
 #[derive(Clone)]
 pub struct Upstream {
-    /// The protocol it speaks: one of those that are compiled in.
+    /// The name of a protocol that is compiled in.
     pub protocol: String,
-    /// Where it is asked; `None` for agents that live in the gateway.
+    /// `None` for agents that are part of the gateway.
     pub url: Option<Url>,
-    /// Headers sent along.
+    /// Headers to add to every request.
     pub headers: Vec<Header>,
-    /// How long the gateway waits for what.
+    /// How long the gateway waits for the upstream.
     pub timeouts: Timeouts,
-    /// How often a request is sent again that surely was not worked on.
+    /// How often a request is retried if the agent cannot have started on it.
     pub retries: u32,
     /// The largest event accepted, in bytes.
     pub max_event: usize,
-    /// Whether requests for approval are passed on as an extension of the native protocol.
+    /// Whether approval requests are passed on, as an extension of the Agent API.
     pub approval_extension: bool,
     /// The protocol's own options.
     pub options: Options,
@@ -219,8 +217,9 @@ pub struct Upstream {
 
 impl fmt::Debug for Upstream {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A query may hold a key; what is left says enough.
+        // The query may hold a key.
         let url = self.url.as_ref().map(|url| format!("{}{}", url.origin().ascii_serialization(), url.path()));
+
         formatter
             .debug_struct("Upstream")
             .field("protocol", &self.protocol)
@@ -235,53 +234,53 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// A header sent along, in small letters. Its value is never shown, secret or not.
+/// A header to add to every request. Its value is never printed, secret or not.
 #[derive(Clone, Debug)]
 pub struct Header {
-    /// Its name.
+    /// In lower case.
     pub name: String,
-    /// Its whole value: printable ASCII on one line.
+    /// The complete value, one line of printable ASCII.
     pub value: SecretString,
 }
 
-/// How long the gateway waits for an upstream; none is zero.
+/// How long the gateway waits for an upstream. All are greater than zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a connection.
+    /// For connecting.
     pub connect: Duration,
-    /// For the first byte of the answer, once the request is sent.
+    /// For the first byte of the response, once the request is sent.
     pub first_byte: Duration,
-    /// For the next bytes, once some have come.
+    /// Between two reads of the response.
     pub idle: Duration,
-    /// For all of the answer.
+    /// For the complete response.
     pub total: Duration,
 }
 
-/// A protocol and the agents it is spoken for.
+/// A path at which agents are served over one protocol.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The protocol clients speak: one of those that are compiled in.
+    /// The name of a protocol that is compiled in.
     pub protocol: String,
-    /// The path as written, with `{agent}`; without a slash at its end unless it is `/`.
+    /// The path as written, with `{agent}`; without a trailing slash unless it is `/`.
     pub path: String,
-    /// The agents it serves; never empty.
+    /// Never empty.
     pub agents: Vec<Arc<Agent>>,
-    /// How long a stream may be silent before a comment is sent.
+    /// How long a stream may be idle before a keep-alive comment is sent.
     pub heartbeat: Duration,
-    /// What becomes of a run in the foreground when its client leaves.
+    /// What happens to a foreground run when its client disconnects.
     pub on_disconnect: OnDisconnect,
-    /// Whether its sessions are those of all other routes of the agent.
+    /// Whether the route shares its sessions with the agent's other routes.
     pub shared_sessions: bool,
-    /// The web pages that may use it. `None`: nobody said; the protocol's options may have.
+    /// The web pages that may use the route. `None` if it is not configured; the protocol's options may set it instead.
     pub cors: Option<Origins>,
-    /// [`Server::public_url`]: what protocols tell clients may need it.
+    /// [`Server::public_url`], for protocols that send URLs to clients.
     pub public_url: Option<Arc<str>>,
     /// The protocol's own options.
     pub options: Options,
 }
 
 impl Route {
-    /// What stands for the agent's name in a path.
+    /// The placeholder for the agent's name in a path.
     pub(super) const AGENT: &'static str = "{agent}";
 
     pub(super) fn mounts(self: &Arc<Self>) -> Vec<Mount> {
@@ -289,6 +288,7 @@ impl Route {
             let mount = Mount { route: Arc::clone(self), path: self.path.clone(), agents: self.agents.clone() };
             return vec![mount];
         }
+
         self.agents
             .iter()
             .map(|agent| Mount {
@@ -304,35 +304,35 @@ impl Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum RouteAuth {
-    /// Anyone who can connect. The gateway has no other way yet.
+    /// Anyone who can connect. No other method is implemented yet.
     None,
 }
 
-/// What becomes of an attached run when its client leaves. Runs in the background go on anyway.
+/// What happens to an attached run when its client disconnects. Background runs always continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDisconnect {
-    /// It is cancelled, and so is the upstream's work.
+    /// It is cancelled, also at the upstream.
     Cancel,
-    /// It goes on, and can be fetched or followed.
+    /// It continues, and can be fetched or followed.
     Detach,
 }
 
-/// A route with its path spelled out.
+/// A route with `{agent}` replaced in its path.
 ///
 /// Serializes as `{ "protocol", "path", "agents": [names] }`.
 #[derive(Clone, Debug)]
 pub struct Mount {
-    /// The route it comes from.
+    /// The route that this mount belongs to.
     pub route: Arc<Route>,
-    /// The path, `{agent}` replaced.
+    /// The path with `{agent}` replaced.
     pub path: String,
-    /// The agents behind it: one, or where the protocol can tell them apart, several.
+    /// One agent, or several if the protocol can address them separately.
     pub agents: Vec<Arc<Agent>>,
 }
 
 impl Mount {
-    /// The protocol clients speak here.
+    /// The name of the route's protocol.
     pub fn protocol(&self) -> &str {
         &self.route.protocol
     }
@@ -346,6 +346,7 @@ impl Serialize for Mount {
             path: &'a str,
             agents: Vec<&'a str>,
         }
+
         let agents = self.agents.iter().map(|agent| agent.name.as_str()).collect();
         Shown { protocol: self.protocol(), path: &self.path, agents }.serialize(serializer)
     }

@@ -1,4 +1,4 @@
-//! Sizes in the file, with their schema. How they are read: `interlingua_core::size`.
+//! Sizes in the file, with their schema. Not here: the parser, which is `interlingua_core::size`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use interlingua_core::size;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A number of bytes in the file.
+/// A size in the file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Size(size::Size);
@@ -21,7 +21,6 @@ impl Size {
         Self(size::Size::mebibytes(number))
     }
 
-    /// The same as a length in memory.
     pub(super) fn bytes(self) -> usize {
         self.0.bytes()
     }

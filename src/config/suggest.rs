@@ -1,37 +1,37 @@
-//! "Did you mean …?": the nearest of the names that would have been right.
+//! "Did you mean …?": finds the valid name that is closest to an invalid one.
 
-/// The known name that `wrong` was most likely meant to be, if any is near enough.
+/// The known name closest to `wrong`, if one is close enough.
 pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Names are short; whatever is longer is no typing mistake and not worth comparing.
+    // Names are short: longer input is not a typing error and not worth comparing.
     if wrong.len() > 64 {
         return None;
     }
-    let plain = |name: &str| name.to_lowercase().replace('-', "_");
-    let meant = plain(wrong);
+
+    let normalized = |name: &str| name.to_lowercase().replace('-', "_");
+    let wanted = normalized(wrong);
     known
         .into_iter()
         .map(|name| {
-            let name_plain = plain(name);
-            let distance = strsim::damerau_levenshtein(&meant, &name_plain);
-            // `timeout` for `timeouts.idle` is two letters off, `retry` for `retries` three: what
-            // begins alike is forgiven more.
-            let forgiven = if meant.chars().take(3).eq(name_plain.chars().take(3)) { 3 } else { 2 };
-            (distance, forgiven.min(name.len() / 2), name)
+            let normalized_name = normalized(name);
+            let distance = strsim::damerau_levenshtein(&wanted, &normalized_name);
+            // A common prefix allows for a larger distance, such as `retry` for `retries`.
+            let tolerance = if wanted.chars().take(3).eq(normalized_name.chars().take(3)) { 3 } else { 2 };
+            (distance, tolerance.min(name.len() / 2), name)
         })
-        .filter(|(distance, forgiven, _)| distance <= forgiven)
+        .filter(|(distance, tolerance, _)| distance <= tolerance)
         .min_by_key(|(distance, ..)| *distance)
         .map(|(.., name)| name)
 }
 
-/// The label for an unknown name: `did you mean "x"?`, or `otherwise`.
-pub(super) fn label<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
+/// The label for an unknown name: `did you mean "x"?`, or `fallback`.
+pub(super) fn label<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, fallback: &str) -> String {
     match nearest(wrong, known) {
         Some(name) => format!("did you mean {name:?}?"),
-        None => otherwise.to_owned(),
+        None => fallback.to_owned(),
     }
 }
 
-/// A list of names for a sentence of help.
+/// The names, separated by commas.
 pub(super) fn list<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
     known.into_iter().collect::<Vec<_>>().join(", ")
 }
@@ -41,7 +41,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn a_typing_mistake_finds_its_name_and_a_stranger_finds_none() {
+    fn similar_names_are_suggested_and_other_names_are_not() {
         let known = ["listen", "public_url", "retries", "drain"];
         assert_eq!(nearest("listne", known), Some("listen"));
         assert_eq!(nearest("public-url", known), Some("public_url"));

@@ -1,10 +1,9 @@
-//! From text to typed values, without stopping at the first mistake.
+//! Deserializes text into typed values without stopping at the first error.
 //!
-//! serde gives up at the first thing it does not like. So the tree is read again and again: each
-//! time reading fails, the entry at fault is noted, cut out of the tree, and reading starts anew,
-//! until what is left is sound. One set of derived types thus serves for reading, for the JSON
-//! Schema and for messages, and finds every mistake. The types this is used with have a default
-//! for every key, so that cutting one entry never breaks another.
+//! serde stops at the first error. So the tree is deserialized repeatedly: whenever it fails, the entry at fault is
+//! reported and removed from the tree, until the rest deserializes. Thus one set of derived types serves
+//! deserialization, the JSON Schema and the messages, and all errors are found. The types used with this have a default
+//! for every key, so that removing one entry never breaks another.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,64 +15,62 @@ use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
 use super::diagnostics::Diagnostic;
 use super::suggest;
 
-/// A value as written, with its place.
-pub(super) type Written<'i> = Spanned<DeValue<'i>>;
+/// A value as written, with its span.
+pub(super) type TomlValue<'i> = Spanned<DeValue<'i>>;
 
-/// After so many mistakes in one table, the rest is left for the next reading.
+/// The number of errors reported for one value. More are left for the next attempt.
 const MAX_ERRORS: usize = 50;
 
-/// An entry that was cut out because it could not be read.
-pub(super) struct Cut {
-    /// Where the table it stood in starts.
+/// An entry that was removed because it could not be deserialized.
+pub(super) struct RejectedEntry {
+    /// The start of the table it belonged to.
     table: usize,
     key: String,
-    /// Whether it was one value of an array, and `key` is the array's.
+    /// True if it was one value of an array; then `key` is that of the array.
     of_array: bool,
-    /// What it was, in TOML's words.
+    /// Its TOML type.
     kind: &'static str,
 }
 
-/// All entries that were cut out of one file.
+/// All entries that were removed from one file.
 #[derive(Default)]
-pub(super) struct Cuts(Vec<Cut>);
+pub(super) struct Rejected(Vec<RejectedEntry>);
 
-impl Cuts {
-    /// Whether `key` did stand in the table at `place`, but could not be read. Then it is no
-    /// second mistake that it is missing now.
-    pub(super) fn contain(&self, place: &Range<usize>, key: &str) -> bool {
-        self.0.iter().any(|cut| cut.table == place.start && cut.key == key)
+impl Rejected {
+    /// True if the table at `span` had `key`, but it was rejected. Then it must not be reported as missing too.
+    pub(super) fn contains(&self, span: &Range<usize>, key: &str) -> bool {
+        self.0.iter().any(|entry| entry.table == span.start && entry.key == key)
     }
 
-    /// Whether an entry of this name could not be read, wherever it stood.
-    pub(super) fn name(&self, key: &str) -> bool {
-        self.0.iter().any(|cut| cut.key == key)
+    /// True if an entry with this key was rejected in any table.
+    pub(super) fn has_key(&self, key: &str) -> bool {
+        self.0.iter().any(|entry| entry.key == key)
     }
 
-    /// Whether anything in the table at `place` could not be read.
-    pub(super) fn are_in(&self, place: &Range<usize>) -> bool {
-        self.0.iter().any(|cut| cut.table == place.start)
+    /// True if any entry of the table at `span` was rejected.
+    pub(super) fn any_in(&self, span: &Range<usize>) -> bool {
+        self.0.iter().any(|entry| entry.table == span.start)
     }
 }
 
-/// Parses the whole file. What is no TOML at all is told as one mistake.
+/// Parses the file. Invalid TOML is reported as one error.
 pub(super) fn parse(source: &str) -> Result<Spanned<DeTable<'_>>, Vec<Diagnostic>> {
     DeTable::parse(source).map_err(|error| {
-        // At the end of the file there is nothing left to point at but the last character.
-        let place = error.span().unwrap_or(0..1);
-        let start = place.start.min(source.trim_end().len().saturating_sub(1));
-        let place = start..place.end.clamp(start + 1, source.len().max(start + 1));
-        vec![Diagnostic::error("this is not TOML").at(&place).label(plain(error.message()))]
+        // At the end of the file, point at the last character.
+        let span = error.span().unwrap_or(0..1);
+        let start = span.start.min(source.trim_end().len().saturating_sub(1));
+        let span = start..span.end.clamp(start + 1, source.len().max(start + 1));
+        vec![Diagnostic::error("invalid TOML").at(&span).label(to_single_line(error.message()))]
     })
 }
 
-/// Reads a typed value out of a tree, noting every mistake on the way.
+/// Deserializes a typed value from a tree and reports every error.
 ///
-/// `name` is what messages call the value itself. Gives `None` where what is left after all cuts
-/// still cannot be read.
+/// `name` is the name of the value in messages. Returns `None` if it still fails after removing all rejected entries.
 pub(super) fn read<T: DeserializeOwned>(
     name: &str,
-    mut tree: Written<'_>,
-    cuts: &mut Cuts,
+    mut tree: TomlValue<'_>,
+    rejected: &mut Rejected,
     found: &mut Vec<Diagnostic>,
 ) -> Option<T> {
     for _ in 0..MAX_ERRORS {
@@ -81,73 +78,74 @@ pub(super) fn read<T: DeserializeOwned>(
             Ok(value) => return Some(value),
             Err(error) => error,
         };
-        let place = error.span().unwrap_or_else(|| tree.span());
-        if let Some(key) = missing(error.message())
-            && cuts.contain(&place, key)
+        let span = error.span().unwrap_or_else(|| tree.span());
+        if let Some(key) = missing_key(error.message())
+            && rejected.contains(&span, key)
         {
             return None;
         }
+
         let start = tree.span().start;
-        let whole = tree.get_ref().type_str();
-        // `[[x]]` puts the array and its first table at one place; the message tells them apart.
-        let array = error.message().starts_with("invalid type: sequence");
-        let cut = cut(tree.get_mut(), start, &place, array);
-        let subject = match &cut {
-            Some(cut) => Subject { name: &cut.key, each: cut.of_array, kind: cut.kind },
-            None => Subject { name, each: false, kind: whole },
+        let kind = tree.get_ref().type_str();
+        // For `[[x]]`, the array and its first table have the same span; the message tells which one is meant.
+        let is_array = error.message().starts_with("invalid type: sequence");
+        let entry = remove(tree.get_mut(), start, &span, is_array);
+        let subject = match &entry {
+            Some(entry) => Subject { name: &entry.key, each: entry.of_array, kind: entry.kind },
+            None => Subject { name, each: false, kind },
         };
-        found.push(explain(error.message(), &place, &subject));
-        cuts.0.push(cut?);
+        found.push(explain(error.message(), &span, &subject));
+        rejected.0.push(entry?);
     }
-    found.push(Diagnostic::error("there are too many mistakes to tell them all").at(&tree.span()));
+    found.push(Diagnostic::error("too many errors to report all of them").at(&tree.span()));
     None
 }
 
-/// Removes the innermost entry whose key or value stands at `place`; an array, if that is asked for.
-fn cut(value: &mut DeValue<'_>, start: usize, place: &Range<usize>, is_array: bool) -> Option<Cut> {
+/// Removes the innermost entry whose key or value has this span; only arrays if `is_array`.
+fn remove(value: &mut DeValue<'_>, start: usize, span: &Range<usize>, is_array: bool) -> Option<RejectedEntry> {
     match value {
         DeValue::Table(table) => {
             for (key, value) in table.iter_mut() {
                 let inner = value.span().start;
-                if let Some(mut cut) = cut(value.get_mut(), inner, place, is_array) {
-                    if cut.of_array && cut.key.is_empty() {
-                        cut.key = key.get_ref().to_string();
-                        cut.table = start;
+                if let Some(mut entry) = remove(value.get_mut(), inner, span, is_array) {
+                    if entry.of_array && entry.key.is_empty() {
+                        entry.key = key.get_ref().to_string();
+                        entry.table = start;
                     }
-                    return Some(cut);
+                    return Some(entry);
                 }
             }
+
             let (key, value) = table.iter().find(|(key, value)| {
-                let value_fits = value.span() == *place && (!is_array || value.get_ref().is_array());
-                value_fits || key.span() == *place
+                let value_fits = value.span() == *span && (!is_array || value.get_ref().is_array());
+                value_fits || key.span() == *span
             })?;
-            let cut =
-                Cut { table: start, key: key.get_ref().to_string(), of_array: false, kind: value.get_ref().type_str() };
-            let key = key.get_ref().to_string();
+            let (key, kind) = (key.get_ref().to_string(), value.get_ref().type_str());
             table.remove(key.as_str());
-            Some(cut)
+            Some(RejectedEntry { table: start, key, of_array: false, kind })
         }
         DeValue::Array(array) => {
             for value in array.iter_mut() {
                 let inner = value.span().start;
-                if let Some(cut) = cut(value.get_mut(), inner, place, is_array) {
-                    return Some(cut);
+                if let Some(entry) = remove(value.get_mut(), inner, span, is_array) {
+                    return Some(entry);
                 }
             }
+
             let index =
-                array.iter().position(|value| value.span() == *place && (!is_array || value.get_ref().is_array()))?;
+                array.iter().position(|value| value.span() == *span && (!is_array || value.get_ref().is_array()))?;
             let kind = array[index].get_ref().type_str();
             let all = std::mem::replace(array, DeArray::from_iter([]));
-            let kept = all.into_iter().enumerate().filter(|(at, _)| *at != index);
-            *array = kept.map(|(_, value)| value).collect();
-            // The key is that of the array; the table the array stands in fills it in.
-            Some(Cut { table: start, key: String::new(), of_array: true, kind })
+            let remaining = all.into_iter().enumerate().filter(|(at, _)| *at != index);
+            *array = remaining.map(|(_, value)| value).collect();
+            // The key is that of the array. The caller that handles the enclosing table fills it in.
+            Some(RejectedEntry { table: start, key: String::new(), of_array: true, kind })
         }
         _ => None,
     }
 }
 
-/// What a message speaks of.
+/// The subject of a message.
 struct Subject<'a> {
     name: &'a str,
     each: bool,
@@ -161,61 +159,62 @@ impl fmt::Display for Subject<'_> {
     }
 }
 
-/// Turns serde's words into ours.
+/// Translates a message of serde into the terms of the file.
 ///
-/// Custom messages may have two lines: the second becomes the label beside the place. Values as
-/// written are never repeated: they could be secrets that stand in the wrong place.
-fn explain(message: &str, place: &Range<usize>, subject: &Subject<'_>) -> Diagnostic {
+/// The second line of a custom message becomes the label. Values are not repeated: they could be misplaced secrets.
+fn explain(message: &str, span: &Range<usize>, subject: &Subject<'_>) -> Diagnostic {
     let kind = subject.kind;
     if message.starts_with("unknown field ") {
         let known = expected_names(message);
-        let label = suggest::label(subject.name, known.iter().copied(), "not known here");
-        let mistake = Diagnostic::error(format!("unknown key {:?}", subject.name)).at(place).label(label);
+        let label = suggest::label(subject.name, known.iter().copied(), "unknown name");
+        let diagnostic = Diagnostic::error(format!("unknown key {:?}", subject.name)).at(span).label(label);
         return match known.as_slice() {
-            [] => mistake.help("no keys are known here"),
-            known => mistake.help(format!("known here: {}", suggest::list(known.iter().copied()))),
+            [] => diagnostic.help("this table has no keys"),
+            known => diagnostic.help(format!("valid names: {}", suggest::list(known.iter().copied()))),
         };
     }
+
     if let Some(rest) = message.strip_prefix("unknown variant `") {
         let known = expected_names(message);
         let value = rest.rsplit_once("`, expected ").or_else(|| rest.rsplit_once("`, ")).map_or("", |(value, _)| value);
-        let label = suggest::label(value, known.iter().copied(), "not known here");
+        let label = suggest::label(value, known.iter().copied(), "unknown name");
         let cannot =
             if subject.each { format!("{:?} cannot hold", subject.name) } else { format!("{subject} cannot be") };
         return Diagnostic::error(format!("{cannot} {value:?}"))
-            .at(place)
+            .at(span)
             .label(label)
-            .help(format!("known here: {}", suggest::list(known.iter().copied())));
+            .help(format!("valid names: {}", suggest::list(known.iter().copied())));
     }
-    if let Some(key) = missing(message) {
-        return Diagnostic::error(format!("missing key {key:?}")).at(place).label("must be given here");
+    if let Some(key) = missing_key(message) {
+        return Diagnostic::error(format!("missing key {key:?}")).at(span).label("must be given here");
     }
     if message == "wanted string or table" {
-        return Diagnostic::error(format!("{subject} must be a string, not {}", article(kind))).at(place);
+        return Diagnostic::error(format!("{subject} must be a string, not {}", with_article(kind))).at(span);
     }
+
     if message.starts_with("invalid type: ") || message.starts_with("invalid value: ") {
-        let wanted = message.rsplit_once(", expected ").map_or("something else", |(_, it)| it);
-        let (wanted, range) = in_toml_words(wanted);
+        let expected = message.rsplit_once(", expected ").map_or("something else", |(_, it)| it);
+        let (expected, range) = to_toml_terms(expected);
         let error = if message.starts_with("invalid type: ") {
-            format!("{subject} must be {wanted}, not {}", article(kind))
+            format!("{subject} must be {expected}, not {}", with_article(kind))
         } else {
-            format!("{subject} must be {wanted}{range}")
+            format!("{subject} must be {expected}{range}")
         };
-        let mistake = Diagnostic::error(error).at(place);
-        return match remedy(subject.name, wanted, kind) {
-            Some(remedy) => mistake.label(remedy),
-            None => mistake,
+        let diagnostic = Diagnostic::error(error).at(span);
+        return match suggestion(subject.name, expected, kind) {
+            Some(suggestion) => diagnostic.label(suggestion),
+            None => diagnostic,
         };
     }
     match message.split_once('\n') {
-        Some((message, label)) => Diagnostic::error(message).at(place).label(plain(label)),
-        None => Diagnostic::error(plain(message)).at(place),
+        Some((message, label)) => Diagnostic::error(message).at(span).label(to_single_line(label)),
+        None => Diagnostic::error(to_single_line(message)).at(span),
     }
 }
 
-/// What to write instead of a value of another type, for the mistakes that are made most.
-fn remedy(name: &str, wanted: &str, kind: &str) -> Option<String> {
-    Some(match (name, wanted, kind) {
+/// What to write instead of a value of the wrong type, for the most common errors.
+fn suggestion(name: &str, expected: &str, kind: &str) -> Option<String> {
+    Some(match (name, expected, kind) {
         ("listen", _, "integer") => "write an address with a port, like \"127.0.0.1:8080\"".to_owned(),
         ("agents", "a table", "array") => "write [agents.NAME], once for each agent".to_owned(),
         ("routes", "an array", "table") => "write [[routes]], once for each route".to_owned(),
@@ -226,19 +225,19 @@ fn remedy(name: &str, wanted: &str, kind: &str) -> Option<String> {
     })
 }
 
-fn missing(message: &str) -> Option<&str> {
+fn missing_key(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.strip_suffix('`')
 }
 
-/// The names serde would have taken: "…, expected one of `a`, `b`".
+/// The names that serde would have accepted: "…, expected one of `a`, `b`".
 fn expected_names(message: &str) -> Vec<&str> {
     let names = message.rsplit_once(", expected ").map_or("", |(_, names)| names);
     names.split('`').skip(1).step_by(2).collect()
 }
 
-/// What serde calls a Rust type, as a reader of TOML would say it, and which values it can have.
-fn in_toml_words(wanted: &str) -> (&str, &'static str) {
-    match wanted {
+/// Translates serde's name of a Rust type into TOML terms, together with its range.
+fn to_toml_terms(expected: &str) -> (&str, &'static str) {
+    match expected {
         "u8" => ("a whole number", " from 0 to 255"),
         "u16" => ("a whole number", " from 0 to 65535"),
         "u32" => ("a whole number", " from 0 to 4294967295"),
@@ -253,13 +252,13 @@ fn in_toml_words(wanted: &str) -> (&str, &'static str) {
     }
 }
 
-pub(super) fn article(kind: &str) -> String {
+pub(super) fn with_article(kind: &str) -> String {
     match kind.chars().next() {
         Some('a' | 'e' | 'i' | 'o' | 'u') => format!("an {kind}"),
         _ => format!("a {kind}"),
     }
 }
 
-fn plain(message: &str) -> String {
+fn to_single_line(message: &str) -> String {
     message.trim().replace('\n', "; ")
 }

@@ -48,7 +48,7 @@ impl Drop for AbortGuard {
 }
 
 fn end(engine: &Engine, live: &Arc<ActiveRun>) {
-    if !matches!(live.view(|view| view.about.state), RunState::Queued | RunState::Running) {
+    if !matches!(live.view(|view| view.info.state), RunState::Queued | RunState::Running) {
         return;
     }
     tracing::error!(run = %live.id(), "a run was dropped before its end");

@@ -15,14 +15,14 @@ use interlingua_core::{End, Fault, Record, RunId};
 
 use super::shown::Visible;
 use super::{Agent, clock};
-use crate::store::{Journal, Mark, Stored};
+use crate::store::{DirtyFlag, Journal, StoredRun};
 
 /// A run in memory.
 pub struct ActiveRun {
     id: RunId,
     /// Its agent.
     pub(super) agent: Arc<Agent>,
-    mark: Mark,
+    mark: DirtyFlag,
     state: Mutex<State>,
     /// How often the agent said nothing but that it lives.
     beats: AtomicU64,
@@ -108,9 +108,9 @@ impl ActiveRun {
     }
 
     /// A run out of the store.
-    pub(super) fn stored(agent: Arc<Agent>, stored: &Stored) -> Arc<Self> {
+    pub(super) fn stored(agent: Arc<Agent>, stored: &StoredRun) -> Arc<Self> {
         let safe = stored.record.len();
-        Self::made(agent, stored.record.clone(), stored.about.clone(), safe)
+        Self::made(agent, stored.record.clone(), stored.info.clone(), safe)
     }
 
     fn made(agent: Arc<Agent>, record: Record, about: RunInfo, safe: u64) -> Arc<Self> {
@@ -118,7 +118,7 @@ impl ActiveRun {
         Arc::new(Self {
             id: record.run().id,
             agent,
-            mark: Mark::default(),
+            mark: DirtyFlag::default(),
             state: Mutex::new(State {
                 record,
                 about,
@@ -152,7 +152,7 @@ impl ActiveRun {
     /// Shows the run as it stands, for the gateway's own purposes: some of it may not be safe yet.
     pub fn view<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
         let state = self.state();
-        look(RunView { record: &state.record, about: &state.about, pending: &state.pending })
+        look(RunView { record: &state.record, info: &state.about, pending: &state.pending })
     }
 
     /// Shows the run as its clients may see it: as far as it is safe. Of a run that was made this moment that is what
@@ -161,7 +161,7 @@ impl ActiveRun {
         let state = self.state();
         let upto = state.shown.whole();
         if upto >= state.record.len() {
-            return look(RunView { record: &state.record, about: &state.about, pending: &state.pending });
+            return look(RunView { record: &state.record, info: &state.about, pending: &state.pending });
         }
         // Rare, and not on the way of a stream: a copy, with the lock given back before anybody reads it.
         let (mut record, mut about) = (state.record.clone(), state.about.clone());
@@ -172,7 +172,7 @@ impl ActiveRun {
         if concluding && record.in_turn() {
             about.state = RunState::Running;
         }
-        look(RunView { record: &record, about: &about, pending: &pending })
+        look(RunView { record: &record, info: &about, pending: &pending })
     }
 
     /// Shows the run as it stands, if that is between two turns and there is no event from `next` on.
@@ -180,7 +180,7 @@ impl ActiveRun {
         let state = self.state();
         let waits = matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth);
         let all = state.shown.visible() == state.record.len() && next == state.record.len();
-        let view = RunView { record: &state.record, about: &state.about, pending: &state.pending };
+        let view = RunView { record: &state.record, info: &state.about, pending: &state.pending };
         (waits && all).then(|| look(view))
     }
 
@@ -271,7 +271,7 @@ impl ActiveRun {
         let upto = state.shown.whole();
         state.record.rewind(upto);
         state.cut(End::Failed, Some(error));
-        self.mark.rewritten();
+        self.mark.bump_generation();
         drop(state);
         self.publish_uncommitted();
         true
@@ -401,7 +401,7 @@ impl ActiveRun {
         let mut last = Take::More;
         while next < state.shown.visible() {
             let Some(step) = state.record.step(next) else { break };
-            let view = RunView { record: &state.record, about: &state.about, pending: &state.pending };
+            let view = RunView { record: &state.record, info: &state.about, pending: &state.pending };
             last = take(view, step);
             next += 1;
             if last != Take::More || matches!(step.event, Event::RunFinished { .. }) {
@@ -525,8 +525,8 @@ impl State {
     /// Ends the run wherever it stands. Turns that are queued behind the one under way are not taken.
     pub(super) fn cut(&mut self, end: End, error: Option<interlingua_core::run::RunError>) {
         let now = clock::now();
-        self.record.at(now);
-        self.record.cut(end, error);
+        self.record.set_time(now);
+        self.record.close(end, error);
         self.pending.clear();
         self.queued.clear();
         self.set(RunState::Ended(end), now);
@@ -543,7 +543,7 @@ impl Journal for ActiveRun {
         look(&state.record, &state.about);
     }
 
-    fn mark(&self) -> &Mark {
+    fn dirty_flag(&self) -> &DirtyFlag {
         &self.mark
     }
 

@@ -1,7 +1,7 @@
 //! What an agent is asked: the new input, what was said before where it has to be told, and the answers to what it
 //! waits for (Responses page, section 15; human-in-the-loop page, section 3).
 
-use interlingua_core::answer::{self, Answer, AnswerPolicy, Asked};
+use interlingua_core::answer::{self, Answer, AnswerPolicy, AskContext};
 use interlingua_core::call::Thread;
 use interlingua_core::event::Millis;
 use interlingua_core::model::{AgentRequest, Input, Message, MessageType};
@@ -107,8 +107,8 @@ impl Engine {
         // of what was decided in one piece: refused requests leave no trace in it.
         let outcome = session.doc().waiting.take(request.input.clone(), answers.to_vec(), terms, now);
         let (input, answered, freed) = match outcome {
-            answer::Outcome::Goes { input, answered, freed } => (input, answered, freed),
-            answer::Outcome::Waits => {
+            answer::Outcome::Send { input, answered, freed } => (input, answered, freed),
+            answer::Outcome::Wait => {
                 let run = session.doc().waiting.open().next().map(|open| open.run).or(doc.latest);
                 // Answers that were collected meanwhile survive a restart too.
                 self.save_session(session).await?;
@@ -164,7 +164,7 @@ impl Engine {
                 } else {
                     Vec::new()
                 };
-                (messages, view.about.previous)
+                (messages, view.info.previous)
             });
             bytes += messages.iter().map(weight).sum::<usize>();
             if turns.len() >= agent.history_limit.turns.max(MAX_CHAIN)
@@ -213,7 +213,7 @@ impl Engine {
                     let turns = (0..u32::try_from(run.turns.len()).unwrap_or(u32::MAX)).rev();
                     entries.extend(turns.map(|turn| Entry::Turn { run: id, turn }));
                 }
-                view.about.previous
+                view.info.previous
             });
         }
         entries.reverse();
@@ -315,7 +315,7 @@ pub(super) fn ask(
     pending: Vec<Pending>,
     turn: &AskPolicy<'_>,
 ) -> Vec<Pending> {
-    let asked = Asked {
+    let asked = AskContext {
         run,
         now: turn.now,
         terms: turn.terms,

@@ -184,7 +184,7 @@ impl Engine {
         const BEGUN_BY_THEN: Duration = Duration::from_secs(30);
         tokio::time::sleep(BEGUN_BY_THEN).await;
         let begun = self.lives().contains_key(&place.run);
-        if !begun && matches!(self.store().weigh(place.run).await, Ok(None)) {
+        if !begun && matches!(self.store().load_cost(place.run).await, Ok(None)) {
             // Nobody waits for it. Another version is another request's matter.
             drop(self.store().delete(collection, &place.key, Expect::Version(place.version)));
         }
@@ -346,7 +346,7 @@ impl Delivery {
         let given_up = async {
             let found = store.get(collection, &self.key).await?.filter(|found| found.version == self.version);
             let value = found.and_then(|found| resource::read(&found.value));
-            let Some(value) = value.and_then(|value| (self.notifiers.give_up)(&value)) else { return Ok(()) };
+            let Some(value) = value.and_then(|value| (self.notifiers.disable)(&value)) else { return Ok(()) };
             let value = value.text().as_bytes().to_vec().into();
             let put = store.put(collection, &self.key, value, Expect::Version(self.version), clock::now());
             put.await.map(drop)

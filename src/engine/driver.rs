@@ -28,7 +28,7 @@ use super::report::{self, Report};
 use super::session::{Queued, Session, TurnGuard};
 use super::waits::{BACKLOG, cancellable, poll_once, room};
 use super::{ConnectionCache, Engine, Journal, RunHandle, Scope, clock, written};
-use crate::store::Later;
+use crate::store::StoreFuture;
 use crate::upstream::{Conversation, Flow, Trace};
 
 /// What comes in one go is told in pieces of this, in bytes.
@@ -166,7 +166,7 @@ async fn drive(abort_guard: AbortGuard, first: Box<Turn>, beginning: Option<Begi
 /// What a new run waits for before its first turn.
 pub(super) struct Beginning {
     /// The store knows it.
-    pub(super) opened: Later<()>,
+    pub(super) opened: StoreFuture<()>,
     /// Told that the store does, or why it does not. None: nobody waits for that, and the agent is asked meanwhile.
     pub(super) safe: Option<oneshot::Sender<Result<(), Fault>>>,
     /// Where it was begun, if receivers may have been named there.
@@ -181,7 +181,7 @@ struct Begun {
     /// Who is still to be told.
     safe: Option<oneshot::Sender<Result<(), Fault>>>,
     /// The store is still to say that it knows the run.
-    opened: Option<Later<()>>,
+    opened: Option<StoreFuture<()>>,
 }
 
 /// Waits until a new run may take its first turn.
@@ -225,7 +225,7 @@ async fn take(
     journal: &Arc<dyn Journal>,
     mut turn: Box<Turn>,
     refused_before: Option<Fault>,
-    opened: Option<Later<()>>,
+    opened: Option<StoreFuture<()>>,
 ) -> Option<Turn> {
     let mut normalizer = Normalizer::new(live.agent.max_run_bytes).masking(crate::secrets::mask);
     let mut conversation = None;
@@ -273,7 +273,7 @@ async fn take(
     if let Some(conversation) = &mut conversation {
         let heard = listen(engine, live, journal, conversation, &mut normalizer, &mut turn).await;
         live.update(|state| {
-            state.record.at(clock::now());
+            state.record.set_time(clock::now());
             match heard {
                 Ok(()) => {}
                 Err(fault) if live.cancel.is_told() && fault.kind == FaultKind::Canceled => {
@@ -292,7 +292,7 @@ async fn take(
     }
     if turn.record_only && refused.is_none() {
         live.update(|state| {
-            state.record.at(clock::now());
+            state.record.set_time(clock::now());
             state.record.start_answer();
             state.record.finish_turn(End::Completed, None);
         });
@@ -345,7 +345,7 @@ async fn ask(
     engine: &Engine,
     live: &Arc<ActiveRun>,
     turn: &mut Turn,
-    known: Option<Later<()>>,
+    known: Option<StoreFuture<()>>,
 ) -> Result<Asked, Fault> {
     let (guard, mut prepared) = match turn.place.take() {
         Some(Place::Ready(guard, prepared)) => (guard, prepared),
@@ -361,7 +361,7 @@ async fn ask(
     prepared.request.id = Some(format!("response_{}", live.id()));
     let now = clock::now();
     live.update(|state| {
-        state.record.at(now);
+        state.record.set_time(now);
         state.set(RunState::Running, now);
         if let Some(input) = prepared.said.take() {
             state.amend_input(input);
@@ -458,7 +458,7 @@ async fn listen(
             Ok(Some(chunk)) => {
                 let now = clock::now();
                 let feed = |state: &mut State| {
-                    state.record.at(now);
+                    state.record.set_time(now);
                     let waits = !state.has_begun();
                     let heard = conversation.feed(&chunk, &mut Listener { record: &mut state.record, normalizer });
                     if waits && state.has_begun() {
@@ -478,7 +478,7 @@ async fn listen(
             }
             Ok(None) => {
                 let flow = live.update(|state| {
-                    state.record.at(clock::now());
+                    state.record.set_time(clock::now());
                     let flow = conversation.finish(&mut Listener { record: &mut state.record, normalizer })?;
                     if flow == Flow::Ended {
                         end_of_turn(conversation, normalizer, &mut state.record)?;
@@ -562,12 +562,12 @@ async fn conclude(
         // As if it had not been asked.
         open = turn.session.doc().waiting.pending_of(live.id());
     } else if let Some(prepared) = prepared {
-        let vanished = turn.discard_if_unreached && !live.view(|view| view.about.stored);
+        let vanished = turn.discard_if_unreached && !live.view(|view| view.info.stored);
         let mut doc = turn.session.doc();
         if !vanished {
             doc.latest = Some(live.id());
         }
-        doc.waiting.settled();
+        doc.waiting.confirm_sent();
         if good {
             let tools = turn.request.tools.as_deref().unwrap_or_default();
             let asking = context::AskPolicy { now, terms: turn.answer_policy, tools };
@@ -623,12 +623,12 @@ async fn conclude(
         if let Some(next) = &mut queued {
             live.cancel.reset();
             next.resumes = Some(comes_to);
-            state.record.at(now);
+            state.record.set_time(now);
             state.record.start_turn(next.request.input.clone());
             state.set(RunState::Running, now);
         } else if let RunState::Ended(end) = comes_to {
             state.queued.clear();
-            state.record.at(now);
+            state.record.set_time(now);
             state.record.finish_run(end);
             state.set(comes_to, now);
         } else {
@@ -696,11 +696,11 @@ impl Prepared {
 impl super::active_run::State {
     /// Whether the agent works on the turn under way.
     fn has_begun(&self) -> bool {
-        self.record.run().turn().is_some_and(|turn| turn.begun)
+        self.record.run().turn().is_some_and(|turn| turn.answer_started)
     }
 
     /// The input of the turn under way, once it is known what of it goes to the agent.
     fn amend_input(&mut self, input: Input) {
-        self.record.amend_input(input);
+        self.record.set_input(input);
     }
 }

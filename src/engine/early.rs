@@ -16,7 +16,7 @@ use super::session::Session;
 /// was there before is where it was.
 pub(super) fn end_early(live: &ActiveRun, normalizer: &mut Normalizer, turn: &Turn, fault: Fault) -> Option<Fault> {
     live.update(|state| {
-        state.record.at(clock::now());
+        state.record.set_time(clock::now());
         if fault.kind == FaultKind::Canceled {
             return normalizer.cancel(&mut state.record);
         }

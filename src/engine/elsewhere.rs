@@ -53,7 +53,7 @@ impl Engine {
     async fn moved(&self, id: RunId, by: RunId) -> Result<Option<Elsewhere>, Fault> {
         let Some(handle) = self.handle(id).await? else { return Ok(None) };
         let waits = |state| matches!(state, RunState::Waiting | RunState::WaitingForAuth);
-        if !handle.view(|view| waits(view.about.state)) {
+        if !handle.view(|view| waits(view.info.state)) {
             // It has ended: what it asked is no longer shown as open.
             if let RunHandle::InMemory(live) = &handle {
                 live.update_unpublished(|state| state.pending.clear());
@@ -71,8 +71,8 @@ impl Engine {
             if !waits(stood) {
                 return None;
             }
-            state.record.at(clock::now());
-            state.record.start_turn_of(by);
+            state.record.set_time(clock::now());
+            state.record.start_linked_turn(by);
             state.pending.clear();
             let now = state.record.now();
             state.set(RunState::Running, now);
@@ -102,7 +102,7 @@ impl Engine {
             let pending = open(live.id());
             live.update_unpublished(|state| {
                 if state.record.in_turn() {
-                    state.record.at(clock::now());
+                    state.record.set_time(clock::now());
                     state.record.withdraw_turn(None);
                     state.pending = pending;
                     let now = state.record.now();
@@ -149,7 +149,7 @@ impl Engine {
     /// Withdraws what a run that has ended still asks: nobody decides it any more, and its session is free.
     pub(super) async fn withdraw(&self, run: &RunHandle) -> Result<(), Fault> {
         let (id, agent, owner, session, user, asked) = run.view(|view| {
-            let (run, about) = (view.run(), view.about);
+            let (run, about) = (view.run(), view.info);
             // In whichever turn: nothing is left open of a run that has ended for good.
             let asked = (0..run.turns.len()).any(|turn| !run.pending_of(turn).is_empty());
             (
@@ -188,7 +188,7 @@ impl Moved {
         for Elsewhere { live, .. } in &self.runs {
             live.update(|state| {
                 if state.record.in_turn() {
-                    state.record.at(clock::now());
+                    state.record.set_time(clock::now());
                     state.record.start_answer();
                     state.about.changed_at = state.record.now().max(state.about.changed_at);
                 }

@@ -54,7 +54,7 @@ impl Entry {
     /// The message that was put there.
     pub(super) fn message(&self) -> Option<Message> {
         let Self::Said { message, .. } = self else { return None };
-        Message::read(&Node::with_path("", message.raw())).ok()
+        Message::parse(&Node::with_path("", message.raw())).ok()
     }
 
     /// True for a turn of this run.
@@ -134,11 +134,11 @@ impl Engine {
         &self,
         session: &Session,
         doc: &Doc,
-    ) -> Vec<crate::store::Later<Result<crate::store::Version, crate::store::Conflict>>> {
+    ) -> Vec<crate::store::StoreFuture<Result<crate::store::Version, crate::store::Conflict>>> {
         let put = |(place, entry): (&u64, &Entry)| {
             let key = part_key(session.key(), *place);
             let value = serde_json::to_vec(entry).unwrap_or_default();
-            self.store().put(COLLECTION, &key, value.into(), Expect::Anything, clock::now())
+            self.store().put(COLLECTION, &key, value.into(), Expect::Any, clock::now())
         };
         doc.fresh.iter().map(put).collect()
     }
@@ -264,7 +264,7 @@ impl Engine {
                     continue;
                 }
                 if put_there {
-                    let gone = self.store().delete(COLLECTION, &part_key(session.key(), place), Expect::Anything);
+                    let gone = self.store().delete(COLLECTION, &part_key(session.key(), place), Expect::Any);
                     let _ = gone.await.map_err(|error| store_fault(&error))?;
                 }
                 let mut doc = session.doc();
@@ -289,8 +289,7 @@ impl Engine {
         loop {
             let page = self.store().list(COLLECTION, prefix, None, WINDOW as usize);
             let page = page.await.map_err(|error| store_fault(&error))?;
-            let gone: Vec<_> =
-                page.iter().map(|row| self.store().delete(COLLECTION, &row.key, Expect::Anything)).collect();
+            let gone: Vec<_> = page.iter().map(|row| self.store().delete(COLLECTION, &row.key, Expect::Any)).collect();
             for gone in gone {
                 let _ = gone.await.map_err(|error| store_fault(&error))?;
             }

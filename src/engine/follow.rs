@@ -39,7 +39,7 @@ impl RunHandle {
     pub fn view<T>(&self, look: impl FnOnce(RunView<'_>) -> T) -> T {
         match self {
             Self::InMemory(live) => live.view(look),
-            Self::Stored(stored, pending) => look(RunView { record: &stored.record, about: &stored.about, pending }),
+            Self::Stored(stored, pending) => look(RunView { record: &stored.record, info: &stored.info, pending }),
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn keeper(agent: &Agent, session: &Session, scope: &Scope) -> Option<
 
 /// The pause between two rounds: no run outlives its time by much.
 fn pause(retention: &Retention) -> Duration {
-    (retention.shortest() / 4).clamp(Duration::from_secs(1), Duration::from_secs(60))
+    (retention.min_ttl() / 4).clamp(Duration::from_secs(1), Duration::from_secs(60))
 }
 
 impl Engine {
@@ -83,7 +83,7 @@ impl Engine {
         let stale = |about: &RunInfo| self.0.keeping.retention.is_stale(about, clock::now());
         let expired = async {
             // It may have been answered since the store was asked.
-            let Some(run) = self.handle(id).await?.filter(|run| run.view(|view| stale(view.about))) else {
+            let Some(run) = self.handle(id).await?.filter(|run| run.view(|view| stale(view.info))) else {
                 return Ok(false);
             };
             let live = self.raise(run).await?;
@@ -101,12 +101,12 @@ impl Engine {
     /// Where a run was begun, if that has rules of its own.
     pub(super) fn scope_of(&self, live: &ActiveRun) -> Option<Scope> {
         live.view(|view| {
-            let keeper = view.about.retention.as_ref()?;
+            let keeper = view.info.retention.as_ref()?;
             let scope = self.0.keeping.scopes.iter().find(|scope| {
                 scope.route.as_deref() == Some(keeper.route.as_str())
                     && scope.agents.iter().any(|card| card.name == view.run().agent)
             });
-            scope.map(|scope| Scope { owner: Owner::from_key(&view.about.owner), ..scope.clone() })
+            scope.map(|scope| Scope { owner: Owner::from_key(&view.info.owner), ..scope.clone() })
         })
     }
 
@@ -183,7 +183,7 @@ impl Engine {
         let lives: Vec<Arc<ActiveRun>> = self.lives().values().cloned().collect();
         lives
             .iter()
-            .filter(|live| live.view(|view| matches!(view.about.state, RunState::Queued | RunState::Running)))
+            .filter(|live| live.view(|view| matches!(view.info.state, RunState::Queued | RunState::Running)))
             .count()
     }
 }

@@ -48,7 +48,7 @@ impl Engine {
         let id = live.id();
         let (session_id, user, turns) = live.view(|view| {
             let run = view.run();
-            (run.session_id.clone(), view.about.request.user_id.clone(), run.turns.len())
+            (run.session_id.clone(), view.info.request.user_id.clone(), run.turns.len())
         });
         if let Some(by) = live.view(|view| view.run().answered_by()) {
             return Err(elsewhere::closed(id, Some(by)));
@@ -80,7 +80,7 @@ impl Engine {
             discard_if_unreached: false,
             started: Some(begun),
         };
-        let waits = live.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth));
+        let waits = live.view(|view| matches!(view.info.state, RunState::Waiting | RunState::WaitingForAuth));
         if waits && let Some(guard) = session.try_turn() {
             let asked = live.view(|view| !view.run().pending().is_empty());
             if asked && session.doc().waiting.pending_of(id).is_empty() {
@@ -112,7 +112,7 @@ impl Engine {
                     // Whoever left before, left before this turn.
                     live.cancel.reset();
                     state.cancelled_for = None;
-                    state.record.at(now);
+                    state.record.set_time(now);
                     state.record.start_turn(
                         turn.place.as_mut().and_then(Place::said).unwrap_or_else(|| turn.request.input.clone()),
                     );
@@ -166,7 +166,7 @@ impl Engine {
         live.update(|state| {
             // It may have been ended meanwhile.
             if matches!(state.about.state, RunState::Waiting | RunState::WaitingForAuth) {
-                state.record.at(now);
+                state.record.set_time(now);
                 state.record.start_turn(input);
                 state.record.withdraw_turn(None);
             }

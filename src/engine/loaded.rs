@@ -14,7 +14,7 @@ use interlingua_core::{Fault, FaultKind, RunId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Answer, Engine, RunHandle, Scope, clock, store_fault};
-use crate::store::{Query, Stored};
+use crate::store::{Query, StoredRun};
 
 /// So much memory all runs take that were loaded and are still looked at, in bytes.
 const MAX_LOADED: usize = 256 << 20;
@@ -31,21 +31,21 @@ const PIECE: u64 = 1024;
 
 /// A run out of the store, and the room it takes until the last of its readers has gone.
 pub struct Loaded {
-    stored: Arc<Stored>,
+    stored: Arc<StoredRun>,
     _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Deref for Loaded {
-    type Target = Stored;
+    type Target = StoredRun;
 
-    fn deref(&self) -> &Stored {
+    fn deref(&self) -> &StoredRun {
         &self.stored
     }
 }
 
 /// A run on the page of a list.
 pub struct Shown {
-    stored: Arc<Stored>,
+    stored: Arc<StoredRun>,
     pending: Arc<[Pending]>,
     _loaded: Option<Arc<Loaded>>,
 }
@@ -54,7 +54,7 @@ impl Shown {
     /// Shows it as it was when the page was made.
     #[must_use]
     pub fn view(&self) -> RunView<'_> {
-        RunView { record: &self.stored.record, about: &self.stored.about, pending: &self.pending }
+        RunView { record: &self.stored.record, info: &self.stored.info, pending: &self.pending }
     }
 
     /// A copy of a run: nobody waits for its lock while an answer is written.
@@ -66,14 +66,14 @@ impl Shown {
             }
             // Where it stands shows in its end, which is told when it is safe.
             RunHandle::InMemory(live) if head && live.settling().is_none() => live.view(|view| {
-                let stored = Stored::head(view.record, view.about);
+                let stored = StoredRun::head(view.record, view.info);
                 Self { stored: Arc::new(stored), pending: view.pending.into(), _loaded: None }
             }),
             run => run.view_safe(|view| {
                 let stored = if head {
-                    Stored::head(view.record, view.about)
+                    StoredRun::head(view.record, view.info)
                 } else {
-                    Stored { record: view.record.clone(), about: view.about.clone() }
+                    StoredRun { record: view.record.clone(), info: view.info.clone() }
                 };
                 Self { stored: Arc::new(stored), pending: view.pending.into(), _loaded: None }
             }),
@@ -154,19 +154,19 @@ impl Engine {
     /// `waits`: for room, if others have to be done with theirs first.
     async fn load_if(&self, id: RunId, waits: bool) -> Result<Option<Arc<Loaded>>, Fault> {
         let failed = |error| store_fault(&error);
-        let Some(weight) = self.store().weigh(id).await.map_err(failed)? else { return Ok(None) };
+        let Some(weight) = self.store().load_cost(id).await.map_err(failed)? else { return Ok(None) };
         let shelf = &self.0.loaded;
-        if let Some(loaded) = weight.state.and_then(|state| shelf.get(id, state)) {
+        if let Some(loaded) = weight.fingerprint.and_then(|state| shelf.get(id, state)) {
             return Ok(Some(loaded));
         }
         let room = shelf.room(weight.bytes, waits).await?;
         // Others may have loaded it while there was no room.
-        if let Some(loaded) = weight.state.and_then(|state| shelf.get(id, state)) {
+        if let Some(loaded) = weight.fingerprint.and_then(|state| shelf.get(id, state)) {
             return Ok(Some(loaded));
         }
         let Some(stored) = self.store().load(id).await.map_err(failed)? else { return Ok(None) };
         let loaded = Loaded { stored, _room: room };
-        Ok(Some(match weight.state {
+        Ok(Some(match weight.fingerprint {
             Some(state) => shelf.put(id, state, loaded),
             None => Arc::new(loaded),
         }))
@@ -174,9 +174,9 @@ impl Engine {
 
     pub(super) async fn list(&self, filter: Filter, scope: &Scope) -> Result<Answer, Fault> {
         let agents = scope.agents.iter().map(|card| card.name.clone()).collect();
-        let gone = self.0.keeping.retention.gone(clock::now());
+        let gone = self.0.keeping.retention.expiry_cutoffs(clock::now());
         let heads = filter.heads;
-        let query = Query { agents, owner: Some(scope.owner.key().to_owned()), filter, gone };
+        let query = Query { agents, owner: Some(scope.owner.key().to_owned()), filter, expired_before: gone };
         let found = self.store().find(query).await.map_err(|error| store_fault(&error))?;
         let (runs, cut) = if heads {
             (self.list_heads(found.runs.iter().map(|head| head.id).collect()).await?, None)
@@ -258,7 +258,10 @@ mod tests {
             labels: Json::null(),
             retention: None,
         };
-        Loaded { stored: Arc::new(Stored { record: Record::new(Run::new(id, "a", "s", 0)), about }), _room: None }
+        Loaded {
+            stored: Arc::new(StoredRun { record: Record::new(Run::new(id, "a", "s", 0)), info: about }),
+            _room: None,
+        }
     }
 
     #[test]

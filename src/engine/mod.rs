@@ -250,7 +250,7 @@ impl Engine {
             }
             Call::List(filter) => self.list(filter, scope).await,
             Call::Describe => Ok(Answer::Agents),
-            Call::Session(call @ (SessionCall::Look { .. } | SessionCall::Part { .. } | SessionCall::List)) => {
+            Call::Session(call @ (SessionCall::Get { .. } | SessionCall::GetPart { .. } | SessionCall::List)) => {
                 self.session_call(call, scope).await
             }
             Call::Session(call) => {
@@ -488,7 +488,7 @@ impl Engine {
                 let unknown = |_| Fault::not_found("the run to go on from").with_field("thread");
                 let handle = self.find(&Target::Run(run), scope).await.map_err(unknown)?;
                 let (session_id, user, stored, of, over) = handle.view(|view| {
-                    let (run, about) = (view.run(), view.about);
+                    let (run, about) = (view.run(), view.info);
                     let user = about.request.user_id.clone();
                     (run.session_id.clone(), user, about.stored, run.agent.clone(), run.end.is_some())
                 });
@@ -535,7 +535,7 @@ impl Engine {
 
     /// A run has no turn under way any more.
     pub(super) fn ended(&self, live: &Arc<ActiveRun>) {
-        if !live.view(|view| view.about.stored) && live.view(|view| view.run().end.is_some()) {
+        if !live.view(|view| view.info.stored) && live.view(|view| view.run().end.is_some()) {
             // Nobody may find it again; those who follow it still see its end.
             self.lives().remove(live.id());
             drop(self.store().remove(live.id()));
@@ -550,7 +550,7 @@ impl Engine {
         let mut lives = self.lives();
         let known = lives.get(&live.id()).is_some_and(|known| Arc::ptr_eq(known, live));
         let held = live.is_held();
-        let busy = live.view(|view| matches!(view.about.state, RunState::Queued | RunState::Running));
+        let busy = live.view(|view| matches!(view.info.state, RunState::Queued | RunState::Running));
         if known && !held && !busy && live.settling().is_none() && live.is_unreferenced() {
             lives.remove(live.id());
         }
@@ -588,7 +588,7 @@ fn mistake() -> Fault {
 pub(super) fn store_fault(error: &StoreError) -> Fault {
     match error {
         // It goes on trying, and says in the log that it fails and when it does no more.
-        StoreError::File { .. } | StoreError::Late { .. } | StoreError::Overloaded => {
+        StoreError::File { .. } | StoreError::Timeout { .. } | StoreError::Overloaded => {
             written::refusal().with_detail(error)
         }
         StoreError::Closed => Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down").with_detail(error),

@@ -27,7 +27,7 @@ pub(super) fn user(owner: &Owner, name: &str) -> String {
 
 fn is_plain(owner: &Owner, name: &str) -> bool {
     let looks_derived = Uuid::try_parse(name).is_ok_and(|id| id.get_version_num() == 8);
-    owner.is_everybody() && !looks_derived
+    owner.is_shared() && !looks_derived
 }
 
 fn derived<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {

@@ -31,7 +31,7 @@ pub(super) struct Report<'a> {
 /// Writes the line.
 pub(super) fn turn_ended(live: &ActiveRun, turn: &Turn, report: &Report<'_>) {
     let (session, protocol, outcome) =
-        live.view(|view| (view.run().session_id.clone(), view.about.protocol.clone(), view.about.state.as_str()));
+        live.view(|view| (view.run().session_id.clone(), view.info.protocol.clone(), view.info.state.as_str()));
     let session = shown(&session);
     let first_ignored = report.first_ignored.map(shown);
     let agent_error = report.agent_error.map(shown);

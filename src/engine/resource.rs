@@ -33,11 +33,11 @@ impl Engine {
                 self.save_session(&made).await?;
                 self.show(&made, true, 0).await
             }
-            SessionCall::Look { session } => {
+            SessionCall::Get { session } => {
                 let found = self.owned_session(&session, scope).await?;
                 self.show(&found, false, usize::MAX).await
             }
-            SessionCall::Part { session, newest, least } => {
+            SessionCall::GetPart { session, newest, least } => {
                 let found = self.owned_session(&session, scope).await?;
                 self.show(&found, newest, least).await
             }
@@ -88,11 +88,11 @@ impl Engine {
         let Answer::Runs { runs, .. } = self.list(filter, scope).await? else { return Ok(()) };
         let (mut queued, mut others) = (Vec::new(), Vec::new());
         for run in &runs {
-            let (view, user) = (run.view(), run.view().about.request.user_id.clone());
+            let (view, user) = (run.view(), run.view().info.request.user_id.clone());
             // Another user's session may have the same name.
             let of = self.session_of(&view.run().agent, &scope.owner, &session.id, user.as_deref()).await?;
             if Arc::ptr_eq(&of, session) {
-                let order = if view.about.state == RunState::Queued { &mut queued } else { &mut others };
+                let order = if view.info.state == RunState::Queued { &mut queued } else { &mut others };
                 order.push(view.run().id);
             }
         }
@@ -132,7 +132,7 @@ impl Engine {
                 let start = owned("").len();
                 let found = store.list(&collection, &owned(&prefix), None, MAX_DOCUMENTS).await;
                 let mut found = found.map_err(|error| store_fault(&error))?;
-                found.sort_by_key(|entry| entry.document.made);
+                found.sort_by_key(|entry| entry.document.created);
                 let documents = found
                     .iter()
                     .filter_map(|entry| Some((entry.key.get(start..)?.to_owned(), read(&entry.document.value)?)));
@@ -142,14 +142,14 @@ impl Engine {
                 self.check_receiver(&collection, &value, scope).await?;
                 let named = value.clone();
                 let value = value.text().as_bytes().to_vec();
-                let put = store.put(&collection, &owned(&key), value.into(), Expect::Anything, clock::now());
+                let put = store.put(&collection, &owned(&key), value.into(), Expect::Any, clock::now());
                 if let Ok(version) = put.await.map_err(|error| store_fault(&error))? {
                     self.receiver_added(&collection, Named { key: &key, value: &named, version }, scope).await;
                 }
                 Ok(Answer::Done)
             }
             DocumentCall::Delete { collection, key } => {
-                let gone = store.delete(&collection, &owned(&key), Expect::Anything);
+                let gone = store.delete(&collection, &owned(&key), Expect::Any);
                 let _ = gone.await.map_err(|error| store_fault(&error))?;
                 self.receiver_removed(&collection, &key, scope);
                 Ok(Answer::Done)
@@ -186,12 +186,12 @@ impl Engine {
         }
         let (owner, user, ids) = live.view(|view| {
             let ids: Vec<String> = view.pending.iter().map(|item| item.id.clone()).collect();
-            (view.about.owner.clone(), view.about.request.user_id.clone(), ids)
+            (view.info.owner.clone(), view.info.request.user_id.clone(), ids)
         });
         for id in ids {
             let key = asked_key(agent, &owner, &id);
             let value = Json::from_serialize(&(&session.id, &user)).text().as_bytes().to_vec();
-            let put = self.store().put(ASKED, &key, value.into(), Expect::Anything, clock::now());
+            let put = self.store().put(ASKED, &key, value.into(), Expect::Any, clock::now());
             if let Err(error) = put.await {
                 tracing::error!(%error, "an open item could not be written down");
             }

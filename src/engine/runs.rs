@@ -10,10 +10,10 @@ use interlingua_core::{End, Event, Fault, Owner, RunId};
 use super::abort_guard::Held;
 use super::active_runs::Bringing;
 use super::{ActiveRun, Answer, Engine, Follower, RunHandle, Scope, clock, context, store_fault, written};
-use crate::store::{Journal, Later, Signal, Stored};
+use crate::store::{Journal, Signal, StoreFuture, StoredRun};
 
 /// A run that was brought into memory, and the store's word that it looks at it, unless it does already.
-type Raised = (Held, Option<Later<()>>);
+type Raised = (Held, Option<StoreFuture<()>>);
 
 impl Engine {
     pub(super) async fn waiting(&self, run: Option<RunId>) -> Result<Answer, Fault> {
@@ -38,14 +38,14 @@ impl Engine {
     }
 
     /// What a stored run waits for, as far as its session says that it is still open.
-    pub(super) async fn still_open(&self, stored: &Stored) -> Result<Vec<Pending>, Fault> {
+    pub(super) async fn still_open(&self, stored: &StoredRun) -> Result<Vec<Pending>, Fault> {
         let run = stored.record.run();
         let asked = run.pending();
         if asked.is_empty() {
             return Ok(asked);
         }
-        let user = stored.about.request.user_id.as_deref();
-        let owner = Owner::from_key(&stored.about.owner);
+        let user = stored.info.request.user_id.as_deref();
+        let owner = Owner::from_key(&stored.info.owner);
         let session = self.session_of(&run.agent, &owner, &run.session_id, user).await?;
         Ok(session.doc().waiting.pending_of(run.id))
     }
@@ -60,10 +60,10 @@ impl Engine {
         let handle = self.handle(id).await?.ok_or_else(missing)?;
         let kept = scope.connection.as_ref().is_some_and(|connection| connection.holds(id));
         let visible = handle.view(|view| {
-            view.about.owner == scope.owner.key()
+            view.info.owner == scope.owner.key()
                 && scope.agents.iter().any(|card| card.name == view.run().agent)
-                && (view.about.stored || view.run().end.is_none() || kept)
-                && !self.0.keeping.retention.is_gone(view.about, clock::now())
+                && (view.info.stored || view.run().end.is_none() || kept)
+                && !self.0.keeping.retention.is_expired(view.info, clock::now())
         });
         if visible { Ok(handle) } else { Err(missing()) }
     }
@@ -78,7 +78,7 @@ impl Engine {
 
     pub(super) async fn follow(&self, target: &Target, scope: &Scope, attach: bool) -> Result<Answer, Fault> {
         let run = self.find(target, scope).await?;
-        let waits = run.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth));
+        let waits = run.view(|view| matches!(view.info.state, RunState::Waiting | RunState::WaitingForAuth));
         if waits && matches!(run, RunHandle::Stored(..)) {
             // Its next turn may come while it is followed.
             let held = self.revive(run.id(), scope).await?;
@@ -130,7 +130,12 @@ impl Engine {
 
     /// A run out of the store in memory, if it is not there yet, and the store's word that it looks at it. None: it has
     /// been in memory since it was loaded, and has to be loaded anew.
-    fn raise_stored(&self, bringing: &Bringing, stored: &Stored, pending: &[Pending]) -> Result<Option<Raised>, Fault> {
+    fn raise_stored(
+        &self,
+        bringing: &Bringing,
+        stored: &StoredRun,
+        pending: &[Pending],
+    ) -> Result<Option<Raised>, Fault> {
         // An agent that is not there any more is asked nothing; its runs can still be ended.
         let agents = &self.0.agents;
         let agent = agents.get(&stored.record.run().agent).or_else(|| agents.values().next());
@@ -155,7 +160,7 @@ impl Engine {
         let lives = self.lives();
         let known = lives.get(&live.id()).is_some_and(|known| Arc::ptr_eq(known, live));
         // Nothing is changed about one that has ended.
-        let over = || live.view(|view| matches!(view.about.state, RunState::Ended(_)));
+        let over = || live.view(|view| matches!(view.info.state, RunState::Ended(_)));
         (known || over()).then(|| Held::new(self, live))
     }
 
@@ -169,7 +174,7 @@ impl Engine {
             Box::pin(self.cancel(&Target::Run(by), scope)).await?;
             return Ok(self.handle(run.id()).await?.unwrap_or(run).settled(self).await);
         }
-        match run.view(|view| view.about.state) {
+        match run.view(|view| view.info.state) {
             RunState::Ended(_) => {
                 let run = run.settled(self).await;
                 self.withdraw(&run).await?;
@@ -183,7 +188,7 @@ impl Engine {
             _ => {}
         }
         let held = self.raise(run).await?;
-        if held.view(|view| matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth)) {
+        if held.view(|view| matches!(view.info.state, RunState::Waiting | RunState::WaitingForAuth)) {
             let its_own = self.scope_of(&held);
             let scope = its_own.as_ref().unwrap_or(scope);
             self.start_deliveries(&RunHandle::InMemory(Arc::clone(&held)), false, scope).await?;
@@ -196,7 +201,7 @@ impl Engine {
     async fn end_wherever(&self, live: &Arc<ActiveRun>) {
         let mut follower = Follower::new(self.clone(), RunHandle::InMemory(Arc::clone(live)), false);
         loop {
-            let (state, turns) = live.view(|view| (view.about.state, view.run().turns.len()));
+            let (state, turns) = live.view(|view| (view.info.state, view.run().turns.len()));
             match state {
                 RunState::Waiting | RunState::WaitingForAuth => {
                     self.end_waiting(live, |_| true).await;
@@ -222,7 +227,7 @@ impl Engine {
     /// more. True if that ended it.
     pub(super) async fn end_waiting(&self, live: &Arc<ActiveRun>, still: impl FnOnce(&RunInfo) -> bool) -> bool {
         let (agent, owner, session, user) = live.view(|view| {
-            let (run, about) = (view.run(), view.about);
+            let (run, about) = (view.run(), view.info);
             (run.agent.clone(), Owner::from_key(&about.owner), run.session_id.clone(), about.request.user_id.clone())
         });
         let ended = live.update_unpublished(|state| {
@@ -252,7 +257,7 @@ impl Engine {
         let run = self.cancel(target, scope).await?;
         let (id, agent, session_id, user) = run.view(|view| {
             let run = view.run();
-            (run.id, run.agent.clone(), run.session_id.clone(), view.about.request.user_id.clone())
+            (run.id, run.agent.clone(), run.session_id.clone(), view.info.request.user_id.clone())
         });
         let session = self.session_of(&agent, &scope.owner, &session_id, user.as_deref()).await?;
         let built_upon = self.holds(&session, id).await?;

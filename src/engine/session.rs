@@ -211,7 +211,7 @@ impl Session {
     pub(super) fn upstream_user(&self, name: &str, upstream_id: &str) -> String {
         // The agent knows an older session by the names as they were chosen: what it asked there can still be answered.
         let by_plain_name = upstream_id == self.id;
-        if by_plain_name && !self.owner.is_everybody() { name.to_owned() } else { names::user(&self.owner, name) }
+        if by_plain_name && !self.owner.is_shared() { name.to_owned() } else { names::user(&self.owner, name) }
     }
 
     /// True if a turn of it named another user. A conversation is its owner's, whoever speaks in it.
@@ -362,7 +362,7 @@ impl Engine {
             (self.write_entries(session, &doc), places, serde_json::to_vec(&*doc).unwrap_or_default())
         };
         // All at once, and in this order: who reads the session finds its entries.
-        let put = self.store().put(COLLECTION, &session.key.0, written.into(), Expect::Anything, clock::now());
+        let put = self.store().put(COLLECTION, &session.key.0, written.into(), Expect::Any, clock::now());
         for put in entries.into_iter().chain([put]) {
             put.await.map_err(|error| store_fault(&error))?.map_err(|_| Fault::new(FaultKind::Internal, "conflict"))?;
         }
@@ -377,7 +377,7 @@ impl Engine {
     pub(super) async fn remove_session(&self, session: &Session) -> Result<(), Fault> {
         self.lock_sessions().remove(&session.key);
         self.remove_entries(session).await?;
-        let gone = self.store().delete(COLLECTION, &session.key.0, Expect::Anything);
+        let gone = self.store().delete(COLLECTION, &session.key.0, Expect::Any);
         gone.await.map_err(|error| store_fault(&error))?.map_err(|_| Fault::new(FaultKind::Internal, "conflict"))?;
         Ok(())
     }
@@ -404,7 +404,7 @@ impl Engine {
     /// A session as its owner may see it.
     pub(super) async fn session_view(&self, doc: &Doc, items: Vec<SessionItem>) -> Result<SessionView, Fault> {
         let state = match doc.latest {
-            Some(id) => self.handle(id).await?.map(|run| run.view(|view| view.about.state)),
+            Some(id) => self.handle(id).await?.map(|run| run.view(|view| view.info.state)),
             None => None,
         };
         Ok(SessionView {

@@ -11,7 +11,7 @@ use interlingua_core::{Fault, FaultKind};
 use tokio::time::timeout;
 
 use super::{ActiveRun, Engine, store_fault};
-use crate::store::{Journal, Later, StoreError};
+use crate::store::{Journal, StoreError, StoreFuture};
 
 /// What a store does not write down in this time is told as failed.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,8 +52,8 @@ pub(super) async fn show(
 }
 
 /// Waits until the store knows a run.
-pub(super) async fn known(opened: Later<()>) -> Result<(), Fault> {
-    let opened = timeout(PATIENCE, opened).await.unwrap_or(Err(StoreError::Late { after: PATIENCE }));
+pub(super) async fn known(opened: StoreFuture<()>) -> Result<(), Fault> {
+    let opened = timeout(PATIENCE, opened).await.unwrap_or(Err(StoreError::Timeout { after: PATIENCE }));
     opened.map_err(|error| store_fault(&error))
 }
 

@@ -1,4 +1,4 @@
-//! How many connections may be open, in total and of one address.
+//! Limits on open connections, in total and per client address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,73 +7,72 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Network, ServerLimits};
 
-/// The log is told of refused connections no more often.
+/// The minimum interval between two log lines about rejected connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is sent on a connection that is refused, where that is possible without waiting.
-pub(super) const REFUSED: &[u8] =
+/// The response on a rejected connection, sent only if that is possible without waiting.
+pub(super) const REJECTED_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// All open connections of the server.
 pub(super) struct Connections {
-    most: usize,
-    most_per_address: usize,
-    most_per_loopback_address: usize,
-    /// Many clients stand behind each of them.
+    max: usize,
+    max_per_address: usize,
+    max_per_loopback_address: usize,
+    /// Exempt from the limit per address, since each one stands for many clients.
     proxies: Vec<Network>,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     total: usize,
     by_address: HashMap<IpAddr, usize>,
-    refused: u64,
-    logged: Option<Instant>,
+    rejected: u64,
+    last_logged: Option<Instant>,
 }
 
-/// The right to keep a connection open.
+/// A permit for one open connection, returned when it is dropped.
 pub(super) struct Permit {
     connections: Arc<Connections>,
-    /// None: a proxy's.
+    /// `None` for a proxy.
     address: Option<IpAddr>,
 }
 
 impl Connections {
     pub(super) fn new(limits: ServerLimits, proxies: Vec<Network>) -> Arc<Self> {
         Arc::new(Self {
-            most: limits.connections,
-            most_per_address: limits.connections_per_address,
-            most_per_loopback_address: limits.connections_per_loopback_address,
+            max: limits.connections,
+            max_per_address: limits.connections_per_address,
+            max_per_loopback_address: limits.connections_per_loopback_address,
             proxies,
             open: Mutex::default(),
         })
     }
 
-    /// Whether none is open.
-    pub(super) fn are_none(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).total == 0
     }
 
-    /// Admits one more connection of this peer, or refuses it.
+    /// Admits one more connection of this peer, or rejects it.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Permit> {
         let is_proxy = self.proxies.iter().any(|proxy| proxy.contains(peer));
-        let address = (!is_proxy).then(|| client(peer));
+        let address = (!is_proxy).then(|| address_key(peer));
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
 
-        if open.total >= self.most {
-            open.refuse(peer, "limits.connections");
+        if open.total >= self.max {
+            open.reject(peer, "limits.connections");
             return None;
         }
         if let Some(address) = address {
-            let most =
-                if peer.to_canonical().is_loopback() { self.most_per_loopback_address } else { self.most_per_address };
-            let of_address = open.by_address.entry(address).or_default();
-            if *of_address >= most {
-                open.refuse(peer, "limits.connections_per_address; a proxy belongs into trusted_proxies");
+            let max =
+                if peer.to_canonical().is_loopback() { self.max_per_loopback_address } else { self.max_per_address };
+            let from_address = open.by_address.entry(address).or_default();
+            if *from_address >= max {
+                open.reject(peer, "limits.connections_per_address; add proxies to trusted_proxies");
                 return None;
             }
-            *of_address += 1;
+            *from_address += 1;
         }
         open.total += 1;
         drop(open);
@@ -81,13 +80,13 @@ impl Connections {
     }
 }
 
-impl Open {
-    fn refuse(&mut self, peer: IpAddr, limit: &str) {
-        self.refused += 1;
-        if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
-            let refused = std::mem::take(&mut self.refused);
-            self.logged = Some(Instant::now());
-            tracing::warn!(client = %peer, refused, "too many connections: {limit}");
+impl OpenConnections {
+    fn reject(&mut self, peer: IpAddr, limit: &str) {
+        self.rejected += 1;
+        if self.last_logged.is_none_or(|last_logged| last_logged.elapsed() >= LOG_INTERVAL) {
+            let rejected = std::mem::take(&mut self.rejected);
+            self.last_logged = Some(Instant::now());
+            tracing::warn!(client = %peer, rejected, "too many connections: {limit}");
         }
     }
 }
@@ -96,19 +95,20 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.total -= 1;
+
         if let Some(address) = self.address
-            && let Some(of_address) = open.by_address.get_mut(&address)
+            && let Some(from_address) = open.by_address.get_mut(&address)
         {
-            *of_address -= 1;
-            if *of_address == 0 {
+            *from_address -= 1;
+            if *from_address == 0 {
                 open.by_address.remove(&address);
             }
         }
     }
 }
 
-/// What counts as one address: of IPv6 the network, all of which one client has to itself.
-fn client(peer: IpAddr) -> IpAddr {
+/// The key by which connections are counted: for IPv6 the /64 network, since a client usually has one to itself.
+fn address_key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
         address @ IpAddr::V4(_) => address,
@@ -128,6 +128,7 @@ mod tests {
             json_depth: 8,
             json_values: 1000,
         };
+
         Connections::new(limits, vec![proxy.parse().expect("a network")])
     }
 
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_its_share_and_gets_it_back() {
+    fn an_address_is_limited_and_closed_connections_are_returned() {
         let connections = connections(100, 2, "10.0.0.1");
         let first = connections.admit(address("192.0.2.1")).expect("the first");
         let _second = connections.admit(address("::ffff:192.0.2.1")).expect("the second");
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_itself_has_a_bound_of_its_own() {
+    fn loopback_addresses_have_their_own_limit() {
         let connections = connections(3, 1, "10.0.0.1");
         let permits: Vec<_> = (0..3).filter_map(|_| connections.admit(address("127.0.0.1"))).collect();
         assert_eq!(permits.len(), 3);
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_version_six_is_one_client() {
+    fn an_ipv6_network_counts_as_one_client() {
         let connections = connections(100, 1, "10.0.0.1");
         let _one = connections.admit(address("2001:db8::1")).expect("the first");
         assert!(connections.admit(address("2001:db8::2")).is_none());
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_many_clients_and_counts_in_the_total() {
+    fn a_proxy_is_only_limited_by_the_total() {
         let connections = connections(3, 1, "10.0.0.0/8");
         let permits: Vec<_> = (0..3).filter_map(|_| connections.admit(address("10.0.0.1"))).collect();
         assert_eq!(permits.len(), 3);

@@ -1,55 +1,59 @@
-//! The URL of a mount as a client sees it: as it is configured, else as a trusted proxy tells it, else as the request
-//! says.
+//! The public URL of a mount: from the configuration, else from a trusted proxy, else from the request.
 //!
-//! Not here: whether the request may name that host (`guard.rs`), what proxies say (`forwarded.rs`), and what is made of
-//! the URL, which is the protocol's.
+//! Not here: whether the request may name that host (`guard.rs`), and the parsing of forwarded headers
+//! (`forwarded.rs`).
 
 use actix_web::dev::RequestHead;
 
-use super::forwarded::{self, Told};
+use super::forwarded::{self, ForwardedInfo};
 use super::{Gateway, Served};
 use crate::config::{Host, implied_port};
 
-/// The URL of the mount, without a slash at its end.
-pub(super) fn of(gateway: &Gateway, route: &Served, head: &RequestHead) -> String {
+/// The URL of the mount, without a trailing slash.
+pub(super) fn of_mount(gateway: &Gateway, route: &Served, head: &RequestHead) -> String {
     if let Some(url) = &gateway.settings.public_url {
         return format!("{url}{}", route.path);
     }
-    let named = named(head).ok().flatten().and_then(|host| host.parse().ok());
-    format!("{}{}", origin(named, told(gateway, head)), route.path)
+
+    let requested = requested_host(head).ok().flatten().and_then(|host| host.parse().ok());
+    format!("{}{}", origin(requested, forwarded_info(gateway, head)), route.path)
 }
 
-/// The host that a request names: that of its target if it is a whole URL, which counts more (RFC 9112, section
-/// 3.2.2), else that of its `Host`. `None`: it names none, which only HTTP/1.0 may.
-pub(super) fn named(head: &RequestHead) -> Result<Option<&str>, &'static str> {
+/// The host that a request names: that of its target if it is an absolute URL, which takes precedence (RFC 9112,
+/// section
+/// 3.2.2), else its `Host` header. `None` if there is neither, which is valid in HTTP/1.0 only.
+pub(super) fn requested_host(head: &RequestHead) -> Result<Option<&str>, &'static str> {
     let mut hosts = head.headers.get_all("host");
     let host = hosts.next();
     if hosts.next().is_some() {
         return Err("the request has several Host headers");
     }
-    let host = host.map(|host| host.to_str().map_err(|_| "the Host header is no text")).transpose()?;
+    let host = host.map(|host| host.to_str().map_err(|_| "the Host header is not text")).transpose()?;
     Ok(head.uri.authority().map(|authority| authority.as_str()).or(host))
 }
 
-/// What trusted proxies say of the request.
-pub(super) fn told(gateway: &Gateway, head: &RequestHead) -> Told {
+/// What trusted proxies report about the request.
+pub(super) fn forwarded_info(gateway: &Gateway, head: &RequestHead) -> ForwardedInfo {
     let settings = &gateway.settings;
     let Some(peer) = head.peer_addr.filter(|_| !settings.trusted_proxies.is_empty()) else {
-        return Told::default();
+        return ForwardedInfo::default();
     };
-    forwarded::told(settings.forwarded, &settings.trusted_proxies, peer.ip(), |name| {
+    forwarded::parse(settings.forwarded, &settings.trusted_proxies, peer.ip(), |name| {
         head.headers.get_all(name).filter_map(|value| value.to_str().ok()).collect()
     })
 }
 
-/// Scheme, host and prefix.
-fn origin(named: Option<Host>, told: Told) -> String {
-    let scheme = told.scheme.unwrap_or("http");
-    let Some(mut host) = told.host.or(named) else { return format!("{scheme}://localhost{}", told.prefix) };
+/// Scheme, host, port and path prefix.
+fn origin(requested: Option<Host>, forwarded: ForwardedInfo) -> String {
+    let scheme = forwarded.scheme.unwrap_or("http");
+    let Some(mut host) = forwarded.host.or(requested) else {
+        return format!("{scheme}://localhost{}", forwarded.prefix);
+    };
+
     if host.port.is_none() {
-        host.port = told.port.filter(|port| implied_port(scheme) != Some(*port));
+        host.port = forwarded.port.filter(|port| implied_port(scheme) != Some(*port));
     }
-    format!("{scheme}://{host}{}", told.prefix)
+    format!("{scheme}://{host}{}", forwarded.prefix)
 }
 
 #[cfg(test)]
@@ -57,9 +61,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_what_proxies_tell_and_else_what_the_request_names() {
+    fn forwarded_values_take_precedence_over_the_request() {
         let host = |text: &str| text.parse::<Host>().ok();
-        for (scheme, told, port, prefix, wanted) in [
+        for (scheme, name, port, prefix, expected) in [
             (None, "", None, "", "http://gw:8080"),
             (Some("https"), "", None, "", "https://gw:8080"),
             (None, "pub.ex", None, "", "http://pub.ex"),
@@ -72,9 +76,10 @@ mod tests {
             (None, "", Some(8443), "", "http://gw:8080"),
             (None, "pub.ex", None, "/pre/a%20b", "http://pub.ex/pre/a%20b"),
         ] {
-            let told = Told { scheme, host: host(told), port, prefix: prefix.to_owned() };
-            assert_eq!(origin(host("gw:8080"), told), wanted);
+            let forwarded = ForwardedInfo { scheme, host: host(name), port, prefix: prefix.to_owned() };
+            assert_eq!(origin(host("gw:8080"), forwarded), expected);
         }
-        assert_eq!(origin(None, Told::default()), "http://localhost");
+
+        assert_eq!(origin(None, ForwardedInfo::default()), "http://localhost");
     }
 }

@@ -1,7 +1,8 @@
-//! The memory that bodies of requests may take while they are read and decoded: one budget for the whole process, and
-//! threads of their own for those that take long.
+//! The memory for request bodies that are being read and decoded: one budget for the process, and a limit on the
+//! threads that decode large bodies.
 //!
-//! What has come counts, not what is announced: a client that announces much and sends nothing holds nothing.
+//! Received bytes count, not the announced length: a client that announces a large body and sends nothing uses no
+//! budget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,76 +11,76 @@ use std::time::Duration;
 use interlingua_core::{Fault, FaultKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A body longer than this is decoded elsewhere than on the thread that read it, which serves other requests meanwhile.
-pub(super) const LONG: usize = 256 << 10;
+/// Larger bodies are decoded on a blocking thread, so that the worker can serve other requests meanwhile. In bytes.
+pub(super) const LARGE_BODY: usize = 256 << 10;
 
-/// When a client that found no room should ask again.
+/// When a client should retry if the budget is used up.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The bodies that are read or decoded at the moment.
+/// The bodies that are being read or decoded.
 pub(super) struct Bodies {
-    room: Arc<Room>,
-    /// Long bodies are decoded by no more threads than there are cores: more would only take memory.
-    decoding: Arc<Semaphore>,
+    budget: Arc<Budget>,
+    /// Large bodies are decoded by at most one thread per core: more would only use memory.
+    decoders: Arc<Semaphore>,
 }
 
-struct Room {
-    most: usize,
-    taken: AtomicUsize,
+struct Budget {
+    max: usize,
+    used: AtomicUsize,
 }
 
 impl Bodies {
-    /// Bodies that may take so many bytes together.
-    pub(super) fn new(most: usize) -> Self {
+    /// `max` is the budget in bytes.
+    pub(super) fn new(max: usize) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let room = Arc::new(Room { most, taken: AtomicUsize::new(0) });
-        Self { room, decoding: Arc::new(Semaphore::new(threads)) }
+        let budget = Arc::new(Budget { max, used: AtomicUsize::new(0) });
+        Self { budget, decoders: Arc::new(Semaphore::new(threads)) }
     }
 
-    /// Begins a body.
+    /// Starts a body. `announced` is its `Content-Length`, or 0 if it has none.
     ///
     /// # Errors
-    /// If one of the length it announces would not fit now.
-    pub(super) fn begin(&self, announced: usize) -> Result<Taken, Fault> {
-        let taken = Taken { room: Arc::clone(&self.room), bytes: 0 };
-        if self.room.taken.load(Ordering::Relaxed).saturating_add(announced) > self.room.most {
-            return Err(full());
+    /// If a body of that length does not fit into the budget now.
+    pub(super) fn begin(&self, announced: usize) -> Result<BodyReservation, Fault> {
+        let reservation = BodyReservation { budget: Arc::clone(&self.budget), bytes: 0 };
+        if self.budget.used.load(Ordering::Relaxed).saturating_add(announced) > self.budget.max {
+            return Err(budget_exhausted());
         }
-        Ok(taken)
+        Ok(reservation)
     }
 
-    /// Waits for a thread that decodes. `None`: never, since nobody closes the semaphore.
+    /// Waits for a decoder thread. Never `None`, since the semaphore is not closed.
     pub(super) async fn decoder(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.decoding).acquire_owned().await.ok()
+        Arc::clone(&self.decoders).acquire_owned().await.ok()
     }
 }
 
-/// What one body takes of the budget, given back when it is dropped.
-pub(super) struct Taken {
-    room: Arc<Room>,
+/// The part of the budget that one body uses, returned when it is dropped.
+pub(super) struct BodyReservation {
+    budget: Arc<Budget>,
     bytes: usize,
 }
 
-impl Taken {
-    /// Takes more of it.
+impl BodyReservation {
+    /// Reserves more bytes.
     ///
     /// # Errors
-    /// If there is no more.
+    /// If the budget is used up.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Fault> {
-        let before = self.room.taken.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.budget.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
-        if before.saturating_add(bytes) > self.room.most { Err(full()) } else { Ok(()) }
+        if before.saturating_add(bytes) > self.budget.max { Err(budget_exhausted()) } else { Ok(()) }
     }
 }
 
-impl Drop for Taken {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
-        self.room.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-fn full() -> Fault {
-    let mut fault = Fault::new(FaultKind::Overloaded, "too many bodies are being read at the moment");
+fn budget_exhausted() -> Fault {
+    let mut fault = Fault::new(FaultKind::Overloaded, "too many request bodies are being read");
     fault.retry_after = Some(RETRY_AFTER);
     fault
 }
@@ -89,17 +90,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_share_a_budget_and_give_back_what_they_took() {
+    fn bodies_share_a_budget_and_return_their_part() {
         let bodies = Bodies::new(100);
         let mut first = bodies.begin(80).expect("there is room");
         first.grow(80).expect("as announced");
         assert_eq!(bodies.begin(30).err().map(|fault| fault.kind), Some(FaultKind::Overloaded));
+
         let mut second = bodies.begin(0).expect("its length is not known");
         second.grow(20).expect("there is room");
         assert!(second.grow(1).is_err_and(|fault| fault.retry_after.is_some()));
         drop((first, second));
-        assert_eq!(bodies.room.taken.load(Ordering::Relaxed), 0);
-        // What is only announced takes nothing from others.
+        assert_eq!(bodies.budget.used.load(Ordering::Relaxed), 0);
+        // An announced length alone uses no budget.
         let _announced = bodies.begin(100).expect("there is room");
         assert!(bodies.begin(100).is_ok());
     }

@@ -1,5 +1,5 @@
-//! The clocks of a connection: how long its client may take for a head, a body, to take its answer, and between two
-//! requests. Pure arithmetic of instants; the timer and the socket are in [`super::connection`].
+//! The deadlines of a connection: how long its client may take for a request head, for a body, to read its response,
+//! and between two requests. Pure arithmetic of instants. Not here: the timer and the socket ([`super::connection`]).
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -8,31 +8,32 @@ use tokio::time::Instant;
 
 use crate::config::ServerTimeouts;
 
-/// What a connection waits for. Shared by its socket, which sees bytes, and by the service, which sees requests.
+/// What a connection is waiting for. Shared by the socket, which sees bytes, and the service, which sees requests.
 pub(super) struct Clock {
     timeouts: ServerTimeouts,
     phase: Cell<Phase>,
-    /// Since when the client has had no room for what is to be written.
-    blocked: Cell<Option<Instant>>,
-    /// The last bytes that were read while a head was expected.
+    /// Since when writes to the client have been blocked.
+    blocked_since: Cell<Option<Instant>>,
+    /// The last bytes read while a head was expected, to detect its end.
     tail: Cell<[u8; 3]>,
-    /// Bytes were read that belong to no request yet.
-    ahead: Cell<bool>,
-    /// The body of the request has not come to its end.
-    unread: Cell<bool>,
+    /// True if bytes of the next request have been read already.
+    pipelined: Cell<bool>,
+    /// True until the end of the request's body has been read.
+    body_pending: Cell<bool>,
     expired: Cell<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// No byte of the next request has come.
+    /// No byte of the next request has arrived. Since when.
     Idle(Instant),
-    /// Its head has begun to come.
+    /// The first bytes of its head have arrived. Since when.
     Head(Instant),
-    /// A request is read and answered. Its body has a clock of its own ([`BodyClock`]).
+    /// A request is being read and answered. Its body has a [`BodyClock`].
     Busy,
-    /// It is answered, and nobody reads the rest of its body, which has to come before the next head.
-    Rest(Instant),
+    /// The response is sent, but the rest of the body, which is discarded, has to arrive before the next head. Since
+    /// when.
+    Discarding(Instant),
 }
 
 impl Clock {
@@ -40,31 +41,32 @@ impl Clock {
         Self {
             timeouts,
             phase: Cell::new(Phase::Idle(now)),
-            blocked: Cell::new(None),
+            blocked_since: Cell::new(None),
             tail: Cell::new([0; 3]),
-            ahead: Cell::new(false),
-            unread: Cell::new(false),
+            pipelined: Cell::new(false),
+            body_pending: Cell::new(false),
             expired: Cell::new(false),
         }
     }
 
-    /// Bytes have come. A head that has begun is not given more time by further bytes of it.
-    pub(super) fn read(&self, bytes: &[u8], now: Instant) {
+    /// Bytes were read. More bytes of a head do not extend its deadline.
+    pub(super) fn on_read(&self, bytes: &[u8], now: Instant) {
         if bytes.is_empty() {
             return;
         }
+
         match self.phase.get() {
             Phase::Idle(_) => {
                 self.phase.set(Phase::Head(now));
-                self.keep_tail(bytes);
+                self.store_tail(bytes);
             }
-            Phase::Head(_) => self.keep_tail(bytes),
-            Phase::Busy => self.ahead.set(true),
-            Phase::Rest(_) => {}
+            Phase::Head(_) => self.store_tail(bytes),
+            Phase::Busy => self.pipelined.set(true),
+            Phase::Discarding(_) => {}
         }
     }
 
-    fn keep_tail(&self, bytes: &[u8]) {
+    fn store_tail(&self, bytes: &[u8]) {
         let mut tail = self.tail.get();
         for byte in &bytes[bytes.len().saturating_sub(tail.len())..] {
             tail.rotate_left(1);
@@ -73,67 +75,68 @@ impl Clock {
         self.tail.set(tail);
     }
 
-    /// A head is complete: its request is being answered from now on.
-    pub(super) fn asked(&self, has_body: bool) {
-        self.unread.set(has_body);
-        // Bytes behind the end of the head: the body of this request, or the beginning of the next one.
+    /// A head is complete, and its request is passed to the service.
+    pub(super) fn on_request(&self, has_body: bool) {
+        self.body_pending.set(has_body);
+        // If the last bytes do not end the head, the body of this request or the next request has begun.
         let tail = self.tail.replace([0; 3]);
-        let ends_here = tail == *b"\n\r\n" || tail[1..] == *b"\n\n";
+        let head_ends_here = tail == *b"\n\r\n" || tail[1..] == *b"\n\n";
         if let Phase::Head(_) = self.phase.replace(Phase::Busy) {
-            self.ahead.set(!ends_here);
+            self.pipelined.set(!head_ends_here);
         }
     }
 
-    /// The body of the request has come: whatever is read from now on belongs to the next one.
-    pub(super) fn body_read(&self) {
-        self.unread.set(false);
-        self.ahead.set(false);
+    /// The body is complete: everything read from now on belongs to the next request.
+    pub(super) fn on_body_end(&self) {
+        self.body_pending.set(false);
+        self.pipelined.set(false);
     }
 
-    /// The answer is handed over to be written.
-    pub(super) fn answered(&self, now: Instant) {
-        // The first bytes of the next head, and its time runs: no further byte may ever come.
-        let ahead = self.ahead.replace(false);
-        self.phase.set(match (self.unread.replace(false), ahead) {
-            (true, _) => Phase::Rest(now),
+    /// The response has been handed over to be written.
+    pub(super) fn on_response_end(&self, now: Instant) {
+        // With bytes of the next head read already, its time starts now: there may never be another read.
+        let pipelined = self.pipelined.replace(false);
+        self.phase.set(match (self.body_pending.replace(false), pipelined) {
+            (true, _) => Phase::Discarding(now),
             (false, true) => Phase::Head(now),
             (false, false) => Phase::Idle(now),
         });
     }
 
-    /// The client has no room.
-    pub(super) fn blocked(&self, now: Instant) {
-        if self.blocked.get().is_none() {
-            self.blocked.set(Some(now));
+    /// A write is pending, since the client does not read.
+    pub(super) fn on_write_blocked(&self, now: Instant) {
+        if self.blocked_since.get().is_none() {
+            self.blocked_since.set(Some(now));
         }
     }
 
-    /// The client has taken something.
-    pub(super) fn wrote(&self, now: Instant) {
-        if self.blocked.take().is_some()
+    /// A write succeeded.
+    pub(super) fn on_write(&self, now: Instant) {
+        if self.blocked_since.take().is_some()
             && let Phase::Idle(_) = self.phase.get()
         {
-            // The end of an answer went out late: the pause begins here.
+            // The end of a response was written late: the idle time starts now.
             self.phase.set(Phase::Idle(now));
         }
     }
 
-    /// When the connection is to be closed, should nothing happen before.
-    pub(super) fn due(&self) -> Option<Instant> {
-        let write = self.blocked.get().map(|since| since + self.timeouts.write);
+    /// When to close the connection if nothing else happens. `None` while a request is being answered.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let write = self.blocked_since.get().map(|since| since + self.timeouts.write);
         let read = match self.phase.get() {
             Phase::Idle(_) if write.is_some() => None,
             Phase::Idle(since) => Some(since + self.timeouts.idle),
-            Phase::Head(since) | Phase::Rest(since) => Some(since + self.timeouts.head),
+            Phase::Head(since) | Phase::Discarding(since) => Some(since + self.timeouts.head),
             Phase::Busy => None,
         };
+
         match (read, write) {
             (Some(read), Some(write)) => Some(read.min(write)),
             (read, write) => read.or(write),
         }
     }
 
-    /// The time is up.
+    /// Marks the connection as timed out.
     pub(super) fn expire(&self) {
         self.expired.set(true);
     }
@@ -142,58 +145,56 @@ impl Clock {
         self.expired.get()
     }
 
-    /// Whether the client can be told why the connection ends: it has asked something, and nothing else is being
-    /// written.
-    pub(super) fn is_in_head(&self) -> bool {
-        self.blocked.get().is_none() && matches!(self.phase.get(), Phase::Head(_))
+    /// True if a 408 response can be written: a request has begun, and no other response is being written.
+    pub(super) fn can_send_timeout(&self) -> bool {
+        self.blocked_since.get().is_none() && matches!(self.phase.get(), Phase::Head(_))
     }
 
-    /// What the client has taken too long for, for the log.
-    pub(super) fn waits_for(&self) -> &'static str {
-        match (self.blocked.get(), self.phase.get()) {
-            (Some(_), _) => "the client takes nothing of its answer",
+    /// The reason of a timeout, for the log.
+    pub(super) fn timeout_reason(&self) -> &'static str {
+        match (self.blocked_since.get(), self.phase.get()) {
+            (Some(_), _) => "the client did not read its response",
             (None, Phase::Head(_)) => "the head of a request did not come in time",
-            (None, Phase::Rest(_)) => "the rest of a body that nobody reads",
-            (None, _) => "no further request",
+            (None, Phase::Discarding(_)) => "the rest of a discarded body did not come in time",
+            (None, _) => "no further request came in time",
         }
     }
 }
 
-/// When a body has to have come, whole and in parts.
+/// The deadlines of a request body, in total and for the next bytes.
 ///
-/// A body has the time of `timeouts.body`, and one second more for every 16 KiB of it, so that a large one over a slow
-/// line is not cut. A client that sends next to nothing is found earlier: after a few seconds it has to have sent 1 KiB
-/// for each second, and no credit lets it pause for longer than [`BodyClock::PAUSE`].
+/// A body may take `timeouts.body`, plus one second for every 16 KiB of it, so that a large one over a slow connection
+/// is not cut off. A client that sends almost nothing is detected earlier: after a few seconds it must have sent 1 KiB
+/// per second, and no matter how much it has sent, it may not pause for longer than [`BodyClock::MAX_PAUSE`].
 pub(super) struct BodyClock {
-    whole: Instant,
-    next: Instant,
+    total_deadline: Instant,
+    next_deadline: Instant,
 }
 
 impl BodyClock {
-    /// So long a client may send nothing at the beginning.
-    const GRACE: Duration = Duration::from_secs(5);
-    /// No pause is longer, however much has come before.
-    const PAUSE: Duration = Duration::from_secs(30);
-    /// Bytes a second, after the grace.
+    /// How long a client may send nothing at first.
+    const GRACE_PERIOD: Duration = Duration::from_secs(5);
+    /// The longest pause, however much has been received before.
+    const MAX_PAUSE: Duration = Duration::from_secs(30);
+    /// Bytes per second, after the grace period.
     const MIN_RATE: u32 = 1 << 10;
-    /// Bytes that give a body another second.
-    const WHOLE_RATE: u32 = 16 << 10;
+    /// Bytes that extend the total deadline by one second.
+    const EXTENSION_RATE: u32 = 16 << 10;
 
-    /// Begins.
-    pub(super) fn new(limit: Duration, now: Instant) -> Self {
-        Self { whole: now + limit, next: now + limit.min(Self::GRACE) }
+    pub(super) fn new(timeout: Duration, now: Instant) -> Self {
+        Self { total_deadline: now + timeout, next_deadline: now + timeout.min(Self::GRACE_PERIOD) }
     }
 
-    /// More of the body has to have come by then.
-    pub(super) fn due(&self) -> Instant {
-        self.whole.min(self.next)
+    /// When the next bytes of the body must have arrived.
+    pub(super) fn deadline(&self) -> Instant {
+        self.total_deadline.min(self.next_deadline)
     }
 
-    /// A part has come.
+    /// Bytes of the body were received.
     pub(super) fn received(&mut self, bytes: usize, now: Instant) {
         let seconds = |rate: u32| Duration::from_secs(bytes as u64) / rate;
-        self.whole += seconds(Self::WHOLE_RATE);
-        self.next = (self.next + seconds(Self::MIN_RATE)).min(now + Self::PAUSE);
+        self.total_deadline += seconds(Self::EXTENSION_RATE);
+        self.next_deadline = (self.next_deadline + seconds(Self::MIN_RATE)).min(now + Self::MAX_PAUSE);
     }
 }
 
@@ -208,124 +209,126 @@ mod tests {
         idle: Duration::from_secs(75),
     };
 
-    fn left(clock: &Clock, now: Instant) -> Option<u64> {
-        clock.due().map(|due| (due - now).as_secs())
+    fn seconds_left(clock: &Clock, now: Instant) -> Option<u64> {
+        clock.deadline().map(|deadline| (deadline - now).as_secs())
     }
 
     #[test]
-    fn every_head_has_the_same_time_and_dripping_gives_it_no_more() {
+    fn slow_bytes_do_not_extend_the_deadline_of_a_head() {
         let mut now = Instant::now();
         let clock = Clock::new(TIMEOUTS, now);
+
         for _ in 0..3 {
-            assert_eq!(left(&clock, now), Some(75));
-            clock.read(b"G", now);
+            assert_eq!(seconds_left(&clock, now), Some(75));
+            clock.on_read(b"G", now);
             now += Duration::from_secs(4);
-            clock.read(b"ET / HTTP/1.1\r", now);
-            assert_eq!(left(&clock, now), Some(6));
-            clock.read(b"\n\r", now);
-            clock.read(b"\n", now);
-            clock.asked(false);
-            assert_eq!(left(&clock, now), None);
+            clock.on_read(b"ET / HTTP/1.1\r", now);
+            assert_eq!(seconds_left(&clock, now), Some(6));
+            clock.on_read(b"\n\r", now);
+            clock.on_read(b"\n", now);
+            clock.on_request(false);
+            assert_eq!(seconds_left(&clock, now), None);
             now += Duration::from_secs(1000);
-            clock.answered(now);
+            clock.on_response_end(now);
         }
     }
 
     #[test]
-    fn a_head_that_began_behind_another_request_has_its_time_when_that_is_answered() {
+    fn the_time_of_a_pipelined_head_starts_when_the_previous_request_is_answered() {
         let now = Instant::now();
         let clock = Clock::new(TIMEOUTS, now);
-        clock.read(b"GET / HTTP/1.1\r\n\r\nGET / H", now);
-        clock.asked(false);
-        clock.answered(now);
-        assert_eq!(left(&clock, now), Some(10));
+        clock.on_read(b"GET / HTTP/1.1\r\n\r\nGET / H", now);
+        clock.on_request(false);
+        clock.on_response_end(now);
+        assert_eq!(seconds_left(&clock, now), Some(10));
 
-        clock.read(b"TTP/1.1\r\n\r\n", now);
-        clock.asked(false);
-        clock.read(b"GET", now);
-        clock.answered(now);
-        assert_eq!(left(&clock, now), Some(10));
+        clock.on_read(b"TTP/1.1\r\n\r\n", now);
+        clock.on_request(false);
+        clock.on_read(b"GET", now);
+        clock.on_response_end(now);
+        assert_eq!(seconds_left(&clock, now), Some(10));
     }
 
     #[test]
-    fn the_body_of_a_request_is_not_taken_for_the_next_one() {
+    fn a_body_is_not_mistaken_for_the_next_request() {
         let now = Instant::now();
         let clock = Clock::new(TIMEOUTS, now);
-        clock.read(b"POST / HTTP/1.1\r\ncontent-length: 4\r\n\r\nab", now);
-        clock.asked(true);
-        clock.read(b"cd", now);
-        clock.body_read();
-        clock.answered(now);
-        assert_eq!(left(&clock, now), Some(75));
+        clock.on_read(b"POST / HTTP/1.1\r\ncontent-length: 4\r\n\r\nab", now);
+        clock.on_request(true);
+        clock.on_read(b"cd", now);
+        clock.on_body_end();
+        clock.on_response_end(now);
+
+        assert_eq!(seconds_left(&clock, now), Some(75));
     }
 
     #[test]
-    fn the_rest_of_a_body_that_nobody_reads_has_the_time_of_a_head_and_drips_in_vain() {
+    fn slow_bytes_do_not_extend_the_deadline_of_a_discarded_body() {
         let mut now = Instant::now();
         let clock = Clock::new(TIMEOUTS, now);
-        clock.read(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", now);
-        clock.asked(true);
-        clock.answered(now);
-        assert_eq!(left(&clock, now), Some(10));
+        clock.on_read(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", now);
+        clock.on_request(true);
+        clock.on_response_end(now);
+        assert_eq!(seconds_left(&clock, now), Some(10));
         now += Duration::from_secs(4);
-        clock.read(b"1\r\n", now);
-        assert!(left(&clock, now) == Some(6) && !clock.is_in_head());
+        clock.on_read(b"1\r\n", now);
+        assert!(seconds_left(&clock, now) == Some(6) && !clock.can_send_timeout());
 
-        // It came to its end, and so did another head.
-        clock.asked(false);
-        clock.answered(now);
-        assert_eq!(left(&clock, now), Some(75));
+        // The body has ended, and another head is complete.
+        clock.on_request(false);
+        clock.on_response_end(now);
+        assert_eq!(seconds_left(&clock, now), Some(75));
     }
 
     #[test]
-    fn a_client_without_room_has_its_time_whatever_else_is_under_way() {
+    fn a_client_that_does_not_read_is_timed_out_in_every_phase() {
         let mut now = Instant::now();
         let clock = Clock::new(TIMEOUTS, now);
-        clock.read(b"GET / HTTP/1.1\r\n\r\n", now);
-        clock.asked(false);
-        clock.blocked(now);
+        clock.on_read(b"GET / HTTP/1.1\r\n\r\n", now);
+        clock.on_request(false);
+        clock.on_write_blocked(now);
         now += Duration::from_secs(20);
-        clock.blocked(now);
-        assert_eq!(left(&clock, now), Some(30));
-        clock.wrote(now);
-        assert_eq!(left(&clock, now), None);
+        clock.on_write_blocked(now);
+        assert_eq!(seconds_left(&clock, now), Some(30));
+        clock.on_write(now);
+        assert_eq!(seconds_left(&clock, now), None);
 
-        // The last bytes of an answer are stuck: the pause to the next request begins when they are gone.
-        clock.blocked(now);
-        clock.answered(now);
-        assert_eq!(left(&clock, now), Some(50));
+        // The last bytes of a response are stuck: the idle time starts once they are written.
+        clock.on_write_blocked(now);
+        clock.on_response_end(now);
+        assert_eq!(seconds_left(&clock, now), Some(50));
         now += Duration::from_secs(20);
-        clock.wrote(now);
-        assert_eq!(left(&clock, now), Some(75));
+        clock.on_write(now);
+        assert_eq!(seconds_left(&clock, now), Some(75));
     }
 
     #[test]
-    fn a_body_may_be_slow_but_not_arbitrarily_so() {
+    fn a_body_may_be_slow_within_limits() {
         let mut now = Instant::now();
-        let left = |clock: &BodyClock, now: Instant| (clock.due() - now).as_secs();
-        let mut dripped = BodyClock::new(TIMEOUTS.body, now);
-        assert_eq!(left(&dripped, now), 5);
+        let seconds_left = |clock: &BodyClock, now: Instant| (clock.deadline() - now).as_secs();
+        let mut almost_silent = BodyClock::new(TIMEOUTS.body, now);
+        assert_eq!(seconds_left(&almost_silent, now), 5);
         for _ in 0..4 {
             now += Duration::from_secs(1);
-            dripped.received(1, now);
+            almost_silent.received(1, now);
         }
-        assert_eq!(left(&dripped, now), 1);
+        assert_eq!(seconds_left(&almost_silent, now), 1);
 
-        // 20 KiB a second for five minutes: slow, and honest.
+        // 20 KiB per second for five minutes: slow, but accepted.
         let mut slow = BodyClock::new(TIMEOUTS.body, now);
         for _ in 0..300 {
             now += Duration::from_secs(1);
             slow.received(20 << 10, now);
-            assert!(left(&slow, now) > 0);
+            assert!(seconds_left(&slow, now) > 0);
         }
-        assert_eq!(left(&slow, now), 30);
+        assert_eq!(seconds_left(&slow, now), 30);
 
-        // 2 KiB a second pass for a while, and not for ever.
+        // 2 KiB per second are accepted for a while, but not for ever.
         let mut slower = BodyClock::new(TIMEOUTS.body, now);
         for _ in 0..60 {
             now += Duration::from_secs(1);
             slower.received(2 << 10, now);
         }
-        assert!(left(&slower, now) < 10);
+        assert!(seconds_left(&slower, now) < 10);
     }
 }

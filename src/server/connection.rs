@@ -1,8 +1,8 @@
-//! A connection: its socket seen by the clocks, its end when one of them has run out.
+//! A connection: a socket that reports to its clock, and a future that closes it on a timeout.
 //!
-//! actix-http parses and writes; it gives only the first head of a connection a time, and bodies and answers none. So
-//! its service runs on a socket that tells [`Clock`] what is read and written, and inside of a future that closes the
-//! connection. Not here: how long is too long ([`super::clock`]), and how many may be open ([`super::admission`]).
+//! actix-http parses and writes, but has a timeout for the first head of a connection only, not for bodies and
+//! responses. So its service runs on a socket that reports reads and writes to [`Clock`], inside a future that closes
+//! the connection. Not here: the timeouts ([`super::clock`]), and the number of connections ([`super::admission`]).
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,14 +19,14 @@ use tokio::time::{Instant, Sleep};
 use super::admission::Permit;
 use super::clock::Clock;
 
-/// Unsent bytes that the system keeps for a client that does not read. What is on its way does not count, so that this
-/// costs no speed on long lines; and a client has to take half of it before its clock is set back.
-const UNSENT: u32 = 64 << 10;
+/// Unsent bytes that the kernel buffers for a client that does not read. Bytes in flight do not count, so that this
+/// does not slow down connections with a high latency. A client has to read half of it before its clock is reset.
+const MAX_UNSENT: u32 = 64 << 10;
 
-/// What a client is told that did not finish its head.
-const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+/// The response to a client that did not finish its request head in time.
+const TIMEOUT_RESPONSE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// A socket whose bytes its clock sees.
+/// A socket that reports reads and writes to its clock.
 pub(super) struct Socket {
     stream: TcpStream,
     clock: Rc<Clock>,
@@ -34,10 +34,10 @@ pub(super) struct Socket {
 
 impl Socket {
     pub(super) fn new(stream: TcpStream, clock: Rc<Clock>) -> Self {
-        // A socket that refuses an option is served all the same, only less well.
+        // Both options are optimisations: errors are ignored.
         let _ = stream.set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
-        let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
+        let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT);
         Self { stream, clock }
     }
 
@@ -45,10 +45,10 @@ impl Socket {
         Rc::clone(&self.clock)
     }
 
-    /// Tells the client that it was too slow, where it has room for that, and ends the connection.
-    fn give_up(&self) -> io::Error {
-        if self.clock.is_in_head() {
-            let _ = self.stream.try_write(TOO_SLOW);
+    /// Sends a 408 response if that is possible without waiting. Returns the error that ends the connection.
+    fn time_out(&self) -> io::Error {
+        if self.clock.can_send_timeout() {
+            let _ = self.stream.try_write(TIMEOUT_RESPONSE);
         }
         io::ErrorKind::TimedOut.into()
     }
@@ -58,11 +58,12 @@ impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.clock.is_expired() {
-            return Poll::Ready(Err(this.give_up()));
+            return Poll::Ready(Err(this.time_out()));
         }
+
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
-        this.clock.read(&buffer.filled()[before..], Instant::now());
+        this.clock.on_read(&buffer.filled()[before..], Instant::now());
         Poll::Ready(Ok(()))
     }
 }
@@ -72,8 +73,8 @@ impl AsyncWrite for Socket {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(context, bytes);
         match &written {
-            Poll::Pending => this.clock.blocked(Instant::now()),
-            Poll::Ready(_) => this.clock.wrote(Instant::now()),
+            Poll::Pending => this.clock.on_write_blocked(Instant::now()),
+            Poll::Ready(_) => this.clock.on_write(Instant::now()),
         }
         written
     }
@@ -87,25 +88,25 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// The body of an answer, whose end the clock is told.
-pub(super) struct Answer {
+/// A response body that reports its end to the clock.
+pub(super) struct TimedBody {
     body: BoxBody,
     clock: Rc<Clock>,
 }
 
-impl Answer {
+impl TimedBody {
     pub(super) fn new(body: BoxBody, clock: Rc<Clock>) -> Self {
         Self { body, clock }
     }
 }
 
-impl Drop for Answer {
+impl Drop for TimedBody {
     fn drop(&mut self) {
-        self.clock.answered(Instant::now());
+        self.clock.on_response_end(Instant::now());
     }
 }
 
-impl MessageBody for Answer {
+impl MessageBody for TimedBody {
     type Error = <BoxBody as MessageBody>::Error;
 
     fn size(&self) -> BodySize {
@@ -117,13 +118,13 @@ impl MessageBody for Answer {
     }
 }
 
-/// A connection that ends when its time is up.
+/// A connection that closes on a timeout.
 pub(super) struct Connection<F> {
     service: Pin<Box<F>>,
     clock: Rc<Clock>,
     peer: SocketAddr,
-    /// One timer, set when there is something to wait for, and looked at again only when it fires: most connections
-    /// never do, because a request that comes whole is answered before one is set.
+    /// Created when there is a deadline, and reset only when it fires. Most connections never create one, since a
+    /// request that arrives in one read is answered before that.
     timer: Option<Pin<Box<Sleep>>>,
     _permit: Permit,
 }
@@ -142,23 +143,24 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Poll::Ready(ended) = this.service.as_mut().poll(context) {
-            return Poll::Ready(ended);
+        if let Poll::Ready(result) = this.service.as_mut().poll(context) {
+            return Poll::Ready(result);
         }
-        while let Some(due) = this.clock.due() {
-            let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-            if due < timer.deadline() {
-                timer.as_mut().reset(due);
+
+        while let Some(deadline) = this.clock.deadline() {
+            let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+            if deadline < timer.deadline() {
+                timer.as_mut().reset(deadline);
             }
-            // One that fires too early is set again.
+            // The deadline may have moved since the timer was set: then reset it.
             ready!(timer.as_mut().poll(context));
-            if due > Instant::now() {
-                timer.as_mut().reset(due);
+            if deadline > Instant::now() {
+                timer.as_mut().reset(deadline);
                 continue;
             }
-            tracing::debug!(client = %this.peer.ip(), "connection closed: {}", this.clock.waits_for());
+            tracing::debug!(client = %this.peer.ip(), "connection closed: {}", this.clock.timeout_reason());
             this.clock.expire();
-            // The socket says why, if that is possible; then all of it is dropped, answers under way included.
+            // This poll lets the socket send the 408 response. Then everything is dropped, including pending responses.
             let _ = this.service.as_mut().poll(context);
             return Poll::Ready(Ok(()));
         }

@@ -1,11 +1,11 @@
-//! What is judged of every request by its head alone, before a byte of its body is read: the host it names, the page it
-//! comes from, and the type of its body. For endpoints, unknown paths, health and WebSockets alike.
+//! Checks of a request head before any byte of the body is read: the host it names, the web page it comes from, and the
+//! content type. They apply to endpoints, unknown paths, health checks and WebSockets alike.
 //!
-//! Why: whoever runs a gateway on their machine also opens web pages. A page of another origin must neither use a
-//! gateway nor read it, and its browser helps: it says where a request comes from (`Origin`, `Sec-Fetch-Site`), which
-//! name was asked for (`Host`), and asks first before it sends a body of a type that no form has.
+//! Why: people who run a gateway on their machine also open web pages. A page of another origin must neither use the
+//! gateway nor read from it. Browsers help: they send the origin of a request (`Origin`, `Sec-Fetch-Site`) and the host
+//! name it was made for (`Host`), and send a preflight request before a body of a type that HTML forms cannot produce.
 //!
-//! Not here: which hosts may be named (`hosts.rs`), and the words of a refusal, which are the protocol's.
+//! Not here: which hosts are allowed (`hosts.rs`), and the format of error responses, which depends on the protocol.
 
 use actix_web::dev::RequestHead;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -16,73 +16,74 @@ use interlingua_core::{Fault, FaultKind};
 use super::{Gateway, Served, base_url, hosts};
 use crate::config::{Host, Origins};
 
-/// What a request is for, as far as it matters who may make it.
+/// The target of a request, which determines who may send it.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum Target<'a> {
     /// An endpoint of a route.
     Endpoint(&'a Served, &'a Endpoint),
-    /// Something below a route that nothing answers.
-    Below(&'a Served),
+    /// A path below a route that has no endpoint.
+    BelowRoute(&'a Served),
     /// `/healthz` and `/readyz`.
     Health,
-    /// Nothing is mounted there.
-    Nowhere,
+    /// A path outside of all mounts.
+    NotFound,
 }
 
-/// Judges the head of a request.
+/// Checks the head of a request.
 ///
 /// # Errors
-/// If it names a host that is not ours, or a web page sent it that may not use this.
-pub(super) fn judge(gateway: &Gateway, place: Place<'_>, head: &RequestHead) -> Result<(), Fault> {
-    let host = host(gateway, place, head)?;
-    page(gateway, place, head, host.as_ref())?;
+/// If the host is not allowed, or the request comes from a web page that is not allowed.
+pub(super) fn check_head(gateway: &Gateway, target: Target<'_>, head: &RequestHead) -> Result<(), Fault> {
+    let host = check_host(gateway, target, head)?;
+    check_origin(gateway, target, head, host.as_ref())?;
 
-    // Nothing here repeats what it was sent, or makes tunnels.
+    // TRACE would echo the request, and CONNECT would open a tunnel: no endpoint supports them.
     if head.method == Method::TRACE || head.method == Method::CONNECT {
-        let message = format!("{} is answered nowhere here", head.method);
+        let message = format!("method {} is not supported", head.method);
         return Err(Fault::new(FaultKind::MethodNotAllowed, message));
     }
     Ok(())
 }
 
-/// The host the client asked for: the one the request names, or as a trusted proxy tells. Both have to be ours.
-fn host(gateway: &Gateway, place: Place<'_>, head: &RequestHead) -> Result<Option<Host>, Fault> {
-    let bad = |message: &str| Fault::new(FaultKind::BadHead, message);
-    let judge = |host: &Host| {
-        if gateway.settings.hosts.include(host, matches!(place, Place::Health)) {
+/// The host that the client requested: from a trusted proxy, else from the request. Both must be allowed.
+fn check_host(gateway: &Gateway, target: Target<'_>, head: &RequestHead) -> Result<Option<Host>, Fault> {
+    let bad_head = |message: &str| Fault::new(FaultKind::BadHead, message);
+    let check = |host: &Host| {
+        if gateway.settings.hosts.include(host, matches!(target, Target::Health)) {
             return Ok(());
         }
-        let message = format!("this gateway does not answer for the host '{host}'");
-        let detail = format!("the name '{host}' is not in server.allowed_hosts");
+        let message = format!("host '{host}' is not served by this gateway");
+        let detail = format!("host '{host}' is not in server.allowed_hosts");
         Err(Fault::new(FaultKind::Misdirected, message).with_detail(detail))
     };
 
-    let named = base_url::named(head).map_err(bad)?;
-    let named =
-        named.map(|host| host.parse::<Host>().map_err(|_| bad("the request names no valid host"))).transpose()?;
-    match &named {
-        Some(host) => judge(host)?,
-        // Probes of load balancers; browsers have not spoken it for decades.
+    let requested = base_url::requested_host(head).map_err(bad_head)?;
+    let requested = requested
+        .map(|host| host.parse::<Host>().map_err(|_| bad_head("the request names an invalid host")))
+        .transpose()?;
+    match &requested {
+        Some(host) => check(host)?,
+        // HTTP/1.0 is used by the probes of load balancers. Browsers do not use it.
         None if head.version < Version::HTTP_11 => {}
-        None => return Err(bad("the request has no Host header")),
+        None => return Err(bad_head("the request has no Host header")),
     }
 
-    let told = base_url::told(gateway, head);
-    let Some(mut host) = told.host else { return Ok(named) };
-    judge(&host)?;
-    host.port = host.port.or(told.port);
+    let forwarded = base_url::forwarded_info(gateway, head);
+    let Some(mut host) = forwarded.host else { return Ok(requested) };
+    check(&host)?;
+    host.port = host.port.or(forwarded.port);
     Ok(Some(host))
 }
 
-/// The web page that sends a request, if one does: the gateway's own or one that the route lets in.
-fn page(gateway: &Gateway, place: Place<'_>, head: &RequestHead, host: Option<&Host>) -> Result<(), Fault> {
+/// Checks that a request from a web page comes from the gateway's own origin or from one that the route allows.
+fn check_origin(gateway: &Gateway, target: Target<'_>, head: &RequestHead, host: Option<&Host>) -> Result<(), Fault> {
     let refused = |page: &str| {
         let message = format!("web pages of {page} may not use this");
         Err(Fault::new(FaultKind::Forbidden, message).with_detail("the route's cors does not list the origin"))
     };
-    let allowed = |origin: &str| match place {
-        Place::Endpoint(route, _) | Place::Below(route) => route.cors.include(origin),
-        Place::Health | Place::Nowhere => false,
+    let allowed = |origin: &str| match target {
+        Target::Endpoint(route, _) | Target::BelowRoute(route) => route.cors.include(origin),
+        Target::Health | Target::NotFound => false,
     };
 
     let mut origins = head.headers.get_all("origin");
@@ -90,26 +91,27 @@ fn page(gateway: &Gateway, place: Place<'_>, head: &RequestHead, host: Option<&H
         let Some(origin) = origin.to_str().ok().filter(|_| origins.next().is_none()) else {
             return refused("an unreadable origin");
         };
-        let is_own = || {
+        let is_own_origin = || {
             origin.parse().is_ok_and(|origin| {
                 gateway.settings.hosts.is_public(&origin) || host.is_some_and(|host| hosts::is_same(&origin, host))
             })
         };
-        if is_own() || allowed(origin) {
+        if is_own_origin() || allowed(origin) {
             return Ok(());
         }
         return refused(&format!("the origin '{origin}'"));
     }
 
-    // Pictures, scripts, frames and links carry no Origin. No page can read their answers, but it could have them made.
+    // Requests for images, scripts, frames and links have no Origin. A page cannot read their responses, but it could
+    // trigger them.
     let site = head.headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let is_foreign = matches!(site, Some(b"cross-site" | b"same-site"));
     let is_link = head.headers.get("sec-fetch-dest").is_some_and(|dest| dest == "document")
         && matches!(head.method, Method::GET | Method::HEAD);
-    let is_public = match place {
-        Place::Endpoint(_, endpoint) => endpoint.public,
-        Place::Health => true,
-        Place::Below(_) | Place::Nowhere => false,
+    let is_public = match target {
+        Target::Endpoint(_, endpoint) => endpoint.public,
+        Target::Health => true,
+        Target::BelowRoute(_) | Target::NotFound => false,
     };
     if is_foreign && !(is_link && is_public) && !allowed("null") {
         return refused("other sites");
@@ -117,11 +119,11 @@ fn page(gateway: &Gateway, place: Place<'_>, head: &RequestHead, host: Option<&H
     Ok(())
 }
 
-/// Judges the type of a body, if there is one.
+/// Checks the content type of a body, if there is one.
 ///
 /// # Errors
-/// If it is packed, in other letters than UTF-8, or of a type that the endpoint does not read.
-pub(super) fn body_type(reads: MediaTypes, head: &HeaderMap, has_body: bool) -> Result<(), Fault> {
+/// If the body is compressed, not UTF-8, or of a type that the endpoint does not accept.
+pub(super) fn body_type(accepted: MediaTypes, head: &HeaderMap, has_body: bool) -> Result<(), Fault> {
     let refused = |message: String| Err(Fault::new(FaultKind::UnsupportedMedia, message));
     if !has_body {
         return Ok(());
@@ -130,21 +132,21 @@ pub(super) fn body_type(reads: MediaTypes, head: &HeaderMap, has_body: bool) -> 
     let codings = head.get_all("content-encoding");
     for coding in codings {
         if !coding.as_bytes().eq_ignore_ascii_case(b"identity") {
-            return refused("packed bodies are not read: send it without content-encoding".to_owned());
+            return refused("content-encoding is not supported: send the body uncompressed".to_owned());
         }
     }
 
-    let wanted = reads.exact.first().copied().unwrap_or("application/json");
+    let expected = accepted.exact.first().copied().unwrap_or("application/json");
     let mut types = head.get_all("content-type");
-    let told = match (types.next(), types.next()) {
-        (None, _) => return refused(format!("content-type must be '{wanted}', not nothing")),
-        (Some(_), Some(_)) => return refused(format!("content-type must be '{wanted}', and be there once")),
-        (Some(told), None) => told.to_str().unwrap_or(""),
+    let content_type = match (types.next(), types.next()) {
+        (None, _) => return refused(format!("content-type is missing: it must be '{expected}'")),
+        (Some(_), Some(_)) => return refused(format!("content-type is given more than once: it must be '{expected}'")),
+        (Some(content_type), None) => content_type.to_str().unwrap_or(""),
     };
-    let mut parts = told.split(';').map(str::trim);
+    let mut parts = content_type.split(';').map(str::trim);
     let media_type = parts.next().unwrap_or("").to_ascii_lowercase();
-    if !reads.include(&media_type) {
-        return refused(format!("content-type must be '{wanted}', not '{media_type}'"));
+    if !accepted.include(&media_type) {
+        return refused(format!("content-type must be '{expected}', not '{media_type}'"));
     }
 
     let charsets = parts.filter_map(|part| {
@@ -153,19 +155,19 @@ pub(super) fn body_type(reads: MediaTypes, head: &HeaderMap, has_body: bool) -> 
     });
     for charset in charsets {
         if !["utf-8", "utf8"].iter().any(|known| known.eq_ignore_ascii_case(charset)) {
-            return refused(format!("bodies are read as UTF-8, not as '{charset}'"));
+            return refused(format!("charset must be utf-8, not '{charset}'"));
         }
     }
     Ok(())
 }
 
-/// Whether a body says that it is JSON.
+/// True if the content type is JSON.
 pub(super) fn is_json(head: &HeaderMap) -> bool {
-    let told = head.get("content-type").and_then(|told| told.to_str().ok()).unwrap_or("");
-    exchange::is_json(&told.split(';').next().unwrap_or("").trim().to_ascii_lowercase())
+    let content_type = head.get("content-type").and_then(|content_type| content_type.to_str().ok()).unwrap_or("");
+    exchange::is_json(&content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase())
 }
 
-/// Whether a request announces a body. `None`: it may have one of any length, or of none.
+/// True if a request has a body. `None` if that is unknown: a chunked body may be empty.
 pub(super) fn announces_body(head: &HeaderMap) -> Option<bool> {
     if head.contains_key("transfer-encoding") {
         return None;
@@ -173,31 +175,31 @@ pub(super) fn announces_body(head: &HeaderMap) -> Option<bool> {
     Some(head.get("content-length").is_some_and(|length| length.as_bytes().iter().any(|digit| *digit != b'0')))
 }
 
-/// Adds to an answer what browsers have to know: what the page may read, and that nothing is what it does not say.
-pub(super) fn headers(route: Option<&Served>, request: &RequestHead, answer: &mut HeaderMap) {
+/// Adds the response headers for browsers: CORS, caching, and no content sniffing.
+pub(super) fn add_headers(route: Option<&Served>, request: &RequestHead, response: &mut HeaderMap) {
     const NAME: fn(&'static str) -> HeaderName = HeaderName::from_static;
     const VALUE: fn(&'static str) -> HeaderValue = HeaderValue::from_static;
 
-    answer.insert(NAME("x-content-type-options"), VALUE("nosniff"));
-    if !answer.contains_key("cache-control") {
-        // Answers are somebody's conversation, or about it.
-        answer.insert(NAME("cache-control"), VALUE("no-store"));
+    response.insert(NAME("x-content-type-options"), VALUE("nosniff"));
+    if !response.contains_key("cache-control") {
+        // Responses contain a conversation, or information about one.
+        response.insert(NAME("cache-control"), VALUE("no-store"));
     }
 
     let Some(route) = route.filter(|route| !route.cors.is_empty()) else { return };
     if route.cors != Origins::Any {
-        answer.append(NAME("vary"), VALUE("Origin"));
+        response.append(NAME("vary"), VALUE("Origin"));
     }
     let Some(origin) = request.headers.get("origin") else { return };
     if !origin.to_str().is_ok_and(|origin| route.cors.include(origin)) {
         return;
     }
     let allowed = if route.cors == Origins::Any { VALUE("*") } else { origin.clone() };
-    answer.insert(NAME("access-control-allow-origin"), allowed);
+    response.insert(NAME("access-control-allow-origin"), allowed);
     if let Ok(exposed) = HeaderValue::from_str(&route.mounted.cors.expose_headers.join(", "))
         && !exposed.is_empty()
     {
-        answer.insert(NAME("access-control-expose-headers"), exposed);
+        response.insert(NAME("access-control-expose-headers"), exposed);
     }
 }
 
@@ -205,7 +207,7 @@ pub(super) fn headers(route: Option<&Served>, request: &RequestHead, answer: &mu
 mod tests {
     use super::*;
 
-    fn judged(headers: &[(&'static str, &'static str)]) -> bool {
+    fn is_accepted(headers: &[(&'static str, &'static str)]) -> bool {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
@@ -214,8 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_to_be_plain_json_and_say_so() {
-        for (told, wanted) in [
+    fn a_body_must_be_uncompressed_json_with_a_content_type() {
+        for (content_type, expected) in [
             ("application/json", true),
             ("Application/JSON; charset=UTF-8", true),
             ("application/json;charset=\"utf8\"", true),
@@ -230,18 +232,21 @@ mod tests {
             ("multipart/form-data; boundary=x", false),
             ("", false),
         ] {
-            assert_eq!(judged(&[("content-type", told)]), wanted, "{told}");
+            assert_eq!(is_accepted(&[("content-type", content_type)]), expected, "{content_type}");
         }
+
         let json = ("content-type", "application/json");
-        assert!(!judged(&[]) && !judged(&[json, json]) && !judged(&[("content-type", "text/plain"), json]));
-        assert!(judged(&[json, ("content-encoding", "identity")]));
-        for packed in ["gzip", "br", "identity, gzip", "x"] {
-            assert!(!judged(&[json, ("content-encoding", packed)]), "{packed}");
+        assert!(
+            !is_accepted(&[]) && !is_accepted(&[json, json]) && !is_accepted(&[("content-type", "text/plain"), json])
+        );
+        assert!(is_accepted(&[json, ("content-encoding", "identity")]));
+        for coding in ["gzip", "br", "identity, gzip", "x"] {
+            assert!(!is_accepted(&[json, ("content-encoding", coding)]), "{coding}");
         }
     }
 
     #[test]
-    fn what_has_no_body_needs_no_type() {
+    fn a_request_without_a_body_needs_no_content_type() {
         assert!(body_type(MediaTypes::JSON, &HeaderMap::new(), false).is_ok());
     }
 }

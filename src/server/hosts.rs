@@ -1,42 +1,44 @@
-//! The hosts that a request may name, so that a name which somebody else's DNS lets point here (DNS rebinding) is told
-//! apart from ours.
+//! The hosts that a request may name. This prevents DNS rebinding, where a foreign name resolves to the gateway's
+//! address.
 //!
-//! Addresses are no names: a page whose address is `http://10.0.0.5` came from that very address. So wherever nothing is
-//! listed and every address of the machine is listened on, any address may be named, which is what a container's
-//! probe does, and no name but this machine's own.
+//! IP addresses cannot be rebound: a page at `http://10.0.0.5` was loaded from that address. So if no hosts are listed
+//! and the gateway listens on all addresses, every IP address is allowed, which the probes of containers need, but no
+//! name except those of loopback.
 
 use std::net::IpAddr;
 
 use crate::config::{Host, HostName, Origin, implied_port};
 
-/// Which hosts requests may name.
+/// The hosts that requests may name.
 #[derive(Clone, Debug)]
 pub struct AllowedHosts {
     listed: Vec<Host>,
-    /// The address that is listened on, where nothing is listed.
+    /// The listen address; `None` if hosts are listed.
     listen: Option<IpAddr>,
     /// The origin of `public_url`.
     public: Option<Origin>,
 }
 
 impl AllowedHosts {
-    /// As the settings say: what is listed, else the host of `public_url` and the address that is listened on.
+    /// The listed hosts, else the host of `public_url` and the listen address.
     pub fn new(listed: Option<&[Host]>, public_url: Option<&str>, listen: IpAddr) -> Self {
         let public = public_url.and_then(|url| {
             let (scheme, rest) = url.split_once("://")?;
             format!("{scheme}://{}", rest.split('/').next()?).parse::<Origin>().ok()
         });
+
         match listed {
             Some(listed) => Self { listed: listed.to_vec(), listen: None, public },
             None => {
-                // On any port: a proxy in front has its own, and says so or does not.
+                // On any port, since a proxy in front may or may not forward its own.
                 let listed = public.iter().map(|origin| Host { port: None, ..origin.host.clone() }).collect();
                 Self { listed, listen: Some(listen.to_canonical()), public }
             }
         }
     }
 
-    /// Whether a request may name this host. Probes ask for the address of a container, whatever is listed.
+    /// True if a request may name this host. Health checks may always use an IP address, as the probes of containers
+    /// do.
     pub(super) fn include(&self, host: &Host, is_probe: bool) -> bool {
         if host.name.is_loopback() || self.listed.iter().any(|listed| matches(listed, host)) {
             return true;
@@ -45,7 +47,7 @@ impl AllowedHosts {
         is_probe || self.listen.is_some_and(|listen| listen.is_unspecified() || listen == address)
     }
 
-    /// Whether a page of this origin is one of `public_url`.
+    /// True if this is the origin of `public_url`.
     pub(super) fn is_public(&self, origin: &Origin) -> bool {
         self.public.as_ref() == Some(origin)
     }
@@ -55,17 +57,18 @@ fn matches(listed: &Host, host: &Host) -> bool {
     listed.name == host.name
         && match listed.port {
             None => true,
-            // Whoever names no port came over one that goes without saying.
+            // Without a port, the request used the default port of its scheme.
             Some(port) => host.port.map_or_else(|| matches!(port, 80 | 443), |named| named == port),
         }
 }
 
-/// Whether a page of this origin was loaded from the host that a request names: the same name, and the same port but
-/// for those that go without saying. The scheme is not compared, since a proxy may end TLS without telling.
+/// True if a page of this origin was loaded from the host that a request names: they have the same name and the same
+/// port, where all default ports are equal. The scheme is ignored, since a proxy may terminate TLS without forwarding
+/// it.
 pub(super) fn is_same(origin: &Origin, host: &Host) -> bool {
-    let implied = [implied_port("http"), implied_port("https")];
-    let port = host.port.filter(|port| !implied.contains(&Some(*port)));
-    let own = origin.host.port.filter(|port| !implied.contains(&Some(*port)));
+    let default_ports = [implied_port("http"), implied_port("https")];
+    let port = host.port.filter(|port| !default_ports.contains(&Some(*port)));
+    let own = origin.host.port.filter(|port| !default_ports.contains(&Some(*port)));
     matches!(origin.scheme.as_str(), "http" | "https") && origin.host.name == host.name && own == port
 }
 
@@ -79,15 +82,15 @@ mod tests {
         AllowedHosts::new(listed.as_deref(), public_url, listen.parse().expect("an address"))
     }
 
-    fn judge(hosts: &AllowedHosts, named: &[(&str, bool)]) {
-        for (host, wanted) in named {
-            assert_eq!(hosts.include(&host.parse().expect(host), false), *wanted, "{host}: {hosts:?}");
+    fn check(hosts: &AllowedHosts, named: &[(&str, bool)]) {
+        for (host, expected) in named {
+            assert_eq!(hosts.include(&host.parse().expect(host), false), *expected, "{host}: {hosts:?}");
         }
     }
 
     #[test]
-    fn on_loopback_only_this_machine_may_be_named() {
-        judge(
+    fn on_loopback_only_loopback_hosts_are_allowed() {
+        check(
             &allowed("127.0.0.1", None, None),
             &[
                 ("127.0.0.1:8080", true),
@@ -103,16 +106,16 @@ mod tests {
     }
 
     #[test]
-    fn on_every_address_any_address_may_be_named_and_no_name() {
+    fn on_all_addresses_every_address_but_no_name_is_allowed() {
         let named = [("10.0.0.5:8080", true), ("[fd00::5]", true), ("localhost", true), ("gateway", false)];
-        judge(&allowed("0.0.0.0", None, None), &named);
-        judge(&allowed("::", None, None), &named);
-        judge(&allowed("10.0.0.5", None, None), &[("10.0.0.5:1", true), ("10.0.0.6", false), ("127.0.0.1", true)]);
+        check(&allowed("0.0.0.0", None, None), &named);
+        check(&allowed("::", None, None), &named);
+        check(&allowed("10.0.0.5", None, None), &[("10.0.0.5:1", true), ("10.0.0.6", false), ("127.0.0.1", true)]);
     }
 
     #[test]
-    fn behind_a_public_url_its_host_may_be_named() {
-        judge(
+    fn the_host_of_public_url_is_allowed() {
+        check(
             &allowed("127.0.0.1", Some("https://agents.example.com:8443/pre"), None),
             &[
                 ("agents.example.com", true),
@@ -126,9 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn a_list_counts_instead_and_probes_may_name_addresses() {
+    fn a_list_replaces_the_defaults_and_probes_may_use_addresses() {
         let hosts = allowed("0.0.0.0", Some("https://agents.example.com"), Some(&["gateway", "a.example:8443"]));
-        judge(
+        check(
             &hosts,
             &[
                 ("gateway:80", true),
@@ -140,12 +143,13 @@ mod tests {
                 ("localhost", true),
             ],
         );
+
         assert!(hosts.include(&"10.0.0.5:8080".parse().expect("a host"), true));
         assert!(!hosts.include(&"evil.example".parse().expect("a host"), true));
     }
 
     #[test]
-    fn a_page_of_the_gateway_itself_is_known_whatever_the_proxy_says_of_the_scheme() {
+    fn the_own_origin_is_recognised_with_any_scheme() {
         for (origin, host, same) in [
             ("https://a.example", "a.example", true),
             ("http://a.example", "a.example:80", true),

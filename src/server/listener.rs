@@ -1,6 +1,6 @@
-//! Listening: workers, and what becomes of a connection that comes.
+//! The listener: worker threads, and the setup of accepted connections.
 //!
-//! The same as actix-web's own server does, but on sockets that have clocks, and within the bounds of the settings.
+//! Equivalent to actix-web's own server, but with sockets that have clocks, and with limits on connections.
 
 use std::future::ready;
 use std::io;
@@ -21,18 +21,18 @@ use actix_web::{App, HttpResponse};
 use tokio::time::Instant;
 
 use super::Gateway;
-use super::admission::{Connections, REFUSED};
+use super::admission::{Connections, REJECTED_RESPONSE};
 use super::clock::Clock;
-use super::connection::{Answer, Connection, Socket};
+use super::connection::{Connection, Socket, TimedBody};
 
-/// Connections that the system keeps until they are accepted.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;
-/// actix-server has no more.
+/// The maximum of actix-server.
 const MAX_WORKERS: usize = 512;
-/// A client whose request was refused before its body was read, and one that closes: both get so long to see it.
-const LINGER: Duration = Duration::from_secs(2);
+/// How long a connection stays open after a response to an unread body or a shutdown, so that the client can read it.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves a gateway on a listener. Answers what is open of it, too.
+/// Serves a gateway on a listener. Returns the server and its open connections.
 pub(super) fn listen(listener: TcpListener, gateway: &Arc<Gateway>) -> io::Result<(Server, Arc<Connections>)> {
     let settings = &gateway.settings;
     socket2::SockRef::from(&listener).listen(BACKLOG)?;
@@ -40,17 +40,17 @@ pub(super) fn listen(listener: TcpListener, gateway: &Arc<Gateway>) -> io::Resul
 
     let builder = Server::build()
         .workers(settings.workers.min(MAX_WORKERS))
-        // Per worker. Beyond, none would be accepted, and so none refused: our own bound comes first.
+        // Per worker. Above our own limit, since connections beyond it would wait instead of being rejected.
         .max_concurrent_connections(settings.limits.connections.saturating_add(1024))
         .shutdown_timeout(3)
         .disable_signals();
     let shutdown = builder.graceful_shutdown_signal();
-    let (gateway, admitted) = (Arc::clone(gateway), Arc::clone(&connections));
-    let factory = move || service(&gateway, &admitted, &shutdown);
+    let (gateway, admission) = (Arc::clone(gateway), Arc::clone(&connections));
+    let factory = move || service(&gateway, &admission, &shutdown);
     Ok((builder.listen("interlingua", listener, factory)?.run(), connections))
 }
 
-/// What a worker does with a connection.
+/// The service that handles a connection.
 fn service(
     gateway: &Arc<Gateway>,
     connections: &Arc<Connections>,
@@ -58,44 +58,45 @@ fn service(
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = actix_http::error::DispatchError, InitError = ()>
 + use<> {
     let gateway = Arc::clone(gateway);
-    let expecting = Arc::clone(&gateway);
+    let expect_gateway = Arc::clone(&gateway);
     let timeouts = gateway.settings.timeouts;
     let connections = Arc::clone(connections);
     let shutdown = shutdown.clone();
     let http = HttpService::build()
-        // Connections without a request are closed at once when the server stops.
+        // Close idle connections at once when the server stops.
         .graceful_shutdown_signal(move || {
             let shutdown = shutdown.clone();
             async move { shutdown.notified().await }
         })
-        // Both are matters of our own clocks.
+        // Our own clocks handle both timeouts.
         .keep_alive(KeepAlive::Os)
         .client_request_timeout(Duration::ZERO)
-        .client_disconnect_timeout(LINGER)
-        // A client that closes its side has left: what is under way for it is dropped at once, answer or wait.
+        .client_disconnect_timeout(LINGER_TIMEOUT)
+        // A client that closes its sending side has left: drop its pending requests at once.
         .h1_allow_half_closed(false)
-        // A client that asks whether it may send its body is told so only where it may. actix-http would tell any.
-        .expect(fn_service(move |request: Request| ready(expect(&expecting, request))))
+        // By default, actix-http would answer every `Expect: 100-continue` with 100.
+        .expect(fn_service(move |request: Request| ready(expect(&expect_gateway, request))))
         .on_connect_ext(|socket: &Socket, data| {
             data.insert(socket.clock());
         })
-        .finish(requests(gateway));
+        .finish(request_service(gateway));
 
     apply_fn_factory(http, move |stream: TcpStream, http| {
-        // None: the client has gone already.
+        // `None` if the client has disconnected already.
         let connection = stream.peer_addr().ok().map(|peer| {
             let Some(permit) = connections.admit(peer.ip()) else { return Err(stream) };
             let clock = Rc::new(Clock::new(timeouts, Instant::now()));
             let socket = Socket::new(stream, Rc::clone(&clock));
             Ok(Connection::new(http.call((socket, Protocol::Http1, Some(peer))), clock, peer, permit))
         });
+
         async move {
             match connection {
                 Some(Ok(connection)) => connection.await,
-                Some(Err(refused)) => {
-                    // A new socket has room at once; the client may have gone.
-                    let _ = refused.writable().await;
-                    let _ = refused.try_write(REFUSED);
+                Some(Err(rejected)) => {
+                    // A new socket is writable at once. Errors mean that the client has disconnected.
+                    let _ = rejected.writable().await;
+                    let _ = rejected.try_write(REJECTED_RESPONSE);
                     Ok(())
                 }
                 None => Ok(()),
@@ -104,45 +105,47 @@ fn service(
     })
 }
 
-/// Judges the head of a request whose client waits for `100 Continue`.
+/// Checks the head of a request whose client waits for `100 Continue`.
 fn expect(gateway: &Gateway, request: Request) -> Result<Request, Response<BoxBody>> {
-    let Some(refusal) = super::handle::refuse_early(gateway, request.head()) else { return Ok(request) };
+    let Some(rejection) = super::handle::check_expectation(gateway, request.head()) else { return Ok(request) };
     if let Some(clock) = request.conn_data::<Rc<Clock>>() {
-        // The body that it was about to send may come all the same.
-        clock.asked(true);
-        clock.answered(Instant::now());
+        // The client may still send the body.
+        clock.on_request(true);
+        clock.on_response_end(Instant::now());
     }
-    Err(refusal.into())
+    Err(rejection.into())
 }
 
-/// What becomes of a request, and what the clock of its connection is told of it.
-fn requests(
+/// The service that handles requests, and reports them to the clock of their connection.
+fn request_service(
     gateway: Arc<Gateway>,
 ) -> impl ServiceFactory<
     Request,
     Config = (),
-    Response = Response<Answer>,
+    Response = Response<TimedBody>,
     Error = HttpResponse<BoxBody>,
     InitError = (),
-    Service = impl Service<Request, Response = Response<Answer>, Error = HttpResponse<BoxBody>, Future: 'static> + 'static,
+    Service = impl Service<Request, Response = Response<TimedBody>, Error = HttpResponse<BoxBody>, Future: 'static>
+              + 'static,
 > {
     let app = App::new().configure(move |app| super::mount(app, &gateway));
     let app = app.into_factory().map_err(|error: actix_web::Error| error.error_response());
     let app = map_config(app, |()| AppConfig::default());
+
     apply_fn_factory(app, |mut request: Request, app| {
-        // Every connection has one: it is put there when the connection is made.
+        // Invariant: `on_connect_ext` adds a clock to every connection.
         let clock = request.conn_data::<Rc<Clock>>().cloned().expect("a connection has a clock");
-        clock.asked(!matches!(request.payload(), Payload::None));
-        let answer = app.call(request);
+        clock.on_request(!matches!(request.payload(), Payload::None));
+        let response = app.call(request);
         async move {
-            match answer.await {
-                Ok(answer) => {
-                    let answer: Response<BoxBody> = answer.into();
-                    Ok(answer.map_body(|_, body| Answer::new(body, clock)))
+            match response.await {
+                Ok(response) => {
+                    let response: Response<BoxBody> = response.into();
+                    Ok(response.map_body(|_, body| TimedBody::new(body, clock)))
                 }
-                Err(refusal) => {
-                    clock.answered(Instant::now());
-                    Err(refusal)
+                Err(rejection) => {
+                    clock.on_response_end(Instant::now());
+                    Err(rejection)
                 }
             }
         }

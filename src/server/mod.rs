@@ -1,6 +1,7 @@
-//! Serving HTTP: mounting the adapters' endpoints, reading requests within limits, streaming answers, shutting down.
+//! The HTTP server: mounts the adapters' endpoints, reads requests within limits, streams responses, shuts down.
 //!
-//! The only room that knows actix-web. What a call means is the engine's matter, how it is spelled the adapters'.
+//! The only module that uses actix-web. Not here: the meaning of calls (the engine), and their wire format (the
+//! adapters).
 
 mod admission;
 mod base_url;
@@ -34,44 +35,44 @@ use crate::store::Health;
 
 pub use self::hosts::AllowedHosts;
 
-/// Log directives for lines of the HTTP library that say nothing an operator needs: how many threads it starts, and every
-/// protocol violation of a WebSocket client as an error. A log filter that names these targets itself wins.
+/// Log directives that suppress useless lines of the HTTP library: the number of threads it starts, and an error for
+/// every protocol violation of a WebSocket client. A log filter that names these targets takes precedence.
 pub const QUIET: [&str; 3] = ["actix_server=warn", "actix_http::ws=off", "actix_ws=off"];
 
-/// A protocol where it is mounted.
+/// A mounted protocol.
 pub struct Served {
-    /// The path, without a slash at its end; empty for the root.
+    /// The path without a trailing slash; empty for the root.
     pub path: String,
-    /// Its table.
+    /// What the adapter returned for this mount.
     pub mounted: Mounted,
-    /// On whose behalf and where calls are made; the owner is filled in for each request.
+    /// The scope of engine calls. The owner is set for each request.
     pub scope: Scope,
-    /// How long a stream may be silent before it gives a sign of life.
+    /// How long a stream may be idle before a keep-alive is sent; zero for never.
     pub heartbeat: Duration,
-    /// The web pages that may use it.
+    /// The web pages that may use the route.
     pub cors: Origins,
-    /// Sessions and runs of this route are its own.
+    /// The path that separates sessions and runs of this route from those of others. `None` if they are shared.
     pub partition: Option<String>,
-    /// True for the first route of its protocol: it answers well-known paths at the root.
+    /// True for the first route of its protocol, which also serves well-known paths at the root.
     pub first: bool,
 }
 
-/// How the server itself is set.
+/// The settings of the server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Threads that serve.
+    /// The number of worker threads.
     pub workers: usize,
-    /// The largest body of a request, in bytes, where the protocol has no opinion.
+    /// The largest request body in bytes, unless the protocol sets its own limit.
     pub max_body: usize,
     /// How long the gateway waits for a client.
     pub timeouts: ServerTimeouts,
-    /// How much clients may use at once.
+    /// What clients may use at the same time.
     pub limits: ServerLimits,
-    /// The URL clients reach the gateway at, without a slash at its end.
+    /// The URL at which clients reach the gateway, without a trailing slash. `None` if it is not configured.
     pub public_url: Option<String>,
-    /// Proxies whose word on host and scheme is taken.
+    /// Proxies whose forwarded headers are trusted.
     pub trusted_proxies: Vec<Network>,
-    /// The headers in which they say it.
+    /// Which headers those proxies set.
     pub forwarded: Forwarded,
     /// The hosts that requests may name.
     pub hosts: AllowedHosts,
@@ -81,18 +82,18 @@ struct Gateway {
     engine: Engine,
     routes: Vec<Arc<Served>>,
     settings: Settings,
-    /// How many WebSockets are open.
+    /// The number of open WebSockets.
     sockets: AtomicUsize,
-    /// True once the server stops.
-    stops: watch::Receiver<bool>,
+    /// True once the server is stopping.
+    stopping: watch::Receiver<bool>,
     bodies: bodies::Bodies,
-    /// What clients have not taken yet.
+    /// Response bytes that clients have not read yet.
     unsent: Arc<unsent::Unsent>,
 }
 
-/// A server that listens.
+/// A server that is listening.
 pub struct Listening {
-    /// Where.
+    /// The bound address; never with port 0.
     pub address: SocketAddr,
     handle: ServerHandle,
     server: actix_web::dev::Server,
@@ -101,15 +102,15 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Serves until it is stopped by [`Stopper`], or its last thread is gone.
+    /// Serves until it is stopped by [`Stopper`], or its last thread ends.
     ///
     /// # Errors
-    /// Those of the system.
+    /// I/O errors.
     pub async fn run(self) -> std::io::Result<()> {
         self.server.await
     }
 
-    /// Stops the server from elsewhere.
+    /// A handle that stops the server.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         let connections = Arc::clone(&self.connections);
@@ -121,23 +122,24 @@ impl Listening {
 pub struct Stopper {
     handle: ServerHandle,
     connections: Arc<admission::Connections>,
-    /// Tells WebSockets.
+    /// Notifies WebSockets.
     stopping: watch::Sender<bool>,
 }
 
 impl Stopper {
-    /// Takes no more connections, closes those without a request, and lets answers under way end. Resolves once nothing
-    /// is open any more: the server itself looks only once in a second.
+    /// Accepts no more connections, closes idle ones, and lets pending responses end. Resolves once no connection is
+    /// open: actix-server itself checks only once per second.
     pub async fn stop(&self) {
-        const GLANCE: Duration = Duration::from_millis(10);
+        const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
         self.stopping.send_replace(true);
         let stopped = self.handle.stop(true);
         tokio::pin!(stopped);
         loop {
             tokio::select! {
                 () = &mut stopped => return,
-                () = tokio::time::sleep(GLANCE) => {
-                    if self.connections.are_none() {
+                () = tokio::time::sleep(POLL_INTERVAL) => {
+                    if self.connections.is_empty() {
                         return;
                     }
                 }
@@ -146,15 +148,15 @@ impl Stopper {
     }
 }
 
-/// Runs a future on this thread, with all that the server and the engine need around it.
+/// Runs a future on this thread, in the runtime that the server and the engine need.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     actix_web::rt::System::new().block_on(future)
 }
 
-/// Listens, and serves these routes. To be called in an actix system.
+/// Serves these routes on a listener. Must be called in an actix system.
 ///
 /// # Errors
-/// Those of the system, when the address cannot be listened on.
+/// I/O errors of the listener.
 pub fn listen(
     listener: TcpListener,
     engine: Engine,
@@ -162,7 +164,7 @@ pub fn listen(
     settings: Settings,
 ) -> std::io::Result<Listening> {
     let address = listener.local_addr()?;
-    let (stopping, stops) = watch::channel(false);
+    let (stop, stopping) = watch::channel(false);
     let gateway = Arc::new(Gateway {
         engine,
         routes: routes.into_iter().map(Arc::new).collect(),
@@ -170,10 +172,11 @@ pub fn listen(
         unsent: unsent::Unsent::new(settings.limits.bodies),
         settings,
         sockets: AtomicUsize::new(0),
-        stops,
+        stopping,
     });
+
     let (server, connections) = listener::listen(listener, &gateway)?;
-    Ok(Listening { address, handle: server.handle(), server, connections, stopping })
+    Ok(Listening { address, handle: server.handle(), server, connections, stopping: stop })
 }
 
 fn mount(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
@@ -181,7 +184,7 @@ fn mount(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
         let gateway = Arc::clone(gateway);
         move |request: actix_web::HttpRequest| {
             let gateway = Arc::clone(&gateway);
-            async move { handle::nowhere(&gateway, &request) }
+            async move { handle::not_found(&gateway, &request) }
         }
     }));
     health(app, gateway);
@@ -191,7 +194,8 @@ fn mount(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
             resource(app, gateway, route, endpoint.path.to_owned(), &[index]);
         }
     }
-    // Endpoints first, then what is stray below a mount: longer mounts before shorter ones, so that none hides another.
+
+    // Endpoints first, then the fallbacks below mounts: longer mounts before shorter ones, so that none hides another.
     let mut routes: Vec<&Arc<Served>> = gateway.routes.iter().collect();
     routes.sort_by_key(|route| std::cmp::Reverse(route.path.len()));
     for route in &routes {
@@ -207,24 +211,26 @@ fn mount(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
             }
         }
     }
+
     for route in &routes {
         for path in [route.path.clone(), format!("{}/{{tail:.*}}", route.path)] {
             if path.is_empty() {
                 continue;
             }
+
             let (gateway, route) = (Arc::clone(gateway), Arc::clone(route));
             app.service(web::resource(path).to(move |request: actix_web::HttpRequest| {
                 let (gateway, route) = (Arc::clone(&gateway), Arc::clone(&route));
                 async move {
                     let message = format!("no endpoint at '{}'", request.path());
-                    handle::stray(&gateway, &route, &request, Fault::new(FaultKind::NoSuchPath, message))
+                    handle::fallback(&gateway, &route, &request, Fault::new(FaultKind::NoSuchPath, message))
                 }
             }));
         }
     }
 }
 
-/// Endpoints grouped by their path, in the order of the table.
+/// The indexes of endpoints grouped by path, in their original order.
 fn by_path(endpoints: &[Endpoint]) -> Vec<(&'static str, Vec<usize>)> {
     let mut paths: Vec<(&'static str, Vec<usize>)> = Vec::new();
     for (index, endpoint) in endpoints.iter().enumerate() {
@@ -233,10 +239,11 @@ fn by_path(endpoints: &[Endpoint]) -> Vec<(&'static str, Vec<usize>)> {
             None => paths.push((endpoint.path, vec![index])),
         }
     }
+
     paths
 }
 
-/// One path with all its methods.
+/// Registers one path with all its methods.
 fn resource(
     app: &mut web::ServiceConfig,
     gateway: &Arc<Gateway>,
@@ -266,6 +273,7 @@ fn resource(
             }));
         }
     }
+
     let (gateway, route) = (Arc::clone(gateway), Arc::clone(route));
     app.service(resource.default_service(web::to(move |request: actix_web::HttpRequest| {
         let (gateway, route, allow) = (Arc::clone(&gateway), Arc::clone(&route), allow.clone());
@@ -274,37 +282,40 @@ fn resource(
             if is_preflight && !route.cors.is_empty() {
                 return handle::preflight(&gateway, &route, &request, &allow);
             }
+
             let message = format!("'{}' is not a method of '{}'", request.method(), request.path());
             let mut fault = Fault::new(FaultKind::MethodNotAllowed, message);
             fault.allow = allow;
-            handle::stray(&gateway, &route, &request, fault)
+            handle::fallback(&gateway, &route, &request, fault)
         }
     })));
 }
 
 fn health(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
-    type Look = fn(&Gateway) -> (u16, serde_json::Value);
-    let probes: [(&str, Look); 2] =
+    type Probe = fn(&Gateway) -> (u16, serde_json::Value);
+
+    let probes: [(&str, Probe); 2] =
         [("/healthz", |_| (200, serde_json::json!({ "status": "ok" }))), ("/readyz", readiness)];
-    for (path, look) in probes {
+    for (path, probe) in probes {
         let gateway = Arc::clone(gateway);
         app.service(web::resource(path).to(move |request: actix_web::HttpRequest| {
             let gateway = Arc::clone(&gateway);
             async move {
-                let (status, body) = look(&gateway);
+                let (status, body) = probe(&gateway);
                 handle::health(&gateway, &request, status, &body)
             }
         }));
     }
 }
 
-/// Whether new runs are taken, and what is in the way.
+/// Status and body of `/readyz`: whether new runs are accepted.
 fn readiness(gateway: &Gateway) -> (u16, serde_json::Value) {
     if !gateway.engine.is_open() {
         return (503, serde_json::json!({ "status": "shutting down" }));
     }
+
     match gateway.engine.health() {
-        // Why stands in the log: it names files.
+        // The reason is only logged, since it may contain file names.
         Health::Failing { since, .. } => {
             let for_seconds = since.elapsed().as_secs();
             (503, serde_json::json!({ "status": "not ready", "store": "failing", "for_seconds": for_seconds }))

@@ -1,8 +1,8 @@
-//! A streamed answer on its way out: steps are encoded when the connection has room for them, and not before. Where
-//! none come, signs of life are written: those of the agent, and our own after a time of silence.
+//! Encodes a streamed response. Steps are encoded only when the connection can take them. While there are none,
+//! keep-alives are written: those of the agent, and our own after an idle interval.
 //!
-//! Not here: noticing that the client has left. actix-web does, and drops the answer (see [`super::listener`]). Nor
-//! what becomes of a chunk that the client does not take ([`super::unsent`]).
+//! Not here: the detection of clients that have left, in which case actix-web drops the response (see
+//! [`super::listener`]); and chunks that the client does not read ([`super::unsent`]).
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,35 +14,36 @@ use tokio::time::{Instant, Sleep};
 
 use crate::engine::{Follower, Take};
 
-/// One chunk is no longer than this, give or take one event.
-const CHUNK: usize = 32 * 1024;
+/// The target size of a chunk in bytes. A chunk ends after the event that reaches it.
+const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Some client libraries give up on an event that is larger, for instance a file that is told inline (A2A page,
-/// section 9). It is sent whole all the same.
-const LARGE: usize = 4 << 20;
+/// Some client libraries reject larger events, for instance with an inline file (A2A page, section 9). They are sent
+/// nevertheless.
+const LARGE_EVENT: usize = 4 << 20;
 
-/// The chunks of a streamed answer.
+/// The chunks of a streamed response.
 pub(super) struct Steps {
     follower: Follower,
     exchange: Box<dyn Exchange>,
     out: Out,
     heartbeat: Heartbeat,
-    /// The agent's signs of life that were passed on, or overtaken by what it said.
-    beats: u64,
-    /// So many of the first pieces are still to come.
-    opening: u8,
-    over: bool,
+    /// The number of the agent's keep-alives that were passed on, or superseded by output.
+    keep_alives: u64,
+    /// How many more chunks are passed on without copying.
+    opening_chunks: u8,
+    ended: bool,
 }
 
 impl Steps {
     pub(super) fn new(follower: Follower, exchange: Box<dyn Exchange>, out: Out, heartbeat: Duration) -> Self {
-        let beats = follower.keep_alives();
-        Self { follower, exchange, out, heartbeat: Heartbeat::new(heartbeat), beats, opening: 4, over: false }
+        let keep_alives = follower.keep_alives();
+        let heartbeat = Heartbeat::new(heartbeat);
+        Self { follower, exchange, out, heartbeat, keep_alives, opening_chunks: 4, ended: false }
     }
 
-    /// The next piece of the stream, to be written at once. None: it is over.
+    /// The next chunk, to be written at once. `None` at the end of the stream.
     pub(super) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if !self.over {
+        if !self.ended {
             let (exchange, out) = (&mut self.exchange, &mut self.out);
             let mut forget = false;
             let more = self.follower.poll_steps(context, &mut |_, step| match exchange.encode(step, out) {
@@ -51,7 +52,7 @@ impl Steps {
                     forget = true;
                     Take::Close
                 }
-                Flow::More if out.body.len() >= CHUNK => Take::Enough,
+                Flow::More if out.body.len() >= CHUNK_BYTES => Take::Enough,
                 Flow::More => Take::More,
             });
             if forget {
@@ -59,103 +60,110 @@ impl Steps {
             }
             match more {
                 Poll::Ready(true) if self.out.body.is_empty() => {
-                    // Steps this protocol says nothing about.
+                    // The protocol emits nothing for these steps: poll again.
                     context.waker().wake_by_ref();
                 }
                 Poll::Ready(true) => {}
                 Poll::Pending => {
                     if let Some(fault) = self.follower.broken_off() {
                         self.exchange.interrupt(&fault, &mut self.out);
-                        self.over = true;
+                        self.ended = true;
                     } else {
                         let (exchange, out) = (&mut self.exchange, &mut self.out);
-                        self.over = self.follower.if_paused(|run| exchange.pause(run, out)) == Some(Flow::Close);
+                        self.ended = self.follower.if_paused(|run| exchange.pause(run, out)) == Some(Flow::Close);
                     }
                 }
                 Poll::Ready(false) => {
                     if let Some(fault) = self.follower.lost() {
                         self.exchange.interrupt(&fault, &mut self.out);
                     }
-                    self.over = true;
+                    self.ended = true;
                 }
             }
         }
-        let beats = std::mem::replace(&mut self.beats, self.follower.keep_alives());
+
+        let keep_alives = std::mem::replace(&mut self.keep_alives, self.follower.keep_alives());
         if !self.out.body.is_empty() {
-            self.heartbeat.wrote();
-            return Poll::Ready(Some(self.written()));
+            self.heartbeat.on_write();
+            return Poll::Ready(Some(self.take_chunk()));
         }
-        if self.over {
+
+        if self.ended {
             return Poll::Ready(None);
         }
-        let is_beaten = self.beats != beats && self.heartbeat.is_on();
-        if is_beaten || self.heartbeat.poll_due(context).is_ready() {
+        let has_keep_alive = self.keep_alives != keep_alives && self.heartbeat.is_enabled();
+        if has_keep_alive || self.heartbeat.poll_due(context).is_ready() {
             self.exchange.heartbeat(&mut self.out);
-            self.heartbeat.wrote();
-            // Armed again before the chunk goes out: nobody may poll for a while.
+            self.heartbeat.on_write();
+            // Register the timer before the chunk is returned: the next poll may be much later.
             let _ = self.heartbeat.poll_due(context);
             if !self.out.body.is_empty() {
-                return Poll::Ready(Some(self.written()));
+                return Poll::Ready(Some(self.take_chunk()));
             }
         }
+
         Poll::Pending
     }
 }
 
 impl Steps {
-    /// What is written, to go out. A copy: it is small, and the buffer stays where it is. But for the first pieces: the
-    /// frames that open an answer are many and come once, and silence may follow.
-    fn written(&mut self) -> Bytes {
-        // A chunk ends behind the event that fills it: one this long is an event this long, or nearly.
-        if self.out.body.len() > LARGE + CHUNK {
+    /// Takes the encoded bytes as a copy, since they are small and the buffer is reused. The first chunks are moved
+    /// instead: the opening events are many, come only once, and a long pause may follow.
+    fn take_chunk(&mut self) -> Bytes {
+        // A chunk ends after the event that fills it, so a chunk this large contains an event about this large.
+        if self.out.body.len() > LARGE_EVENT + CHUNK_BYTES {
             let run = self.follower.run().id();
-            tracing::warn!(%run, bytes = self.out.body.len(), "an event is larger than some client libraries take");
+            tracing::warn!(%run, bytes = self.out.body.len(), "an event is larger than some client libraries accept");
         }
-        // Nor does the buffer stay as large as one large event was.
-        if self.opening > 0 || self.out.body.len() > 2 * CHUNK {
-            self.opening = self.opening.saturating_sub(1);
+
+        // After a large event the buffer is given away too, so that it does not stay that large.
+        if self.opening_chunks > 0 || self.out.body.len() > 2 * CHUNK_BYTES {
+            self.opening_chunks = self.opening_chunks.saturating_sub(1);
             return std::mem::take(&mut self.out.body).freeze();
         }
-        let written = Bytes::copy_from_slice(&self.out.body);
+        let chunk = Bytes::copy_from_slice(&self.out.body);
         self.out.body.clear();
-        written
+        chunk
     }
 }
 
-/// When a quiet stream has to give a sign of life. One timer a stream, looked at again only when it fires.
+/// When an idle stream needs a keep-alive. One timer per stream, which is reset only when it fires.
 struct Heartbeat {
-    every: Duration,
-    written: Instant,
+    /// Zero disables it.
+    interval: Duration,
+    last_write: Instant,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Heartbeat {
-    fn new(every: Duration) -> Self {
-        Self { every, written: Instant::now(), timer: None }
+    fn new(interval: Duration) -> Self {
+        Self { interval, last_write: Instant::now(), timer: None }
     }
 
-    const fn is_on(&self) -> bool {
-        !self.every.is_zero()
+    const fn is_enabled(&self) -> bool {
+        !self.interval.is_zero()
     }
 
-    fn wrote(&mut self) {
-        self.written = Instant::now();
+    fn on_write(&mut self) {
+        self.last_write = Instant::now();
     }
 
     fn poll_due(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if !self.is_on() {
+        if !self.is_enabled() {
             return Poll::Pending;
         }
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(self.written + self.every)));
+        let timer =
+            self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(self.last_write + self.interval)));
         loop {
             if timer.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
-            let due = self.written + self.every;
+            let due = self.last_write + self.interval;
             if Instant::now() >= due {
-                timer.as_mut().reset(Instant::now() + self.every);
+                timer.as_mut().reset(Instant::now() + self.interval);
                 return Poll::Ready(());
             }
+
             timer.as_mut().reset(due);
         }
     }

@@ -1,7 +1,7 @@
-//! Answers that wait for clients to take them: bytes that are held for them have a common bound, and go out in pieces.
+//! Responses that wait for clients to read them. Their bytes share one budget and are written in pieces.
 //!
-//! The system takes a piece when the client has room. What is left stays here, once, and is counted. Not here: how
-//! long a client may take nothing ([`super::clock`]).
+//! The kernel accepts a piece when the client reads. The rest stays here, in one copy, and is counted. Not here: how
+//! long a client may read nothing ([`super::clock`]).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,80 +15,80 @@ use tokio::time::Sleep;
 
 use super::stream::Steps;
 
-/// What is handed over to be written at once. A connection buffers about twice as much.
-const PIECE: usize = 32 << 10;
-/// What is no longer is not counted: it is gone as soon as the connection takes it.
-const SMALL: usize = 64 << 10;
-/// How often a stream looks for room.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The size in bytes of the pieces that are handed over for writing. A connection buffers about twice as much.
+const PIECE_BYTES: usize = 32 << 10;
+/// Smaller bodies and chunks are not counted, since the connection buffers them at once. In bytes.
+const MIN_COUNTED: usize = 64 << 10;
+/// How often a paused stream checks the budget.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The bytes that are held for all clients.
+/// The budget of unread response bytes of all clients.
 pub(super) struct Unsent {
-    most: usize,
-    held: AtomicUsize,
+    max: usize,
+    reserved: AtomicUsize,
 }
 
-/// Bytes that are counted until this is dropped.
-pub(super) struct Held {
+/// Bytes counted in the budget until this is dropped.
+pub(super) struct UnsentReservation {
     unsent: Arc<Unsent>,
     bytes: usize,
 }
 
 impl Unsent {
-    pub(super) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, held: AtomicUsize::new(0) })
+    pub(super) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { max, reserved: AtomicUsize::new(0) })
     }
 
-    /// Counts an answer, if there is room for it. One that is larger than all of the room is taken when nothing else
-    /// waits.
-    fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
-        let fits = |held: usize| (held == 0 || held.saturating_add(bytes) <= self.most).then_some(held + bytes);
-        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        Some(Held { unsent: Arc::clone(self), bytes })
+    /// Reserves bytes if they fit. A response larger than the complete budget is accepted if nothing else is reserved.
+    fn reserve(self: &Arc<Self>, bytes: usize) -> Option<UnsentReservation> {
+        let fits =
+            |reserved: usize| (reserved == 0 || reserved.saturating_add(bytes) <= self.max).then_some(reserved + bytes);
+        self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        Some(UnsentReservation { unsent: Arc::clone(self), bytes })
     }
 
-    /// Counts what is there already.
-    fn hold_anyway(self: &Arc<Self>, bytes: usize) -> Held {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
-        Held { unsent: Arc::clone(self), bytes }
+    /// Reserves bytes that are in memory already, even if they exceed the budget.
+    fn force_reserve(self: &Arc<Self>, bytes: usize) -> UnsentReservation {
+        self.reserved.fetch_add(bytes, Ordering::Relaxed);
+        UnsentReservation { unsent: Arc::clone(self), bytes }
     }
 
-    fn has_room(&self) -> bool {
-        self.held.load(Ordering::Relaxed) < self.most
+    fn has_budget(&self) -> bool {
+        self.reserved.load(Ordering::Relaxed) < self.max
     }
 }
 
-impl Drop for Held {
+impl Drop for UnsentReservation {
     fn drop(&mut self) {
-        self.unsent.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.unsent.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-/// Bytes on their way out, piece by piece.
+/// Bytes that are written piece by piece.
 struct Pieces {
     bytes: Bytes,
-    _held: Option<Held>,
+    _reservation: Option<UnsentReservation>,
 }
 
 impl Pieces {
     fn next(&mut self) -> Option<Bytes> {
-        let length = self.bytes.len().min(PIECE);
+        let length = self.bytes.len().min(PIECE_BYTES);
         (length > 0).then(|| self.bytes.split_to(length))
     }
 }
 
-/// The body of an answer that is there as a whole.
-pub(super) struct Whole(Pieces);
+/// The body of a complete response.
+pub(super) struct CompleteBody(Pieces);
 
-impl Whole {
-    /// None: too much waits for other clients.
+impl CompleteBody {
+    /// `None` if the budget is used up.
     pub(super) fn new(bytes: Bytes, unsent: &Arc<Unsent>) -> Option<Self> {
-        let held = if bytes.len() > SMALL { Some(unsent.hold(bytes.len())?) } else { None };
-        Some(Self(Pieces { bytes, _held: held }))
+        let reserved = if bytes.len() > MIN_COUNTED { Some(unsent.reserve(bytes.len())?) } else { None };
+        Some(Self(Pieces { bytes, _reservation: reserved }))
     }
 }
 
-impl MessageBody for Whole {
+impl MessageBody for CompleteBody {
     type Error = std::convert::Infallible;
 
     fn size(&self) -> BodySize {
@@ -100,23 +100,23 @@ impl MessageBody for Whole {
     }
 }
 
-/// The body of a streamed answer.
-pub(super) struct Streamed {
+/// The body of a streamed response.
+pub(super) struct StreamBody {
     steps: Steps,
     unsent: Arc<Unsent>,
-    /// What is left of one large event.
+    /// The rest of a large chunk.
     rest: Option<Pieces>,
-    /// Until it is looked again whether there is room.
+    /// Runs until the next check of the budget.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl Streamed {
+impl StreamBody {
     pub(super) fn new(steps: Steps, unsent: &Arc<Unsent>) -> Self {
         Self { steps, unsent: Arc::clone(unsent), rest: None, pause: None }
     }
 }
 
-impl MessageBody for Streamed {
+impl MessageBody for StreamBody {
     type Error = std::convert::Infallible;
 
     fn size(&self) -> BodySize {
@@ -131,19 +131,20 @@ impl MessageBody for Streamed {
             }
             this.rest = None;
         }
-        // An event can be as large as an agent made it: no more of them are encoded while too many wait to be taken.
-        while !this.unsent.has_room() {
-            let pause = this.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(PAUSE)));
+
+        // Events can be as large as the agent makes them: encode no more of them while the budget is used up.
+        while !this.unsent.has_budget() {
+            let pause = this.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(RETRY_INTERVAL)));
             ready!(pause.as_mut().poll(context));
             this.pause = None;
         }
         let chunk = ready!(this.steps.poll_chunk(context));
         Poll::Ready(chunk.map(|chunk| {
-            if chunk.len() <= SMALL {
+            if chunk.len() <= MIN_COUNTED {
                 return Ok(chunk);
             }
-            let held = this.unsent.hold_anyway(chunk.len());
-            let mut rest = Pieces { bytes: chunk, _held: Some(held) };
+            let reserved = this.unsent.force_reserve(chunk.len());
+            let mut rest = Pieces { bytes: chunk, _reservation: Some(reserved) };
             let first = rest.next();
             this.rest = Some(rest);
             Ok(first.unwrap_or_default())
@@ -156,30 +157,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_that_are_not_taken_have_a_common_bound() {
+    fn unread_responses_share_a_budget() {
         let unsent = Unsent::new(1 << 20);
-        let answer = |bytes: usize| Whole::new(Bytes::from(vec![b'x'; bytes]), &unsent);
-        let first = answer(600 << 10).expect("room for the first");
-        assert!(answer(600 << 10).is_none());
-        assert!(answer(SMALL).is_some(), "what is small is gone at once");
+        let response = |bytes: usize| CompleteBody::new(Bytes::from(vec![b'x'; bytes]), &unsent);
+        let first = response(600 << 10).expect("room for the first");
+        assert!(response(600 << 10).is_none());
+        assert!(response(MIN_COUNTED).is_some(), "small responses are not counted");
         drop(first);
-        let larger_than_all = answer(2 << 20).expect("nothing else waits");
-        assert!(answer(100 << 10).is_none() && !unsent.has_room());
-        drop(larger_than_all);
-        assert!(answer(600 << 10).is_some());
+        let larger_than_budget = response(2 << 20).expect("nothing else waits");
+        assert!(response(100 << 10).is_none() && !unsent.has_budget());
+        drop(larger_than_budget);
+
+        assert!(response(600 << 10).is_some());
     }
 
     #[test]
-    fn an_answer_goes_out_in_pieces_and_whole() {
-        let bytes: Vec<u8> = (0..=255).cycle().take(3 * PIECE + 5).collect();
-        let mut whole = Whole::new(bytes.clone().into(), &Unsent::new(1)).expect("nothing else waits");
-        assert_eq!(whole.size(), BodySize::Sized(bytes.len() as u64));
+    fn a_response_is_written_completely_in_pieces() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(3 * PIECE_BYTES + 5).collect();
+        let mut body = CompleteBody::new(bytes.clone().into(), &Unsent::new(1)).expect("nothing else waits");
+        assert_eq!(body.size(), BodySize::Sized(bytes.len() as u64));
         let mut sent = Vec::new();
         let mut context = Context::from_waker(std::task::Waker::noop());
-        while let Poll::Ready(Some(Ok(piece))) = Pin::new(&mut whole).poll_next(&mut context) {
-            assert!(piece.len() <= PIECE);
+        while let Poll::Ready(Some(Ok(piece))) = Pin::new(&mut body).poll_next(&mut context) {
+            assert!(piece.len() <= PIECE_BYTES);
             sent.extend_from_slice(&piece);
         }
+
         assert!(sent == bytes);
     }
 }

@@ -1,8 +1,8 @@
-//! The WebSocket form of an endpoint: every text is a request of its own, every line written one message.
+//! Endpoints over WebSocket: every text message is a request, and every line written by the exchange is one message.
 //!
-//! Requests of one connection are answered one after the other; one more may wait meanwhile. What a request leaves
-//! that is not stored, the connection keeps for those that follow. Whoever closes the connection leaves the run under
-//! way, as with a stream. Not here: the bytes of messages ([`super::messages`]).
+//! Requests of a connection are answered one after the other; one more may be queued. The connection caches the results
+//! of requests that are not stored, for the following ones. Closing the connection has the same effect on a run as
+//! closing a stream. Not here: the parsing of frames ([`super::messages`]).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use interlingua_core::{Call, Exchange, Fault, FaultKind, Out};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::bodies::{LONG, Taken};
-use super::handle::{self, Conversed};
+use super::bodies::{BodyReservation, LARGE_BODY};
+use super::handle::{self, Outcome};
 use super::messages::{Closed, Messages, Received};
 use super::stream::Steps;
 use super::{Gateway, Served};
 use crate::engine::{ConnectionCache, Scope};
 
-/// The method that exchanges see.
+/// The method of the requests that exchanges see.
 const METHOD: &str = "WEBSOCKET";
-/// So many WebSockets are open at once.
+/// The maximum number of open WebSockets.
 const MAX_SOCKETS: usize = 4096;
-/// A connection lives no longer.
-const LIFETIME: Duration = Duration::from_secs(60 * 60);
-/// The client is asked so often whether it is still there. One that has said nothing since it was asked last is not.
+/// The maximum lifetime of a connection.
+const MAX_LIFETIME: Duration = Duration::from_secs(60 * 60);
+/// The interval of pings. A client that sends nothing between two of them is considered gone.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Serves a connection.
+/// Serves a WebSocket connection.
 pub(super) async fn serve(
     gateway: &Arc<Gateway>,
     route: &Arc<Served>,
@@ -41,12 +41,13 @@ pub(super) async fn serve(
     payload: Payload,
 ) -> HttpResponse {
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
-    let Some(open) = Open::new(gateway) else {
+    let Some(slot) = SocketSlot::acquire(gateway) else {
         let fault = Fault::new(FaultKind::Overloaded, "too many WebSockets are open");
-        return handle::stray(gateway, route, request, fault);
+        return handle::fallback(gateway, route, request, fault);
     };
+
     match handshake(request).await {
-        Ok((response, session, gone)) => {
+        Ok((response, session, lost)) => {
             let mut ping = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
             ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let connection = Connection {
@@ -56,83 +57,85 @@ pub(super) async fn serve(
                 request: request.clone(),
                 cache: ConnectionCache::new(&gateway.engine),
                 session: session.clone(),
-                messages: Messages::new(payload, limit).within({
+                messages: Messages::new(payload, limit).with_budget({
                     let gateway = Arc::clone(gateway);
                     move || gateway.bodies.begin(0)
                 }),
-                gone,
-                stops: gateway.stops.clone(),
+                lost,
+                stopping: gateway.stopping.clone(),
                 ping,
                 is_silent: false,
-                waiting: None,
+                queued: None,
             };
-            let patience = gateway.settings.timeouts.write;
+            let write_timeout = gateway.settings.timeouts.write;
             actix_web::rt::spawn(async move {
-                let over = tokio::time::timeout(LIFETIME, connection.run()).await;
-                let over = over.unwrap_or(Closed::For(CloseCode::Policy.into(), "websocket_connection_limit_reached"));
-                tracing::debug!(?over, "a WebSocket is closed");
-                // It may be closed already, and a client that reads nothing is not told.
-                if let Some(reason) = reason(over) {
-                    let _ = tokio::time::timeout(patience, session.close(reason)).await;
+                let closed = tokio::time::timeout(MAX_LIFETIME, connection.run()).await;
+                let closed =
+                    closed.unwrap_or(Closed::ByGateway(CloseCode::Policy.into(), "websocket_connection_limit_reached"));
+                tracing::debug!(reason = ?closed, "WebSocket closed");
+                // Errors are ignored: the connection may be closed already, or the client may not read.
+                if let Some(reason) = close_reason(closed) {
+                    let _ = tokio::time::timeout(write_timeout, session.close(reason)).await;
                 }
-                drop(open);
+
+                drop(slot);
             });
             response
         }
         Err(error) => {
-            let fault = Fault::new(FaultKind::Malformed, format!("no WebSocket handshake: {error}"));
-            handle::stray(gateway, route, request, fault)
+            let fault = Fault::new(FaultKind::Malformed, format!("invalid WebSocket handshake: {error}"));
+            handle::fallback(gateway, route, request, fault)
         }
     }
 }
 
-/// Accepts the connection. Its messages are read by us: what the library is given to read has no end and says nothing,
-/// so that all it tells is that the connection is gone.
+/// Accepts the connection. The gateway parses the messages itself: the library is given an empty payload that never
+/// ends, so that its stream only reports that the connection is lost.
 async fn handshake(request: &HttpRequest) -> Result<(HttpResponse, Session, MessageStream), actix_web::Error> {
     let nothing: std::pin::Pin<Box<dyn futures_util::Stream<Item = _>>> = Box::pin(futures_util::stream::pending());
     let mut nothing = actix_web::dev::Payload::from(nothing);
     actix_ws::handle(request, Payload::from_request(request, &mut nothing).await?)
 }
 
-/// One of the WebSockets that are open.
-struct Open(Arc<Gateway>);
+/// Counts one open WebSocket until it is dropped.
+struct SocketSlot(Arc<Gateway>);
 
-impl Open {
-    /// None: there are too many.
-    fn new(gateway: &Arc<Gateway>) -> Option<Self> {
-        let open = Self(Arc::clone(gateway));
-        (gateway.sockets.fetch_add(1, Ordering::Relaxed) < MAX_SOCKETS).then_some(open)
+impl SocketSlot {
+    /// `None` if there are too many.
+    fn acquire(gateway: &Arc<Gateway>) -> Option<Self> {
+        let slot = Self(Arc::clone(gateway));
+        (gateway.sockets.fetch_add(1, Ordering::Relaxed) < MAX_SOCKETS).then_some(slot)
     }
 }
 
-impl Drop for Open {
+impl Drop for SocketSlot {
     fn drop(&mut self) {
         self.0.sockets.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// What a client is told in the end. None: it is not there to be told.
-fn reason(closed: Closed) -> Option<Option<CloseReason>> {
+/// The close frame to send. `None` if the connection is lost.
+fn close_reason(closed: Closed) -> Option<Option<CloseReason>> {
     let (code, description) = match closed {
-        Closed::Gone => return None,
+        Closed::Lost => return None,
         Closed::ByClient(None) => return Some(None),
         Closed::ByClient(Some(code)) => (code, None),
-        Closed::For(code, why) => (code, Some(why.to_owned())),
+        Closed::ByGateway(code, reason) => (code, Some(reason.to_owned())),
     };
     Some(Some(CloseReason { code: CloseCode::from(code), description }))
 }
 
-/// What is sent to a client.
-enum Sent {
+/// A message or control frame to the client.
+enum Outgoing {
     Text(String),
     Ping,
     Pong(Vec<u8>),
 }
 
-/// A request, and the room it takes until it is read.
-struct Asked {
+/// A request, and its part of the budget until it is decoded.
+struct Incoming {
     text: String,
-    taken: Option<Taken>,
+    reservation: Option<BodyReservation>,
 }
 
 struct Connection {
@@ -140,31 +143,31 @@ struct Connection {
     route: Arc<Served>,
     index: usize,
     request: HttpRequest,
-    /// What its requests leave that is not stored.
+    /// Results of earlier requests that are not stored.
     cache: Arc<ConnectionCache>,
     session: Session,
     messages: Messages,
-    /// Ends when the connection is gone.
-    gone: MessageStream,
-    /// True once the server stops.
-    stops: watch::Receiver<bool>,
+    /// Ends when the connection is lost.
+    lost: MessageStream,
+    /// True once the server is stopping.
+    stopping: watch::Receiver<bool>,
     ping: Interval,
-    /// Whether the client has said nothing since it was asked whether it is there.
+    /// True if the client has sent nothing since the last ping.
     is_silent: bool,
-    /// The request that comes next.
-    waiting: Option<Asked>,
+    /// The next request, received while another one is being answered.
+    queued: Option<Incoming>,
 }
 
 impl Connection {
-    /// Answers requests until the connection is to be closed.
+    /// Answers requests until the connection closes.
     async fn run(mut self) -> Closed {
         loop {
-            let asked = match self.waiting.take() {
-                Some(asked) => Ok(asked),
+            let incoming = match self.queued.take() {
+                Some(incoming) => Ok(incoming),
                 None => self.next().await,
             };
-            let answered = match asked {
-                Ok(asked) => self.answer(asked).await,
+            let answered = match incoming {
+                Ok(incoming) => self.answer(incoming).await,
                 Err(closed) => return closed,
             };
             if let Err(closed) = answered {
@@ -173,61 +176,64 @@ impl Connection {
         }
     }
 
-    /// The next request. May be dropped while it waits.
-    async fn next(&mut self) -> Result<Asked, Closed> {
+    /// The next request. Cancel-safe.
+    async fn next(&mut self) -> Result<Incoming, Closed> {
         loop {
             let received = tokio::select! {
                 biased;
                 received = self.messages.next() => Some(received?),
-                _ = self.gone.recv() => return Err(Closed::Gone),
-                Ok(_) = self.stops.wait_for(|stops| *stops) => {
-                    return Err(Closed::For(CloseCode::Away.into(), "the gateway is shutting down"));
+                _ = self.lost.recv() => return Err(Closed::Lost),
+                Ok(_) = self.stopping.wait_for(|stopping| *stopping) => {
+                    return Err(Closed::ByGateway(CloseCode::Away.into(), "the gateway is shutting down"));
                 }
                 _ = self.ping.tick() => None,
             };
             let Some(received) = received else {
                 if std::mem::replace(&mut self.is_silent, true) {
-                    return Err(Closed::For(CloseCode::Policy.into(), "pings are not answered"));
+                    return Err(Closed::ByGateway(CloseCode::Policy.into(), "pings are not answered"));
                 }
-                self.written(Sent::Ping).await?;
+                self.write(Outgoing::Ping).await?;
                 continue;
             };
+
             self.is_silent = false;
             match received {
-                Received::Text(text) => return Ok(Asked { text, taken: self.messages.taken() }),
-                Received::Ping(bytes) => self.written(Sent::Pong(bytes)).await?,
+                Received::Text(text) => return Ok(Incoming { text, reservation: self.messages.take_reservation() }),
+                Received::Ping(bytes) => self.write(Outgoing::Pong(bytes)).await?,
                 Received::Pong => {}
             }
         }
     }
 
-    /// Answers one request, listening meanwhile.
-    async fn answer(&mut self, asked: Asked) -> Result<(), Closed> {
-        let (mut exchange, decoded) = self.decode(asked).await;
+    /// Answers one request, and receives messages meanwhile.
+    async fn answer(&mut self, incoming: Incoming) -> Result<(), Closed> {
+        let (mut exchange, decoded) = self.decode(incoming).await;
         let (call, mut scope) = match decoded {
             Ok(decoded) => decoded,
-            Err(fault) => return self.refuse(&mut *exchange, &fault).await,
+            Err(fault) => return self.reject(&mut *exchange, &fault).await,
         };
         scope.connection = Some(Arc::clone(&self.cache));
         let gateway = Arc::clone(&self.gateway);
-        let conversed = {
-            let conversation = handle::converse(&gateway, &mut *exchange, call, &scope);
-            tokio::pin!(conversation);
+        let outcome = {
+            let running = handle::run_exchange(&gateway, &mut *exchange, call, &scope);
+            tokio::pin!(running);
             loop {
                 tokio::select! {
                     biased;
-                    conversed = &mut conversation => break conversed,
-                    asked = self.next() => self.keep_waiting(asked?).await?,
+                    outcome = &mut running => break outcome,
+                    incoming = self.next() => self.enqueue(incoming?).await?,
                 }
             }
         };
-        match conversed {
-            Ok(Conversed::Whole(out)) => self.send(&out.body).await,
-            Ok(Conversed::Steps { mut follower, attach }) => {
+
+        match outcome {
+            Ok(Outcome::Complete(out)) => self.send(&out.body).await,
+            Ok(Outcome::Stream { mut follower, attach }) => {
                 let mut out = Out::new();
                 follower.begin(attach, |view| exchange.begin(view, &mut out));
-                // Pings of the protocol itself keep the connection; comments have no place in it.
+                // No heartbeat: WebSocket pings keep the connection alive, and there are no comments.
                 let mut steps = Steps::new(follower, exchange, out, Duration::ZERO);
+
                 loop {
                     tokio::select! {
                         biased;
@@ -235,7 +241,7 @@ impl Connection {
                             Some(chunk) => self.send(&chunk).await?,
                             None => return Ok(()),
                         },
-                        asked = self.next() => self.keep_waiting(asked?).await?,
+                        incoming = self.next() => self.enqueue(incoming?).await?,
                     }
                 }
             }
@@ -243,69 +249,72 @@ impl Connection {
                 if let Some(run) = exchange.builds_on() {
                     self.cache.evict(run);
                 }
-                self.refuse(&mut *exchange, &fault).await
+                self.reject(&mut *exchange, &fault).await
             }
         }
     }
 
-    /// Keeps a request that comes while another one is answered. One may wait; clients that ask more at once are told so,
-    /// and what is under way for them goes on.
-    async fn keep_waiting(&mut self, asked: Asked) -> Result<(), Closed> {
-        if self.waiting.is_none() {
-            self.waiting = Some(asked);
+    /// Queues a request that arrives while another one is being answered. Only one can be queued: more are rejected,
+    /// and the current one continues.
+    async fn enqueue(&mut self, incoming: Incoming) -> Result<(), Closed> {
+        if self.queued.is_none() {
+            self.queued = Some(incoming);
             return Ok(());
         }
-        // Read for the sake of the name that its client gave it.
-        let (mut exchange, _) = self.decode(asked).await;
-        let message = "a request is under way and another one waits: send more when they are answered";
-        self.refuse(&mut *exchange, &Fault::new(FaultKind::RateLimited, message)).await
+
+        // Decode it anyway, since the error may have to refer to the id of the request.
+        let (mut exchange, _) = self.decode(incoming).await;
+        let message = "one request is running and another one is queued: wait for them to be answered";
+        self.reject(&mut *exchange, &Fault::new(FaultKind::RateLimited, message)).await
     }
 
-    /// Reads a request, and lets go of its text.
-    async fn decode(&self, asked: Asked) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
+    /// Decodes a request, and frees its text.
+    async fn decode(&self, incoming: Incoming) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
         let (gateway, route) = (&self.gateway, &self.route);
         let mut exchange = (route.mounted.endpoints[self.index].open)();
-        let Asked { text, taken } = asked;
-        if let Some(taken) = taken
-            && text.len() > LONG
+        let Incoming { text, reservation } = incoming;
+        if let Some(reservation) = reservation
+            && text.len() > LARGE_BODY
         {
-            let place = (route, self.index);
-            let body = (Bytes::from(text), taken);
-            return handle::decode_elsewhere(gateway, place, exchange, &self.request, Some(METHOD), body).await;
+            let endpoint = (route, self.index);
+            let body = (Bytes::from(text), reservation);
+            return handle::decode_blocking(gateway, endpoint, exchange, &self.request, Some(METHOD), body).await;
         }
+
         let message = (METHOD, text.as_bytes());
         let decoded = handle::decode_message(gateway, route, &mut *exchange, &self.request, message);
         (exchange, decoded)
     }
 
-    async fn refuse(&mut self, exchange: &mut dyn Exchange, fault: &Fault) -> Result<(), Closed> {
+    async fn reject(&mut self, exchange: &mut dyn Exchange, fault: &Fault) -> Result<(), Closed> {
         let mut out = Out::new();
         exchange.fail(fault, &mut out);
         self.send(&out.body).await
     }
 
-    /// Sends what was written, a message a line.
+    /// Sends encoded output, one message per line.
     async fn send(&mut self, lines: &[u8]) -> Result<(), Closed> {
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            // What exchanges write is JSON, and so UTF-8.
+            // Exchanges write JSON, so this is UTF-8.
             let text = String::from_utf8_lossy(line).into_owned();
-            self.written(Sent::Text(text)).await?;
+            self.write(Outgoing::Text(text)).await?;
         }
         Ok(())
     }
 
-    /// Sends a message. A client that has no room for it for too long has left.
-    async fn written(&mut self, message: Sent) -> Result<(), Closed> {
+    /// Sends a message. A client that does not read for too long is considered gone.
+    async fn write(&mut self, message: Outgoing) -> Result<(), Closed> {
         let writing = async {
             match message {
-                Sent::Text(text) => self.session.text(text).await,
-                Sent::Ping => self.session.ping(b"").await,
-                Sent::Pong(bytes) => self.session.pong(&bytes).await,
+                Outgoing::Text(text) => self.session.text(text).await,
+                Outgoing::Ping => self.session.ping(b"").await,
+                Outgoing::Pong(bytes) => self.session.pong(&bytes).await,
             }
         };
+
         match tokio::time::timeout(self.gateway.settings.timeouts.write, writing).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Closed::Gone),
+            Ok(Err(_)) | Err(_) => Err(Closed::Lost),
         }
     }
 }

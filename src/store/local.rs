@@ -1,4 +1,4 @@
-//! Leases and signals for a store of one process: memory is all they need. Not here: how several processes agree.
+//! Leases and signals for a single-process store, held in memory. Not here: coordination between processes.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,26 +9,26 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Signal;
 
-/// Locks what no panic can leave half-changed.
+/// Locks a mutex, ignoring poisoning. Invariant: no panic can leave the protected values half-changed.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who has what, until when.
+/// Current leases: by key, the holder and the expiry.
 #[derive(Debug, Default)]
 pub(super) struct Leases(Mutex<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
     by_key: HashMap<String, (String, Instant)>,
-    /// How many there may be before those that ran out are looked for.
+    /// Number of leases at which expired ones are removed next.
     sweep_at: usize,
 }
 
 impl Leases {
-    pub(super) fn take(&self, key: &str, holder: &str, ttl: Duration) -> bool {
+    pub(super) fn acquire(&self, key: &str, holder: &str, ttl: Duration) -> bool {
         let now = Instant::now();
-        // A time beyond the clock's end is as good as none.
+        // A time beyond the range of the clock counts as unlimited.
         let until = now.checked_add(ttl).unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()));
         let mut held = lock(&self.0);
         if let Some((known, end)) = held.by_key.get_mut(key) {
@@ -41,15 +41,17 @@ impl Leases {
             *end = until;
             return true;
         }
+
         if held.by_key.len() >= held.sweep_at {
             held.by_key.retain(|_, (_, end)| now < *end);
             held.sweep_at = 64 + 2 * held.by_key.len();
         }
+
         held.by_key.insert(key.to_owned(), (holder.to_owned(), until));
         true
     }
 
-    pub(super) fn give_back(&self, key: &str, holder: &str) {
+    pub(super) fn release(&self, key: &str, holder: &str) {
         let mut held = lock(&self.0);
         if held.by_key.get(key).is_some_and(|(known, _)| known == holder) {
             held.by_key.remove(key);
@@ -57,7 +59,7 @@ impl Leases {
     }
 }
 
-/// Who listens for signals.
+/// Subscribers to signals.
 #[derive(Debug, Default)]
 pub(super) struct Signals(Mutex<Listeners>);
 
@@ -81,7 +83,7 @@ impl Signals {
         receiver
     }
 
-    /// Ends all receivers, and those to come.
+    /// Ends all receivers, present and future.
     pub(super) fn close(&self) {
         *lock(&self.0) = Listeners { senders: Vec::new(), closed: true };
     }

@@ -1,5 +1,5 @@
-//! A store in memory: fast, bounded by retention, gone with the process. Runs are kept as they are, nothing is written
-//! out. Not here: anything that outlives the process ([`super::Sqlite`]).
+//! An in-memory store: fast, bounded by retention, lost when the process ends. Runs are kept as values; nothing is
+//! serialized. Not here: storage that outlives the process ([`super::Sqlite`]).
 
 mod documents;
 
@@ -20,14 +20,14 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use self::documents::Documents;
 use super::local::{Leases, Signals, lock};
 use super::{
-    Conflict, Document, Entry, Expect, Found, Journal, Later, Query, Retention, RunHead, Signal, Store, StoreError,
-    Stored, Swept, Version, Weight, before, fair,
+    Conflict, Document, DocumentEntry, Expect, Journal, LoadCost, Query, Retention, RetentionReport, RunHead, RunPage,
+    Signal, Store, StoreError, StoreFuture, StoredRun, Version, before, fair,
 };
 
-/// How many runs or documents of one kind one round of retention takes.
+/// Maximum number of runs, or of documents, that one call of `retain` deletes per rule.
 const BATCH: usize = 1000;
 
-/// Keeps everything in memory.
+/// A store that keeps everything in memory.
 #[derive(Default)]
 pub struct Memory {
     runs: Mutex<Runs>,
@@ -40,30 +40,30 @@ pub struct Memory {
 #[derive(Default)]
 struct Runs {
     by_id: HashMap<RunId, Run>,
-    /// By owner and session: when accepted, and which.
+    /// By owner and session: acceptance time and id of each run.
     sessions: HashMap<(String, String), BTreeSet<(Millis, RunId)>>,
-    /// Those that have ended, by their last change.
+    /// Ended runs by the time of their last change.
     ended: BTreeSet<(Millis, RunId)>,
-    /// Those that have not.
-    live: HashSet<RunId>,
-    /// Those of routes that have rules of their own.
-    routes: HashMap<Arc<str>, OfRoute>,
-    /// How many each owner has.
+    /// Runs that have not ended.
+    active: HashSet<RunId>,
+    /// Runs of routes that have retention rules of their own.
+    routes: HashMap<Arc<str>, RouteRuns>,
+    /// Number of runs per owner.
     owners: HashMap<Arc<str>, u64>,
-    /// How many bytes those have that have ended.
-    bytes: u64,
+    /// Total size of ended runs in bytes.
+    ended_bytes: u64,
 }
 
-/// The runs of a route.
+/// The runs of one route.
 #[derive(Default)]
-struct OfRoute {
-    /// How many each owner has.
+struct RouteRuns {
+    /// Number of runs per owner.
     owners: HashMap<Arc<str>, u64>,
     ended: BTreeSet<(Millis, RunId)>,
 }
 
-/// One less.
-fn count_down(owners: &mut HashMap<Arc<str>, u64>, owner: &Arc<str>) {
+/// Decrements an owner's count; removes the owner at 0.
+fn decrement(owners: &mut HashMap<Arc<str>, u64>, owner: &Arc<str>) {
     if let Some(count) = owners.get_mut(owner) {
         *count -= 1;
         if *count == 0 {
@@ -72,7 +72,7 @@ fn count_down(owners: &mut HashMap<Arc<str>, u64>, owner: &Arc<str>) {
     }
 }
 
-/// A run, and what never changes of it: so that most runs a query does not want are passed over without their lock.
+/// A run with its immutable attributes, so that a query can reject most runs without taking their locks.
 #[derive(Clone)]
 struct Run {
     agent: Arc<str>,
@@ -80,207 +80,222 @@ struct Run {
     session: Arc<str>,
     protocol: Arc<str>,
     created_at: Millis,
-    /// Whose rules it is kept by, and whether it is only hidden by them.
-    keeper: Option<(Arc<str>, bool)>,
-    kept: Kept,
+    /// The route whose retention rules apply, and whether these only hide the run.
+    retention_owner: Option<(Arc<str>, bool)>,
+    data: RunData,
 }
 
 #[derive(Clone)]
-enum Kept {
-    /// It may grow: it is looked at where it lives.
+enum RunData {
+    /// May still change: read through its journal.
     Active(Arc<dyn Journal>),
-    /// It has ended: a copy without the engine's machinery around it.
-    Ended(Arc<Stored>),
+    /// Has ended: a copy without the engine's objects around it.
+    Ended(Arc<StoredRun>),
 }
 
-impl Kept {
+impl RunData {
     fn state(&self) -> (RunState, Millis, u64) {
-        let state = |record: &Record, about: &RunInfo| (about.state, about.changed_at, record.size() as u64);
+        let state = |record: &Record, info: &RunInfo| (info.state, info.changed_at, record.size() as u64);
         match self {
-            Self::Ended(stored) => state(&stored.record, &stored.about),
-            Self::Active(journal) => look(&**journal, state),
+            Self::Ended(stored) => state(&stored.record, &stored.info),
+            Self::Active(journal) => inspect(&**journal, state),
         }
     }
 
-    fn with_about<T>(&self, see: impl Fn(&RunInfo) -> T) -> T {
+    fn with_info<T>(&self, read: impl Fn(&RunInfo) -> T) -> T {
         match self {
-            Self::Ended(stored) => see(&stored.about),
-            Self::Active(journal) => look(&**journal, |_, about| see(about)),
+            Self::Ended(stored) => read(&stored.info),
+            Self::Active(journal) => inspect(&**journal, |_, info| read(info)),
         }
     }
 
-    /// True if it shall not be found.
+    /// True if queries must not return it.
     fn is_hidden(&self) -> bool {
-        matches!(self, Self::Ended(stored) if !stored.about.stored)
+        matches!(self, Self::Ended(stored) if !stored.info.stored)
     }
 }
 
 impl Run {
-    /// True if it has ended before its route counts runs as forgotten. One that has just ended is looked at as one that
-    /// has not: its time is not over yet.
-    fn is_gone(&self, gone: &[(String, Millis)]) -> bool {
-        let (Some((route, _)), Kept::Ended(stored)) = (&self.keeper, &self.kept) else { return false };
-        gone.iter().any(|(of, before)| **of == **route && stored.about.changed_at < *before)
+    /// True if it ended before its route's expiry time. A run that has just ended may still be held as active; that
+    /// makes no difference, because its time to live is not over yet.
+    fn is_expired(&self, expired_before: &[(String, Millis)]) -> bool {
+        let (Some((route, _)), RunData::Ended(stored)) = (&self.retention_owner, &self.data) else { return false };
+        expired_before.iter().any(|(name, before)| **name == **route && stored.info.changed_at < *before)
     }
 }
 
-/// What a look at a run yields.
-fn look<T>(journal: &dyn Journal, see: impl Fn(&Record, &RunInfo) -> T) -> T {
-    let mut seen = None;
-    journal.with(&mut |record, about| seen = Some(see(record, about)));
-    seen.expect("a journal shows itself when it is asked to")
+/// Reads a value from a run under its lock.
+fn inspect<T>(journal: &dyn Journal, read: impl Fn(&Record, &RunInfo) -> T) -> T {
+    let mut value = None;
+    journal.with(&mut |record, info| value = Some(read(record, info)));
+    value.expect("`Journal::with` calls its argument")
 }
 
 impl Runs {
     fn put(&mut self, id: RunId, run: Run) {
         let session = (run.owner.to_string(), run.session.to_string());
         self.sessions.entry(session).or_default().insert((run.created_at, id));
-        if let Some((route, _)) = &run.keeper {
-            let of_route = self.routes.entry(Arc::clone(route)).or_default();
-            *of_route.owners.entry(Arc::clone(&run.owner)).or_default() += 1;
+
+        if let Some((route, _)) = &run.retention_owner {
+            let route_runs = self.routes.entry(Arc::clone(route)).or_default();
+            *route_runs.owners.entry(Arc::clone(&run.owner)).or_default() += 1;
         }
         *self.owners.entry(Arc::clone(&run.owner)).or_default() += 1;
-        self.live.insert(id);
+
+        self.active.insert(id);
         self.by_id.insert(id, run);
     }
 
-    /// Keeps a copy of a run that has ended.
-    fn end(&mut self, id: RunId, stored: Arc<Stored>) {
+    /// Replaces the journal of a run that has ended with a copy.
+    fn end(&mut self, id: RunId, stored: Arc<StoredRun>) {
         let Some(run) = self.by_id.get_mut(&id) else { return };
-        let now = (stored.about.changed_at, id);
-        self.bytes += stored.record.size() as u64;
-        let before = match std::mem::replace(&mut run.kept, Kept::Ended(stored)) {
-            Kept::Ended(before) => {
-                self.bytes -= before.record.size() as u64;
-                Some((before.about.changed_at, id))
+        let now = (stored.info.changed_at, id);
+        self.ended_bytes += stored.record.size() as u64;
+
+        let before = match std::mem::replace(&mut run.data, RunData::Ended(stored)) {
+            RunData::Ended(before) => {
+                self.ended_bytes -= before.record.size() as u64;
+                Some((before.info.changed_at, id))
             }
-            Kept::Active(_) => None,
+            RunData::Active(_) => None,
         };
-        let of_route = run.keeper.as_ref().and_then(|(route, _)| self.routes.get_mut(route));
-        for ended in of_route.map(|of_route| &mut of_route.ended).into_iter().chain([&mut self.ended]) {
+
+        let route_runs = run.retention_owner.as_ref().and_then(|(route, _)| self.routes.get_mut(route));
+        for ended in route_runs.map(|route_runs| &mut route_runs.ended).into_iter().chain([&mut self.ended]) {
             if let Some(before) = &before {
                 ended.remove(before);
             }
             ended.insert(now);
         }
-        self.live.remove(&id);
+        self.active.remove(&id);
     }
 
-    /// Takes a run out of its route.
-    fn release(&mut self, id: RunId, run: &Run) {
-        let Some((route, _)) = &run.keeper else { return };
-        let Some(of_route) = self.routes.get_mut(route) else { return };
-        count_down(&mut of_route.owners, &run.owner);
-        if let Kept::Ended(stored) = &run.kept {
-            of_route.ended.remove(&(stored.about.changed_at, id));
+    /// Removes a run from its route's index.
+    fn detach(&mut self, id: RunId, run: &Run) {
+        let Some((route, _)) = &run.retention_owner else { return };
+        let Some(route_runs) = self.routes.get_mut(route) else { return };
+        decrement(&mut route_runs.owners, &run.owner);
+        if let RunData::Ended(stored) = &run.data {
+            route_runs.ended.remove(&(stored.info.changed_at, id));
         }
-        if of_route.owners.is_empty() {
+        if route_runs.owners.is_empty() {
             self.routes.remove(route);
         }
     }
 
-    /// Nobody finds it from now on, and its route does not count it; by its id it is still there.
+    /// Hides a run: queries no longer return it and its route no longer counts it, but it can be loaded by id.
     fn hide(&mut self, id: RunId) {
         let Some(mut run) = self.by_id.remove(&id) else { return };
-        self.release(id, &run);
-        run.keeper = None;
-        if let Kept::Ended(stored) = &mut run.kept {
-            let about = &mut Arc::make_mut(stored).about;
-            (about.stored, about.retention) = (false, None);
+        self.detach(id, &run);
+        run.retention_owner = None;
+        if let RunData::Ended(stored) = &mut run.data {
+            let info = &mut Arc::make_mut(stored).info;
+            (info.stored, info.retention) = (false, None);
         }
         self.by_id.insert(id, run);
     }
 
-    /// Those of a route whose time is over, whichever ended first. No route: of all runs.
+    /// Ended runs of a route whose time to live is over, oldest first. No route: of all runs.
     fn expired(&self, route: Option<&str>, before: Millis) -> Vec<RunId> {
         let ended = match route {
             Some(route) => match self.routes.get(route) {
-                Some(of_route) => &of_route.ended,
+                Some(route_runs) => &route_runs.ended,
                 None => return Vec::new(),
             },
             None => &self.ended,
         };
-        let old = ended.iter().take_while(|(changed_at, _)| *changed_at < before);
-        old.map(|(_, id)| *id).take(BATCH).collect()
+        let expired = ended.iter().take_while(|(changed_at, _)| *changed_at < before);
+        expired.map(|(_, id)| *id).take(BATCH).collect()
     }
 
-    /// Those that are too many: of each owner for a route, of all together else; then whoever has most loses first.
-    fn crowded(&self, route: Option<&str>, most: u64, room: usize) -> Vec<RunId> {
+    /// Runs above the maximum. For a route the maximum holds per owner; otherwise in total, and the largest owners lose
+    /// runs first.
+    fn surplus(&self, route: Option<&str>, max: u64, limit: usize) -> Vec<RunId> {
         let Some(route) = route else {
-            let over = (self.by_id.len() as u64).saturating_sub(most);
+            let over = (self.by_id.len() as u64).saturating_sub(max);
             if over == 0 {
                 return Vec::new();
             }
+
             let mut shares: Vec<(String, u64)> =
                 self.owners.iter().map(|(owner, count)| (owner.to_string(), *count)).collect();
             shares.sort_unstable();
             let losses = fair::losses(&shares, over);
             let losses = shares.into_iter().zip(losses).map(|((owner, _), loss)| (owner, loss)).collect();
-            return self.oldest(&self.ended, losses, over, room, |_| 1);
+            return self.oldest(&self.ended, losses, over, limit, |_| 1);
         };
-        let Some(of_route) = self.routes.get(route) else { return Vec::new() };
-        let over = of_route.owners.iter().filter(|(_, count)| **count > most);
-        let losses: HashMap<String, u64> = over.map(|(owner, count)| (owner.to_string(), count - most)).collect();
-        if losses.is_empty() { Vec::new() } else { self.oldest(&of_route.ended, losses, 0, room, |_| 1) }
+        let Some(route_runs) = self.routes.get(route) else { return Vec::new() };
+
+        let over = route_runs.owners.iter().filter(|(_, count)| **count > max);
+        let losses: HashMap<String, u64> = over.map(|(owner, count)| (owner.to_string(), count - max)).collect();
+        if losses.is_empty() { Vec::new() } else { self.oldest(&route_runs.ended, losses, 0, limit, |_| 1) }
     }
 
-    /// Of each owner those that ended first, until it has lost what it has to; then of anybody, until all are `over`.
+    /// The runs that ended first: of each owner until its loss is covered, then of any owner until the sum is `over`.
     fn oldest(
         &self,
         ended: &BTreeSet<(Millis, RunId)>,
         mut losses: HashMap<String, u64>,
         over: u64,
-        room: usize,
-        weight: impl Fn(&Stored) -> u64,
+        limit: usize,
+        weight_of: impl Fn(&StoredRun) -> u64,
     ) -> Vec<RunId> {
-        let (mut taken, mut spared, mut lost) = (Vec::new(), Vec::new(), 0);
+        let (mut taken, mut rest, mut freed) = (Vec::new(), Vec::new(), 0);
         for (_, id) in ended {
             let Some(run) = self.by_id.get(id) else { continue };
-            let Kept::Ended(stored) = &run.kept else { continue };
-            let weight = weight(stored);
+            let RunData::Ended(stored) = &run.data else { continue };
+            let weight = weight_of(stored);
             match losses.get_mut(&*run.owner).filter(|loss| **loss > 0) {
-                Some(loss) if taken.len() < room => {
+                Some(loss) if taken.len() < limit => {
                     *loss = loss.saturating_sub(weight);
-                    lost += weight;
+                    freed += weight;
                     taken.push(*id);
                 }
-                _ => spared.push((*id, weight)),
+                _ => rest.push((*id, weight)),
             }
         }
-        for (id, weight) in spared {
-            if lost >= over || taken.len() >= room {
+
+        for (id, weight) in rest {
+            if freed >= over || taken.len() >= limit {
                 break;
             }
-            lost += weight;
+            freed += weight;
             taken.push(id);
         }
         taken
     }
 
-    /// Forgets runs, or hides them, and says so.
-    fn take(&mut self, route: Option<&str>, old: &[RunId], swept: &mut Swept, owners: &mut Vec<(RunId, Arc<str>)>) {
-        for id in old {
+    /// Deletes or hides runs and records them in the report, with their owners in `owners`.
+    fn drop_runs(
+        &mut self,
+        route: Option<&str>,
+        ids: &[RunId],
+        report: &mut RetentionReport,
+        owners: &mut Vec<(RunId, Arc<str>)>,
+    ) {
+        for id in ids {
             let Some(run) = self.by_id.get(id) else { continue };
             owners.push((*id, Arc::clone(&run.owner)));
-            if route.is_some() && run.keeper.as_ref().is_some_and(|(_, remembered)| *remembered) {
+            if route.is_some() && run.retention_owner.as_ref().is_some_and(|(_, hide_only)| *hide_only) {
                 self.hide(*id);
-                swept.hidden.push(*id);
+                report.hidden.push(*id);
             } else {
-                self.forget(*id);
-                swept.runs.push(*id);
+                self.delete(*id);
+                report.runs.push(*id);
             }
         }
     }
 
-    fn forget(&mut self, id: RunId) -> bool {
+    fn delete(&mut self, id: RunId) -> bool {
         let Some(run) = self.by_id.remove(&id) else { return false };
-        self.release(id, &run);
-        count_down(&mut self.owners, &run.owner);
-        self.live.remove(&id);
-        if let Kept::Ended(stored) = &run.kept {
-            self.bytes -= stored.record.size() as u64;
-            self.ended.remove(&(stored.about.changed_at, id));
+        self.detach(id, &run);
+        decrement(&mut self.owners, &run.owner);
+        self.active.remove(&id);
+        if let RunData::Ended(stored) = &run.data {
+            self.ended_bytes -= stored.record.size() as u64;
+            self.ended.remove(&(stored.info.changed_at, id));
         }
+
         let session = (run.owner.to_string(), run.session.to_string());
         if let Some(runs) = self.sessions.get_mut(&session) {
             runs.remove(&(run.created_at, id));
@@ -299,39 +314,39 @@ impl Memory {
         Self::default()
     }
 
-    fn answer<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T) -> Later<T> {
+    fn immediate<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T) -> StoreFuture<T> {
         let closed = self.closed.load(Ordering::Acquire);
         Box::pin(ready(if closed { Err(StoreError::Closed) } else { Ok(work(self)) }))
     }
 }
 
 impl Store for Memory {
-    fn open(&self, run: &Arc<dyn Journal>) -> Later<()> {
-        self.answer(|store| {
-            let known = look(&**run, |record, about| Run {
+    fn open(&self, run: &Arc<dyn Journal>) -> StoreFuture<()> {
+        self.immediate(|store| {
+            let entry = inspect(&**run, |record, info| Run {
                 agent: record.run().agent.as_str().into(),
-                owner: about.owner.as_str().into(),
+                owner: info.owner.as_str().into(),
                 session: record.run().session_id.as_str().into(),
-                protocol: about.protocol.as_str().into(),
+                protocol: info.protocol.as_str().into(),
                 created_at: record.run().created_at,
-                keeper: about.retention.as_ref().map(|keeper| (keeper.route.as_str().into(), keeper.remembered)),
-                kept: Kept::Active(Arc::clone(run)),
+                retention_owner: info.retention.as_ref().map(|owner| (owner.route.as_str().into(), owner.remembered)),
+                data: RunData::Active(Arc::clone(run)),
             });
             let mut runs = lock(&store.runs);
-            runs.forget(run.id());
-            runs.put(run.id(), known);
+            runs.delete(run.id());
+            runs.put(run.id(), entry);
             drop(runs);
-            // Whatever a crash takes, it takes all of it.
+            // A crash loses the whole store, so nothing is gained by waiting.
             run.committed(u64::MAX);
         })
     }
 
     fn touch(&self, _run: &Arc<dyn Journal>) {}
 
-    fn settle(&self, run: &Arc<dyn Journal>) -> Later<()> {
-        self.answer(|store| {
-            let ended = look(&**run, |record, about| {
-                record.is_finished().then(|| Arc::new(Stored { record: record.clone(), about: about.clone() }))
+    fn settle(&self, run: &Arc<dyn Journal>) -> StoreFuture<()> {
+        self.immediate(|store| {
+            let ended = inspect(&**run, |record, info| {
+                record.is_finished().then(|| Arc::new(StoredRun { record: record.clone(), info: info.clone() }))
             });
             if let Some(stored) = ended {
                 lock(&store.runs).end(run.id(), stored);
@@ -339,103 +354,109 @@ impl Store for Memory {
         })
     }
 
-    fn load(&self, id: RunId) -> Later<Option<Arc<Stored>>> {
-        self.answer(|store| {
-            let kept = lock(&store.runs).by_id.get(&id).map(|run| run.kept.clone())?;
-            Some(match kept {
-                Kept::Ended(stored) => stored,
-                Kept::Active(journal) => {
-                    look(&*journal, |record, about| Arc::new(Stored { record: record.clone(), about: about.clone() }))
+    fn load(&self, id: RunId) -> StoreFuture<Option<Arc<StoredRun>>> {
+        self.immediate(|store| {
+            let data = lock(&store.runs).by_id.get(&id).map(|run| run.data.clone())?;
+            Some(match data {
+                RunData::Ended(stored) => stored,
+                RunData::Active(journal) => inspect(&*journal, |record, info| {
+                    Arc::new(StoredRun { record: record.clone(), info: info.clone() })
+                }),
+            })
+        })
+    }
+
+    fn load_cost(&self, id: RunId) -> StoreFuture<Option<LoadCost>> {
+        self.immediate(|store| {
+            let data = lock(&store.runs).by_id.get(&id).map(|run| run.data.clone())?;
+            Some(match data {
+                RunData::Ended(_) => LoadCost { bytes: 0, fingerprint: None },
+                RunData::Active(journal) => {
+                    LoadCost { bytes: inspect(&*journal, |record, _| record.size() as u64), fingerprint: None }
                 }
             })
         })
     }
 
-    fn weigh(&self, id: RunId) -> Later<Option<Weight>> {
-        self.answer(|store| {
-            let kept = lock(&store.runs).by_id.get(&id).map(|run| run.kept.clone())?;
-            Some(match kept {
-                Kept::Ended(_) => Weight { bytes: 0, state: None },
-                Kept::Active(journal) => {
-                    Weight { bytes: look(&*journal, |record, _| record.size() as u64), state: None }
-                }
-            })
-        })
-    }
-
-    fn heads(&self, ids: Vec<RunId>) -> Later<Vec<Stored>> {
-        self.answer(|store| {
-            let kept: Vec<Kept> = {
+    fn heads(&self, ids: Vec<RunId>) -> StoreFuture<Vec<StoredRun>> {
+        self.immediate(|store| {
+            let data: Vec<RunData> = {
                 let runs = lock(&store.runs);
-                ids.iter().filter_map(|id| Some(runs.by_id.get(id)?.kept.clone())).collect()
+                ids.iter().filter_map(|id| Some(runs.by_id.get(id)?.data.clone())).collect()
             };
-            let head = |kept: &Kept| match kept {
-                Kept::Ended(stored) => Stored::head(&stored.record, &stored.about),
-                Kept::Active(journal) => look(&**journal, Stored::head),
+            let head = |data: &RunData| match data {
+                RunData::Ended(stored) => StoredRun::head(&stored.record, &stored.info),
+                RunData::Active(journal) => inspect(&**journal, StoredRun::head),
             };
-            kept.iter().map(head).collect()
+            data.iter().map(head).collect()
         })
     }
 
-    fn find(&self, query: Query) -> Later<Found> {
-        self.answer(|store| {
+    fn find(&self, query: Query) -> StoreFuture<RunPage> {
+        self.immediate(|store| {
             let filter = &query.filter;
             let wanted = |run: &Run| {
                 (query.agents.is_empty() || query.agents.iter().any(|agent| **agent == *run.agent))
                     && query.owner.as_ref().is_none_or(|owner| **owner == *run.owner)
-                    && !run.kept.is_hidden()
+                    && !run.data.is_hidden()
                     && filter.session.as_ref().is_none_or(|session| **session == *run.session)
                     && filter.protocol.as_ref().is_none_or(|protocol| **protocol == *run.protocol)
-                    && !run.is_gone(&query.gone)
+                    && !run.is_expired(&query.expired_before)
             };
-            // States are asked for after the lock is given back: they stand behind the runs' own locks.
+
+            // States are read after the lock is released: they are behind the runs' own locks.
             let candidates: Vec<(RunId, Run)> = {
                 let runs = lock(&store.runs);
                 runs.by_id.iter().filter(|(_, run)| wanted(run)).map(|(id, run)| (*id, run.clone())).collect()
             };
+
             let mut heads: Vec<RunHead> = candidates
                 .into_iter()
                 .map(|(id, run)| {
-                    let (state, changed_at, size) = run.kept.state();
+                    let (state, changed_at, size) = run.data.state();
                     let (agent, session) = (run.agent.to_string(), run.session.to_string());
                     RunHead { id, agent, session, state, changed_at, size }
                 })
                 .filter(|head| filter.states.is_empty() || filter.states.contains(&head.state))
                 .filter(|head| filter.changed_since.is_none_or(|since| head.changed_at >= since))
                 .collect();
+
             let total = heads.len();
             if let Some(cursor) = filter.cursor {
                 heads.retain(|head| (head.changed_at, head.id) < (cursor.changed_at, cursor.id));
             }
             heads.sort_unstable_by_key(|head| std::cmp::Reverse((head.changed_at, head.id)));
+
             let limit = if filter.limit == 0 { Query::LIMIT } else { filter.limit };
             let more = heads.len() > limit;
             heads.truncate(limit);
+
             let last = heads.last().filter(|_| more);
             let next = last.map(|head| Cursor { changed_at: head.changed_at, id: head.id });
-            Found { runs: heads, total, next }
+            RunPage { runs: heads, total, next }
         })
     }
 
-    fn latest(&self, agents: Vec<String>, owner: String, session: String) -> Later<Option<RunId>> {
-        self.answer(|store| {
+    fn latest(&self, agents: Vec<String>, owner: String, session: String) -> StoreFuture<Option<RunId>> {
+        self.immediate(|store| {
             let runs = lock(&store.runs);
             let of_session = runs.sessions.get(&(owner, session))?;
+
             let wanted = |id: &RunId| {
-                let run = runs.by_id.get(id).filter(|run| !run.kept.is_hidden());
+                let run = runs.by_id.get(id).filter(|run| !run.data.is_hidden());
                 run.is_some_and(|run| agents.is_empty() || agents.iter().any(|agent| **agent == *run.agent))
             };
             of_session.iter().rev().map(|(_, id)| *id).find(wanted)
         })
     }
 
-    fn remove(&self, id: RunId) -> Later<bool> {
-        self.answer(|store| lock(&store.runs).forget(id))
+    fn remove(&self, id: RunId) -> StoreFuture<bool> {
+        self.immediate(|store| lock(&store.runs).delete(id))
     }
 
-    fn get(&self, collection: &str, key: &str) -> Later<Option<Document>> {
-        let place = (collection.to_owned(), key.to_owned());
-        self.answer(|store| lock(&store.documents).by_key.get(&place).map(|(document, _)| document.clone()))
+    fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>> {
+        let path = (collection.to_owned(), key.to_owned());
+        self.immediate(|store| lock(&store.documents).by_key.get(&path).map(|(document, _)| document.clone()))
     }
 
     fn put(
@@ -445,110 +466,120 @@ impl Store for Memory {
         value: Bytes,
         expect: Expect,
         now: Millis,
-    ) -> Later<Result<Version, Conflict>> {
-        let place = (collection.to_owned(), key.to_owned());
-        self.answer(|store| {
+    ) -> StoreFuture<Result<Version, Conflict>> {
+        let path = (collection.to_owned(), key.to_owned());
+        self.immediate(|store| {
             let mut documents = lock(&store.documents);
-            if !documents.matches(&place, expect) {
+            if !documents.matches(&path, expect) {
                 return Err(Conflict);
             }
+
             documents.version += 1;
             let version = Version(documents.version);
-            let made = documents.by_key.get(&place).map_or(version, |(document, _)| document.made);
-            documents.by_key.insert(place, (Document { value, version, made }, now));
+            let created = documents.by_key.get(&path).map_or(version, |(document, _)| document.created);
+            documents.by_key.insert(path, (Document { value, version, created }, now));
             Ok(version)
         })
     }
 
-    fn delete(&self, collection: &str, key: &str, expect: Expect) -> Later<Result<bool, Conflict>> {
-        let place = (collection.to_owned(), key.to_owned());
-        self.answer(|store| {
+    fn delete(&self, collection: &str, key: &str, expect: Expect) -> StoreFuture<Result<bool, Conflict>> {
+        let path = (collection.to_owned(), key.to_owned());
+        self.immediate(|store| {
             let mut documents = lock(&store.documents);
-            if !documents.matches(&place, expect) {
+            if !documents.matches(&path, expect) {
                 return Err(Conflict);
             }
-            Ok(documents.by_key.remove(&place).is_some())
+            Ok(documents.by_key.remove(&path).is_some())
         })
     }
 
-    fn list(&self, collection: &str, prefix: &str, after: Option<&str>, limit: usize) -> Later<Vec<Entry>> {
+    fn list(
+        &self,
+        collection: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreFuture<Vec<DocumentEntry>> {
         let from = match after {
             Some(after) if after >= prefix => Bound::Excluded((collection.to_owned(), after.to_owned())),
             _ => Bound::Included((collection.to_owned(), prefix.to_owned())),
         };
-        self.answer(|store| {
+        self.immediate(|store| {
             let documents = lock(&store.documents);
             let range = documents.by_key.range((from, Bound::Unbounded));
             range
-                .take_while(|((of, key), _)| of == collection && key.starts_with(prefix))
+                .take_while(|((name, key), _)| name == collection && key.starts_with(prefix))
                 .take(limit)
-                .map(|((_, key), (document, _))| Entry { key: key.clone(), document: document.clone() })
+                .map(|((_, key), (document, _))| DocumentEntry { key: key.clone(), document: document.clone() })
                 .collect()
         })
     }
 
-    fn lease(&self, key: &str, holder: &str, ttl: Duration) -> Later<bool> {
-        self.answer(|store| store.leases.take(key, holder, ttl))
+    fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
+        self.immediate(|store| store.leases.acquire(key, holder, ttl))
     }
 
-    fn release(&self, key: &str, holder: &str) -> Later<()> {
-        self.answer(|store| store.leases.give_back(key, holder))
+    fn release(&self, key: &str, holder: &str) -> StoreFuture<()> {
+        self.immediate(|store| store.leases.release(key, holder))
     }
 
-    fn signal(&self, id: RunId, signal: Signal) -> Later<()> {
-        self.answer(|store| store.signals.send(id, signal))
+    fn signal(&self, id: RunId, signal: Signal) -> StoreFuture<()> {
+        self.immediate(|store| store.signals.send(id, signal))
     }
 
     fn signals(&self) -> UnboundedReceiver<(RunId, Signal)> {
         self.signals.listen()
     }
 
-    fn recover(&self) -> Later<Vec<RunId>> {
-        // Whoever could have died has taken everything with it.
-        self.answer(|_| Vec::new())
+    fn recover(&self) -> StoreFuture<Vec<RunId>> {
+        // A crash of the process loses all runs, so there is nothing to recover.
+        self.immediate(|_| Vec::new())
     }
 
-    fn retain(&self, policy: Retention, now: Millis) -> Later<Swept> {
-        self.answer(|store| {
-            let mut swept = Swept::default();
+    fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
+        self.immediate(|store| {
+            let mut report = RetentionReport::default();
             let mut owners = Vec::new();
             let age = before(now, policy.age);
-            let live: Vec<(RunId, Kept)> = {
+            let active: Vec<(RunId, RunData)> = {
                 let mut runs = lock(&store.runs);
                 let routes = policy.routes.iter();
-                let kin =
-                    routes.map(|(route, keep)| (Some(route.as_str()), before(now, keep.ended_ttl), keep.max_runs));
-                for (route, ended, most) in kin.chain([(None, age, policy.runs)]) {
+                let rules =
+                    routes.map(|(route, rules)| (Some(route.as_str()), before(now, rules.ended_ttl), rules.max_runs));
+                for (route, ended, max) in rules.chain([(None, age, policy.runs)]) {
                     let expired = runs.expired(route, ended);
-                    let room = BATCH - expired.len();
-                    runs.take(route, &expired, &mut swept, &mut owners);
-                    let crowded = runs.crowded(route, most, room);
-                    swept.more |= crowded.len() >= room;
-                    runs.take(route, &crowded, &mut swept, &mut owners);
+                    let limit = BATCH - expired.len();
+                    runs.drop_runs(route, &expired, &mut report, &mut owners);
+                    let surplus = runs.surplus(route, max, limit);
+                    report.more |= surplus.len() >= limit;
+                    runs.drop_runs(route, &surplus, &mut report, &mut owners);
                 }
-                runs.live.iter().filter_map(|id| Some((*id, runs.by_id.get(id)?.kept.clone()))).collect()
+
+                runs.active.iter().filter_map(|id| Some((*id, runs.by_id.get(id)?.data.clone()))).collect()
             };
-            // Asked after the lock is given back: their states stand behind the runs' own locks.
-            let stale = live.into_iter().filter(|(_, kept)| kept.with_about(|about| policy.is_stale(about, now)));
-            swept.stale = stale.map(|(id, _)| id).take(BATCH).collect();
+
+            // Read after the lock is released: states are behind the runs' own locks.
+            let stale = active.into_iter().filter(|(_, data)| data.with_info(|info| policy.is_stale(info, now)));
+            report.stale = stale.map(|(id, _)| id).take(BATCH).collect();
 
             let mut documents = lock(&store.documents);
             for (id, owner) in owners {
-                documents.forget_attached(&owner, id, &policy.attached);
+                documents.delete_attached(&owner, id, &policy.attached);
             }
+
             for collection in &policy.collections {
-                let crowded = documents.crowded(collection, policy.documents);
-                swept.more |= crowded.len() >= BATCH;
-                documents.forget_all(crowded, &policy, &mut swept);
+                let surplus = documents.surplus(collection, policy.documents);
+                report.more |= surplus.len() >= BATCH;
+                documents.delete_all(surplus, &policy, &mut report);
             }
             let mut owners = Vec::new();
             let documents_bytes: u64 = documents.by_key.values().map(|(document, _)| document.value.len() as u64).sum();
             let mut runs = lock(&store.runs);
-            let over = (runs.bytes + documents_bytes).saturating_sub(policy.bytes);
+            let over = (runs.ended_bytes + documents_bytes).saturating_sub(policy.bytes);
             if over > 0 {
                 let mut shares = documents.shares();
                 for (_, id) in &runs.ended {
-                    if let Some(Run { owner, kept: Kept::Ended(stored), .. }) = runs.by_id.get(id) {
+                    if let Some(Run { owner, data: RunData::Ended(stored), .. }) = runs.by_id.get(id) {
                         *shares.entry(owner.to_string()).or_default() += stored.record.size() as u64;
                     }
                 }
@@ -556,39 +587,44 @@ impl Store for Memory {
                 let losses = fair::losses(&shares, over);
                 let losses: HashMap<String, u64> =
                     shares.into_iter().zip(losses).map(|((owner, _), loss)| (owner, loss)).collect();
-                let before = runs.bytes;
+
+                let before = runs.ended_bytes;
                 let heavy = runs.oldest(&runs.ended, losses, 0, BATCH, |stored| stored.record.size() as u64);
-                runs.take(None, &heavy, &mut swept, &mut owners);
-                let left = over.saturating_sub(before - runs.bytes);
-                let freed = documents.forget_bytes(left, &policy, &mut swept);
+                runs.drop_runs(None, &heavy, &mut report, &mut owners);
+
+                let left = over.saturating_sub(before - runs.ended_bytes);
+                let freed = documents.delete_bytes(left, &policy, &mut report);
+
                 let left = left.saturating_sub(freed);
                 let rest = runs.oldest(&runs.ended, HashMap::new(), left, BATCH, |stored| stored.record.size() as u64);
-                runs.take(None, &rest, &mut swept, &mut owners);
-                swept.more |= heavy.len() + rest.len() >= BATCH;
+                runs.drop_runs(None, &rest, &mut report, &mut owners);
+                report.more |= heavy.len() + rest.len() >= BATCH;
             }
             drop(runs);
             for (id, owner) in owners {
-                documents.forget_attached(&owner, id, &policy.attached);
+                documents.delete_attached(&owner, id, &policy.attached);
             }
+
             let idle = documents.by_key.iter().filter(|((collection, _), (_, put_at))| {
-                *put_at < age && policy.collections.iter().any(|of| of == collection)
+                *put_at < age && policy.collections.iter().any(|name| name == collection)
             });
-            let idle: Vec<_> = idle.map(|(place, _)| place.clone()).take(BATCH).collect();
-            swept.more |= idle.len() == BATCH;
-            documents.forget_all(idle, &policy, &mut swept);
-            swept
+            let idle: Vec<_> = idle.map(|(path, _)| path.clone()).take(BATCH).collect();
+
+            report.more |= idle.len() == BATCH;
+            documents.delete_all(idle, &policy, &mut report);
+            report
         })
     }
 
-    fn flush(&self) -> Later<()> {
-        self.answer(|_| ())
+    fn flush(&self) -> StoreFuture<()> {
+        self.immediate(|_| ())
     }
 
-    fn close(&self) -> Later<()> {
-        let done = self.answer(|_| ());
+    fn close(&self) -> StoreFuture<()> {
+        let done = self.immediate(|_| ());
         self.closed.store(true, Ordering::Release);
         self.signals.close();
-        // Runs hold on to what the engine put around them.
+        // Releases the journals, which hold references to engine objects.
         *lock(&self.runs) = Runs::default();
         done
     }

@@ -1,36 +1,35 @@
-//! Where runs, sessions and documents are kept: one trait, and what it promises.
+//! Storage of runs, sessions and documents: the [`Store`] trait and its contract.
 //!
-//! The engine grows runs in memory; a store follows behind. [`Store::touch`] tells it that a run has grown and costs
-//! an atomic flag; [`Store::settle`] waits until what was told is safe. Contract tests in `tests/store.rs` hold every
-//! implementation to the same words. Not here: what sessions and documents mean (the engine), how a record is
-//! written (`interlingua_core::journal`), and the settings (`crate::config`).
+//! The engine updates runs in memory; the store persists them behind it. [`Store::touch`] reports that a run has new
+//! events and costs one atomic flag; [`Store::settle`] waits until everything reported so far is durable. The contract
+//! tests in `tests/store` run against every implementation. Not here: the meaning of sessions and documents (the
+//! engine), the journal format (`interlingua_core::journal`), and the settings (`crate::config`).
 //!
 //! # The contract
 //!
-//! **Futures.** Work begins when a method is called, not when its future is polled; a future that is dropped cancels
-//! nothing. Writes take effect in the order of the calls; a read sees every write that was confirmed before it was
-//! called, and perhaps later ones. No method blocks the calling thread for longer than a look into memory. Only
-//! [`Store::touch`] may be called with a run's lock held: a store takes that lock ([`Journal::with`]) itself.
+//! **Futures.** Work starts when a method is called, not when its future is polled; dropping a future cancels nothing.
+//! Writes take effect in call order; a read sees every write that was confirmed before the call, and possibly later
+//! ones. No method blocks the calling thread for longer than a memory access. Only [`Store::touch`] may be called while
+//! a run's lock is held, because a store takes that lock ([`Journal::with`]) itself.
 //!
-//! **Durability.** *Safe* means: survives `kill -9` of the process for stores that outlive it, and the end of all
-//! process otherwise. What a future confirmed is safe, and seen by every later call. A store of several replicas
-//! confirms when the shared store did.
+//! **Durability.** *Durable* means: survives `kill -9` of the process if the store outlives it, and otherwise lasts
+//! until the process ends. A write whose future succeeded is durable and visible to every later call. A store with
+//! several replicas confirms a write once the shared storage has confirmed it.
 //!
-//! **Publishing.** Nobody is shown what a crash could take back: after each commit the store tells every run in it how
-//! many of its events are safe ([`Journal::committed`]), and the run shows no more than that. A store that loses
-//! everything with its process has nothing to wait for and says so once, when a run is opened.
+//! **Publishing.** Clients never see an event that a crash could lose: after each commit the store tells every run in
+//! it how many of its events are durable ([`Journal::committed`]), and the run publishes no more than those. A store
+//! that loses everything with its process has nothing to wait for; it reports that once, when a run is opened.
+//! **Atomicity.** A run is loaded as it was at one moment: complete events and the metadata that belongs to them, never
+//! half an event. A document is present in full, in one version, or absent.
 //!
-//! **Atomicity.** A run is loaded as it was at one moment: a row of whole events with the facts about it that
-//! belong there, never half an event. A document is there whole, in one version, or not at all.
+//! **Failure.** A store that cannot write reports this to every caller that waits and through [`Store::health`], keeps
+//! its data in memory, keeps retrying, and never ends the process. A run whose `open` or `settle` failed stays pending
+//! until [`Store::remove`]; until then it is loaded from memory.
 //!
-//! **Failure.** A store that cannot write says so to everybody who waits and by [`Store::health`], keeps what it holds
-//! in memory, goes on trying, and never ends the process. A run whose `open` or `settle` failed is not given up until
-//! [`Store::remove`], and is loaded as it is in memory meanwhile.
-//!
-//! **Ownership, for a store of several replicas.** The process that opened a run is its only writer until it has
-//! settled it for good; it holds the lease `run/<id>` meanwhile, and the store renews it. Other replicas follow
-//! ([`Store::follow`]), stop it by [`Store::signal`], and take it over only when the lease ran out: that is what
-//! [`Store::recover`] hands out, each run to one replica. Stores of one process need none of this.
+//! **Ownership, for a store with several replicas.** The process that opened a run is its only writer until it settles
+//! the run's end; meanwhile it holds the lease `run/<id>`, which the store renews. Other replicas follow the run
+//! ([`Store::follow`]), stop it with [`Store::signal`], and take it over only after the lease has expired:
+//! [`Store::recover`] returns such runs, each to one replica. A single-process store needs none of this.
 
 mod fair;
 mod local;
@@ -54,419 +53,502 @@ use interlingua_core::id::RunId;
 use interlingua_core::run::Record;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// What a store answers with, later.
-pub type Later<T> = BoxFuture<'static, Result<T, StoreError>>;
+/// The result of a store method; see "Futures" in the [module](self) documentation.
+pub type StoreFuture<T> = BoxFuture<'static, Result<T, StoreError>>;
 
-/// A run in memory, as a store sees it. Implemented by the engine's live runs.
+/// A run in memory, as a store sees it. Implemented by the engine's active runs.
 pub trait Journal: Send + Sync + 'static {
-    /// Its id.
+    /// Id of the run.
     fn id(&self) -> RunId;
-    /// Shows the run as it is, under its lock. The callee is quick and calls nothing.
-    fn with(&self, look: &mut dyn FnMut(&Record, &RunInfo));
-    /// Where the store marks it as queued.
-    fn mark(&self) -> &Mark;
-    /// Its first `events` events are safe: they may be shown. Never fewer than before. [`u64::MAX`]: whatever is told
-    /// in it is as safe as it will ever be. Called by the store's own thread, once a run and commit, or by whoever
-    /// opens a run; the callee is quick, and may take the run's lock.
+    /// Calls `inspect` with the run's current state, under the run's lock. `inspect` must be quick and call nothing
+    /// else.
+    fn with(&self, inspect: &mut dyn FnMut(&Record, &RunInfo));
+    /// The flag with which the store marks the run as queued for writing.
+    fn dirty_flag(&self) -> &DirtyFlag;
+    /// Reports that the first `events` events are durable and may be published. Never decreases. [`u64::MAX`]: nothing
+    /// in the run will become more durable than it is. Called by the store's own thread, once per run and commit, or
+    /// by the caller of [`Store::open`]; the implementation must be quick and may take the run's lock.
     fn committed(&self, events: u64);
 }
 
-/// Says that a run has grown and is queued to be written. One in every [`Journal`].
+/// A flag that is set while a run with new events is queued for writing. One per [`Journal`].
 #[derive(Debug, Default)]
-pub struct Mark {
+pub struct DirtyFlag {
     queued: AtomicBool,
-    edition: AtomicU64,
+    generation: AtomicU64,
 }
 
-impl Mark {
-    /// Sets the mark; true if it was not set.
+impl DirtyFlag {
+    /// Sets the flag; true if it was not set.
     pub fn set(&self) -> bool {
-        // A plain load first: most touches find the mark set, and need not own the cache line for that.
+        // A plain load first: most touches find the flag set and need not take exclusive ownership of the cache line.
         !self.queued.load(Ordering::Acquire) && !self.queued.swap(true, Ordering::AcqRel)
     }
 
-    /// Takes the mark away. Whoever does reads the run afterwards, so growth in between is marked again.
+    /// Clears the flag. The caller reads the run afterwards, so events that arrive in between set the flag again.
     pub fn clear(&self) {
         self.queued.swap(false, Ordering::AcqRel);
     }
 
-    /// Says that events were taken back: what is stored of the run is to be written anew. Called with the run's lock
+    /// Reports that events were withdrawn: the stored copy of the run must be rewritten. Called with the run's lock
     /// held.
-    pub fn rewritten(&self) {
-        self.edition.fetch_add(1, Ordering::AcqRel);
+    pub fn bump_generation(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often events were taken back. Asked for with the run's lock held.
+    /// How many times events were withdrawn. Read with the run's lock held.
     #[must_use]
-    pub fn edition(&self) -> u64 {
-        self.edition.load(Ordering::Acquire)
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 }
 
 /// Whether a store can write.
 #[derive(Clone, Debug, Default)]
 pub enum Health {
-    /// It can, as far as it knows.
+    /// Yes, as far as the store knows.
     #[default]
     Good,
-    /// It cannot, and goes on trying.
+    /// No; the store keeps retrying.
     Failing {
-        /// Since when.
+        /// When the first write failed, or when the stuck write began.
         since: Instant,
-        /// Why.
+        /// The latest failure.
         error: StoreError,
     },
 }
 
-/// A run out of the store.
+/// A run as loaded from the store.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
-    /// What was told.
+pub struct StoredRun {
+    /// The events and everything derived from them.
     pub record: Record,
-    /// What is known besides.
-    pub about: RunInfo,
+    /// Metadata that is not derived from events.
+    pub info: RunInfo,
 }
 
-impl Stored {
-    /// What of a run [`Store::heads`] shows.
+impl StoredRun {
+    /// The part of a run that [`Store::heads`] returns.
     #[must_use]
-    pub fn head(record: &Record, about: &RunInfo) -> Self {
-        Self { record: record.head(), about: without_tools(about.clone()) }
+    pub fn head(record: &Record, info: &RunInfo) -> Self {
+        Self { record: record.head(), info: without_tools(info.clone()) }
     }
 }
 
-fn without_tools(mut about: RunInfo) -> RunInfo {
-    (about.request.tools, about.request.extra) = (None, interlingua_core::Extra::new());
-    about
+fn without_tools(mut info: RunInfo) -> RunInfo {
+    (info.request.tools, info.request.extra) = (None, interlingua_core::Extra::new());
+    info
 }
 
-/// Which runs are looked for.
+/// Which runs [`Store::find`] returns.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
-    /// Of one of these agents. Empty: of any.
+    /// Names of agents, one of which the run must belong to. Empty: any agent.
     pub agents: Vec<String>,
-    /// Of this owner. None: of any, for the gateway's own purposes.
+    /// `None`: any owner, for the gateway's internal use.
     pub owner: Option<String>,
-    /// And so on. A `limit` of 0 stands for [`Query::LIMIT`].
+    /// All further conditions. A `limit` of 0 means [`Query::LIMIT`].
     pub filter: Filter,
-    /// Routes, and since when what ended before counts as forgotten, though it may still be there.
-    pub gone: Vec<(String, Millis)>,
+    /// Routes with their expiry times: a run of the route that ended earlier is left out, even if it still exists.
+    pub expired_before: Vec<(String, Millis)>,
 }
 
 impl Query {
-    /// How many runs a page has if nobody says.
+    /// Runs per page if the request names no limit.
     pub const LIMIT: usize = 50;
 }
 
-/// A run in a list.
+/// A list entry for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunHead {
-    /// Its id.
+    /// Id of the run.
     pub id: RunId,
-    /// Its agent.
+    /// Name of the agent.
     pub agent: String,
-    /// Its session.
+    /// Id of the session.
     pub session: String,
-    /// Where it stands.
+    /// Current state.
     pub state: RunState,
-    /// Since when.
+    /// When the state last changed.
     pub changed_at: Millis,
-    /// Roughly how many bytes it has.
+    /// Approximate size in bytes.
     pub size: u64,
 }
 
-/// What loading a run would come to.
+/// What it would cost to load a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weight {
-    /// How many bytes would be read: 0 if the run is in memory anyway, and loading it makes no copy.
+pub struct LoadCost {
+    /// Bytes to read. 0 if the run is in memory anyway and loading it makes no copy.
     pub bytes: u64,
-    /// Of a run that has ended: another number whenever loading would give something else. None: it may go on.
-    pub state: Option<u64>,
+    /// For a run that has ended: a fingerprint that differs whenever loading would return something else. `None`: the
+    /// run may continue.
+    pub fingerprint: Option<u64>,
 }
 
-/// A page of a list.
+/// One page of [`Store::find`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// The newest change of state first; of two at the same time the greater id.
+pub struct RunPage {
+    /// Sorted by latest state change, newest first; ties by id, greatest first.
     pub runs: Vec<RunHead>,
-    /// How many match on all pages.
+    /// Number of matches on all pages together.
     pub total: usize,
-    /// Where the next page begins. None: this is the last one.
+    /// Start of the next page. `None`: this is the last page.
     pub next: Option<Cursor>,
 }
 
-/// Which state of a document: greater for every later write to the store, never used twice.
+/// Version of a document: greater for every later write to the store, and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
-/// A document as it was at one moment. What its bytes mean is for its owner to know.
+/// A document at one moment. Its owner defines the meaning of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// What it holds.
+    /// Content.
     pub value: Bytes,
-    /// Its version.
+    /// Current version.
     pub version: Version,
-    /// The version it was made with: puts documents in the order they were made.
-    pub made: Version,
+    /// The version with which it was created: sorts documents by creation.
+    pub created: Version,
 }
 
-/// A document in a list.
+/// A list entry for a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its key.
+pub struct DocumentEntry {
+    /// Full key within the collection.
     pub key: String,
-    /// The document.
+    /// The document itself.
     pub document: Document,
 }
 
-/// What has to stand in a document's place for it to be written.
+/// Precondition of a write to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// Whatever it is.
-    Anything,
-    /// Nothing.
+    /// No precondition.
+    Any,
+    /// The document does not exist.
     Absent,
-    /// This version.
+    /// The document has this version.
     Version(Version),
 }
 
-/// Something else stood in the document's place than was expected.
+/// The precondition of a write did not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict;
 
-/// What is forgotten when.
+/// What [`Store::retain`] deletes, and when.
 #[derive(Clone, Debug)]
 pub struct Retention {
-    /// How long a run is kept after its last change, and a document after it was last put.
+    /// How long a run is kept after its last change, and a document after its last write.
     pub age: Duration,
-    /// How many runs are kept. Beyond, owners who have most lose their own: ended ones that changed longest ago go
-    /// first.
+    /// Maximum number of runs. Above it, the owners with the most runs lose runs first: those that ended and changed
+    /// longest ago.
     pub runs: u64,
-    /// How many documents each of the `collections` has, by the same rule.
+    /// Maximum number of documents in each of the `collections`, by the same rule.
     pub documents: u64,
-    /// How many bytes are kept, roughly: of runs, then of documents in `collections`, by the same rule.
+    /// Approximate maximum size in bytes, enforced first on runs and then on documents in `collections`, by the same
+    /// rule.
     pub bytes: u64,
-    /// The collections whose documents are forgotten by age. All other documents stay.
+    /// Collections whose documents expire by age. All other documents stay.
     pub collections: Vec<String>,
-    /// Collections of documents that are parts of others, and the collection those are in: they go together.
+    /// Collections of part documents, each with the collection of the documents they belong to: both are deleted
+    /// together.
     pub parts: Vec<(String, String)>,
-    /// Routes that keep their runs ([`RunInfo::retention`]) for less than that, and how many of each owner. Runs that others are built upon are hidden
-    /// where all others are forgotten, and are nobody's but the store's from then on.
+    /// Routes that keep their runs ([`RunInfo::retention`]) for less time, with a maximum per owner. A run that other
+    /// runs continue from is hidden instead of deleted; from then on only the general rules apply to it.
     pub routes: Vec<(String, RunRetention)>,
-    /// The collections whose documents go with a run: those of [`owned_key`] for the run's owner and `<run>/…`.
+    /// Collections whose documents are deleted with a run: those under [`owned_key`] of the run's owner and `<run>/…`.
     pub attached: Vec<String>,
 }
 
 impl Retention {
-    /// By the rules of each route: since when what ended before counts as forgotten.
+    /// For each route, the time before which its ended runs are expired.
     #[must_use]
-    pub fn gone(&self, now: Millis) -> Vec<(String, Millis)> {
-        self.routes.iter().map(|(route, keep)| (route.clone(), before(now, keep.ended_ttl))).collect()
+    pub fn expiry_cutoffs(&self, now: Millis) -> Vec<(String, Millis)> {
+        self.routes.iter().map(|(route, rules)| (route.clone(), before(now, rules.ended_ttl))).collect()
     }
 
-    /// The rules a run is under besides those that hold for all.
+    /// The route's rules for a run. `None`: only the general rules apply.
     #[must_use]
-    pub fn keep_of(&self, about: &RunInfo) -> Option<&RunRetention> {
-        let keeper = about.retention.as_ref()?;
-        self.routes.iter().find(|(route, _)| *route == keeper.route).map(|(_, keep)| keep)
+    pub fn rules_for(&self, info: &RunInfo) -> Option<&RunRetention> {
+        let owner = info.retention.as_ref()?;
+        self.routes.iter().find(|(route, _)| *route == owner.route).map(|(_, rules)| rules)
     }
 
-    /// True if the time of a run that has ended is over.
+    /// True if a run has ended and its time to live is over.
     #[must_use]
-    pub fn is_gone(&self, about: &RunInfo, now: Millis) -> bool {
-        matches!(about.state, RunState::Ended(_))
-            && self.keep_of(about).is_some_and(|keep| about.changed_at < before(now, keep.ended_ttl))
+    pub fn is_expired(&self, info: &RunInfo, now: Millis) -> bool {
+        matches!(info.state, RunState::Ended(_))
+            && self.rules_for(info).is_some_and(|rules| info.changed_at < before(now, rules.ended_ttl))
     }
 
-    /// True if a run has waited for too long.
+    /// True if a run has waited for input longer than it may.
     #[must_use]
-    pub fn is_stale(&self, about: &RunInfo, now: Millis) -> bool {
-        let patience = self.keep_of(about).map_or(self.age, |keep| keep.waiting_ttl.min(self.age));
-        matches!(about.state, RunState::Waiting | RunState::WaitingForAuth) && about.changed_at < before(now, patience)
+    pub fn is_stale(&self, info: &RunInfo, now: Millis) -> bool {
+        let ttl = self.rules_for(info).map_or(self.age, |rules| rules.waiting_ttl.min(self.age));
+
+        matches!(info.state, RunState::Waiting | RunState::WaitingForAuth) && info.changed_at < before(now, ttl)
     }
 
-    /// The shortest time anything is kept.
+    /// The shortest time to live of all rules.
     #[must_use]
-    pub fn shortest(&self) -> Duration {
-        let times = self.routes.iter().flat_map(|(_, keep)| [keep.ended_ttl, keep.waiting_ttl]);
+    pub fn min_ttl(&self) -> Duration {
+        let times = self.routes.iter().flat_map(|(_, rules)| [rules.ended_ttl, rules.waiting_ttl]);
         times.fold(self.age, Duration::min)
     }
 }
 
-/// The time a while ago.
+/// The time `age` before `now`.
 fn before(now: Millis, age: Duration) -> Millis {
     now.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Between which keys the documents stand that go with a run: from the first one on, before the last one.
+/// Key range of the documents attached to a run: first key (inclusive), last key (exclusive).
 fn attached_keys(owner: &str, run: RunId) -> (String, String) {
-    // A zero is what follows a slash.
+    // '0' is the character after '/'.
     (owned_key(owner, &format!("{run}/")), owned_key(owner, &format!("{run}0")))
 }
 
-/// The key of a part of a document: the place among its parts puts them in order.
+/// The key of a part of a document. `index` orders the parts.
 #[must_use]
-pub fn part_key(whole: &str, place: u64) -> String {
-    format!("{whole}{PART}{place:016x}")
+pub fn part_key(document: &str, index: u64) -> String {
+    format!("{document}{PART}{index:016x}")
 }
 
-/// Between which keys the parts of a document stand: from the first one on, before the last one.
-fn part_keys(whole: &str) -> (String, String) {
-    // What follows the sign that parts begin with.
-    (format!("{whole}{PART}"), format!("{whole}\u{1d}"))
+/// Key range of the parts of a document: first key (inclusive), last key (exclusive).
+fn part_keys(document: &str) -> (String, String) {
+    // U+001D is the character after `PART`.
+    (format!("{document}{PART}"), format!("{document}\u{1d}"))
 }
 
-/// Stands between a document's key and its part's. Parts of keys hold no such character.
+/// Separates a document's key from the part index. Document keys never contain this character.
 const PART: char = '\u{1c}';
 
-/// Whose a document is: keys begin with their owner's, or with an agent's name and then their owner's.
+/// The owner in a document's key: keys start with the owner, or with an agent's name followed by the owner.
 fn owner_in<'a>(collection: &str, key: &'a str) -> &'a str {
     let nth = usize::from(BY_AGENT.contains(&collection));
     key.split('\u{1f}').nth(nth).unwrap_or("")
 }
 
-/// The collections whose keys begin with an agent's name.
+/// Collections whose keys start with an agent's name.
 const BY_AGENT: [&str; 3] = ["sessions", "asked", "entries"];
 
-/// The key a document of an owner has: what is another owner's is never looked at. `owner` is
-/// [`interlingua_core::Owner::key`], which never holds what stands between the two.
+/// The key of a document that belongs to an owner, so that no owner can address another owner's documents. `owner` is
+/// [`interlingua_core::Owner::key`], which never contains the separator.
 #[must_use]
 pub fn owned_key(owner: &str, key: &str) -> String {
     format!("{owner}\u{1f}{key}")
 }
 
-/// What one round of [`Store::retain`] did.
+/// What one call of [`Store::retain`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// The runs it forgot.
+pub struct RetentionReport {
+    /// Deleted runs.
     pub runs: Vec<RunId>,
-    /// The runs it hid.
+    /// Hidden runs.
     pub hidden: Vec<RunId>,
-    /// How many documents it forgot by their age.
+    /// Number of deleted documents.
     pub documents: usize,
-    /// Runs that have been waiting for longer than they may. They stay: the engine ends them.
+    /// Runs that have waited too long. The store keeps them; the engine ends them.
     pub stale: Vec<RunId>,
-    /// True: there is more to forget, call again.
+    /// True if there is more to delete: call again.
     pub more: bool,
 }
 
-/// What one replica tells the one that owns a run.
+/// A message from one replica to the one that owns a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Stop the run.
+    /// Cancel the run.
     Cancel,
 }
 
-/// Why a store did not do what it was asked.
+/// Why a store operation failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store was closed, or its threads are gone.
+    /// The store was closed, or its threads have ended.
     #[error("the store is closed")]
     Closed,
     /// Another process has the file open.
     #[error("another process uses the database '{path}'")]
     InUse {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
     /// The file was written by a later version of the gateway.
-    #[error("the database '{path}' has schema version {found}, this gateway knows versions up to {known}")]
-    Newer {
-        /// The file.
+    #[error("the database '{path}' has schema version {found}, this gateway supports versions up to {known}")]
+    NewerSchema {
+        /// Path of the file.
         path: String,
-        /// Its version.
+        /// Schema version of the file.
         found: i64,
-        /// The latest one known here.
+        /// Latest schema version that this build supports.
         known: i64,
     },
-    /// The file or its folder cannot be made, opened, read or written.
-    #[error("cannot {doing} '{path}': {why}")]
+    /// The file or its directory cannot be created, opened, read or written.
+    #[error("cannot {action} '{path}': {reason}")]
     File {
-        /// What was tried.
-        doing: &'static str,
-        /// The file or folder.
+        /// The attempted action, as a verb phrase.
+        action: &'static str,
+        /// Path of the file or directory.
         path: String,
-        /// What the system said.
-        why: String,
+        /// The system's error message.
+        reason: String,
     },
-    /// It did not answer in time: it is stuck, or more is asked of it than it can do.
-    #[error("the store did not answer within {} s", after.as_secs())]
-    Late {
-        /// How long it was waited for.
+    /// The store did not respond in time: it is stuck or overloaded.
+    #[error("the store did not respond within {} s", after.as_secs())]
+    Timeout {
+        /// How long the caller waited.
         after: Duration,
     },
-    /// More waits for an answer than the store takes on.
-    #[error("too much is asked of the store at once")]
+    /// Too many operations are queued.
+    #[error("too many store operations at once")]
     Overloaded,
-    /// A mistake in the store's own code.
-    #[error("the store made a mistake: {0}")]
-    Broken(String),
-    /// What was stored cannot be understood.
-    #[error("the stored {what} cannot be read: {why}")]
+    /// A bug in the store's own code.
+    #[error("internal error in the store: {0}")]
+    Internal(String),
+    /// Stored data cannot be parsed.
+    #[error("the stored {what} cannot be parsed: {reason}")]
     Corrupt {
-        /// What it is.
+        /// What kind of data.
         what: String,
-        /// What is wrong with it.
-        why: String,
+        /// The parser's error message.
+        reason: String,
     },
 }
 
 impl StoreError {
-    /// What is wrong with something that was stored.
-    pub(crate) fn corrupt(what: impl std::fmt::Display, why: impl std::fmt::Display) -> Self {
-        Self::Corrupt { what: what.to_string(), why: why.to_string() }
+    /// Stored data that cannot be parsed.
+    pub(crate) fn corrupt(what: impl std::fmt::Display, reason: impl std::fmt::Display) -> Self {
+        Self::Corrupt { what: what.to_string(), reason: reason.to_string() }
     }
 }
 
-/// Keeps runs, documents and leases. See the [module](self) for what holds of all methods.
+/// Stores runs, documents and leases. The [module](self) documentation has the contract of all methods.
+///
+/// # Examples
+///
+/// A run is opened, updated, committed and loaded again. In the gateway the engine implements [`Journal`]:
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use interlingua::store::{DirtyFlag, Journal, Memory, Store, StoreError};
+/// use interlingua_core::RunId;
+/// use interlingua_core::call::RunInfo;
+/// # use interlingua_core::call::{Delivery, RunState};
+/// # use interlingua_core::event::End;
+/// # use interlingua_core::json::Json;
+/// # use interlingua_core::model::AgentRequest;
+/// use interlingua_core::run::{Record, Run};
+///
+/// struct ActiveRun {
+///     id: RunId,
+///     state: Mutex<(Record, RunInfo)>,
+///     dirty: DirtyFlag,
+/// }
+///
+/// impl Journal for ActiveRun {
+///     fn id(&self) -> RunId {
+///         self.id
+///     }
+///     fn with(&self, inspect: &mut dyn FnMut(&Record, &RunInfo)) {
+///         let state = self.state.lock().unwrap();
+///         inspect(&state.0, &state.1);
+///     }
+///     fn dirty_flag(&self) -> &DirtyFlag {
+///         &self.dirty
+///     }
+///     // A server would publish this many events to its clients.
+///     fn committed(&self, _events: u64) {}
+/// }
+///
+/// # fn info() -> RunInfo {
+/// #     RunInfo {
+/// #         protocol: "agent-api".into(),
+/// #         owner: "olga".into(),
+/// #         state: RunState::Queued,
+/// #         changed_at: 1000,
+/// #         previous: None,
+/// #         delivery: Delivery::Stream,
+/// #         stored: true,
+/// #         request: AgentRequest::default(),
+/// #         labels: Json::null(),
+/// #         retention: None,
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), StoreError> {
+/// let store = Memory::new();
+/// let id = RunId::parse("00000000-0000-0000-0000-000000000001").unwrap();
+/// let record = Record::new(Run::new(id, "demo", "session-1", 1000));
+/// let active = Arc::new(ActiveRun { id, state: Mutex::new((record, info())), dirty: DirtyFlag::default() });
+///
+/// let run: Arc<dyn Journal> = active.clone();
+/// store.open(&run).await?;
+///
+/// {
+///     let (record, info) = &mut *active.state.lock().unwrap();
+///     record.start_turn(Vec::new());
+///     record.finish_turn(End::Completed, None);
+///     record.finish_run(End::Completed);
+///     info.state = RunState::Ended(End::Completed);
+/// }
+/// store.touch(&run);
+/// store.settle(&run).await?;
+///
+/// let loaded = store.load(id).await?.expect("the run was opened");
+/// assert!(loaded.record.is_finished());
+/// assert_eq!(store.load(RunId::parse("00000000-0000-0000-0000-000000000002").unwrap()).await?, None);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Store: Send + Sync + 'static {
-    /// Makes a run known, or takes a known one up again: the store now looks at this journal. Needed before the first
-    /// touch of every journal, also of one made anew out of [`Store::load`]; then the journal begins with all events
-    /// that are stored.
+    /// Registers a run, or replaces the journal of a registered one. Must be called before the first touch of every
+    /// journal, including one recreated from [`Store::load`]; such a journal starts with all stored events.
     ///
-    /// Confirmed: the run is found, and recovered after a crash. What was told before is safe, and the journal was told
-    /// so by [`Journal::committed`].
-    fn open(&self, run: &Arc<dyn Journal>) -> Later<()>;
+    /// Confirmed: the run can be found and is recovered after a crash. Its events so far are durable, as reported by
+    /// [`Journal::committed`].
+    fn open(&self, run: &Arc<dyn Journal>) -> StoreFuture<()>;
 
-    /// Says that a run has grown. Never blocks, never fails: the events are safe within a fraction of a second, or
-    /// with the next [`Store::settle`], and the journal is told how many are. For a run that was not opened nothing
-    /// happens; one that was removed is told that nothing of it can be lost.
+    /// Reports that a run has new events. Never blocks, never fails: the events become durable within a fraction of a
+    /// second, or with the next [`Store::settle`], and the journal is notified. No effect for a run that was not
+    /// opened; for a removed one the journal is notified that nothing in it can be lost.
     fn touch(&self, run: &Arc<dyn Journal>);
 
-    /// Confirms that a run is safe as it was when this was called, or later; all that is known about it included. For
-    /// a run that was not opened nothing happens; one that was removed is told that nothing of it can be lost.
+    /// Confirms that a run is durable as it was at the time of the call, or later, with all of its metadata. No effect
+    /// for a run that was not opened; for a removed one the journal is notified that nothing in it can be lost.
     ///
-    /// A run between two turns or at its end may then be dropped by the store; a later touch takes it up again.
-    fn settle(&self, run: &Arc<dyn Journal>) -> Later<()>;
+    /// Between two turns or after the end of a run the store may then drop the journal; a later touch registers it
+    /// again.
+    fn settle(&self, run: &Arc<dyn Journal>) -> StoreFuture<()>;
 
-    /// A run as it is known to the store: everything settled, and perhaps more. None: there is no such run.
-    fn load(&self, id: RunId) -> Later<Option<Arc<Stored>>>;
+    /// Loads a run: everything settled, and possibly more. `None`: there is no such run.
+    fn load(&self, id: RunId) -> StoreFuture<Option<Arc<StoredRun>>>;
 
-    /// What loading a run would come to, found out without doing it. None: there is no such run.
-    fn weigh(&self, id: RunId) -> Later<Option<Weight>>;
+    /// What it would cost to load a run, determined without loading it. `None`: there is no such run.
+    fn load_cost(&self, id: RunId) -> StoreFuture<Option<LoadCost>>;
 
-    /// Runs without what was said in them ([`Record::head`]), nor tools and unknown fields of their requests: what
-    /// lists show of them, at a cost that does not grow with what was said. Those that are not there are left out; the
-    /// order is that of the ids.
-    fn heads(&self, ids: Vec<RunId>) -> Later<Vec<Stored>>;
+    /// Runs without their messages ([`Record::head`]) and without the tools and unknown fields of their requests: what
+    /// lists show, at a cost that does not depend on the size of the runs. Missing runs are left out; the result has
+    /// the order of `ids`.
+    fn heads(&self, ids: Vec<RunId>) -> StoreFuture<Vec<StoredRun>>;
 
-    /// A page of runs. Every run that matches and does not change between the pages is on exactly one of them; one that
-    /// changes in between moves to the front and may be missed or met again. Ended runs that are not
-    /// [`RunInfo::stored`], or whose route counts them as forgotten, are on none.
-    fn find(&self, query: Query) -> Later<Found>;
+    /// One page of runs. Every matching run that does not change between the pages is on exactly one of them; one that
+    /// changes in between moves to the front and may be missed or seen twice. Ended runs that are not
+    /// [`RunInfo::stored`], or that have expired under their route's rules, are on no page.
+    fn find(&self, query: Query) -> StoreFuture<RunPage>;
 
-    /// The run of a session that was accepted last, among these agents (empty: any), and those that [`Store::find`]
-    /// finds.
-    fn latest(&self, agents: Vec<String>, owner: String, session: String) -> Later<Option<RunId>>;
+    /// The most recently accepted run of a session, among these agents (empty: any agent) and the runs that
+    /// [`Store::find`] returns.
+    fn latest(&self, agents: Vec<String>, owner: String, session: String) -> StoreFuture<Option<RunId>>;
 
-    /// Forgets a run, all of it at once. True if there was one. Whoever still grows it stops first.
-    fn remove(&self, id: RunId) -> Later<bool>;
+    /// Deletes a run, atomically. True if there was one. The caller stops updating the run first.
+    fn remove(&self, id: RunId) -> StoreFuture<bool>;
 
-    /// A document. None: there is none.
-    fn get(&self, collection: &str, key: &str) -> Later<Option<Document>>;
+    /// Reads a document. `None`: there is none.
+    fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>>;
 
-    /// Writes a document if what is expected stands in its place: compare and swap. Of several writers that expect the
-    /// same version, one succeeds. `now` is when it was put, for [`Retention`].
+    /// Writes a document if the precondition holds (compare and swap): of several writers that expect the same version,
+    /// one succeeds. `now` is the time of the write, for [`Retention`].
     fn put(
         &self,
         collection: &str,
@@ -474,58 +556,64 @@ pub trait Store: Send + Sync + 'static {
         value: Bytes,
         expect: Expect,
         now: Millis,
-    ) -> Later<Result<Version, Conflict>>;
+    ) -> StoreFuture<Result<Version, Conflict>>;
 
-    /// Takes a document away if what is expected stands there. `Ok(false)`: there was none and none was expected.
-    fn delete(&self, collection: &str, key: &str, expect: Expect) -> Later<Result<bool, Conflict>>;
+    /// Deletes a document if the precondition holds. `Ok(false)`: there was none, and none was expected.
+    fn delete(&self, collection: &str, key: &str, expect: Expect) -> StoreFuture<Result<bool, Conflict>>;
 
-    /// Documents whose key begins with `prefix` and is greater than `after`, by key, at most `limit`. Keys are ordered
-    /// by their bytes.
-    fn list(&self, collection: &str, prefix: &str, after: Option<&str>, limit: usize) -> Later<Vec<Entry>>;
+    /// Documents whose key starts with `prefix` and is greater than `after`, sorted by key, at most `limit`. Keys are
+    /// compared bytewise.
+    fn list(
+        &self,
+        collection: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreFuture<Vec<DocumentEntry>>;
 
-    /// Takes a lease, or renews it for its holder: until `ttl` has passed nobody else gets it. False: somebody else
-    /// has it. A holder's name is used by one run of one process only. A lease does not survive its process longer
-    /// than its `ttl`; in a store of one process, not at all.
-    fn lease(&self, key: &str, holder: &str, ttl: Duration) -> Later<bool>;
+    /// Acquires a lease, or renews it for its holder: until `ttl` has passed no one else gets it. False: another holder
+    /// has it. A holder's name is used by one run of one process only. A lease outlives its process by no more than its
+    /// `ttl`; in a single-process store, not at all.
+    fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool>;
 
-    /// Gives a lease back. Nothing happens if the holder does not have it (any more).
-    fn release(&self, key: &str, holder: &str) -> Later<()>;
+    /// Releases a lease. No effect if `holder` does not have it (any more).
+    fn release(&self, key: &str, holder: &str) -> StoreFuture<()>;
 
-    /// Sends a signal to the process that owns the run. At least once to every replica that listens at this moment; a
-    /// run that nobody owns hears nothing.
-    fn signal(&self, id: RunId, signal: Signal) -> Later<()>;
+    /// Sends a signal to the process that owns the run. Delivered at least once to every replica that is listening; no
+    /// effect for a run without an owner.
+    fn signal(&self, id: RunId, signal: Signal) -> StoreFuture<()>;
 
-    /// The signals that arrive from now on, for runs of any process: those of others are to be ignored. Ends when the
-    /// store is closed.
+    /// The signals that arrive from now on, for runs of any process; the caller ignores those of other processes. Ends
+    /// when the store is closed.
     fn signals(&self) -> UnboundedReceiver<(RunId, Signal)>;
 
-    /// The journal lines of a run that another process grows, from an event on: first what is stored, then what
-    /// comes, each item whole lines (`interlingua_core::journal`), without gaps, to the run's end. None: this store
-    /// belongs to one process, which follows its own runs in memory.
+    /// The journal lines of a run that another process updates, starting with event `from`: first the stored ones, then
+    /// new ones, each item complete lines (`interlingua_core::journal`), without gaps, until the run ends. `None`: this
+    /// is a single-process store, whose runs are followed in memory.
     fn follow(&self, id: RunId, from: u64) -> Option<BoxStream<'static, Result<Bytes, StoreError>>> {
         let _ = (id, from);
         None
     }
 
-    /// The runs that were queued or running when their process died, oldest first. Each one is the caller's now: to be
-    /// loaded, closed, opened and settled. The record may hold more than the facts about it do, its end even: nobody
-    /// was told of that. Waiting runs are not among them: they go on waiting. Called once, at the
-    /// start; by a store of several replicas also every now and then.
-    fn recover(&self) -> Later<Vec<RunId>>;
+    /// The runs that were queued or running when their process died, oldest first. The caller now owns each of them and
+    /// must load, close, open and settle it. The record may be ahead of its metadata and even contain the run's end: no
+    /// client has seen that. Waiting runs are not included, because they can simply continue. Called once at startup;
+    /// with a store of several replicas also periodically.
+    fn recover(&self) -> StoreFuture<Vec<RunId>>;
 
-    /// Forgets some of what need not be kept any more: a small batch, so that nothing else waits for long. Runs that
-    /// have not ended are never forgotten.
-    fn retain(&self, policy: Retention, now: Millis) -> Later<Swept>;
+    /// Deletes some of the data that has expired: a small batch, so that other operations are not delayed for long.
+    /// Runs that have not ended are never deleted.
+    fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport>;
 
-    /// Whether it can write at the moment. Costs next to nothing.
+    /// Whether the store can write at the moment. Cheap.
     fn health(&self) -> Health {
         Health::Good
     }
 
-    /// Confirms that everything touched so far is safe.
-    fn flush(&self) -> Later<()>;
+    /// Confirms that everything touched so far is durable.
+    fn flush(&self) -> StoreFuture<()>;
 
-    /// Flushes, and gives back what the process holds: files, threads, locks. Whatever is called afterwards fails with
+    /// Flushes, then releases the process's files, threads and locks. Every later call fails with
     /// [`StoreError::Closed`].
-    fn close(&self) -> Later<()>;
+    fn close(&self) -> StoreFuture<()>;
 }

@@ -70,7 +70,7 @@ pub struct Refused {
 impl Refused {
     fn to_fault(&self, turn: &dyn AgentTurn) -> Fault {
         let refusal = Refusal { status: self.status, body: self.body.as_bytes(), retry_after: self.retry_after };
-        let mut fault = secrets::masked(turn.map_refusal(&refusal));
+        let mut fault = secrets::mask_fault(turn.map_refusal(&refusal));
         let body = fault.detail.take().unwrap_or_default();
         fault.detail = Some(format!("{}: {}", self.asked, beginning(&body)));
         fault
@@ -327,10 +327,10 @@ impl Conversation {
             }
             Ok(Reply::Document(document)) => {
                 bounded("the agent's document", &document)?;
-                self.turn.on_lookup(Ok(&document)).map_err(secrets::masked)?;
+                self.turn.on_lookup(Ok(&document)).map_err(secrets::mask_fault)?;
             }
-            Err(fault) if is_lookup => self.turn.on_lookup(Err(&fault)).map_err(secrets::masked)?,
-            Err(fault) => self.turn.on_failure(fault).map_err(secrets::masked)?,
+            Err(fault) if is_lookup => self.turn.on_lookup(Err(&fault)).map_err(secrets::mask_fault)?,
+            Err(fault) => self.turn.on_failure(fault).map_err(secrets::mask_fault)?,
         }
         self.advance()
     }
@@ -343,7 +343,7 @@ impl Conversation {
             return Err(Fault::new(FaultKind::Internal, "the agent was asked too often in one turn"));
         }
 
-        self.stage = match self.turn.next(now()).map_err(secrets::masked)? {
+        self.stage = match self.turn.next(now()).map_err(secrets::mask_fault)? {
             Next::Finished => Stage::Done,
             Next::Send(request) => {
                 let is_lookup = request.purpose == interlingua_core::connector::Purpose::Lookup;
@@ -366,7 +366,7 @@ impl Conversation {
     /// [`FaultKind::UpstreamTooLarge`] for an event past the bound, [`FaultKind::UpstreamGarbage`] for one with more values or
     /// levels than [`tree::Bounds::DEFAULT`], else what the turn or the sink says. The conversation is over then.
     pub fn feed(&mut self, chunk: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let fed = self.read(chunk, sink).map_err(secrets::masked);
+        let fed = self.read(chunk, sink).map_err(secrets::mask_fault);
         if fed.is_err()
             && let Stage::Reading(body) = &mut self.stage
         {
@@ -428,7 +428,7 @@ impl Conversation {
             return Ok(Flow::Ended);
         }
 
-        self.read_rest(sink).and_then(|()| self.turn.on_end(sink)).map_err(secrets::masked)?;
+        self.read_rest(sink).and_then(|()| self.turn.on_end(sink)).map_err(secrets::mask_fault)?;
         self.go_on(sink)
     }
 
@@ -443,7 +443,7 @@ impl Conversation {
             return Ok(Flow::Ended);
         }
 
-        self.turn.on_cut(fault, sink).map_err(secrets::masked)?;
+        self.turn.on_cut(fault, sink).map_err(secrets::mask_fault)?;
         self.go_on(sink)
     }
 
@@ -482,9 +482,9 @@ impl Conversation {
 
         let message = "the agent's answer is not in the protocol that it is asked in";
         let beginning = String::from_utf8_lossy(&self.beginning);
-        let beginning = secrets::mask_beginning(&beginning);
+        let beginning = secrets::mask_truncated(&beginning);
         let detail = format!("content-type: {}; the answer begins {beginning:?}", self.media);
-        Some(secrets::masked(Fault::new(FaultKind::UpstreamGarbage, message).with_detail(detail)))
+        Some(secrets::mask_fault(Fault::new(FaultKind::UpstreamGarbage, message).with_detail(detail)))
     }
 
     /// The first frame that had no effect, as far as the log needs it.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, FutureExt as _, ready};
-use interlingua_core::public_address::{Destination, Own, Policy, Refused, is_local_name};
+use interlingua_core::public_address::{Destination, OwnAddresses, Policy, Refused, is_local_name};
 use interlingua_core::push::PushRequest;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls_platform_verifier::ConfigVerifierExt as _;
@@ -52,7 +52,7 @@ impl HttpWebhookClient {
     }
 
     /// The gateway as it can be reached now: addresses of a machine come and go.
-    fn own(&self) -> Own {
+    fn own(&self) -> OwnAddresses {
         let machine = if self.listens.iter().any(|listens| listens.ip().is_unspecified()) {
             let found = if_addrs::get_if_addrs();
             let found = found.inspect_err(|error| tracing::warn!(%error, "the machine's addresses are not known"));
@@ -60,14 +60,14 @@ impl HttpWebhookClient {
         } else {
             Some(Vec::new())
         };
-        Own { listens: self.listens.clone(), machine }
+        OwnAddresses { listens: self.listens.clone(), machine }
     }
 
     /// Resolves a place, and judges all of its addresses.
     async fn resolve(&self, url: &str, policy: &Policy) -> Result<Place, Unreached> {
         let destination = policy.destination(url).map_err(Unreached::Refused)?;
         let url = reqwest::Url::parse(url).ok().filter(|url| agree(url, &destination));
-        let url = url.ok_or(Unreached::Refused(Refused::NoUrl))?;
+        let url = url.ok_or(Unreached::Refused(Refused::InvalidUrl))?;
         let addresses = match destination.address {
             Some(address) => vec![SocketAddr::new(address, destination.port)],
             None => {
@@ -78,7 +78,7 @@ impl HttpWebhookClient {
                 }
             }
         };
-        policy.resolved(&destination.host, &addresses, &self.own()).map_err(Unreached::Refused)?;
+        policy.check_resolved(&destination.host, &addresses, &self.own()).map_err(Unreached::Refused)?;
         Ok(Place { url, addresses })
     }
 }

@@ -1,15 +1,15 @@
-//! A2A cards that begin with the agent's own (`card_from`): what is fetched from the agent's server, when, and what
-//! clients see if that server is wrong, slow, too talkative or gone. And where cards of any kind say that the agent is.
-//! What is taken over of a card is the adapter's matter and tested there; how long it is kept, in `src/upstream/card`.
+//! A2A cards based on the card of the agent (`card_from`): what is fetched from its server, when, and what clients see
+//! if that server is wrong, slow or gone or sends too much. Also the URL that any card shows. Not here: which fields
+//! are taken from an upstream card (the adapter's tests) and how long it is cached (`src/upstream/card`).
 
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::support::agent::saying;
+use crate::support::agent::text_reply;
 use crate::support::gateway::{DEMO, Gateway, agent};
-use crate::support::until;
-use crate::support::upstream::{Answer, Asked, Upstream, nobody};
+use crate::support::poll_until;
+use crate::support::upstream::{ReceivedRequest, Reply, Upstream, unused_address};
 
 const ROUTE: &str = "[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\noptions = { card_from = \"upstream\" }\n";
 const CARD: &str = "/.well-known/agent-card.json";
@@ -20,29 +20,29 @@ async fn before(url: &str) -> Gateway {
     Gateway::start(&format!("{agent}{ROUTE}")).await
 }
 
-/// An agent whose server answers in these places, and nowhere else.
-fn publishing(answers: impl Fn(&Asked) -> Option<Answer> + Send + 'static) -> Upstream {
-    Upstream::deciding(move |asked| {
-        answers(asked).unwrap_or_else(|| Answer::whole(404, &[("content-type", "text/plain")], "nothing here"))
+/// An agent whose server replies as `answers` says and with 404 otherwise.
+fn publishing(answers: impl Fn(&ReceivedRequest) -> Option<Reply> + Send + 'static) -> Upstream {
+    Upstream::with_handler(move |request| {
+        answers(request).unwrap_or_else(|| Reply::complete(404, &[("content-type", "text/plain")], "nothing here"))
     })
 }
 
-fn shows(card: &Value) -> Answer {
-    Answer::whole(200, &[("content-type", "application/json")], card.to_string())
+fn shows(card: &Value) -> Reply {
+    Reply::complete(200, &[("content-type", "application/json")], card.to_string())
 }
 
 async fn card(gateway: &Gateway) -> Value {
-    let answer = gateway.get(&format!("/a2a/friday{CARD}")).await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    answer.json()
+    let response = gateway.get(&format!("/a2a/friday{CARD}")).await;
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.json()
 }
 
 fn paths(upstream: &Upstream) -> Vec<String> {
-    upstream.asked().into_iter().map(|asked| asked.path).collect()
+    upstream.requests().into_iter().map(|request| request.path).collect()
 }
 
 #[tokio::test]
-async fn cards_of_every_generation_are_taken_without_what_is_the_agent_s_own() {
+async fn cards_of_every_version_are_republished_without_the_agents_own_addresses() {
     let inside = "http://agent.svc:9000/";
     let new = json!({
         "name": "New", "description": "d", "version": "9",
@@ -61,87 +61,103 @@ async fn cards_of_every_generation_are_taken_without_what_is_the_agent_s_own() {
     let mut both = new.clone();
     both.as_object_mut().expect("an object").extend(old.as_object().expect("an object").clone());
     for (name, shown) in [("New", new), ("Old", old), ("Old", both)] {
-        let upstream = publishing(move |asked| (asked.path == CARD).then(|| shows(&shown)));
+        let upstream = publishing(move |request| (request.path == CARD).then(|| shows(&shown)));
         let gateway = before(&upstream.url("")).await;
-        let told = card(&gateway).await;
-        assert_eq!((&told["name"], &told["skills"][0]["id"]), (&json!(name), &json!("cook")));
-        let text = told.to_string();
+        let received = card(&gateway).await;
+        assert_eq!((&received["name"], &received["skills"][0]["id"]), (&json!(name), &json!("cook")));
+
+        let text = received.to_string();
         for its in ["agent.svc", "GRPC", "sso", "signatures", "supportsAuthenticatedExtendedCard"] {
             assert!(!text.contains(its), "{its} in {text}");
         }
         let here = "http://localhost/a2a/friday";
-        assert_eq!((&told["url"], &told["supportedInterfaces"][0]["url"]), (&json!(here), &json!(here)));
-        assert_eq!(told["capabilities"]["streaming"], true);
-        let asked = upstream.asked();
-        assert_eq!((asked.len(), asked[0].method.as_str()), (1, "GET"));
+        assert_eq!((&received["url"], &received["supportedInterfaces"][0]["url"]), (&json!(here), &json!(here)));
+        assert_eq!(received["capabilities"]["streaming"], true);
+
+        let request = upstream.requests();
+        assert_eq!((request.len(), request[0].method.as_str()), (1, "GET"));
         for (header, value) in [("a2a-version", "1.0"), ("x-team", "known"), ("accept", "application/json")] {
-            assert_eq!(asked[0].headers.get(header).map(String::as_str), Some(value));
+            assert_eq!(request[0].headers.get(header).map(String::as_str), Some(value));
         }
-        // It is kept.
-        assert_eq!(card(&gateway).await, told);
-        assert_eq!(upstream.asked().len(), 1);
+
+        // The card is cached.
+        assert_eq!(card(&gateway).await, received);
+        assert_eq!(upstream.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_card_is_looked_for_below_the_agent_s_url_then_at_the_root_then_under_its_old_name() {
-    let upstream = publishing(|asked| (asked.path == OLD).then(|| shows(&json!({ "name": "Rooted" }))));
+async fn a_card_is_searched_below_the_agent_url_then_at_the_root_then_under_the_old_path() {
+    let upstream = publishing(|request| (request.path == OLD).then(|| shows(&json!({ "name": "Rooted" }))));
     let gateway = before(&upstream.url("/process")).await;
     assert_eq!(card(&gateway).await["name"], "Rooted");
     let wanted = [format!("/process{CARD}"), CARD.to_owned(), format!("/process{OLD}"), OLD.to_owned()];
     assert_eq!(paths(&upstream), wanted);
-    // The root of the gateway's own host shows the same.
+
+    // The well-known path at the root of the gateway shows the same card.
     assert_eq!(gateway.get(CARD).await.json()["name"], "Rooted");
-    assert_eq!(upstream.asked().len(), 4);
+    assert_eq!(upstream.requests().len(), 4);
 }
 
 #[tokio::test]
-async fn without_a_card_of_the_agent_s_the_configuration_speaks_and_a_pause_follows() {
-    let html = || Answer::whole(200, &[("content-type", "text/html")], "<html>{\"name\":\"page\"}</html>");
+async fn without_an_upstream_card_the_configuration_is_used_and_the_fetch_is_not_repeated_soon() {
+    let html = || Reply::complete(200, &[("content-type", "text/html")], "<html>{\"name\":\"page\"}</html>");
     let upstreams = [
         publishing(|_| None),
         publishing(move |_| Some(html())),
-        publishing(|_| Some(Answer::whole(200, &[("content-type", "application/json")], "{\"name\": \"half"))),
-        publishing(|_| Some(Answer::head(200, &[]).chunk("{\"name\": \"cut\"").close())),
-        publishing(|_| Some(Answer::whole(503, &[], ""))),
-        publishing(|_| Some(Answer::whole(302, &[("location", "/elsewhere")], ""))),
+        publishing(|_| Some(Reply::complete(200, &[("content-type", "application/json")], "{\"name\": \"half"))),
+        publishing(|_| Some(Reply::head(200, &[]).chunk("{\"name\": \"cut\"").close())),
+        publishing(|_| Some(Reply::complete(503, &[], ""))),
+        publishing(|_| Some(Reply::complete(302, &[("location", "/elsewhere")], ""))),
         publishing(|_| Some(shows(&json!({ "name": "huge", "description": "x".repeat(2 << 20) })))),
-        publishing(|_| Some(Answer::head(200, &[]).flood(format!("10000\r\n{}\r\n", " ".repeat(65536))))),
-        publishing(|_| Some(Answer::nothing())),
+        publishing(|_| Some(Reply::head(200, &[]).flood(format!("10000\r\n{}\r\n", " ".repeat(65536))))),
+        publishing(|_| Some(Reply::nothing())),
     ];
+
     for (number, upstream) in upstreams.iter().enumerate() {
         let gateway = before(&upstream.url("/process")).await;
-        let told = card(&gateway).await;
-        assert_eq!((&told["name"], &told["description"]), (&json!("friday"), &json!("Ours")), "{number}: {told}");
-        let asked = upstream.asked().len();
-        let answer = gateway.get(&format!("/a2a/friday{CARD}")).await;
-        assert_eq!((answer.json(), answer.header("cache-control")), (told, Some("private, no-store")), "{number}");
-        assert_eq!(upstream.asked().len(), asked, "{number} is asked again too soon");
+        let received = card(&gateway).await;
+        assert_eq!(
+            (&received["name"], &received["description"]),
+            (&json!("friday"), &json!("Ours")),
+            "{number}: {received}"
+        );
+
+        let request = upstream.requests().len();
+        let response = gateway.get(&format!("/a2a/friday{CARD}")).await;
+        assert_eq!(
+            (response.json(), response.header("cache-control")),
+            (received, Some("private, no-store")),
+            "{number}"
+        );
+        assert_eq!(upstream.requests().len(), request, "{number} is fetched again too soon");
     }
-    let gateway = before(&format!("http://{}/", nobody())).await;
+    let gateway = before(&format!("http://{}/", unused_address())).await;
     assert_eq!(card(&gateway).await["name"], "friday");
 }
 
 #[tokio::test]
-async fn a_slow_card_keeps_nobody_waiting_and_is_shown_once_it_has_come() {
+async fn a_slow_card_does_not_block_clients_and_is_shown_once_it_arrives() {
     let upstream = publishing(|_| {
-        let head = Answer::head(200, &[("content-type", "application/json")]);
+        let head = Reply::head(200, &[("content-type", "application/json")]);
         Some(head.chunk("{\"name\":").wait("now").chunk("\"Slow\"}").done())
     });
     let gateway = before(&upstream.url("")).await;
     let since = Instant::now();
-    // However many ask, there is one fetch.
+
+    // Concurrent requests share one fetch.
     let (one, other) = tokio::join!(card(&gateway), card(&gateway));
     let waited = since.elapsed().as_secs();
     assert!((4..10).contains(&waited), "waited for {waited} s");
     assert_eq!((&one["name"], &other["name"]), (&json!("friday"), &json!("friday")));
+
     upstream.open("now");
-    until("the card to come", async || (card(&gateway).await["name"] == "Slow").then_some(())).await;
-    assert_eq!(upstream.asked().len(), 1);
+    poll_until("the card to come", async || (card(&gateway).await["name"] == "Slow").then_some(())).await;
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn a_card_outlives_its_server_and_a_compressed_one_is_read() {
+async fn a_card_outlives_its_server_and_may_be_compressed() {
     // gzip of {"name":"Packed"}, stored without compression.
     let plain = br#"{"name":"Packed"}"#;
     let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 1];
@@ -152,15 +168,16 @@ async fn a_card_outlives_its_server_and_a_compressed_one_is_read() {
     packed.extend(crc(plain).to_le_bytes());
     packed.extend(u32::from(length).to_le_bytes());
     let upstream = publishing(move |_| {
-        Some(Answer::whole(200, &[("content-type", "application/json"), ("content-encoding", "gzip")], &packed))
+        Some(Reply::complete(200, &[("content-type", "application/json"), ("content-encoding", "gzip")], &packed))
     });
     let gateway = before(&upstream.url("")).await;
+
     assert_eq!(card(&gateway).await["name"], "Packed");
     drop(upstream);
     assert_eq!(card(&gateway).await["name"], "Packed");
 }
 
-/// The check sum of gzip.
+/// The CRC-32 checksum of gzip.
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg()))
@@ -168,13 +185,14 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 #[tokio::test]
-async fn tags_follow_the_card_and_the_agent_is_asked_as_ever() {
-    let upstream = publishing(|asked| {
-        Some(if asked.path == CARD { shows(&json!({ "name": "Friday" })) } else { saying(&["Hello"]) })
+async fn an_etag_is_served_for_an_upstream_card_and_turns_still_work() {
+    let upstream = publishing(|request| {
+        Some(if request.path == CARD { shows(&json!({ "name": "Friday" })) } else { text_reply(&["Hello"]) })
     });
     let gateway = before(&upstream.url("/process")).await;
-    let answer = gateway.get(&format!("/a2a/friday{CARD}")).await;
-    let tag = answer.header("etag").expect("a tag").to_owned();
+
+    let response = gateway.get(&format!("/a2a/friday{CARD}")).await;
+    let tag = response.header("etag").expect("a tag").to_owned();
     let path = format!("/a2a/friday{CARD}");
     let again = gateway.open("GET", &path, &[("if-none-match", &tag)], b"").await.status().await;
     assert_eq!(again, 304);
@@ -186,32 +204,33 @@ async fn tags_follow_the_card_and_the_agent_is_asked_as_ever() {
 }
 
 #[tokio::test]
-async fn an_agent_without_a_server_has_the_card_of_its_configuration() {
+async fn an_agent_without_a_server_uses_the_card_of_its_configuration() {
     let gateway = Gateway::start(&format!("{DEMO}{ROUTE}")).await;
     assert_eq!(gateway.get(&format!("/a2a/demo{CARD}")).await.json()["name"], "demo");
 }
 
 #[tokio::test]
-async fn cards_name_the_url_that_a_trusted_proxy_tells_and_no_other() {
-    let told = [
+async fn cards_use_the_url_of_a_trusted_proxy_only() {
+    let received = [
         ("a2a-version", "1.0"),
         ("x-forwarded-host", "agents.example"),
         ("x-forwarded-proto", "https"),
         ("x-forwarded-port", "8443"),
         ("x-forwarded-prefix", "/gateway/"),
     ];
-    let lies = [told[0], ("x-forwarded-host", "u@evil.example/x"), ("x-forwarded-proto", "javascript")];
+    let lies = [received[0], ("x-forwarded-host", "u@evil.example/x"), ("x-forwarded-proto", "javascript")];
+
     for (trusted, headers, url) in [
-        ("\"127.0.0.1\"", &told[..], "https://agents.example:8443/gateway/a2a/demo"),
+        ("\"127.0.0.1\"", &received[..], "https://agents.example:8443/gateway/a2a/demo"),
         ("\"127.0.0.1\"", &lies[..], "http://localhost/a2a/demo"),
-        ("", &told[..], "http://localhost/a2a/demo"),
+        ("", &received[..], "http://localhost/a2a/demo"),
     ] {
         let server = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\ntrusted_proxies = [{trusted}]\nallowed_hosts = [\"agents.example\"]\n"
         );
         let route = "[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n";
-        let gateway = Gateway::with(&format!("{server}[store]\nkind = \"memory\"\n{DEMO}{route}")).await;
-        let card = gateway.open("GET", &format!("/a2a/demo{CARD}"), headers, b"").await.answer().await.json();
+        let gateway = Gateway::with_config(&format!("{server}[store]\nkind = \"memory\"\n{DEMO}{route}")).await;
+        let card = gateway.open("GET", &format!("/a2a/demo{CARD}"), headers, b"").await.response().await.json();
         assert_eq!(card["supportedInterfaces"][0]["url"], url);
     }
 }

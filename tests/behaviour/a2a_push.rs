@@ -1,6 +1,6 @@
-//! Push notifications of A2A through the running gateway, to receivers that are there, fail, or must not be reached:
-//! which events of a task arrive, for how long is tried, and what is never a receiver. Not here: names that resolve to
-//! this and that (`src/upstream/push`), and how one event is written (`interlingua_a2a`).
+//! A2A push notifications through the running gateway: which events of a task reach a receiver, how long delivery is
+//! retried, and which addresses are refused. Not here: name resolution (`src/upstream/push`) and the encoding of one
+//! event (`interlingua_a2a`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::agent::{approval, frames, saying, saying_and_hanging, saying_until};
+use crate::support::agent::{approval_request, frames, text_reply, text_reply_then_hang, text_reply_until};
 use crate::support::gateway::{Gateway, JSON, agent};
+use crate::support::poll_until;
 use crate::support::process::Process;
-use crate::support::until;
-use crate::support::upstream::{Answer, Upstream};
+use crate::support::upstream::{Reply, Upstream};
 
 const FILE: &str = "[store]\nkind = \"sqlite\"\npath = \"store.db\"\n";
 const MEMORY: &str = "[store]\nkind = \"memory\"\n";
@@ -24,22 +24,22 @@ fn config(store: &str, upstream: &Upstream, options: &str) -> String {
 }
 
 async fn before(store: &str, upstream: &Upstream) -> Gateway {
-    Gateway::with(&config(store, upstream, ALLOWED)).await
+    Gateway::with_config(&config(store, upstream, ALLOWED)).await
 }
 
 async fn within(folder: &Path, upstream: &Upstream) -> Gateway {
-    Gateway::within(&config(FILE, upstream, ALLOWED), folder.to_owned()).await
+    Gateway::in_folder(&config(FILE, upstream, ALLOWED), folder.to_owned()).await
 }
 
 fn receiver() -> Upstream {
-    Upstream::always(Answer::whole(200, &[], "{}"))
+    Upstream::always(Reply::complete(200, &[], "{}"))
 }
 
 async fn rpc(gateway: &Gateway, version: &str, method: &str, params: Value) -> Value {
     let mut headers = JSON.to_vec();
     headers.push(("a2a-version", version));
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    gateway.open("POST", "/a2a/demo", &headers, body.as_bytes()).await.answer().await.json()
+    gateway.open("POST", "/a2a/demo", &headers, body.as_bytes()).await.response().await.json()
 }
 
 async fn ask(gateway: &Gateway, method: &str, params: Value) -> Value {
@@ -48,7 +48,7 @@ async fn ask(gateway: &Gateway, method: &str, params: Value) -> Value {
     answer["result"].clone()
 }
 
-/// Sends a message, and answers the task it belongs to.
+/// Sends a message and returns its task.
 async fn send(gateway: &Gateway, part: Value, task: Option<&Value>, configuration: Value) -> Value {
     let mut message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [part] });
     if let Some(task) = task {
@@ -57,19 +57,19 @@ async fn send(gateway: &Gateway, part: Value, task: Option<&Value>, configuratio
     ask(gateway, "SendMessage", json!({ "message": message, "configuration": configuration })).await["task"].clone()
 }
 
-/// A task that waits for approval.
+/// Creates a task that waits for approval and returns its id.
 async fn waiting(gateway: &Gateway, configuration: Value) -> Value {
     let task = send(gateway, json!({ "text": "hi" }), None, configuration).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
     task["id"].clone()
 }
 
-/// Answers a question that [`approval`] asks.
+/// Accepts an interrupt of [`approval_request`].
 async fn accept(gateway: &Gateway, id: &str, task: &Value, configuration: Value) -> Value {
     send(gateway, json!({ "data": { "interrupt_id": id, "decision": "accept" } }), Some(task), configuration).await
 }
 
-/// The configuration of a message that names a receiver.
+/// A message configuration with a push receiver.
 fn to(receiver: &Upstream) -> Value {
     json!({ "taskPushNotificationConfig": { "url": receiver.url("/hook") } })
 }
@@ -79,8 +79,8 @@ async fn create(gateway: &Gateway, task: &Value, id: &str, url: &str) -> Value {
     rpc(gateway, "1.0", "CreateTaskPushNotificationConfig", params).await
 }
 
-/// What a receiver was told, in short.
-fn told(receiver: &Upstream) -> Vec<String> {
+/// The notifications of a receiver, abbreviated.
+fn notifications(receiver: &Upstream) -> Vec<String> {
     let short = |body: Value| {
         let state = |status: &Value| status["state"].as_str().unwrap_or("?").replace("TASK_STATE_", "");
         if let Some(task) = body.get("task") {
@@ -91,29 +91,32 @@ fn told(receiver: &Upstream) -> Vec<String> {
             body["artifactUpdate"]["artifact"]["parts"][0]["text"].as_str().unwrap_or("?").to_owned()
         }
     };
-    receiver.asked().iter().map(|asked| short(asked.json())).collect()
+    receiver.requests().iter().map(|request| short(request.json())).collect()
 }
 
-/// Waits until a receiver was told this last.
-async fn until_told(receiver: &Upstream, last: &str) -> Vec<String> {
-    until(last, async || Some(told(receiver)).filter(|told| told.last().is_some_and(|told| told == last))).await
+/// Waits until the last notification of a receiver is this one.
+async fn wait_for_last(receiver: &Upstream, last: &str) -> Vec<String> {
+    poll_until(last, async || {
+        Some(notifications(receiver)).filter(|events| events.last().is_some_and(|event| event == last))
+    })
+    .await
 }
 
 #[tokio::test]
-async fn a_config_that_comes_with_an_answer_is_told_all_of_that_turn() {
+async fn a_config_sent_with_an_answer_receives_that_whole_turn() {
     for store in [MEMORY, FILE] {
-        let upstream = Upstream::answering([approval("ask_1"), saying(&["done"])]);
+        let upstream = Upstream::in_order([approval_request("ask_1"), text_reply(&["done"])]);
         let gateway = before(store, &upstream).await;
         let task = waiting(&gateway, json!({})).await;
         let receiver = receiver();
         accept(&gateway, "ask_1", &task, to(&receiver)).await;
-        assert_eq!(until_told(&receiver, "COMPLETED").await, ["WORKING", "done", "COMPLETED"], "{store}");
+        assert_eq!(wait_for_last(&receiver, "COMPLETED").await, ["WORKING", "done", "COMPLETED"], "{store}");
     }
 }
 
 #[tokio::test]
-async fn a_config_that_comes_while_a_task_works_is_told_what_comes_from_then_on() {
-    let upstream = Upstream::answering([saying_until(&["one"], "go"), saying(&["two"])]);
+async fn a_config_created_while_a_task_works_receives_only_later_events() {
+    let upstream = Upstream::in_order([text_reply_until(&["one"], "go"), text_reply(&["two"])]);
     let gateway = before(MEMORY, &upstream).await;
     let at_once = json!({ "returnImmediately": true });
     let task = send(&gateway, json!({ "text": "hi" }), None, at_once.clone()).await["id"].clone();
@@ -121,95 +124,98 @@ async fn a_config_that_comes_while_a_task_works_is_told_what_comes_from_then_on(
         let task = ask(&gateway, "GetTask", json!({ "id": task })).await;
         (task["artifacts"][0]["parts"][0]["text"] == "one").then_some(())
     };
-    until("the first word", shown).await;
+    poll_until("the first word", shown).await;
     let receiver = receiver();
     let mut configuration = to(&receiver);
     configuration["returnImmediately"] = true.into();
     send(&gateway, json!({ "text": "and then" }), Some(&task), configuration).await;
     upstream.open("go");
-    let told = until_told(&receiver, "COMPLETED").await;
-    assert_eq!(told[told.len() - 3..], ["WORKING", "two", "COMPLETED"], "{told:?}");
-    assert!(!told.contains(&"one".to_owned()), "that was before: {told:?}");
+    let received = wait_for_last(&receiver, "COMPLETED").await;
+    assert_eq!(received[received.len() - 3..], ["WORKING", "two", "COMPLETED"], "{received:?}");
+    assert!(!received.contains(&"one".to_owned()), "it was sent before the config existed: {received:?}");
 }
 
 #[tokio::test]
-async fn a_config_on_a_task_that_waits_is_told_all_of_its_next_turn() {
+async fn a_config_created_on_a_waiting_task_receives_its_next_turn() {
     for store in [MEMORY, FILE] {
-        let upstream = Upstream::answering([approval("ask_1"), saying(&["done"])]);
+        let upstream = Upstream::in_order([approval_request("ask_1"), text_reply(&["done"])]);
         let gateway = before(store, &upstream).await;
         let task = waiting(&gateway, json!({})).await;
         let receiver = receiver();
         let made = create(&gateway, &task, "c", &receiver.url("/hook")).await;
         assert_eq!(made["result"]["id"], "c", "{made}");
         accept(&gateway, "ask_1", &task, json!({})).await;
-        assert_eq!(until_told(&receiver, "COMPLETED").await, ["WORKING", "done", "COMPLETED"], "{store}");
+        assert_eq!(wait_for_last(&receiver, "COMPLETED").await, ["WORKING", "done", "COMPLETED"], "{store}");
     }
 }
 
 #[tokio::test]
-async fn configs_are_told_all_of_the_next_turn_after_a_restart() {
-    let upstream = Upstream::answering([approval("ask_1"), approval("ask_2"), saying(&["done"])]);
+async fn configs_receive_the_next_turn_after_a_restart() {
+    let upstream = Upstream::in_order([approval_request("ask_1"), approval_request("ask_2"), text_reply(&["done"])]);
     let folder = tempfile::tempdir().expect("a folder");
     let gateway = within(folder.path(), &upstream).await;
     let first = receiver();
     let task = waiting(&gateway, to(&first)).await;
-    until_told(&first, "INPUT_REQUIRED").await;
+    wait_for_last(&first, "INPUT_REQUIRED").await;
     gateway.stop().await;
 
     let gateway = within(folder.path(), &upstream).await;
     let second = receiver();
     create(&gateway, &task, "c", &second.url("/hook")).await;
     accept(&gateway, "ask_1", &task, json!({})).await;
-    let begun = ["task SUBMITTED", "WORKING", "INPUT_REQUIRED", "WORKING", "INPUT_REQUIRED"];
-    until("the first to be told", async || (told(&first) == begun).then_some(())).await;
-    assert_eq!(until_told(&second, "INPUT_REQUIRED").await, ["WORKING", "INPUT_REQUIRED"]);
+    let started = ["task SUBMITTED", "WORKING", "INPUT_REQUIRED", "WORKING", "INPUT_REQUIRED"];
+    poll_until("all notifications of the first receiver", async || (notifications(&first) == started).then_some(()))
+        .await;
+    assert_eq!(wait_for_last(&second, "INPUT_REQUIRED").await, ["WORKING", "INPUT_REQUIRED"]);
     gateway.stop().await;
 
-    // The end is told too, however it comes.
+    // A cancellation is notified too.
     let gateway = within(folder.path(), &upstream).await;
     ask(&gateway, "CancelTask", json!({ "id": task })).await;
-    assert_eq!(until_told(&first, "CANCELED").await[5..], ["CANCELED"]);
-    assert_eq!(until_told(&second, "CANCELED").await[2..], ["CANCELED"]);
+    assert_eq!(wait_for_last(&first, "CANCELED").await[5..], ["CANCELED"]);
+    assert_eq!(wait_for_last(&second, "CANCELED").await[2..], ["CANCELED"]);
 }
 
 #[tokio::test]
-async fn what_has_happened_is_told_before_the_gateway_stops() {
-    let upstream = Upstream::always(saying(&["done"]));
+async fn pending_notifications_are_sent_before_the_gateway_stops() {
+    let upstream = Upstream::always(text_reply(&["done"]));
     let gateway = before(MEMORY, &upstream).await;
-    let answer = Answer::default().pause(Duration::from_millis(150)).and_raw("HTTP/1.1 204 No Content\r\n\r\n");
+    let answer = Reply::default().pause(Duration::from_millis(150)).and_raw("HTTP/1.1 204 No Content\r\n\r\n");
     let slow = Upstream::always(answer);
     send(&gateway, json!({ "text": "hi" }), None, to(&slow)).await;
     gateway.stop().await;
-    assert_eq!(told(&slow), ["task SUBMITTED", "WORKING", "done", "COMPLETED"]);
+    assert_eq!(notifications(&slow), ["task SUBMITTED", "WORKING", "done", "COMPLETED"]);
 }
 
 #[tokio::test]
-async fn a_task_that_a_crash_has_ended_is_told_of_when_the_gateway_is_back() {
-    let upstream = Upstream::always(saying_and_hanging(&["one"]));
+async fn a_task_that_a_crash_ended_is_reported_after_the_restart() {
+    let upstream = Upstream::always(text_reply_then_hang(&["one"]));
     let receiver = receiver();
     let folder = tempfile::tempdir().expect("a folder");
     let server = "[server]\nlisten = \"127.0.0.1:0\"\n";
     let source = format!("{server}{}", config(FILE, &upstream, ALLOWED));
     std::fs::write(folder.path().join("gateway.toml"), source).expect("a file");
     let process = Process::start(folder.path());
+
     let mut headers = JSON.to_vec();
     headers.push(("a2a-version", "1.0"));
     let mut configuration = to(&receiver);
     configuration["returnImmediately"] = true.into();
     let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] });
     let body = json!({ "message": message, "configuration": configuration }).to_string();
-    let made = process.open("POST", "/a2a/demo/message:send", &headers, body.as_bytes()).await.answer().await;
+    let made = process.open("POST", "/a2a/demo/message:send", &headers, body.as_bytes()).await.response().await;
     assert_eq!(made.status, 200, "{}", made.text());
-    until_told(&receiver, "one").await;
+    wait_for_last(&receiver, "one").await;
     process.kill();
     let _process = Process::start(folder.path());
-    let told = until_told(&receiver, "FAILED").await;
-    assert_eq!(told[..3], ["task SUBMITTED", "WORKING", "one"], "nothing of it twice: {told:?}");
-    assert_eq!(told.iter().filter(|told| *told == "WORKING").count(), 1, "{told:?}");
+
+    let received = wait_for_last(&receiver, "FAILED").await;
+    assert_eq!(received[..3], ["task SUBMITTED", "WORKING", "one"], "nothing of it twice: {received:?}");
+    assert_eq!(received.iter().filter(|received| *received == "WORKING").count(), 1, "{received:?}");
 }
 
-/// An agent's answer with many messages, and a question at its end.
-fn busy_and_asking(id: &str) -> Answer {
+/// A reply with many messages and an approval request at the end.
+fn busy_and_asking(id: &str) -> Reply {
     let response = |status: &str| json!({ "object": "response", "status": status, "id": "response_up" }).to_string();
     let call = |number: usize| {
         let data = json!({ "call_id": format!("call_{number}"), "name": "look", "arguments": "{}" });
@@ -219,26 +225,31 @@ fn busy_and_asking(id: &str) -> Answer {
     };
     let data = json!({ "id": id, "name": "rm", "arguments": "{}", "server_label": "files" });
     let content = json!({ "object": "content", "status": "completed", "type": "data", "index": 0, "delta": false, "msg_id": "msg_ask", "data": data });
-    let asks = json!({ "object": "message", "status": "completed", "id": "msg_ask", "type": "mcp_approval_request", "role": "assistant", "content": [content] });
-    let begun = [response("created"), response("in_progress")].into_iter();
-    let said = (0..20).map(call).chain([asks]).map(|message| message.to_string());
-    Answer::frames(begun.chain(said).chain([response("completed")]))
+    let body = json!({ "object": "message", "status": "completed", "id": "msg_ask", "type": "mcp_approval_request", "role": "assistant", "content": [content] });
+    let started = [response("created"), response("in_progress")].into_iter();
+    let messages = (0..20).map(call).chain([body]).map(|message| message.to_string());
+    Reply::frames(started.chain(messages).chain([response("completed")]))
 }
 
 #[tokio::test]
-async fn a_receiver_that_fails_ten_times_in_a_row_is_given_up_until_it_is_named_again() {
-    let upstream =
-        Upstream::answering([busy_and_asking("ask_1"), approval("ask_2"), approval("ask_3"), saying(&["done"])]);
+async fn a_receiver_is_disabled_after_ten_consecutive_failures_until_it_is_configured_again() {
+    let upstream = Upstream::in_order([
+        busy_and_asking("ask_1"),
+        approval_request("ask_2"),
+        approval_request("ask_3"),
+        text_reply(&["done"]),
+    ]);
     let folder = tempfile::tempdir().expect("a folder");
     let gateway = within(folder.path(), &upstream).await;
-    let failing = Upstream::always(Answer::whole(400, &[], "no"));
+
+    let failing = Upstream::always(Reply::complete(400, &[], "no"));
     let witness = receiver();
     let named = json!({ "taskPushNotificationConfig": { "id": "c", "url": failing.url("/hook"), "token": "t" } });
     let task = waiting(&gateway, named).await;
     create(&gateway, &task, "w", &witness.url("/hook")).await;
-    failing.wait_asked(10).await;
+    failing.wait_for_requests(10).await;
 
-    // The owner sees it as before.
+    // The owner still sees the configuration.
     let shown = async |gateway: &Gateway| {
         let params = json!({ "taskId": task, "id": "c" });
         let config = ask(gateway, "GetTaskPushNotificationConfig", params).await;
@@ -249,56 +260,59 @@ async fn a_receiver_that_fails_ten_times_in_a_row_is_given_up_until_it_is_named_
     };
     shown(&gateway).await;
     accept(&gateway, "ask_1", &task, json!({})).await;
-    assert_eq!(until_told(&witness, "INPUT_REQUIRED").await, ["WORKING", "INPUT_REQUIRED"]);
+    assert_eq!(wait_for_last(&witness, "INPUT_REQUIRED").await, ["WORKING", "INPUT_REQUIRED"]);
+
     gateway.stop().await;
     let gateway = within(folder.path(), &upstream).await;
     accept(&gateway, "ask_2", &task, json!({})).await;
-    until("the witness to be told", async || (told(&witness).len() == 4).then_some(())).await;
-    assert_eq!(failing.asked().len(), 10, "neither in the next turn nor after a restart");
+    poll_until("all notifications of the witness", async || (notifications(&witness).len() == 4).then_some(())).await;
+    assert_eq!(failing.requests().len(), 10, "neither in the next turn nor after a restart");
     shown(&gateway).await;
 
     let mended = receiver();
     create(&gateway, &task, "c", &mended.url("/hook")).await;
     accept(&gateway, "ask_3", &task, json!({})).await;
-    assert_eq!(until_told(&mended, "COMPLETED").await, ["WORKING", "done", "COMPLETED"]);
+    assert_eq!(wait_for_last(&mended, "COMPLETED").await, ["WORKING", "done", "COMPLETED"]);
 }
 
 #[tokio::test]
-async fn a_config_in_the_place_of_another_is_told_what_that_one_was_not() {
-    let upstream = Upstream::always(saying(&["done"]));
+async fn a_config_that_replaces_another_receives_the_undelivered_events() {
+    let upstream = Upstream::always(text_reply(&["done"]));
     let gateway = before(MEMORY, &upstream).await;
-    // It takes the first event, and never says so.
-    let deaf = Upstream::always(Answer::silence());
-    let named = json!({ "taskPushNotificationConfig": { "id": "c", "url": deaf.url("/hook") } });
+
+    // This receiver accepts the first event and never responds.
+    let unresponsive = Upstream::always(Reply::silence());
+    let named = json!({ "taskPushNotificationConfig": { "id": "c", "url": unresponsive.url("/hook") } });
     let task = send(&gateway, json!({ "text": "hi" }), None, named).await;
-    deaf.wait_asked(1).await;
+    unresponsive.wait_for_requests(1).await;
     let good = receiver();
     create(&gateway, &task["id"], "c", &good.url("/hook")).await;
-    assert_eq!(until_told(&good, "COMPLETED").await, ["task SUBMITTED", "WORKING", "done", "COMPLETED"]);
-    deaf.wait_left(1).await;
-    assert_eq!(deaf.asked().len(), 1);
+    assert_eq!(wait_for_last(&good, "COMPLETED").await, ["task SUBMITTED", "WORKING", "done", "COMPLETED"]);
+    unresponsive.wait_for_disconnects(1).await;
+    assert_eq!(unresponsive.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn a_slow_receiver_holds_up_neither_the_run_nor_what_others_are_told() {
+async fn a_slow_receiver_delays_neither_the_run_nor_other_receivers() {
     let words: Vec<String> = (0..2000).map(|number| format!("{number} ")).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let upstream = Upstream::always(Answer::frames(frames(&words)));
+    let upstream = Upstream::always(Reply::frames(frames(&words)));
     let gateway = before(MEMORY, &upstream).await;
-    let answer = Answer::default().wait("go").and_raw("HTTP/1.1 204 No Content\r\n\r\n");
+
+    let answer = Reply::default().wait("go").and_raw("HTTP/1.1 204 No Content\r\n\r\n");
     let slow = Upstream::always(answer);
     let task = send(&gateway, json!({ "text": "hi" }), None, to(&slow)).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
-    slow.wait_asked(1).await;
+    slow.wait_for_requests(1).await;
     slow.open("go");
-    let told = until_told(&slow, "COMPLETED").await;
-    assert_eq!(told[..2], ["task SUBMITTED", "WORKING"]);
-    assert_eq!(told[2..told.len() - 1].concat(), words.concat(), "in order, nothing twice");
+    let received = wait_for_last(&slow, "COMPLETED").await;
+    assert_eq!(received[..2], ["task SUBMITTED", "WORKING"]);
+    assert_eq!(received[2..received.len() - 1].concat(), words.concat(), "in order, nothing twice");
 }
 
 #[tokio::test]
-async fn a_task_that_is_pushed_whole_says_of_itself_what_a_look_at_it_says() {
-    let upstream = Upstream::always(saying(&["done"]));
+async fn a_pushed_task_equals_the_task_that_a_client_reads() {
+    let upstream = Upstream::always(text_reply(&["done"]));
     let gateway = before(MEMORY, &upstream).await;
     let receiver = receiver();
     let message =
@@ -308,31 +322,33 @@ async fn a_task_that_is_pushed_whole_says_of_itself_what_a_look_at_it_says() {
     let answer = rpc(&gateway, "0.3", "message/send", params).await;
     let id = &answer["result"]["id"];
     let last = async || {
-        let last = receiver.asked().last().map(|asked| asked.json());
+        let last = receiver.requests().last().map(|request| request.json());
         last.filter(|task| task["status"]["state"] == "completed")
     };
-    let mut pushed = until("the end", last).await;
+    let mut pushed = poll_until("the end", last).await;
     let mut shown = rpc(&gateway, "0.3", "tasks/get", json!({ "id": id })).await["result"].clone();
     assert_eq!(pushed["metadata"]["agent_api"]["usage"]["output_tokens"], 2, "{pushed}");
+
     for task in [&mut pushed, &mut shown] {
-        // One is the time of the event, the other that of the task's last change.
+        // One is the time of the event, the other that of the last change of the task.
         task["status"]["timestamp"] = Value::Null;
     }
+
     assert_eq!(pushed, shown);
-    let begun = receiver.asked().first().expect("a push").json();
-    assert!(begun.get("metadata").is_none(), "it was not known then: {begun}");
+    let started = receiver.requests().first().expect("a push").json();
+    assert!(started.get("metadata").is_none(), "usage was not known then: {started}");
 }
 
 #[tokio::test]
-async fn the_gateway_itself_is_never_a_receiver_whatever_it_listens_on_and_whatever_is_allowed() {
-    let upstream = Upstream::always(approval("ask_1"));
+async fn the_gateway_itself_is_never_accepted_as_a_receiver() {
+    let upstream = Upstream::always(approval_request("ask_1"));
     let everything = "push_allow = [\"0.0.0.0/0\", \"::/0\", \"localhost\"], push_allow_http = true";
     let machine: Vec<IpAddr> =
         if_addrs::get_if_addrs().expect("the machine has addresses").iter().map(if_addrs::Interface::ip).collect();
     for listens in ["0.0.0.0", "127.0.0.1"] {
         let server = format!("[server]\nlisten = \"{listens}:0\"\ndrain = \"1ms\"\n");
         let config = config(MEMORY, &upstream, everything).replace("[[routes]]", "[[routes]]\nauth = \"none\"");
-        let mut gateway = Gateway::with(&format!("{server}{config}")).await;
+        let mut gateway = Gateway::with_config(&format!("{server}{config}")).await;
         let port = gateway.address.port();
         gateway.address = SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port);
         let task = waiting(&gateway, json!({})).await;
@@ -357,19 +373,19 @@ async fn the_gateway_itself_is_never_a_receiver_whatever_it_listens_on_and_whate
 }
 
 #[tokio::test]
-async fn a_receiver_is_told_that_a_task_was_answered_over_another_protocol_also_after_a_restart() {
+async fn a_receiver_learns_that_a_task_was_answered_over_another_protocol_even_after_a_restart() {
     const NATIVE: &str = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{agent}\"\n";
     for restarts in [false, true] {
         let folder = tempfile::tempdir().expect("a folder");
-        let upstream = Upstream::answering([approval("ask_1"), saying(&["done"])]);
+        let upstream = Upstream::in_order([approval_request("ask_1"), text_reply(&["done"])]);
         let config = format!("{}{NATIVE}", config(FILE, &upstream, ALLOWED));
-        let mut gateway = Gateway::within(&config, folder.path().to_owned()).await;
+        let mut gateway = Gateway::in_folder(&config, folder.path().to_owned()).await;
         let receiver = receiver();
         let task = waiting(&gateway, to(&receiver)).await;
-        until_told(&receiver, "INPUT_REQUIRED").await;
+        wait_for_last(&receiver, "INPUT_REQUIRED").await;
         if restarts {
             gateway.stop().await;
-            gateway = Gateway::within(&config, folder.path().to_owned()).await;
+            gateway = Gateway::in_folder(&config, folder.path().to_owned()).await;
         }
         let found = ask(&gateway, "GetTask", json!({ "id": task })).await;
         let data = json!({ "approval_request_id": "ask_1", "id": "ask_1", "approve": false });
@@ -380,7 +396,12 @@ async fn a_receiver_is_told_that_a_task_was_answered_over_another_protocol_also_
         });
         let answered = gateway.post("/agents/demo/process", &answer).await;
         assert_eq!(answered.status, 200, "{}", answered.text());
-        let told = until_told(&receiver, "COMPLETED").await;
-        assert_eq!(told[told.len() - 3..], ["INPUT_REQUIRED", "WORKING", "COMPLETED"], "{restarts}: {told:?}");
+
+        let received = wait_for_last(&receiver, "COMPLETED").await;
+        assert_eq!(
+            received[received.len() - 3..],
+            ["INPUT_REQUIRED", "WORKING", "COMPLETED"],
+            "{restarts}: {received:?}"
+        );
     }
 }

@@ -1,15 +1,15 @@
-//! How long tasks are kept, through the running gateway: gone when their time is over, with all that goes with them;
-//! cancelled when nobody answers; no more of them than a route wants.
+//! Retention of A2A tasks in the running gateway: ended tasks are deleted after their TTL together with their push
+//! configurations, unanswered tasks are cancelled, and a route keeps a maximum number of tasks.
 
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::agent::saying;
-use crate::support::gateway::{DEMO, Gateway, JSON, ROUTE, agent, last_said};
-use crate::support::until;
-use crate::support::upstream::{Answer, Upstream};
+use crate::support::agent::text_reply;
+use crate::support::gateway::{DEMO, Gateway, JSON, ROUTE, agent, last_input_text};
+use crate::support::poll_until;
+use crate::support::upstream::{Reply, Upstream};
 
 const FILE: &str = "[store]\nkind = \"sqlite\"\npath = \"store.db\"\n";
 const MEMORY: &str = "[store]\nkind = \"memory\"\n";
@@ -18,7 +18,7 @@ fn route(path: &str, options: &str) -> String {
     format!("[[routes]]\nprotocol = \"a2a\"\npath = \"{path}\"\noptions = {{ {options} }}\n")
 }
 
-/// The demo agent behind a route with these options, and the usual one.
+/// The demo agent behind an A2A route with these options and an Agent API route.
 fn demo(store: &str, options: &str) -> String {
     format!("{store}{DEMO}{}{ROUTE}", route("/a2a/{agent}", options))
 }
@@ -31,7 +31,7 @@ async fn ask_at(gateway: &Gateway, path: &str, method: &str, params: Value) -> V
     let mut headers = JSON.to_vec();
     headers.push(("a2a-version", "1.0"));
     let body = call(method, &params).to_string();
-    gateway.open("POST", path, &headers, body.as_bytes()).await.answer().await.json()
+    gateway.open("POST", path, &headers, body.as_bytes()).await.response().await.json()
 }
 
 async fn ask(gateway: &Gateway, method: &str, params: Value) -> Value {
@@ -42,10 +42,10 @@ fn message(text: &str) -> Value {
     json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": text }] } })
 }
 
-/// The task a message makes.
+/// Sends a message and returns the new task.
 async fn send(gateway: &Gateway, text: &str) -> Value {
-    let answer = ask(gateway, "SendMessage", message(text)).await;
-    answer["result"]["task"].clone()
+    let response = ask(gateway, "SendMessage", message(text)).await;
+    response["result"]["task"].clone()
 }
 
 async fn get(gateway: &Gateway, task: &Value) -> Value {
@@ -57,12 +57,12 @@ fn is_unknown(answer: &Value) -> bool {
 }
 
 async fn until_gone(gateway: &Gateway, task: &Value) {
-    until("a task to be gone", async || is_unknown(&get(gateway, task).await).then_some(())).await;
+    poll_until("a task to be gone", async || is_unknown(&get(gateway, task).await).then_some(())).await;
 }
 
-/// How many tasks there are, by the total and by the page. A round of forgetting may come between the two.
+/// The number of tasks. Polls until total and page agree, since retention may run between the two.
 async fn count(gateway: &Gateway) -> u64 {
-    until("a list that is as long as it says", async || {
+    poll_until("a list that is as long as it says", async || {
         let list = ask(gateway, "ListTasks", json!({})).await;
         let total = list["result"]["totalSize"].as_u64().unwrap_or_else(|| panic!("{list}"));
         (list["result"]["tasks"].as_array().map(Vec::len) == usize::try_from(total).ok()).then_some(total)
@@ -70,25 +70,26 @@ async fn count(gateway: &Gateway) -> u64 {
     .await
 }
 
-/// What is in the file of a gateway that has stopped.
+/// Counts rows in the database of a stopped gateway.
 fn rows(folder: &Path, table: &str) -> i64 {
     let file = rusqlite::Connection::open(folder.join("store.db")).expect("a file");
     file.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).expect("a number")
 }
 
 #[tokio::test]
-async fn a_task_is_gone_when_its_time_is_over() {
+async fn an_ended_task_is_deleted_after_its_ttl() {
     for store in [MEMORY, FILE] {
         let folder = tempfile::tempdir().expect("a folder");
         let config = demo(store, "task_ttl = \"2s\", push_allow = [\"127.0.0.1\"]");
-        let gateway = Gateway::within(&config, folder.path().to_owned()).await;
+        let gateway = Gateway::in_folder(&config, folder.path().to_owned()).await;
         let config = json!({ "url": "https://127.0.0.1:1/hook" });
         let mut params = message("echo hello");
         params["configuration"] = json!({ "taskPushNotificationConfig": config });
-        let answer = ask(&gateway, "SendMessage", params).await;
-        let task = &answer["result"]["task"];
-        assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{answer}");
+        let response = ask(&gateway, "SendMessage", params).await;
+        let task = &response["result"]["task"];
+        assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{response}");
         assert_eq!(get(&gateway, task).await["result"]["id"], task["id"]);
+
         let configs = ask(&gateway, "ListTaskPushNotificationConfigs", json!({ "taskId": task["id"] })).await;
         assert_eq!(configs["result"]["configs"].as_array().map(Vec::len), Some(1), "{configs}");
         let native = format!("/agents/demo/runs/{}", task["id"].as_str().expect("an id"));
@@ -101,44 +102,52 @@ async fn a_task_is_gone_when_its_time_is_over() {
         assert!(is_unknown(&configs), "{configs}");
         assert!(is_unknown(&ask(&gateway, "CancelTask", json!({ "id": task["id"] })).await));
         assert!(is_unknown(&ask(&gateway, "SubscribeToTask", json!({ "id": task["id"] })).await));
-        assert_eq!(gateway.get(&native).await.status, 404, "nor is it found over another protocol");
-        // Another task has its own time.
+        assert_eq!(gateway.get(&native).await.status, 404, "it is not found over another protocol either");
+
+        // Another task has its own TTL.
         let other = send(&gateway, "echo again").await;
         assert_eq!(get(&gateway, &other).await["result"]["id"], other["id"]);
         if store == FILE {
-            // What counts as gone is forgotten with the next round at the latest.
+            // Expired tasks are hidden at once and deleted by the next housekeeping round.
             until_gone(&gateway, &other).await;
             tokio::time::sleep(Duration::from_millis(1500)).await;
             gateway.stop().await;
             assert_eq!((rows(folder.path(), "runs"), rows(folder.path(), "lines")), (0, 0));
-            assert_eq!(rows(folder.path(), "documents WHERE collection = 'a2a/push'"), 0, "its configs went with it");
+            assert_eq!(
+                rows(folder.path(), "documents WHERE collection = 'a2a/push'"),
+                0,
+                "its push configs are deleted too"
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn a_task_that_nobody_answers_is_cancelled_and_then_gone() {
-    let receiver = Upstream::always(Answer::whole(200, &[], "{}"));
+async fn an_unanswered_task_is_cancelled_and_then_deleted() {
+    let receiver = Upstream::always(Reply::complete(200, &[], "{}"));
     let options = "task_ttl = \"3s\", interrupted_ttl = \"2s\", push_allow = [\"127.0.0.1\"], push_allow_http = true";
-    let gateway = Gateway::with(&demo(MEMORY, options)).await;
+    let gateway = Gateway::with_config(&demo(MEMORY, options)).await;
     let mut params = message("approval");
     params["configuration"] = json!({ "taskPushNotificationConfig": { "url": receiver.url("/hook") } });
-    let answer = ask(&gateway, "SendMessage", params).await;
-    let task = &answer["result"]["task"];
-    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{answer}");
+    let response = ask(&gateway, "SendMessage", params).await;
+    let task = &response["result"]["task"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{response}");
+
     let mut headers = JSON.to_vec();
     headers.push(("a2a-version", "1.0"));
     let body = call("SubscribeToTask", &json!({ "id": task["id"] })).to_string();
     let mut events = gateway.open("POST", "/a2a/demo", &headers, body.as_bytes()).await;
-    let told = events.frames().await;
-    let last = told.last().expect("an event");
-    assert_eq!(last["result"]["statusUpdate"]["status"]["state"], "TASK_STATE_CANCELED", "{told:?}");
+    let received = events.frames().await;
+    let last = received.last().expect("an event");
+    assert_eq!(last["result"]["statusUpdate"]["status"]["state"], "TASK_STATE_CANCELED", "{received:?}");
 
-    // Its time as an ended task begins only now.
+    // Its TTL as an ended task starts only now.
     assert_eq!(get(&gateway, task).await["result"]["status"]["state"], "TASK_STATE_CANCELED");
-    let pushed = || receiver.asked().iter().filter(|asked| asked.json().to_string().contains("_CANCELED")).count();
-    until("the push", async || (pushed() == 1).then_some(())).await;
-    // The context does not wait for an answer any more.
+    let pushed =
+        || receiver.requests().iter().filter(|request| request.json().to_string().contains("_CANCELED")).count();
+    poll_until("the push", async || (pushed() == 1).then_some(())).await;
+
+    // The context is no longer blocked.
     let mut params = message("echo on");
     params["message"]["contextId"] = task["contextId"].clone();
     let next = ask(&gateway, "SendMessage", params).await;
@@ -147,51 +156,54 @@ async fn a_task_that_nobody_answers_is_cancelled_and_then_gone() {
 }
 
 #[tokio::test]
-async fn a_task_that_waited_through_a_restart_is_cancelled_with_its_receivers_told() {
-    let receiver = Upstream::always(Answer::whole(200, &[], "{}"));
+async fn a_task_that_waited_across_a_restart_is_cancelled_and_its_receivers_are_notified() {
+    let receiver = Upstream::always(Reply::complete(200, &[], "{}"));
     let options = "interrupted_ttl = \"3s\", push_allow = [\"127.0.0.1\"], push_allow_http = true";
     let config = demo(FILE, options);
     let folder = tempfile::tempdir().expect("a folder");
-    let gateway = Gateway::within(&config, folder.path().to_owned()).await;
+    let gateway = Gateway::in_folder(&config, folder.path().to_owned()).await;
+
     let mut params = message("approval");
     params["configuration"] = json!({ "taskPushNotificationConfig": { "url": receiver.url("/hook") } });
-    let answer = ask(&gateway, "SendMessage", params).await;
-    let task = &answer["result"]["task"];
-    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{answer}");
+    let response = ask(&gateway, "SendMessage", params).await;
+    let task = &response["result"]["task"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{response}");
     let done = send(&gateway, "echo done").await;
     gateway.stop().await;
 
-    let gateway = Gateway::within(&config, folder.path().to_owned()).await;
+    let gateway = Gateway::in_folder(&config, folder.path().to_owned()).await;
     assert_eq!(get(&gateway, task).await["result"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
     let state = async || {
         let state = get(&gateway, task).await["result"]["status"]["state"].clone();
         (state == "TASK_STATE_CANCELED").then_some(())
     };
-    until("the task to be cancelled", state).await;
-    let pushed = || receiver.asked().iter().filter(|asked| asked.json().to_string().contains("_CANCELED")).count();
-    until("the push", async || (pushed() == 1).then_some(())).await;
+    poll_until("the task to be cancelled", state).await;
+    let pushed =
+        || receiver.requests().iter().filter(|request| request.json().to_string().contains("_CANCELED")).count();
+    poll_until("the push", async || (pushed() == 1).then_some(())).await;
     assert_eq!(get(&gateway, &done).await["result"]["status"]["state"], "TASK_STATE_COMPLETED");
     gateway.stop().await;
-    // A shorter time counts for tasks that were there before.
-    let gateway = Gateway::within(&demo(FILE, "task_ttl = \"1s\""), folder.path().to_owned()).await;
+
+    // A shorter TTL applies to existing tasks too.
+    let gateway = Gateway::in_folder(&demo(FILE, "task_ttl = \"1s\""), folder.path().to_owned()).await;
     until_gone(&gateway, &done).await;
     until_gone(&gateway, task).await;
 }
 
 #[tokio::test]
-async fn a_route_keeps_the_newest_tasks_and_all_that_have_not_ended() {
+async fn a_route_keeps_its_newest_tasks_and_all_unfinished_ones() {
     for store in [MEMORY, FILE] {
-        let upstream = Upstream::deciding(|asked| match last_said(&asked.json()).as_str() {
-            "work" => Answer::events().hang(),
-            said => saying(&[said]),
+        let upstream = Upstream::with_handler(|request| match last_input_text(&request.json()).as_str() {
+            "work" => Reply::events().hang(),
+            said => text_reply(&[said]),
         });
         let routes = [route("/a2a/{agent}", "max_tasks = 3, interrupted_ttl = \"4s\""), route("/other", "")];
         let agent = agent("demo", &upstream.url("/process"), "", "");
-        let gateway = Gateway::with(&format!("{store}{agent}{}", routes.concat())).await;
+        let gateway = Gateway::with_config(&format!("{store}{agent}{}", routes.concat())).await;
         let mut params = message("work");
         params["configuration"] = json!({ "returnImmediately": true });
         let working = ask(&gateway, "SendMessage", params).await["result"]["task"].clone();
-        upstream.wait_asked(1).await;
+        upstream.wait_for_requests(1).await;
         let mut tasks = Vec::new();
         for number in 0..6 {
             tasks.push(send(&gateway, &number.to_string()).await);
@@ -199,29 +211,32 @@ async fn a_route_keeps_the_newest_tasks_and_all_that_have_not_ended() {
         for number in 0..5 {
             ask_at(&gateway, "/other", "SendMessage", message(&format!("other {number}"))).await;
         }
-        // Sessions are shared: over each route the tasks of both are seen.
-        until("the oldest to be gone", async || (count(&gateway).await == 5 + 3).then_some(())).await;
-        for (place, task) in tasks.iter().enumerate() {
-            assert_eq!(is_unknown(&get(&gateway, task).await), place < 4, "{place}");
+
+        // Sessions are shared, so each route shows the tasks of both.
+        poll_until("the oldest to be gone", async || (count(&gateway).await == 5 + 3).then_some(())).await;
+        for (index, task) in tasks.iter().enumerate() {
+            assert_eq!(is_unknown(&get(&gateway, task).await), index < 4, "{index}");
         }
-        assert!(!is_unknown(&get(&gateway, &working).await), "what works is not forgotten");
+        assert!(!is_unknown(&get(&gateway, &working).await), "a working task is not deleted");
     }
 }
 
 #[tokio::test]
-async fn a_context_remembers_what_was_said_in_tasks_that_are_gone() {
+async fn a_context_keeps_the_history_of_deleted_tasks() {
     for store in [MEMORY, FILE] {
-        let upstream = Upstream::always(saying(&["noted"]));
+        let upstream = Upstream::always(text_reply(&["noted"]));
         let agent = agent("demo", &upstream.url("/process"), "history = \"gateway\"", "");
-        let gateway = Gateway::with(&format!("{store}{agent}{}", route("/a2a/{agent}", "task_ttl = \"1s\""))).await;
+        let gateway =
+            Gateway::with_config(&format!("{store}{agent}{}", route("/a2a/{agent}", "task_ttl = \"1s\""))).await;
         let task = send(&gateway, "my name is Ada").await;
         until_gone(&gateway, &task).await;
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert_eq!(count(&gateway).await, 0);
+
         let mut params = message("who am I?");
         params["message"]["contextId"] = task["contextId"].clone();
         ask(&gateway, "SendMessage", params).await;
-        let asked = upstream.asked().pop().expect("a question").json().to_string();
-        assert!(asked.contains("my name is Ada") && asked.contains("noted"), "{asked}");
+        let request = upstream.requests().pop().expect("a question").json().to_string();
+        assert!(request.contains("my name is Ada") && request.contains("noted"), "{request}");
     }
 }

@@ -1,7 +1,7 @@
-//! Clients that leave at any moment of their call: whatever was begun by then ends, and nothing of it is held on to.
+//! Clients that disconnect at any moment of a call: whatever the call started ends, and no resource leaks.
 //!
-//! The engine alone, without sockets: a call is a future, and a client that leaves drops it. Here it is dropped after
-//! every number of polls, for each kind of call, over stores that answer at once, late, or not at all.
+//! Tests the engine alone, without sockets: a call is a future, and a client that disconnects drops it. The tests drop
+//! it after every number of polls, for each kind of call, with stores that respond at once, late, or with an error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,8 @@ use interlingua::store::{Memory, Query, Retention, Sqlite, SqliteOptions, Store,
 use interlingua::upstream::demo::DemoUpstream;
 use interlingua::upstream::{Conversation, Trace, Upstream};
 use interlingua_core::call::{AgentCard, Busy, Filter, RunState, SessionCall, Target};
-use interlingua_core::connector::Question;
+use interlingua_core::capability::UpstreamCapabilities;
+use interlingua_core::connector::TurnRequest;
 use interlingua_core::event::{End, Step};
 use interlingua_core::json::Extra;
 use interlingua_core::model::{AgentRequest, Message};
@@ -24,24 +25,24 @@ use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
 use interlingua_core::{Call, Delivery, Fault, Owner, RunCall, RunId, Thread};
 use tokio::task::LocalSet;
 
-use crate::support::store::Troubled;
+use crate::support::store::FaultyStore;
 
-/// Everything that was begun is over by then.
-const PROMPTLY: Duration = Duration::from_secs(5);
+/// Everything that a call started must have ended within this time.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 const AGENT: &str = "demo";
-const COLLECTION: &str = "places";
+const COLLECTION: &str = "receivers";
 
-/// A gateway without sockets, and who asks it.
-struct House {
+/// An engine without sockets, and the scope of its caller.
+struct Fixture {
     engine: Engine,
     store: Arc<dyn Store>,
     scope: Scope,
 }
 
-/// Receivers take everything.
-struct Taking;
+/// A webhook client that accepts every delivery.
+struct AcceptingClient;
 
-impl WebhookClient for Taking {
+impl WebhookClient for AcceptingClient {
     fn check_url(&self, _: &str, _: &Policy) -> BoxFuture<'static, Result<(), Refused>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -51,10 +52,10 @@ impl WebhookClient for Taking {
     }
 }
 
-/// Tells a place of every step.
-struct Telling;
+/// A notifier that sends a request for every step.
+struct StepNotifier;
 
-impl PushNotifier for Telling {
+impl PushNotifier for StepNotifier {
     fn url(&self) -> &str {
         "https://receiver.example"
     }
@@ -72,20 +73,20 @@ impl PushNotifier for Telling {
     fn flush(&mut self, _: Step<'_>, _: &mut Vec<PushRequest>) {}
 }
 
-/// An agent that makes the one who asks it panic.
-struct Bad;
+/// An upstream whose `open` panics.
+struct PanickingUpstream;
 
-impl Upstream for Bad {
-    fn open(&self, _: &Question<'_>, _: Option<&Trace>) -> BoxFuture<'static, Result<Conversation, Fault>> {
-        Box::pin(async { panic!("the test says so") })
+impl Upstream for PanickingUpstream {
+    fn capabilities(&self) -> UpstreamCapabilities {
+        UpstreamCapabilities::default()
     }
 
-    fn stop(&self, _: &Question<'_>, _: Option<&Trace>) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::ready(()))
+    fn start(&self, _: &TurnRequest<'_>, _: Option<&Trace>) -> Result<Conversation, Fault> {
+        panic!("the test says so")
     }
 }
 
-impl House {
+impl Fixture {
     fn new(store: Arc<dyn Store>) -> Self {
         Self::with(store, Arc::new(DemoUpstream::new(Duration::ZERO)))
     }
@@ -109,7 +110,7 @@ impl House {
             max_run_bytes: 64 << 20,
             approval_extension: true,
         };
-        let keeping = Housekeeping {
+        let housekeeping = Housekeeping {
             retention: Retention {
                 age: Duration::from_secs(3600),
                 runs: 100_000,
@@ -126,8 +127,8 @@ impl House {
             collection: COLLECTION,
             policy: Policy::default(),
             pause: Duration::from_millis(10),
-            open: Box::new(|_| Some(Box::new(Telling))),
-            give_up: Box::new(|_| None),
+            open: Box::new(|_| Some(Box::new(StepNotifier))),
+            disable: Box::new(|_| None),
         };
         let scope = Scope {
             owner: Owner::anonymous(),
@@ -141,22 +142,25 @@ impl House {
             trace: None,
             connection: None,
         };
-        let engine = Engine::new(vec![Arc::new(agent)], Arc::clone(&store), Arc::new(Taking), keeping);
+        let engine = Engine::new(vec![Arc::new(agent)], Arc::clone(&store), Arc::new(AcceptingClient), housekeeping);
         Self { engine, store, scope }
     }
 
     async fn answer(&self, call: Call) -> Option<Answer> {
-        tokio::time::timeout(PROMPTLY, self.engine.answer(call, &self.scope)).await.expect("an answer in time").ok()
+        tokio::time::timeout(SETTLE_TIMEOUT, self.engine.answer(call, &self.scope))
+            .await
+            .expect("an answer in time")
+            .ok()
     }
 
-    /// Names a place that is told of a run.
-    async fn name_a_place(&self, run: RunId) {
+    /// Registers a push receiver for a run.
+    async fn add_receiver(&self, run: RunId) {
         let key = owned_key(Owner::anonymous().key(), &format!("{run}/1"));
-        let put = self.store.put(COLLECTION, &key, "{}".into(), interlingua::store::Expect::Anything, 0);
+        let put = self.store.put(COLLECTION, &key, "{}".into(), interlingua::store::Expect::Any, 0);
         let _ = put.await;
     }
 
-    /// A run that stands between two turns.
+    /// Creates a run that is paused between two turns.
     async fn waiting(&self, session: &str) -> RunId {
         let id = engine::clock::fresh();
         let call = RunCall {
@@ -165,31 +169,32 @@ impl House {
             detached: true,
             multi_turn: true,
             pause_on: vec![End::Completed],
-            ..asks(session, "hello")
+            ..run_call(session, "hello")
         };
         let answer = self.answer(Call::Run(Box::new(call))).await;
         assert!(matches!(answer, Some(Answer::Run(_))), "it was answered");
         id
     }
 
-    /// A run that would work for minutes.
+    /// Starts a run that would take minutes.
     async fn working(&self, session: &str) -> RunId {
         let id = engine::clock::fresh();
-        let call = RunCall { id: Some(id), delivery: Delivery::Background, ..asks(session, "long 100000 20") };
+        let call = RunCall { id: Some(id), delivery: Delivery::Background, ..run_call(session, "long 100000 20") };
         self.answer(Call::Run(Box::new(call))).await.expect("it was begun");
         id
     }
 
-    /// Waits until no run is under way, and none is in memory.
-    async fn settles(&self, what: &str) {
+    /// Waits until no run is active and none is in memory.
+    async fn assert_settled(&self, what: &str) {
         let settled = async {
             while self.engine.working() > 0 || self.engine.active_count() > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        let settled = tokio::time::timeout(PROMPTLY, settled).await;
+        let settled = tokio::time::timeout(SETTLE_TIMEOUT, settled).await;
         let (working, live) = (self.engine.working(), self.engine.active_count());
         assert!(settled.is_ok(), "{what}: {working} runs are still under way, {live} in memory");
+
         let query = Query { filter: Filter { limit: 10_000, ..Filter::default() }, ..Query::default() };
         for run in self.store.find(query).await.expect("a list").runs {
             let under_way = matches!(run.state, RunState::Queued | RunState::Running);
@@ -197,25 +202,25 @@ impl House {
         }
     }
 
-    /// Whether a session can be used as if nothing had happened.
-    async fn is_free(&self, session: &str, what: &str) {
-        let call = RunCall { delivery: Delivery::Collect, busy: Some(Busy::Refuse), ..asks(session, "hello") };
+    /// Asserts that a session accepts a new turn at once.
+    async fn assert_free(&self, session: &str, what: &str) {
+        let call = RunCall { delivery: Delivery::Collect, busy: Some(Busy::Refuse), ..run_call(session, "hello") };
         assert!(self.answer(Call::Run(Box::new(call))).await.is_some(), "{what}: the session is not free");
     }
 }
 
-fn asks(session: &str, text: &str) -> RunCall {
+fn run_call(session: &str, text: &str) -> RunCall {
     let request = AgentRequest { input: vec![Message::user(text)].into(), ..AgentRequest::default() };
     RunCall { thread: Thread::Session(session.to_owned()), ..RunCall::new(AGENT, request) }
 }
 
-/// Every kind of call.
+/// The kinds of calls.
 const KINDS: &[&str] = &[
     "stream",
     "collect",
     "background",
-    "told to places, stream",
-    "told to places, background",
+    "with receivers, stream",
+    "with receivers, background",
     "with turns",
     "queued",
     "continue",
@@ -231,61 +236,63 @@ const KINDS: &[&str] = &[
     "session",
 ];
 
-/// A call of a kind, and what has to be there before.
-async fn call(house: &House, kind: &str, session: &str) -> Call {
+/// Prepares the preconditions of a kind of call and returns the call.
+async fn call(fixture: &Fixture, kind: &str, session: &str) -> Call {
     let run = |run: RunCall| Call::Run(Box::new(run));
     let id = engine::clock::fresh();
     match kind {
-        "stream" => run(asks(session, "hello")),
-        "collect" => run(RunCall { delivery: Delivery::Collect, ..asks(session, "hello") }),
-        "background" => run(RunCall { delivery: Delivery::Background, ..asks(session, "hello") }),
-        "told to places, stream" => {
-            house.name_a_place(id).await;
-            run(RunCall { id: Some(id), detached: true, ..asks(session, "hello") })
+        "stream" => run(run_call(session, "hello")),
+        "collect" => run(RunCall { delivery: Delivery::Collect, ..run_call(session, "hello") }),
+        "background" => run(RunCall { delivery: Delivery::Background, ..run_call(session, "hello") }),
+        "with receivers, stream" => {
+            fixture.add_receiver(id).await;
+            run(RunCall { id: Some(id), detached: true, ..run_call(session, "hello") })
         }
-        "told to places, background" => {
-            house.name_a_place(id).await;
-            run(RunCall { id: Some(id), delivery: Delivery::Background, ..asks(session, "hello") })
+        "with receivers, background" => {
+            fixture.add_receiver(id).await;
+            run(RunCall { id: Some(id), delivery: Delivery::Background, ..run_call(session, "hello") })
         }
         "with turns" => {
-            house.name_a_place(id).await;
+            fixture.add_receiver(id).await;
             run(RunCall {
                 id: Some(id),
                 multi_turn: true,
                 discard_if_unreached: true,
                 detached: true,
-                ..asks(session, "hello")
+                ..run_call(session, "hello")
             })
         }
         "queued" => {
-            let ahead = RunCall { delivery: Delivery::Background, ..asks(session, "long 3 1") };
-            house.answer(run(ahead)).await;
-            run(RunCall { delivery: Delivery::Collect, busy: Some(Busy::Queue), ..asks(session, "hello") })
+            let ahead = RunCall { delivery: Delivery::Background, ..run_call(session, "long 3 1") };
+            fixture.answer(run(ahead)).await;
+            run(RunCall { delivery: Delivery::Collect, busy: Some(Busy::Queue), ..run_call(session, "hello") })
         }
         "continue" | "continue while it works" => {
-            let id = house.waiting(session).await;
+            let id = fixture.waiting(session).await;
             let words = if kind == "continue" { "hello" } else { "long 3 1" };
             if kind != "continue" {
                 let ahead = RunCall {
                     delivery: Delivery::Background,
                     thread: Thread::Continue(id),
                     multi_turn: true,
-                    ..asks(session, "long 3 1")
+                    ..run_call(session, "long 3 1")
                 };
-                house.answer(run(ahead)).await;
+                fixture.answer(run(ahead)).await;
             }
-            run(RunCall { thread: Thread::Continue(id), multi_turn: true, detached: true, ..asks(session, words) })
+            run(RunCall { thread: Thread::Continue(id), multi_turn: true, detached: true, ..run_call(session, words) })
         }
-        "cancel while it works" => Call::Cancel(Target::Run(house.working(session).await)),
-        "cancel while it waits" => Call::Cancel(Target::Run(house.waiting(session).await)),
-        "delete while it works" => Call::Delete(Target::Run(house.working(session).await)),
-        "delete while it waits" => Call::Delete(Target::Run(house.waiting(session).await)),
+        "cancel while it works" => Call::Cancel(Target::Run(fixture.working(session).await)),
+        "cancel while it waits" => Call::Cancel(Target::Run(fixture.waiting(session).await)),
+        "delete while it works" => Call::Delete(Target::Run(fixture.working(session).await)),
+        "delete while it waits" => Call::Delete(Target::Run(fixture.waiting(session).await)),
         "follow" => {
-            house.answer(run(RunCall { id: Some(id), delivery: Delivery::Collect, ..asks(session, "hello") })).await;
+            fixture
+                .answer(run(RunCall { id: Some(id), delivery: Delivery::Collect, ..run_call(session, "hello") }))
+                .await;
             Call::Follow(Target::Run(id))
         }
-        "follow while it waits" => Call::Follow(Target::Run(house.waiting(session).await)),
-        "fetch" => Call::Fetch(Target::Run(house.waiting(session).await)),
+        "follow while it waits" => Call::Follow(Target::Run(fixture.waiting(session).await)),
+        "fetch" => Call::Fetch(Target::Run(fixture.waiting(session).await)),
         "list" => Call::List(Filter::default()),
         "session" => Call::Session(SessionCall::Create {
             agent: AGENT.to_owned(),
@@ -293,14 +300,14 @@ async fn call(house: &House, kind: &str, session: &str) -> Call {
             items: vec![Message::user("before")],
             labels: Extra::new(),
         }),
-        _ => unreachable!("every kind is named above"),
+        _ => unreachable!("all kinds are listed above"),
     }
 }
 
-/// Makes a call and drops it after so many polls: right after the last one, or when it is woken for the next one.
-/// True if it was answered before.
-async fn abandon(house: &House, call: Call, polls: usize, late: bool) -> bool {
-    let mut answer = Box::pin(house.engine.answer(call, &house.scope));
+/// Drops a call after this number of polls: right after the last poll, or (`late`) when it is woken for the next one.
+/// True if the call completed before.
+async fn abandon(fixture: &Fixture, call: Call, polls: usize, late: bool) -> bool {
+    let mut answer = Box::pin(fixture.engine.answer(call, &fixture.scope));
     let mut polled = 0;
     std::future::poll_fn(|context| {
         if polled == polls {
@@ -320,23 +327,23 @@ async fn abandon(house: &House, call: Call, polls: usize, late: bool) -> bool {
 async fn abandon_all(store: impl Fn() -> Arc<dyn Store>) {
     for kind in KINDS {
         for late in [false, true] {
-            let house = House::new(store());
+            let fixture = Fixture::new(store());
             for polls in 0.. {
                 assert!(polls < 500, "{kind}: never answered");
                 let session = format!("s-{polls}");
                 let what = format!("{kind}, left after {polls} polls, late: {late}");
-                let call = call(&house, kind, &session).await;
+                let call = call(&fixture, kind, &session).await;
                 let target = match &call {
                     Call::Cancel(target) | Call::Delete(target) if kind.ends_with("works") => Some(target.clone()),
                     _ => None,
                 };
-                let answered = abandon(&house, call, polls, late).await;
+                let answered = abandon(&fixture, call, polls, late).await;
                 if let Some(target) = target.filter(|_| polls == 0) {
-                    // A call that was never looked at does nothing.
-                    house.answer(Call::Cancel(target)).await;
+                    // A call that was never polled does nothing.
+                    fixture.answer(Call::Cancel(target)).await;
                 }
-                house.settles(&what).await;
-                house.is_free(&session, &what).await;
+                fixture.assert_settled(&what).await;
+                fixture.assert_free(&session, &what).await;
                 if answered {
                     break;
                 }
@@ -346,12 +353,12 @@ async fn abandon_all(store: impl Fn() -> Arc<dyn Store>) {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_at_any_await_leaves_nothing_behind_in_memory() {
+async fn a_call_dropped_at_any_await_leaves_nothing_behind_in_a_memory_store() {
     LocalSet::new().run_until(abandon_all(|| Arc::new(Memory::new()))).await;
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_at_any_await_leaves_nothing_behind_in_a_file() {
+async fn a_call_dropped_at_any_await_leaves_nothing_behind_in_a_sqlite_store() {
     let folder = tempfile::tempdir().expect("a folder");
     let number = AtomicUsize::new(0);
     let open = || -> Arc<dyn Store> {
@@ -362,37 +369,37 @@ async fn a_call_that_is_dropped_at_any_await_leaves_nothing_behind_in_a_file() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_at_any_await_leaves_nothing_behind_in_a_slow_store() {
-    LocalSet::new().run_until(abandon_all(|| Arc::new(Troubled::slow(Arc::new(Memory::new()))))).await;
+async fn a_call_dropped_at_any_await_leaves_nothing_behind_in_a_slow_store() {
+    LocalSet::new().run_until(abandon_all(|| Arc::new(FaultyStore::slow(Arc::new(Memory::new()))))).await;
 }
 
 #[tokio::test]
-async fn whatever_the_store_refuses_the_run_ends_and_its_session_is_free() {
+async fn any_failed_store_call_ends_the_run_and_frees_its_session() {
     let all = async {
         for kind in KINDS {
             for fails in 0.. {
-                assert!(fails < 100, "{kind}: asks the store without end");
-                let store = Arc::new(Troubled::slow(Arc::new(Memory::new())));
-                let house = House::new(Arc::clone(&store) as Arc<dyn Store>);
+                assert!(fails < 100, "{kind}: calls the store without end");
+                let store = Arc::new(FaultyStore::slow(Arc::new(Memory::new())));
+                let fixture = Fixture::new(Arc::clone(&store) as Arc<dyn Store>);
                 let what = format!("{kind}, the store refuses its call {fails}");
-                let call = call(&house, kind, "s").await;
+                let call = call(&fixture, kind, "s").await;
                 let target = match &call {
                     Call::Cancel(target) | Call::Delete(target) if kind.ends_with("works") => Some(target.clone()),
                     _ => None,
                 };
                 store.fail_once_after(fails);
-                let answer = tokio::time::timeout(PROMPTLY, house.engine.answer(call, &house.scope)).await;
+                let answer = tokio::time::timeout(SETTLE_TIMEOUT, fixture.engine.answer(call, &fixture.scope)).await;
                 let answer = answer.unwrap_or_else(|_| panic!("{what}: no answer"));
-                // Whoever follows sees an end, and leaves.
+                // Dropping the response ends a follower.
                 drop(answer);
                 if let Some(target) = target {
-                    house.answer(Call::Cancel(target)).await;
+                    fixture.answer(Call::Cancel(target)).await;
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 let refused = store.has_failed();
                 store.recover();
-                house.settles(&what).await;
-                house.is_free("s", &what).await;
+                fixture.assert_settled(&what).await;
+                fixture.assert_free("s", &what).await;
                 if !refused {
                     break;
                 }
@@ -403,107 +410,111 @@ async fn whatever_the_store_refuses_the_run_ends_and_its_session_is_free() {
 }
 
 #[tokio::test]
-async fn a_background_run_that_cannot_be_stored_is_refused_and_was_never_there() {
+async fn a_background_run_that_cannot_be_stored_is_refused_and_leaves_no_trace() {
     let alone = async {
-        let store = Arc::new(Troubled::slow(Arc::new(Memory::new())));
-        let house = House::new(Arc::clone(&store) as Arc<dyn Store>);
+        let store = Arc::new(FaultyStore::slow(Arc::new(Memory::new())));
+        let fixture = Fixture::new(Arc::clone(&store) as Arc<dyn Store>);
         let id = engine::clock::fresh();
         store.fail_open();
-        let call = RunCall { id: Some(id), delivery: Delivery::Background, ..asks("s", "hello") };
-        assert!(house.answer(Call::Run(Box::new(call))).await.is_none(), "it is refused");
+        let call = RunCall { id: Some(id), delivery: Delivery::Background, ..run_call("s", "hello") };
+        assert!(fixture.answer(Call::Run(Box::new(call))).await.is_none(), "it is refused");
+
         store.recover();
-        house.settles("a run that could not be stored").await;
-        assert!(house.answer(Call::Fetch(Target::Run(id))).await.is_none(), "and nobody finds it");
-        house.is_free("s", "after a run that could not be stored").await;
+        fixture.assert_settled("a run that could not be stored").await;
+        assert!(fixture.answer(Call::Fetch(Target::Run(id))).await.is_none(), "and it is not found");
+        fixture.assert_free("s", "after a run that could not be stored").await;
     };
     LocalSet::new().run_until(alone).await;
 }
 
 #[tokio::test]
-async fn a_driver_that_panics_ends_its_run_and_a_second_panic_does_not_end_the_process() {
+async fn a_panicking_driver_fails_its_run_and_a_second_panic_does_not_abort_the_process() {
     let alone = async {
         for panics in [false, true] {
-            let store = Arc::new(Troubled::slow(Arc::new(Memory::new())));
-            let house = House::with(Arc::clone(&store) as Arc<dyn Store>, Arc::new(Bad));
+            let store = Arc::new(FaultyStore::slow(Arc::new(Memory::new())));
+            let fixture = Fixture::with(Arc::clone(&store) as Arc<dyn Store>, Arc::new(PanickingUpstream));
             if panics {
                 store.panic_on_settle();
             }
-            let call = RunCall { delivery: Delivery::Collect, ..asks("s", "hello") };
-            let answer = house.answer(Call::Run(Box::new(call))).await;
-            let Some(Answer::Run(run)) = answer else { panic!("whoever waits for it is answered") };
-            let state = run.view(|view| view.about.state);
+            let call = RunCall { delivery: Delivery::Collect, ..run_call("s", "hello") };
+            let answer = fixture.answer(Call::Run(Box::new(call))).await;
+            let Some(Answer::Run(run)) = answer else { panic!("the waiting call gets a result") };
+            let state = run.view(|view| view.info.state);
             assert_eq!(state, RunState::Ended(End::Failed), "the store panics: {panics}");
             drop(run);
-            house.settles("after a panic").await;
+            fixture.assert_settled("after a panic").await;
         }
     };
     LocalSet::new().run_until(alone).await;
 }
 
 #[tokio::test]
-async fn a_run_that_is_cancelled_in_the_moment_it_is_answered_has_ended_when_that_is_said() {
+async fn a_run_cancelled_while_it_is_answered_has_ended_when_the_cancel_returns() {
     let races = async {
         for polls in 0..60 {
-            let house = House::new(Arc::new(Troubled::slow(Arc::new(Memory::new()))));
-            let id = house.waiting("s").await;
-            let goes_on = RunCall {
+            let fixture = Fixture::new(Arc::new(FaultyStore::slow(Arc::new(Memory::new()))));
+            let id = fixture.waiting("s").await;
+            let next_turn = RunCall {
                 thread: Thread::Continue(id),
                 multi_turn: true,
                 detached: true,
                 delivery: Delivery::Collect,
                 pause_on: vec![End::Completed],
-                ..asks("s", "hello")
+                ..run_call("s", "hello")
             };
-            let engine = house.engine.clone();
-            let scope = house.scope.clone();
+            let engine = fixture.engine.clone();
+            let scope = fixture.scope.clone();
             let answering =
                 tokio::task::spawn_local(
-                    async move { engine.answer(Call::Run(Box::new(goes_on)), &scope).await.is_ok() },
+                    async move { engine.answer(Call::Run(Box::new(next_turn)), &scope).await.is_ok() },
                 );
             for _ in 0..polls {
                 tokio::task::yield_now().await;
             }
-            let cancelled = house.answer(Call::Cancel(Target::Run(id))).await;
+            let cancelled = fixture.answer(Call::Cancel(Target::Run(id))).await;
             let Some(Answer::Run(run)) = cancelled else { panic!("it is answered") };
-            let state = run.view(|view| view.about.state);
+            let state = run.view(|view| view.info.state);
             assert_eq!(state, RunState::Ended(End::Canceled), "after {polls} polls");
             drop(run);
-            let _ = tokio::time::timeout(PROMPTLY, answering).await.expect("who answered hears of it");
-            house.settles("a race").await;
-            house.is_free("s", "a race").await;
+            let _ = tokio::time::timeout(SETTLE_TIMEOUT, answering).await.expect("the answering call returns");
+            fixture.assert_settled("a race").await;
+            fixture.assert_free("s", "a race").await;
         }
     };
     LocalSet::new().run_until(races).await;
 }
 
 #[tokio::test]
-async fn a_run_that_was_looked_up_before_another_answered_it_is_not_taken_back_to_where_it_was() {
+async fn a_stale_lookup_does_not_roll_back_a_run_that_was_answered_meanwhile() {
     let alone = async {
-        let store = Arc::new(Troubled::slow(Arc::new(Memory::new())));
-        let house = House::new(Arc::clone(&store) as Arc<dyn Store>);
-        let id = house.waiting("s").await;
-        house.settles("the first turn").await;
-        let goes_on = RunCall {
+        let store = Arc::new(FaultyStore::slow(Arc::new(Memory::new())));
+        let fixture = Fixture::new(Arc::clone(&store) as Arc<dyn Store>);
+        let id = fixture.waiting("s").await;
+        fixture.assert_settled("the first turn").await;
+
+        let next_turn = RunCall {
             thread: Thread::Continue(id),
             multi_turn: true,
             delivery: Delivery::Collect,
-            ..asks("s", "hello")
+            ..run_call("s", "hello")
         };
-        // What the first one finds is held back while somebody else answers the run, to its end.
+
+        // The lookup of the first call is held back while a second call answers the run to its end.
         store.hold_load();
-        let (engine, scope, late) = (house.engine.clone(), house.scope.clone(), goes_on.clone());
+        let (engine, scope, late) = (fixture.engine.clone(), fixture.scope.clone(), next_turn.clone());
         let late = tokio::task::spawn_local(async move { engine.answer(Call::Run(Box::new(late)), &scope).await });
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
-        let first = house.answer(Call::Run(Box::new(goes_on))).await;
-        assert!(first.is_some(), "somebody answers it");
-        house.answer(Call::Fetch(Target::Run(id))).await;
-        store.let_load_go();
-        let _ = tokio::time::timeout(PROMPTLY, late).await.expect("it is answered");
-        house.settles("both answers").await;
-        let Some(Answer::Run(run)) = house.answer(Call::Fetch(Target::Run(id))).await else { panic!("it is there") };
-        let (turns, state) = run.view(|view| (view.run().turns.len(), view.about.state));
+        let first = fixture.answer(Call::Run(Box::new(next_turn))).await;
+        assert!(first.is_some(), "the second call answers it");
+        fixture.answer(Call::Fetch(Target::Run(id))).await;
+        store.release_load();
+        let _ = tokio::time::timeout(SETTLE_TIMEOUT, late).await.expect("it is answered");
+        fixture.assert_settled("both answers").await;
+
+        let Some(Answer::Run(run)) = fixture.answer(Call::Fetch(Target::Run(id))).await else { panic!("it is there") };
+        let (turns, state) = run.view(|view| (view.run().turns.len(), view.info.state));
         assert_eq!((turns, state), (2, RunState::Ended(End::Completed)), "the late one is refused");
     };
     LocalSet::new().run_until(alone).await;

@@ -1,9 +1,9 @@
-//! Conversations, as they are kept: what is added is written, and no more; what is shown is read, and little more.
+//! Storage of conversations: a write stores only the new items, and a page reads little more than it shows.
 
 use interlingua::store::{Expect, Sqlite, SqliteOptions, Store};
 use serde_json::{Value, json};
 
-use crate::support::agent::saying;
+use crate::support::agent::text_reply;
 use crate::support::gateway::{Gateway, agent};
 use crate::support::upstream::Upstream;
 
@@ -19,7 +19,7 @@ fn open(folder: &std::path::Path) -> Sqlite {
     Sqlite::open(&folder.join("runs.db"), &SqliteOptions::default()).expect("the store opens")
 }
 
-fn said(text: &str) -> Value {
+fn user_item(text: &str) -> Value {
     json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": text }] })
 }
 
@@ -33,7 +33,7 @@ async fn created(gateway: &Gateway, items: &[Value]) -> String {
     made.json()["id"].as_str().expect("an id").to_owned()
 }
 
-/// What a page of items says, and whether there are more.
+/// The texts of a page of items, and the page.
 async fn page(gateway: &Gateway, id: &str, query: &str) -> (Vec<String>, Value) {
     let page = gateway.get(&format!("/v1/conversations/{id}/items?{query}")).await;
     assert_eq!(page.status, 200, "{}", page.text());
@@ -43,19 +43,20 @@ async fn page(gateway: &Gateway, id: &str, query: &str) -> (Vec<String>, Value) 
 }
 
 #[tokio::test]
-async fn what_is_added_to_a_conversation_is_written_and_no_more() {
-    let upstream = Upstream::always(saying(&["hi"]));
+async fn adding_to_a_conversation_writes_only_the_new_items() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
     let folder = tempfile::tempdir().expect("a folder");
-    let gateway = Gateway::within(&config(&upstream), folder.path().to_owned()).await;
+    let gateway = Gateway::in_folder(&config(&upstream), folder.path().to_owned()).await;
     let id = created(&gateway, &[]).await;
     let large = "x".repeat(1 << 20);
     for _ in 0..4 {
-        assert_eq!(append(&gateway, &id, &[said(&large)]).await, 200);
+        assert_eq!(append(&gateway, &id, &[user_item(&large)]).await, 200);
     }
+
     for _ in 0..20 {
-        let asked =
+        let response =
             gateway.post("/v1/responses", &json!({ "model": "friday", "conversation": id, "input": "hello" })).await;
-        assert_eq!(asked.status, 200, "{}", asked.text());
+        assert_eq!(response.status, 200, "{}", response.text());
     }
     gateway.stop().await;
 
@@ -69,37 +70,39 @@ async fn what_is_added_to_a_conversation_is_written_and_no_more() {
     assert!(sizes[..4].iter().all(|size| *size > 1 << 20) && sizes[4..].iter().all(|size| *size < 200), "{sizes:?}");
     store.close().await.expect("the store closes");
 
-    // And all of it goes with it.
-    let gateway = Gateway::within(&config(&upstream), folder.path().to_owned()).await;
-    let gone = gateway.open("DELETE", &format!("/v1/conversations/{id}"), &[], b"").await.answer().await;
+    // Deleting the conversation deletes its items.
+    let gateway = Gateway::in_folder(&config(&upstream), folder.path().to_owned()).await;
+    let gone = gateway.open("DELETE", &format!("/v1/conversations/{id}"), &[], b"").await.response().await;
     assert_eq!(gone.status, 200, "{}", gone.text());
     gateway.stop().await;
     assert_eq!(open(folder.path()).list("entries", "", None, 100).await.expect("the store reads"), []);
 }
 
 #[tokio::test]
-async fn pages_of_a_conversation_hold_what_they_did_when_all_of_it_was_read() {
-    let upstream = Upstream::deciding(|asked| {
-        saying(&["answer ", &asked.json()["input"].as_array().map_or(0, Vec::len).to_string()])
+async fn paging_through_a_conversation_yields_every_item_in_order() {
+    let upstream = Upstream::with_handler(|response| {
+        text_reply(&["answer ", &response.json()["input"].as_array().map_or(0, Vec::len).to_string()])
     });
     let folder = tempfile::tempdir().expect("a folder");
-    let gateway = Gateway::within(&config(&upstream), folder.path().to_owned()).await;
-    let id = created(&gateway, &[said("first")]).await;
+    let gateway = Gateway::in_folder(&config(&upstream), folder.path().to_owned()).await;
+
+    let id = created(&gateway, &[user_item("first")]).await;
     for number in 0..30 {
         if number % 3 == 0 {
-            let asked = gateway
+            let response = gateway
                 .post(
                     "/v1/responses",
                     &json!({ "model": "friday", "conversation": id, "input": format!("turn {number}") }),
                 )
                 .await;
-            assert_eq!(asked.status, 200, "{}", asked.text());
+            assert_eq!(response.status, 200, "{}", response.text());
         } else {
-            assert_eq!(append(&gateway, &id, &[said(&format!("put {number}"))]).await, 200);
+            assert_eq!(append(&gateway, &id, &[user_item(&format!("put {number}"))]).await, 200);
         }
     }
-    let (all, whole) = page(&gateway, &id, "order=asc&limit=100").await;
-    assert_eq!((all.len(), &whole["has_more"]), (41, &json!(false)));
+
+    let (all, full) = page(&gateway, &id, "order=asc&limit=100").await;
+    assert_eq!((all.len(), &full["has_more"]), (41, &json!(false)));
     assert_eq!(all[..3], ["first", "turn 0", "answer 2"]);
     let (newest, one) = page(&gateway, &id, "limit=1").await;
     assert_eq!((newest.last(), &one["has_more"]), (all.last(), &json!(true)));
@@ -119,13 +122,15 @@ async fn pages_of_a_conversation_hold_what_they_did_when_all_of_it_was_read() {
         }
         assert_eq!(seen, all, "{order}");
     }
-    // One is taken out, of a turn and of what was put there.
+
+    // Delete one item of a turn and one added item.
     for at in [1, 3] {
-        let item = whole["data"][at]["id"].as_str().expect("an id");
+        let item = full["data"][at]["id"].as_str().expect("an id");
         let gone =
-            gateway.open("DELETE", &format!("/v1/conversations/{id}/items/{item}"), &[], b"").await.answer().await;
+            gateway.open("DELETE", &format!("/v1/conversations/{id}/items/{item}"), &[], b"").await.response().await;
         assert_eq!(gone.status, 200, "{}", gone.text());
     }
+
     let (left, _) = page(&gateway, &id, "order=asc&limit=100").await;
     let expected: Vec<String> =
         all.iter().enumerate().filter(|(at, _)| ![1, 3].contains(at)).map(|(_, text)| text.clone()).collect();
@@ -133,31 +138,31 @@ async fn pages_of_a_conversation_hold_what_they_did_when_all_of_it_was_read() {
 }
 
 #[tokio::test]
-async fn a_conversation_has_a_bound_in_bytes() {
-    let upstream = Upstream::always(saying(&["hi"]));
+async fn a_conversation_has_a_maximum_size() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
     let folder = tempfile::tempdir().expect("a folder");
-    let gateway = Gateway::within(&config(&upstream), folder.path().to_owned()).await;
+    let gateway = Gateway::in_folder(&config(&upstream), folder.path().to_owned()).await;
     let id = created(&gateway, &[]).await;
-    let large = said(&"x".repeat(7 << 20));
+    let large = user_item(&"x".repeat(7 << 20));
     for _ in 0..4 {
         assert_eq!(append(&gateway, &id, std::slice::from_ref(&large)).await, 200);
     }
     assert_eq!(append(&gateway, &id, std::slice::from_ref(&large)).await, 413);
-    assert_eq!(append(&gateway, &id, &[said("a little")]).await, 200, "there is room for this");
+    assert_eq!(append(&gateway, &id, &[user_item("a little")]).await, 200, "there is room for this");
 }
 
 #[tokio::test]
-async fn what_an_earlier_version_kept_in_one_document_is_moved_with_the_next_write() {
-    let upstream = Upstream::always(saying(&["hi"]));
+async fn the_single_document_of_an_earlier_version_is_migrated_on_the_next_write() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
     let folder = tempfile::tempdir().expect("a folder");
-    let gateway = Gateway::within(&config(&upstream), folder.path().to_owned()).await;
-    let id = created(&gateway, &[said("one"), said("two")]).await;
-    let asked =
+    let gateway = Gateway::in_folder(&config(&upstream), folder.path().to_owned()).await;
+    let id = created(&gateway, &[user_item("one"), user_item("two")]).await;
+    let response =
         gateway.post("/v1/responses", &json!({ "model": "friday", "conversation": id, "input": "three" })).await;
-    assert_eq!(asked.status, 200, "{}", asked.text());
+    assert_eq!(response.status, 200, "{}", response.text());
     gateway.stop().await;
 
-    // As it was.
+    // Rewrite the document to the format of the earlier version.
     let store = open(folder.path());
     let rows = store.list("entries", "", None, 100).await.expect("the store reads");
     let session = store.list("sessions", "", None, 2).await.expect("the store reads").remove(0);
@@ -166,23 +171,26 @@ async fn what_an_earlier_version_kept_in_one_document_is_moved_with_the_next_wri
     for new in ["next", "last", "bytes"] {
         fields.remove(new);
     }
+
     let entries: Vec<Value> =
         rows.iter().map(|row| serde_json::from_slice(&row.document.value).expect("JSON")).collect();
     doc["entries"] = json!(entries);
     doc["seen"] = json!(3);
     let written = serde_json::to_vec(&doc).expect("JSON").into();
-    // Young enough for retention, whenever the test runs.
+
+    // A date far in the future, so that retention keeps it.
     let put = 4_102_444_800_000;
-    store.put("sessions", &session.key, written, Expect::Anything, put).await.expect("written").expect("no conflict");
+    store.put("sessions", &session.key, written, Expect::Any, put).await.expect("written").expect("no conflict");
     for row in &rows {
-        store.delete("entries", &row.key, Expect::Anything).await.expect("written").expect("no conflict");
+        store.delete("entries", &row.key, Expect::Any).await.expect("written").expect("no conflict");
     }
     store.close().await.expect("the store closes");
 
-    let gateway = Gateway::within(&config(&upstream), folder.path().to_owned()).await;
+    let gateway = Gateway::in_folder(&config(&upstream), folder.path().to_owned()).await;
     let texts = ["one", "two", "three", "hi"];
     assert_eq!(page(&gateway, &id, "order=asc").await.0, texts);
-    assert_eq!(append(&gateway, &id, &[said("five")]).await, 200);
+    assert_eq!(append(&gateway, &id, &[user_item("five")]).await, 200);
+
     gateway.stop().await;
     let store = open(folder.path());
     assert_eq!(store.list("entries", "", None, 100).await.expect("the store reads").len(), 4);
@@ -190,7 +198,6 @@ async fn what_an_earlier_version_kept_in_one_document_is_moved_with_the_next_wri
     let doc: Value = serde_json::from_slice(&session.document.value).expect("JSON");
     assert_eq!((&doc["next"], doc.get("entries")), (&json!(4), None));
     store.close().await.expect("the store closes");
-
-    let gateway = Gateway::within(&config(&upstream), folder.path().to_owned()).await;
+    let gateway = Gateway::in_folder(&config(&upstream), folder.path().to_owned()).await;
     assert_eq!(page(&gateway, &id, "order=asc").await.0, ["one", "two", "three", "hi", "five"]);
 }

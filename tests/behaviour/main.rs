@@ -1,8 +1,8 @@
-//! How the running gateway behaves, from socket to socket: real clients in front, a scripted agent behind, and
-//! everything that may go wrong between them.
+//! Behaviour of the running gateway from socket to socket: real clients in front, a scripted agent behind, and
+//! everything that can go wrong between them.
 //!
-//! Not here: what a configuration means (`tests/config.rs`), how agents are asked (`tests/upstream.rs`), what stores
-//! promise (`tests/store`), and the process as a whole (`tests/crash.rs`, `tests/cli.rs`).
+//! Not here: configuration (`tests/config.rs`), the upstream client (`tests/upstream.rs`), store guarantees
+//! (`tests/store`), and the process as a whole (`tests/crash.rs`, `tests/cli.rs`).
 
 #[path = "../support/mod.rs"]
 mod support;

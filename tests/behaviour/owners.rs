@@ -1,28 +1,28 @@
-//! Who is who for an agent: owners who choose the same names never meet, not even in what the agent remembers.
+//! Identities that an agent sees: different owners with the same ids stay separate, also in the memory of the agent.
 
 use std::collections::HashMap;
 
 use interlingua::store::{Expect, Sqlite, SqliteOptions, Store};
 use serde_json::{Value, json};
 
-use crate::support::agent::{approval, saying};
-use crate::support::gateway::{Gateway, agent, last_said, says_in};
+use crate::support::agent::{approval_request, text_reply};
+use crate::support::gateway::{Gateway, agent, last_input_text, user_turn_in};
 use crate::support::upstream::Upstream;
 
-/// An agent that answers with all that was said to it before by this user in this session.
+/// An agent that replies with all earlier inputs of this user in this session.
 fn remembering() -> Upstream {
-    let mut said: HashMap<(String, String), Vec<String>> = HashMap::new();
-    Upstream::deciding(move |asked| {
-        let body = asked.json();
+    let mut inputs: HashMap<(String, String), Vec<String>> = HashMap::new();
+    Upstream::with_handler(move |request| {
+        let body = request.json();
         let name = |field: &str| body[field].as_str().expect("a name").to_owned();
-        let before = said.entry((name("user_id"), name("session_id"))).or_default();
-        let told = format!("before: [{}]", before.join(", "));
-        before.push(last_said(&body));
-        saying(&[&told])
+        let before = inputs.entry((name("user_id"), name("session_id"))).or_default();
+        let received = format!("before: [{}]", before.join(", "));
+        before.push(last_input_text(&body));
+        text_reply(&[&received])
     })
 }
 
-/// Routes of one agent: those that share their sessions, and those that do not.
+/// Routes of one agent: `shared` with shared sessions, `apart` without.
 fn routes(shared: &[&str], apart: &[&str]) -> String {
     let route = |path: &&str, shared: bool| {
         format!(
@@ -33,68 +33,77 @@ fn routes(shared: &[&str], apart: &[&str]) -> String {
     shared.chain(apart.iter().map(|path| route(path, false))).collect()
 }
 
-fn ada_says(session: &str, text: &str) -> Value {
-    let mut body = says_in(session, text);
+fn ada_turn(session: &str, text: &str) -> Value {
+    let mut body = user_turn_in(session, text);
     body["user_id"] = json!("ada");
     body["stream"] = json!(false);
     body
 }
 
-/// What the agent answered.
-async fn told(gateway: &Gateway, path: &str, body: &Value) -> String {
-    let answer = gateway.post(&format!("{path}/process"), body).await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    answer.json()["output"][0]["content"][0]["text"].as_str().expect("a text").to_owned()
+/// Sends a turn and returns the text of the reply.
+async fn reply_text(gateway: &Gateway, path: &str, body: &Value) -> String {
+    let response = gateway.post(&format!("{path}/process"), body).await;
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.json()["output"][0]["content"][0]["text"].as_str().expect("a text").to_owned()
 }
 
 #[tokio::test]
-async fn routes_that_share_no_sessions_do_not_meet_in_the_agents_memory() {
+async fn routes_without_shared_sessions_are_separate_for_the_agent_too() {
     let upstream = remembering();
     let agent = agent("friday", &upstream.url("/process"), "", "");
     let config = format!("[store]\nkind = \"memory\"\n{agent}{}", routes(&["/shared", "/too"], &["/one", "/two"]));
-    let gateway = Gateway::with(&config).await;
+    let gateway = Gateway::with_config(&config).await;
 
-    assert_eq!(told(&gateway, "/one", &ada_says("s1", "my secret")).await, "before: []");
-    assert_eq!(told(&gateway, "/two", &ada_says("s1", "what did I say?")).await, "before: []");
-    assert_eq!(told(&gateway, "/shared", &ada_says("s1", "and here?")).await, "before: []");
-    assert_eq!(told(&gateway, "/one", &ada_says("s1", "again")).await, "before: [my secret]", "its own it remembers");
-    assert_eq!(told(&gateway, "/too", &ada_says("s1", "hi")).await, "before: [and here?]", "what is shared is shared");
+    assert_eq!(reply_text(&gateway, "/one", &ada_turn("s1", "my secret")).await, "before: []");
+    assert_eq!(reply_text(&gateway, "/two", &ada_turn("s1", "what did I say?")).await, "before: []");
+    assert_eq!(reply_text(&gateway, "/shared", &ada_turn("s1", "and here?")).await, "before: []");
+    assert_eq!(
+        reply_text(&gateway, "/one", &ada_turn("s1", "again")).await,
+        "before: [my secret]",
+        "it remembers its own session"
+    );
+    assert_eq!(
+        reply_text(&gateway, "/too", &ada_turn("s1", "hi")).await,
+        "before: [and here?]",
+        "shared routes share sessions"
+    );
 
-    // Nor can the names that were made for one route be said on another.
-    let made = upstream.asked()[0].json();
+    // The derived ids of one route have no effect on another.
+    let made = upstream.requests()[0].json();
     assert_eq!((&made["session_id"] != "s1", &made["user_id"] != "ada"), (true, true), "{made}");
-    let mut same = ada_says(made["session_id"].as_str().expect("a name"), "let me in");
+    let mut same = ada_turn(made["session_id"].as_str().expect("a name"), "let me in");
     same["user_id"] = made["user_id"].clone();
     for route in ["/shared", "/two"] {
-        assert_eq!(told(&gateway, route, &same).await, "before: []", "{route}");
+        assert_eq!(reply_text(&gateway, route, &same).await, "before: []", "{route}");
     }
 }
 
 #[tokio::test]
-async fn names_with_control_characters_are_names_of_their_own() {
+async fn session_ids_with_control_characters_are_distinct() {
     let upstream = remembering();
     let gateway = Gateway::start(&agent("friday", &upstream.url("/process"), "", "")).await;
     for session in ["a\u{1f}b", "a\nb", "a\u{fffd}b"] {
-        assert_eq!(told(&gateway, "/agents/friday", &ada_says(session, session)).await, "before: []");
+        assert_eq!(reply_text(&gateway, "/agents/friday", &ada_turn(session, session)).await, "before: []");
     }
 }
 
 #[tokio::test]
-async fn what_an_agent_asked_by_plain_names_can_still_be_answered_by_them() {
+async fn an_interrupt_stored_under_plain_ids_can_still_be_answered() {
     let mut times = 0;
-    let upstream = Upstream::deciding(move |_| {
+    let upstream = Upstream::with_handler(move |_| {
         times += 1;
-        if times == 1 { approval("appr-1") } else { saying(&["done"]) }
+        if times == 1 { approval_request("appr-1") } else { text_reply(&["done"]) }
     });
     let folder = tempfile::tempdir().expect("a folder");
     let agent = agent("friday", &upstream.url("/process"), "", "");
     let config = format!("[store]\nkind = \"sqlite\"\npath = \"runs.db\"\n{agent}{}", routes(&[], &["/one"]));
-    let gateway = Gateway::within(&config, folder.path().to_owned()).await;
-    let asked = gateway.post("/one/process", &ada_says("s1", "remove it")).await;
-    assert_eq!(asked.status, 200, "{}", asked.text());
+    let gateway = Gateway::in_folder(&config, folder.path().to_owned()).await;
+
+    let response = gateway.post("/one/process", &ada_turn("s1", "remove it")).await;
+    assert_eq!(response.status, 200, "{}", response.text());
     gateway.stop().await;
 
-    // As it was stored before owners had names of their own upstream.
+    // The format from before upstream ids were derived per owner.
     let store = Sqlite::open(&folder.path().join("runs.db"), &SqliteOptions::default()).expect("the store opens");
     let key = "friday\u{1f}anonymous/route:/one\u{1f}s1";
     let found = store.get("sessions", key).await.expect("the store reads").expect("the session's document");
@@ -102,20 +111,21 @@ async fn what_an_agent_asked_by_plain_names_can_still_be_answered_by_them() {
     doc["upstream_id"] = Value::Null;
     let written = serde_json::to_vec(&doc).expect("JSON").into();
     let put = store.put("sessions", key, written, Expect::Version(found.version), 4_102_444_800_000).await;
-    put.expect("the store writes").expect("nobody else does");
+    put.expect("the store writes").expect("no conflict");
     store.close().await.expect("the store closes");
 
-    let gateway = Gateway::within(&config, folder.path().to_owned()).await;
+    let gateway = Gateway::in_folder(&config, folder.path().to_owned()).await;
     let data = json!({ "approval_request_id": "appr-1", "id": "appr-1", "approve": true });
     let answer = json!({
         "session_id": "s1", "user_id": "ada", "stream": false,
         "input": [{ "type": "mcp_approval_response", "role": "user", "content": [{ "type": "data", "data": data }] }],
     });
-    assert_eq!(told(&gateway, "/one", &answer).await, "done");
-    let answered = upstream.asked()[1].json();
+    assert_eq!(reply_text(&gateway, "/one", &answer).await, "done");
+    let answered = upstream.requests()[1].json();
     assert_eq!((&answered["session_id"], &answered["user_id"]), (&json!("s1"), &json!("ada")));
-    // What is new has names of its own.
-    told(&gateway, "/one", &ada_says("s2", "hi")).await;
-    assert_ne!(upstream.asked()[2].json()["user_id"], "ada");
+
+    // A new session has derived ids.
+    reply_text(&gateway, "/one", &ada_turn("s2", "hi")).await;
+    assert_ne!(upstream.requests()[2].json()["user_id"], "ada");
     gateway.stop().await;
 }

@@ -1,5 +1,5 @@
-//! Clients that go on by number after `kill -9`, at every speed of an agent: each frame exactly once, and an end. Not
-//! here: what the store promises by itself (`tests/store`).
+//! Clients that resume by sequence number after `kill -9`, at every pace of an agent: they receive each frame exactly
+//! once, and an end. Not here: the store alone (`tests/store`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ enum Protocol {
     A2a,
 }
 
-/// What a client was told before the process died.
+/// What a client received before the process died.
 struct Cut {
     protocol: Protocol,
     /// Milliseconds between two words.
@@ -69,16 +69,17 @@ fn request(protocol: Protocol, pace: u64) -> Vec<u8> {
 }
 
 /// Reads a stream until its process dies.
-async fn read(process: Arc<Process>, protocol: Protocol, pace: u64, heard: Arc<AtomicUsize>) -> Cut {
+async fn read(process: Arc<Process>, protocol: Protocol, pace: u64, received: Arc<AtomicUsize>) -> Cut {
     let mut bytes = Vec::new();
     let Ok(mut socket) = TcpStream::connect(process.address).await else {
         return Cut { protocol, pace, frames: Vec::new() };
     };
-    // Whoever came too late is told nothing.
+
+    // A client that was too late receives nothing.
     let _ = socket.write_all(&request(protocol, pace)).await;
     while socket.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {
         if bytes.len() > 2000 {
-            heard.fetch_add(1, Ordering::Relaxed);
+            received.fetch_add(1, Ordering::Relaxed);
             break;
         }
     }
@@ -91,7 +92,7 @@ async fn all(process: &Process, path: &str) -> Vec<Value> {
     assert_eq!(events.status().await, 200, "{path}");
     let mut frames = Vec::new();
     while let Some(event) = events.event().await {
-        // The mark behind the last event of a Responses stream is none.
+        // The `[DONE]` marker of a Responses stream is not an event.
         frames.extend(http::data(&event).filter(|data| *data != "[DONE]").map(value));
     }
     frames
@@ -101,10 +102,10 @@ fn number(frame: &Value) -> u64 {
     frame["sequence_number"].as_u64().unwrap_or_else(|| panic!("no number: {frame}"))
 }
 
-/// Goes on where it was cut, and asks for the whole once more.
+/// Resumes a cut stream, reads it again from the start, and compares both.
 async fn resume(process: &Process, cut: &Cut) {
-    let Some(last) = cut.frames.last() else { panic!("nothing was told at {} ms", cut.pace) };
-    let (whole, rest) = match cut.protocol {
+    let Some(last) = cut.frames.last() else { panic!("nothing was received at {} ms", cut.pace) };
+    let (full, rest) = match cut.protocol {
         Protocol::Native => {
             let id = cut.frames[0]["id"].as_str().expect("an id");
             let path = format!("/agents/demo/runs/{id}/events");
@@ -115,71 +116,75 @@ async fn resume(process: &Process, cut: &Cut) {
             let path = format!("/v1/responses/{id}?stream=true");
             (all(process, &path).await, all(process, &format!("{path}&starting_after={}", number(last))).await)
         }
-        Protocol::A2a => return look_again(process, cut).await,
+        Protocol::A2a => return check_task(process, cut).await,
     };
-    let told: Vec<&Value> = cut.frames.iter().chain(&rest).collect();
-    for (place, frame) in told.iter().enumerate() {
-        assert_eq!(number(frame), place as u64, "{:?} at {} ms", cut.protocol, cut.pace);
-        assert_eq!(*frame, &whole[place], "{:?} at {} ms", cut.protocol, cut.pace);
+    let received: Vec<&Value> = cut.frames.iter().chain(&rest).collect();
+
+    for (index, frame) in received.iter().enumerate() {
+        assert_eq!(number(frame), index as u64, "{:?} at {} ms", cut.protocol, cut.pace);
+        assert_eq!(*frame, &full[index], "{:?} at {} ms", cut.protocol, cut.pace);
     }
-    assert_eq!(told.len(), whole.len(), "{:?} at {} ms", cut.protocol, cut.pace);
-    let end = whole.last().expect("an end");
+
+    assert_eq!(received.len(), full.len(), "{:?} at {} ms", cut.protocol, cut.pace);
+    let end = full.last().expect("an end");
     let failed = end["type"] == "response.failed" || (end["object"] == "response" && end["status"] == "failed");
     assert!(failed, "it was cut: {end}");
 }
 
-/// A2A has no numbers: whoever comes back sees the task as it stands, and nothing it was told is missing there.
-async fn look_again(process: &Process, cut: &Cut) {
+/// A2A has no sequence numbers: the task must contain everything that the client had received.
+async fn check_task(process: &Process, cut: &Cut) {
     let id = cut.frames[0]["result"]["task"]["id"].as_str().unwrap_or_else(|| panic!("no task: {}", cut.frames[0]));
     let call = |method: &str| {
         json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "id": id } }).to_string().into_bytes()
     };
     let headers = [JSON, &[V1]].concat();
-    let task = process.open("POST", "/a2a/demo", &headers, &call("GetTask")).await.answer().await.json();
+    let task = process.open("POST", "/a2a/demo", &headers, &call("GetTask")).await.response().await.json();
     let task = &task["result"];
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED", "{task}");
+
     let text = |parts: &Value| {
         let parts = parts.as_array().into_iter().flatten();
         parts.filter_map(|part| part["text"].as_str()).collect::<String>()
     };
-    let told = cut.frames.iter().map(|frame| text(&frame["result"]["artifactUpdate"]["artifact"]["parts"]));
-    let (told, kept) = (told.collect::<String>(), text(&task["artifacts"][0]["parts"]));
-    assert!(kept.starts_with(&told), "at {} ms: {told:?} and {kept:?}", cut.pace);
-    // There is nothing to subscribe to any more, and that is said at once.
-    let subscribed = process.open("POST", "/a2a/demo", &headers, &call("SubscribeToTask")).await.answer().await;
+    let received = cut.frames.iter().map(|frame| text(&frame["result"]["artifactUpdate"]["artifact"]["parts"]));
+    let (received, stored) = (received.collect::<String>(), text(&task["artifacts"][0]["parts"]));
+    assert!(stored.starts_with(&received), "at {} ms: {received:?} and {stored:?}", cut.pace);
+
+    // Subscribing to the ended task fails at once.
+    let subscribed = process.open("POST", "/a2a/demo", &headers, &call("SubscribeToTask")).await.response().await;
     assert!(subscribed.text().contains("error") || subscribed.text().contains("FAILED"), "{}", subscribed.text());
 }
 
 #[tokio::test]
-async fn whoever_resumes_by_number_gets_each_frame_once_and_an_end_at_every_speed() {
+async fn a_client_that_resumes_by_number_receives_each_frame_once_and_an_end() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("gateway.toml"), CONFIG).expect("a file");
     for after in [20, 300] {
-        let heard = Arc::new(AtomicUsize::new(0));
+        let received = Arc::new(AtomicUsize::new(0));
         let process = Arc::new(start(folder.path()));
         let mut clients = tokio::task::JoinSet::new();
         for pace in 1..=50 {
             for protocol in [Protocol::Native, Protocol::Responses, Protocol::A2a] {
-                clients.spawn(read(Arc::clone(&process), protocol, pace, Arc::clone(&heard)));
+                clients.spawn(read(Arc::clone(&process), protocol, pace, Arc::clone(&received)));
             }
         }
-        http::bounded("most clients to hear something", async {
-            while heard.load(Ordering::Relaxed) < 120 {
+        http::with_timeout("most clients to receive something", async {
+            while received.load(Ordering::Relaxed) < 120 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         })
         .await;
         tokio::time::sleep(Duration::from_millis(after)).await;
         process.kill_now();
-        let cuts = http::bounded("all clients to notice", clients.join_all()).await;
+        let cuts = http::with_timeout("all clients to notice", clients.join_all()).await;
         drop(process);
         let process = start(folder.path());
-        let mut looked = 0;
+        let mut checked = 0;
         for cut in cuts.iter().filter(|cut| !cut.frames.is_empty()) {
             resume(&process, cut).await;
-            looked += 1;
+            checked += 1;
         }
-        assert!(looked > 100, "most had heard something: {looked} of {}", cuts.len());
+        assert!(checked > 100, "most clients received something: {checked} of {}", cuts.len());
         process.kill();
     }
 }

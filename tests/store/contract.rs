@@ -1,26 +1,26 @@
-//! The promises of [`Store`], each a function that asks one store.
+//! The contract of [`Store`], one test per rule.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use interlingua::store::{Conflict, Expect, Query, Signal, Store, StoreError, Stored, Version};
+use interlingua::store::{Conflict, Expect, Query, Signal, Store, StoreError, StoredRun, Version};
 use interlingua_core::RunId;
 use interlingua_core::call::{Cursor, Filter, RunState};
 use interlingua_core::event::End;
 
-use crate::live::{ActiveRun, Made, id};
+use crate::live::{ActiveRun, RunSpec, id};
 
-type Asked = Arc<dyn Store>;
+type SharedStore = Arc<dyn Store>;
 
-pub(crate) async fn a_settled_run_is_loaded_as_it_was(store: &Asked) {
+pub(crate) async fn a_settled_run_is_loaded_as_it_was(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
-    run.begin();
+    run.start();
     store.touch(&run.journal());
     for word in ["Hel", "lo\n", "\u{0}é😀"] {
-        run.say(&**store, word);
+        run.append(&**store, word);
     }
     run.end(End::Completed);
     store.settle(&run.journal()).await.unwrap();
@@ -28,10 +28,10 @@ pub(crate) async fn a_settled_run_is_loaded_as_it_was(store: &Asked) {
     assert!(store.load(id(2)).await.unwrap().is_none());
 }
 
-pub(crate) async fn a_run_that_was_not_opened_is_not_stored(store: &Asked) {
+pub(crate) async fn a_run_that_was_not_opened_is_not_stored(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
-    run.begin();
-    run.say(&**store, "x");
+    run.start();
+    run.append(&**store, "x");
     run.end(End::Completed);
     store.settle(&run.journal()).await.unwrap();
     store.flush().await.unwrap();
@@ -39,20 +39,21 @@ pub(crate) async fn a_run_that_was_not_opened_is_not_stored(store: &Asked) {
     assert_eq!(store.find(Query::default()).await.unwrap().total, 0);
 }
 
-pub(crate) async fn a_run_goes_on_after_it_was_settled(store: &Asked) {
+pub(crate) async fn a_run_continues_after_it_was_settled(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     for word in ["one", "two", "three"] {
         let stored = store.load(id(1)).await.unwrap().unwrap();
-        let run = ActiveRun::again(Arc::unwrap_or_clone(stored));
+        let run = ActiveRun::restore(Arc::unwrap_or_clone(stored));
         store.open(&run.journal()).await.unwrap();
-        run.begin();
-        run.say(&**store, word);
-        run.wait();
+        run.start();
+        run.append(&**store, word);
+        run.finish_turn();
         store.settle(&run.journal()).await.unwrap();
         assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
     }
-    let run = ActiveRun::again(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
+
+    let run = ActiveRun::restore(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
     store.open(&run.journal()).await.unwrap();
     run.end(End::Canceled);
     store.settle(&run.journal()).await.unwrap();
@@ -61,60 +62,63 @@ pub(crate) async fn a_run_goes_on_after_it_was_settled(store: &Asked) {
     assert_eq!(stored.record.run().turns.len(), 3);
 }
 
-pub(crate) async fn a_touch_takes_a_settled_run_up_again(store: &Asked) {
+pub(crate) async fn a_touch_reactivates_a_settled_run(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
-    run.begin();
-    run.wait();
+    run.start();
+    run.finish_turn();
     store.settle(&run.journal()).await.unwrap();
-    run.begin();
-    run.say(&**store, "more");
+    run.start();
+    run.append(&**store, "more");
     store.flush().await.unwrap();
-    run.wait();
+    run.finish_turn();
     store.settle(&run.journal()).await.unwrap();
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
 }
 
-pub(crate) async fn a_removed_run_stays_away(store: &Asked) {
+pub(crate) async fn a_removed_run_stays_removed(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
-    run.begin();
-    run.say(&**store, "x");
+    run.start();
+    run.append(&**store, "x");
     assert!(store.remove(id(1)).await.unwrap());
     assert!(!store.remove(id(1)).await.unwrap());
-    run.say(&**store, "y");
+    run.append(&**store, "y");
     run.end(End::Canceled);
     store.settle(&run.journal()).await.unwrap();
     store.flush().await.unwrap();
     assert!(store.load(id(1)).await.unwrap().is_none());
+
     let owner = Some("olga".to_owned());
     assert_eq!(store.find(Query { owner, ..Query::default() }).await.unwrap().total, 0);
     assert_eq!(store.latest(Vec::new(), "olga".into(), "s".into()).await.unwrap(), None);
-    // The id is free.
+
+    // The id can be used again.
     let other = ActiveRun::numbered(1);
     store.open(&other.journal()).await.unwrap();
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), other.stored());
 }
 
-pub(crate) async fn what_is_flushed_is_safe(store: &Asked) {
+pub(crate) async fn flushed_events_are_durable(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
-    run.begin();
+    run.start();
     for _ in 0..100 {
-        run.say(&**store, "word ");
+        run.append(&**store, "word ");
     }
     store.flush().await.unwrap();
-    // Loaded is what was settled, and perhaps more; in any case whole events.
+
+    // The loaded run has everything that was settled, and possibly more, but only complete events.
     let stored = store.load(id(1)).await.unwrap().unwrap();
     let events = |steps: &interlingua_core::Record| steps.steps(0).map(|step| step.event).collect::<Vec<_>>();
-    let (part, whole) = (events(&stored.record), events(&run.stored().record));
-    assert_eq!(part[..], whole[..part.len()]);
+    let (loaded, full) = (events(&stored.record), events(&run.stored().record));
+    assert_eq!(loaded[..], full[..loaded.len()]);
 }
 
-pub(crate) async fn a_dropped_future_cancels_nothing(store: &Asked) {
+pub(crate) async fn a_dropped_future_cancels_nothing(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
     drop(store.open(&run.journal()));
-    run.begin();
+    run.start();
     run.end(End::Failed);
     drop(store.settle(&run.journal()));
     drop(store.put("c", "k", Bytes::from_static(b"v"), Expect::Absent, 0));
@@ -123,7 +127,7 @@ pub(crate) async fn a_dropped_future_cancels_nothing(store: &Asked) {
     assert_eq!(store.get("c", "k").await.unwrap().unwrap().value, "v");
 }
 
-pub(crate) async fn runs_that_grow_at_once_do_not_mix(store: &Asked) {
+pub(crate) async fn concurrent_runs_do_not_mix(store: &SharedStore) {
     let threads: Vec<_> = (0..4_u128)
         .map(|thread| {
             let store = Arc::clone(store);
@@ -132,11 +136,11 @@ pub(crate) async fn runs_that_grow_at_once_do_not_mix(store: &Asked) {
                 let runs: Vec<_> = (0..40).map(|run| ActiveRun::numbered(thread * 1000 + run)).collect();
                 for run in &runs {
                     drop(store.open(&run.journal()));
-                    run.begin();
+                    run.start();
                 }
                 for word in 0..60 {
                     for run in &runs {
-                        run.say(&*store, &format!("{thread} {word};"));
+                        run.append(&*store, &format!("{thread} {word};"));
                     }
                     if word % 20 == 0 {
                         runtime.block_on(store.flush()).unwrap();
@@ -158,33 +162,39 @@ pub(crate) async fn runs_that_grow_at_once_do_not_mix(store: &Asked) {
     }
 }
 
-pub(crate) async fn opened(store: &Asked, made: &Made<'_>, state: RunState, changed_at: u64) -> Arc<ActiveRun> {
-    let run = ActiveRun::new(made);
+pub(crate) async fn open_run(
+    store: &SharedStore,
+    spec: &RunSpec<'_>,
+    state: RunState,
+    changed_at: u64,
+) -> Arc<ActiveRun> {
+    let run = ActiveRun::new(spec);
     store.open(&run.journal()).await.unwrap();
     match state {
         RunState::Ended(end) => run.end(end),
         RunState::Queued => {}
-        _ => run.begin(),
+        _ => run.start(),
     }
     if state == RunState::Waiting {
-        run.wait();
+        run.finish_turn();
     }
-    run.change(|_, about| about.changed_at = changed_at);
+
+    run.change(|_, info| info.changed_at = changed_at);
     store.settle(&run.journal()).await.unwrap();
     run
 }
 
-pub(crate) async fn runs_are_found_by_every_filter(store: &Asked) {
-    let one = Made { id: id(1), ..Made::default() };
-    opened(store, &one, RunState::Ended(End::Completed), 2000).await;
-    opened(store, &Made { id: id(2), agent: "demo", ..one.clone() }, RunState::Running, 3000).await;
-    opened(store, &Made { id: id(3), owner: "otto", ..one.clone() }, RunState::Queued, 4000).await;
-    opened(store, &Made { id: id(4), session: "t", ..one.clone() }, RunState::Waiting, 5000).await;
-    opened(store, &Made { id: id(5), protocol: "a2a", ..one.clone() }, RunState::Ended(End::Failed), 5000).await;
+pub(crate) async fn runs_are_found_by_every_filter(store: &SharedStore) {
+    let one = RunSpec { id: id(1), ..RunSpec::default() };
+    open_run(store, &one, RunState::Ended(End::Completed), 2000).await;
+    open_run(store, &RunSpec { id: id(2), agent: "demo", ..one.clone() }, RunState::Running, 3000).await;
+    open_run(store, &RunSpec { id: id(3), owner: "otto", ..one.clone() }, RunState::Queued, 4000).await;
+    open_run(store, &RunSpec { id: id(4), session: "t", ..one.clone() }, RunState::Waiting, 5000).await;
+    open_run(store, &RunSpec { id: id(5), protocol: "a2a", ..one.clone() }, RunState::Ended(End::Failed), 5000).await;
 
     let find = async |agents: &[&str], owner: Option<&str>, filter: Filter| {
         let agents = agents.iter().map(|agent| (*agent).to_owned()).collect();
-        let query = Query { agents, owner: owner.map(Into::into), filter, gone: Vec::new() };
+        let query = Query { agents, owner: owner.map(Into::into), filter, expired_before: Vec::new() };
         let found = store.find(query).await.unwrap();
         assert_eq!((found.total, found.next), (found.runs.len(), None));
         found.runs.into_iter().map(|head| head.id).collect::<Vec<RunId>>()
@@ -197,6 +207,7 @@ pub(crate) async fn runs_are_found_by_every_filter(store: &Asked) {
     assert_eq!(find(&[], None, Filter { session: Some("t".into()), ..all() }).await, [id(4)]);
     assert_eq!(find(&[], None, Filter { protocol: Some("a2a".into()), ..all() }).await, [id(5)]);
     assert_eq!(find(&[], None, Filter { changed_since: Some(4000), ..all() }).await, [id(5), id(4), id(3)]);
+
     let states = vec![RunState::Running, RunState::Ended(End::Completed)];
     assert_eq!(find(&[], None, Filter { states, ..all() }).await, [id(2), id(1)]);
 
@@ -207,30 +218,30 @@ pub(crate) async fn runs_are_found_by_every_filter(store: &Asked) {
     assert_eq!((found.total, found.next), (5, Some(Cursor { changed_at: 5000, id: id(5) })));
 }
 
-pub(crate) async fn heads_show_what_lists_show_and_nothing_that_was_said(store: &Asked) {
-    let ended = ActiveRun::new(&Made { id: id(1), at: 1000, ..Made::default() });
-    ended.change(|_, about| about.request.tools = Some(vec![interlingua_core::Json::parse("{\"large\":1}").unwrap()]));
+pub(crate) async fn heads_contain_no_messages(store: &SharedStore) {
+    let ended = ActiveRun::new(&RunSpec { id: id(1), at: 1000, ..RunSpec::default() });
+    ended.change(|_, info| info.request.tools = Some(vec![interlingua_core::Json::parse("{\"large\":1}").unwrap()]));
     store.open(&ended.journal()).await.unwrap();
-    ended.begin();
-    ended.say(&**store, &"said ".repeat(100_000));
-    ended.wait();
+    ended.start();
+    ended.append(&**store, &"word ".repeat(100_000));
+    ended.finish_turn();
     store.settle(&ended.journal()).await.unwrap();
-    ended.begin();
+    ended.start();
     ended.end(End::Failed);
     store.settle(&ended.journal()).await.unwrap();
-    let waiting = opened(store, &Made { id: id(2), ..Made::default() }, RunState::Waiting, 2000).await;
-    let queued = opened(store, &Made { id: id(3), ..Made::default() }, RunState::Queued, 3000).await;
+    let waiting = open_run(store, &RunSpec { id: id(2), ..RunSpec::default() }, RunState::Waiting, 2000).await;
+    let queued = open_run(store, &RunSpec { id: id(3), ..RunSpec::default() }, RunState::Queued, 3000).await;
 
     let heads = store.heads(vec![id(2), id(9), id(1), id(3)]).await.unwrap();
-    let shown = [&waiting, &ended, &queued].map(|run| {
+    let expected = [&waiting, &ended, &queued].map(|run| {
         let run = run.stored();
-        Stored::head(&run.record, &run.about)
+        StoredRun::head(&run.record, &run.info)
     });
-    assert_eq!(heads, shown);
+    assert_eq!(heads, expected);
     let run = heads[1].record.run();
     assert_eq!((run.turns.len(), run.messages.len(), run.end), (2, 0, Some(End::Failed)));
     assert_eq!(run.turns[0].usage, ended.stored().record.run().turns[0].usage);
-    assert!(run.turns.iter().all(|turn| turn.input.is_empty()) && heads[1].about.request.tools.is_none());
+    assert!(run.turns.iter().all(|turn| turn.input.is_empty()) && heads[1].info.request.tools.is_none());
     assert!(heads[1].record.size() < 10_000, "{}", heads[1].record.size());
 
     let found = store.find(Query::default()).await.unwrap();
@@ -238,36 +249,39 @@ pub(crate) async fn heads_show_what_lists_show_and_nothing_that_was_said(store: 
     assert!(size(1) > 500_000 && size(2) < 10_000, "{} {}", size(1), size(2));
 }
 
-pub(crate) async fn a_run_is_weighed_without_being_loaded(store: &Asked) {
-    assert_eq!(store.weigh(id(1)).await.unwrap(), None);
+pub(crate) async fn the_load_cost_of_a_run_is_known_without_loading_it(store: &SharedStore) {
+    assert_eq!(store.load_cost(id(1)).await.unwrap(), None);
     let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
-    run.begin();
-    run.say(&**store, &"x".repeat(1_000_000));
-    run.wait();
+    run.start();
+    run.append(&**store, &"x".repeat(1_000_000));
+    run.finish_turn();
     store.settle(&run.journal()).await.unwrap();
-    let weight = store.weigh(id(1)).await.unwrap().unwrap();
-    assert!(weight.bytes > 1_000_000 && weight.state.is_none(), "it may go on: {weight:?}");
+    let cost = store.load_cost(id(1)).await.unwrap().unwrap();
+    assert!(cost.bytes > 1_000_000 && cost.fingerprint.is_none(), "the run may continue: {cost:?}");
     run.end(End::Completed);
     store.settle(&run.journal()).await.unwrap();
-    let ended = store.weigh(id(1)).await.unwrap().unwrap();
-    assert!(ended.bytes == 0 || (ended.bytes > 1_000_000 && ended.state.is_some()), "{ended:?}");
-    assert_eq!(store.weigh(id(1)).await.unwrap(), Some(ended), "until something changes");
-    run.change(|_, about| about.stored = false);
+
+    let ended = store.load_cost(id(1)).await.unwrap().unwrap();
+    assert!(ended.bytes == 0 || (ended.bytes > 1_000_000 && ended.fingerprint.is_some()), "{ended:?}");
+    assert_eq!(store.load_cost(id(1)).await.unwrap(), Some(ended), "the cost stays the same until something changes");
+    run.change(|_, info| info.stored = false);
     store.open(&run.journal()).await.unwrap();
     store.settle(&run.journal()).await.unwrap();
-    let hidden = store.weigh(id(1)).await.unwrap().unwrap();
-    assert!(ended.bytes == 0 || hidden.state != ended.state);
+
+    let hidden = store.load_cost(id(1)).await.unwrap().unwrap();
+    assert!(ended.bytes == 0 || hidden.fingerprint != ended.fingerprint);
+
     store.remove(id(1)).await.unwrap();
-    assert_eq!(store.weigh(id(1)).await.unwrap(), None);
+    assert_eq!(store.load_cost(id(1)).await.unwrap(), None);
 }
 
-pub(crate) async fn pages_hold_while_runs_change(store: &Asked) {
-    // Three at a time changed at the same moment: ties go by id.
+pub(crate) async fn pages_are_stable_while_runs_change(store: &SharedStore) {
+    // Three runs at a time changed at the same moment: ties are sorted by id.
     let mut runs = Vec::new();
     for number in 0..30_u64 {
-        let made = Made { id: id(number.into()), ..Made::default() };
-        runs.push(opened(store, &made, RunState::Waiting, 2000 + number / 3).await);
+        let spec = RunSpec { id: id(number.into()), ..RunSpec::default() };
+        runs.push(open_run(store, &spec, RunState::Waiting, 2000 + number / 3).await);
     }
     let (mut seen, mut cursor) = (Vec::new(), None);
     loop {
@@ -276,28 +290,31 @@ pub(crate) async fn pages_hold_while_runs_change(store: &Asked) {
         assert!(page.runs.len() == 4 || page.next.is_none());
         assert!(page.total >= 30);
         seen.extend(page.runs.into_iter().map(|head| head.id));
-        // A run of a later page changes, and one that was not there before comes.
+
+        // A run on a later page changes, and a new one appears.
         let later = &runs[seen.len() % 5];
-        later.change(|_, about| about.changed_at += 1_000_000);
+        later.change(|_, info| info.changed_at += 1_000_000);
         store.settle(&later.journal()).await.unwrap();
-        let new = Made { id: id(1000 + seen.len() as u128), ..Made::default() };
-        opened(store, &new, RunState::Running, 9_000_000).await;
+        let new = RunSpec { id: id(1000 + seen.len() as u128), ..RunSpec::default() };
+        open_run(store, &new, RunState::Running, 9_000_000).await;
+
         cursor = page.next;
         if cursor.is_none() {
             break;
         }
     }
-    let still: Vec<RunId> = (5..30).rev().map(id).collect();
-    let seen_still: Vec<RunId> = seen.iter().copied().filter(|seen| still.contains(seen)).collect();
-    assert_eq!(seen_still, still, "what did not change is there once, newest first");
+    let unchanged: Vec<RunId> = (5..30).rev().map(id).collect();
+    let seen_unchanged: Vec<RunId> = seen.iter().copied().filter(|seen| unchanged.contains(seen)).collect();
+    assert_eq!(seen_unchanged, unchanged, "each unchanged run is listed once, newest first");
 }
 
-pub(crate) async fn an_ended_run_that_is_not_stored_is_not_found(store: &Asked) {
+pub(crate) async fn an_ended_run_that_is_not_stored_is_not_found(store: &SharedStore) {
     let completed = RunState::Ended(End::Completed);
-    opened(store, &Made { id: id(1), ..Made::default() }, completed, 2000).await;
-    let run = opened(store, &Made { id: id(2), at: 2000, ..Made::default() }, RunState::Running, 3000).await;
-    run.change(|_, about| about.stored = false);
+    open_run(store, &RunSpec { id: id(1), ..RunSpec::default() }, completed, 2000).await;
+    let run = open_run(store, &RunSpec { id: id(2), at: 2000, ..RunSpec::default() }, RunState::Running, 3000).await;
+    run.change(|_, info| info.stored = false);
     store.settle(&run.journal()).await.unwrap();
+
     let found = async || {
         let page = store.find(Query { owner: Some("olga".into()), ..Query::default() }).await.unwrap();
         let latest = store.latest(Vec::new(), "olga".into(), "s".into()).await.unwrap();
@@ -308,20 +325,23 @@ pub(crate) async fn an_ended_run_that_is_not_stored_is_not_found(store: &Asked) 
     run.end(End::Completed);
     store.settle(&run.journal()).await.unwrap();
     assert_eq!(found().await, (vec![id(1)], Some(id(1))));
-    assert_eq!(*store.load(id(2)).await.unwrap().unwrap(), run.stored(), "others may build upon it");
-    // What was found, too.
-    let first = ActiveRun::again(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
+    assert_eq!(*store.load(id(2)).await.unwrap().unwrap(), run.stored(), "other runs may continue from it");
+
+    // A run that used to be found can be hidden too.
+
+    let first = ActiveRun::restore(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
     store.open(&first.journal()).await.unwrap();
-    first.change(|_, about| about.stored = false);
+    first.change(|_, info| info.stored = false);
     store.settle(&first.journal()).await.unwrap();
     assert_eq!(found().await, (vec![], None));
 }
 
-pub(crate) async fn the_latest_run_of_a_session_was_accepted_last(store: &Asked) {
-    let made = |number, agent, at| Made { id: id(number), agent, at, ..Made::default() };
-    opened(store, &made(7, "friday", 1000), RunState::Ended(End::Completed), 9000).await;
-    opened(store, &made(5, "friday", 2000), RunState::Running, 2000).await;
-    opened(store, &made(6, "demo", 3000), RunState::Running, 3000).await;
+pub(crate) async fn the_latest_run_of_a_session_was_accepted_last(store: &SharedStore) {
+    let spec = |number, agent, at| RunSpec { id: id(number), agent, at, ..RunSpec::default() };
+    open_run(store, &spec(7, "friday", 1000), RunState::Ended(End::Completed), 9000).await;
+    open_run(store, &spec(5, "friday", 2000), RunState::Running, 2000).await;
+    open_run(store, &spec(6, "demo", 3000), RunState::Running, 3000).await;
+
     let latest = async |agents: &[&str], owner: &str, session: &str| {
         let agents = agents.iter().map(|agent| (*agent).to_owned()).collect();
         store.latest(agents, owner.into(), session.into()).await.unwrap()
@@ -334,9 +354,9 @@ pub(crate) async fn the_latest_run_of_a_session_was_accepted_last(store: &Asked)
     assert_eq!(latest(&["friday"], "olga", "s").await, Some(id(7)));
 }
 
-pub(crate) async fn of_many_writers_one_wins(store: &Asked) {
+pub(crate) async fn one_of_many_concurrent_writers_wins(store: &SharedStore) {
     const THREADS: usize = 8;
-    const TIMES: usize = 50;
+    const ROUNDS: usize = 50;
     store.put("c", "counter", Bytes::from_static(b"0"), Expect::Absent, 0).await.unwrap().unwrap();
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {
@@ -344,12 +364,12 @@ pub(crate) async fn of_many_writers_one_wins(store: &Asked) {
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
                 runtime.block_on(async {
-                    for _ in 0..TIMES {
+                    for _ in 0..ROUNDS {
                         loop {
-                            let there = store.get("c", "counter").await.unwrap().unwrap();
-                            let count: usize = std::str::from_utf8(&there.value).unwrap().parse().unwrap();
+                            let current = store.get("c", "counter").await.unwrap().unwrap();
+                            let count: usize = std::str::from_utf8(&current.value).unwrap().parse().unwrap();
                             let next = Bytes::from((count + 1).to_string());
-                            let put = store.put("c", "counter", next, Expect::Version(there.version), 0);
+                            let put = store.put("c", "counter", next, Expect::Version(current.version), 0);
                             if put.await.unwrap().is_ok() {
                                 break;
                             }
@@ -360,14 +380,14 @@ pub(crate) async fn of_many_writers_one_wins(store: &Asked) {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let there = store.get("c", "counter").await.unwrap().unwrap();
-    assert_eq!(there.value, (THREADS * TIMES).to_string());
-    assert!(there.made < there.version);
+    let current = store.get("c", "counter").await.unwrap().unwrap();
+    assert_eq!(current.value, (THREADS * ROUNDS).to_string());
+    assert!(current.created < current.version);
     let absent = store.put("c", "counter", Bytes::new(), Expect::Absent, 0).await.unwrap();
     assert_eq!(absent, Err(Conflict));
 }
 
-pub(crate) async fn a_version_is_never_used_twice(store: &Asked) {
+pub(crate) async fn a_version_is_never_reused(store: &SharedStore) {
     let put = async |key: &str, expect| store.put("c", key, Bytes::from_static(b"x"), expect, 0).await.unwrap();
     let first = put("a", Expect::Absent).await.unwrap();
     let second = put("a", Expect::Version(first)).await.unwrap();
@@ -376,17 +396,18 @@ pub(crate) async fn a_version_is_never_used_twice(store: &Asked) {
     assert_eq!(store.delete("c", "a", Expect::Version(first)).await.unwrap(), Err(Conflict));
     assert_eq!(store.delete("c", "a", Expect::Version(second)).await.unwrap(), Ok(true));
     assert_eq!(store.delete("c", "a", Expect::Absent).await.unwrap(), Ok(false));
-    assert_eq!(store.delete("c", "a", Expect::Anything).await.unwrap(), Ok(false));
+    assert_eq!(store.delete("c", "a", Expect::Any).await.unwrap(), Ok(false));
     assert_eq!(store.delete("c", "a", Expect::Version(second)).await.unwrap(), Err(Conflict));
     assert_eq!(put("a", Expect::Version(Version(0))).await, Err(Conflict));
     assert!(store.get("c", "a").await.unwrap().is_none());
-    let third = put("a", Expect::Anything).await.unwrap();
-    let other = put("b", Expect::Anything).await.unwrap();
+
+    let third = put("a", Expect::Any).await.unwrap();
+    let other = put("b", Expect::Any).await.unwrap();
     assert!(third > second && other > third);
-    assert_eq!(store.get("c", "a").await.unwrap().unwrap().made, third);
+    assert_eq!(store.get("c", "a").await.unwrap().unwrap().created, third);
 }
 
-pub(crate) async fn documents_are_listed_by_key(store: &Asked) {
+pub(crate) async fn documents_are_listed_by_key(store: &SharedStore) {
     for key in ["b/2", "a", "b/10", "b", "b/é", "c", "b0", "B/1", "b/%", "b/_"] {
         let value = Bytes::from(key.to_owned());
         store.put("one", key, value, Expect::Absent, 0).await.unwrap().unwrap();
@@ -406,21 +427,23 @@ pub(crate) async fn documents_are_listed_by_key(store: &Asked) {
     assert_eq!(list("", None, 3).await, ["B/1", "a", "b"]);
     assert_eq!(list("z", None, 3).await, [""; 0]);
     assert_eq!(list("", None, 0).await, [""; 0]);
-    // In the order they were made.
+
+    // Sorted by creation.
     let mut all = store.list("one", "", None, 99).await.unwrap();
-    all.sort_by_key(|entry| entry.document.made);
+    all.sort_by_key(|entry| entry.document.created);
     assert_eq!(all[0].key, "b/2");
 }
 
-pub(crate) async fn a_lease_has_one_holder_until_it_runs_out(store: &Asked) {
+pub(crate) async fn a_lease_has_one_holder_until_it_expires(store: &SharedStore) {
     let minute = Duration::from_secs(60);
     assert!(store.lease("session/1", "a", minute).await.unwrap());
     assert!(!store.lease("session/1", "b", minute).await.unwrap());
     assert!(store.lease("session/2", "b", minute).await.unwrap());
-    assert!(store.lease("session/1", "a", minute).await.unwrap(), "its holder renews it");
+    assert!(store.lease("session/1", "a", minute).await.unwrap(), "the holder renews it");
     store.release("session/1", "b").await.unwrap();
-    assert!(!store.lease("session/1", "b", minute).await.unwrap(), "only its holder gives it back");
-    // Renewed for no time at all, it has run out.
+    assert!(!store.lease("session/1", "b", minute).await.unwrap(), "only the holder can release it");
+
+    // Renewed with a ttl of zero, the lease expires at once.
     assert!(store.lease("session/1", "a", Duration::ZERO).await.unwrap());
     assert!(store.lease("session/1", "b", minute).await.unwrap());
     assert!(!store.lease("session/1", "a", minute).await.unwrap());
@@ -432,11 +455,12 @@ pub(crate) async fn a_lease_has_one_holder_until_it_runs_out(store: &Asked) {
     }
 }
 
-pub(crate) async fn signals_reach_who_listens(store: &Asked) {
+pub(crate) async fn signals_reach_all_listeners(store: &SharedStore) {
     store.signal(id(1), Signal::Cancel).await.unwrap();
     let (mut one, mut other) = (store.signals(), store.signals());
     store.signal(id(2), Signal::Cancel).await.unwrap();
     assert_eq!(one.recv().await, Some((id(2), Signal::Cancel)));
+
     drop(one);
     store.signal(id(3), Signal::Cancel).await.unwrap();
     assert_eq!(other.recv().await, Some((id(2), Signal::Cancel)));
@@ -446,12 +470,12 @@ pub(crate) async fn signals_reach_who_listens(store: &Asked) {
     assert_eq!(store.signals().recv().await, None);
 }
 
-pub(crate) async fn a_closed_store_says_so(store: &Asked) {
+pub(crate) async fn a_closed_store_reports_it(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
     store.open(&run.journal()).await.unwrap();
     store.close().await.unwrap();
-    run.begin();
-    run.say(&**store, "to nobody");
+    run.start();
+    run.append(&**store, "lost ");
     assert!(matches!(store.settle(&run.journal()).await, Err(StoreError::Closed)));
     assert!(matches!(store.load(id(1)).await, Err(StoreError::Closed)));
     assert!(matches!(store.get("c", "k").await, Err(StoreError::Closed)));

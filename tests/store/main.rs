@@ -1,7 +1,7 @@
-//! What every store promises, asked of every store there is; and what a store in a file promises besides. Not here: what
-//! the engine makes of it.
+//! The contract of [`Store`], tested with every implementation, and the additional guarantees of a store in a file. Not
+//! here: the engine's use of the store.
 
-// What fails here fails the test.
+// An error here fails the test.
 #![expect(clippy::unwrap_used)]
 
 mod contract;
@@ -16,73 +16,73 @@ use std::sync::Arc;
 
 use interlingua::store::{Memory, Sqlite, SqliteOptions, Store};
 
-/// A store to ask, and its folder if it has one.
-pub(crate) struct Asked {
+/// A store under test, and its directory if it has one.
+pub(crate) struct TestStore {
     pub(crate) store: Arc<dyn Store>,
-    _folder: Option<tempfile::TempDir>,
+    _directory: Option<tempfile::TempDir>,
 }
 
-fn memory() -> Asked {
-    Asked { store: Arc::new(Memory::new()), _folder: None }
+fn memory() -> TestStore {
+    TestStore { store: Arc::new(Memory::new()), _directory: None }
 }
 
-fn sqlite() -> Asked {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a/b/store.db");
+fn sqlite() -> TestStore {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a/b/store.db");
     let store = Sqlite::open(&path, &SqliteOptions::default()).unwrap();
-    Asked { store: Arc::new(store), _folder: Some(folder) }
+    TestStore { store: Arc::new(store), _directory: Some(directory) }
 }
 
-macro_rules! hold_to_the_contract {
-    ($($told:ident: $($promise:ident),+;)+) => {
+macro_rules! test_contract {
+    ($($module:ident: $($test:ident),+;)+) => {
         mod a_memory_store {
-            $($(#[tokio::test] async fn $promise() { crate::$told::$promise(&crate::memory().store).await })+)+
+            $($(#[tokio::test] async fn $test() { crate::$module::$test(&crate::memory().store).await })+)+
         }
         mod a_sqlite_store {
-            $($(#[tokio::test] async fn $promise() { crate::$told::$promise(&crate::sqlite().store).await })+)+
+            $($(#[tokio::test] async fn $test() { crate::$module::$test(&crate::sqlite().store).await })+)+
         }
     };
 }
 
-hold_to_the_contract! {
+test_contract! {
     contract:
         a_settled_run_is_loaded_as_it_was,
         a_run_that_was_not_opened_is_not_stored,
-        a_run_goes_on_after_it_was_settled,
-        a_touch_takes_a_settled_run_up_again,
-        a_removed_run_stays_away,
-        what_is_flushed_is_safe,
+        a_run_continues_after_it_was_settled,
+        a_touch_reactivates_a_settled_run,
+        a_removed_run_stays_removed,
+        flushed_events_are_durable,
         a_dropped_future_cancels_nothing,
-        runs_that_grow_at_once_do_not_mix,
+        concurrent_runs_do_not_mix,
         runs_are_found_by_every_filter,
-        heads_show_what_lists_show_and_nothing_that_was_said,
-        a_run_is_weighed_without_being_loaded,
-        pages_hold_while_runs_change,
+        heads_contain_no_messages,
+        the_load_cost_of_a_run_is_known_without_loading_it,
+        pages_are_stable_while_runs_change,
         an_ended_run_that_is_not_stored_is_not_found,
         the_latest_run_of_a_session_was_accepted_last,
-        of_many_writers_one_wins,
-        a_version_is_never_used_twice,
+        one_of_many_concurrent_writers_wins,
+        a_version_is_never_reused,
         documents_are_listed_by_key,
-        a_lease_has_one_holder_until_it_runs_out,
-        signals_reach_who_listens,
-        a_closed_store_says_so;
+        a_lease_has_one_holder_until_it_expires,
+        signals_reach_all_listeners,
+        a_closed_store_reports_it;
     publishing:
-        what_is_told_is_safe_in_a_moment,
-        what_was_confirmed_was_published,
-        a_removed_run_has_nothing_to_lose,
-        what_was_taken_back_is_not_stored;
+        events_become_durable_quickly,
+        confirmed_events_are_published,
+        a_removed_run_does_not_block_its_followers,
+        withdrawn_events_are_not_stored;
     retention:
-        retention_forgets_what_ended_first,
-        a_route_keeps_its_runs_for_as_long_as_it_says,
-        a_route_keeps_no_more_runs_than_it_says,
-        what_others_are_built_upon_is_hidden_by_its_route,
-        what_goes_with_a_run_goes_with_it,
-        what_counts_as_forgotten_is_on_no_page,
-        a_run_that_goes_on_is_kept_anew,
-        many_runs_are_forgotten_in_small_batches,
-        whoever_has_most_loses_first,
+        retention_deletes_the_oldest_runs_first,
+        a_route_keeps_its_runs_for_its_own_time_to_live,
+        a_route_keeps_at_most_its_maximum_of_runs,
+        a_run_that_others_continue_is_hidden_by_its_route,
+        attached_documents_are_deleted_with_their_run,
+        expired_runs_are_on_no_page,
+        a_run_that_continues_restarts_its_time_to_live,
+        many_runs_are_deleted_in_small_batches,
+        the_largest_owner_loses_first,
         a_route_counts_the_runs_of_each_owner,
-        documents_are_bounded_by_number_and_go_with_their_parts,
-        what_has_too_many_bytes_is_taken_from_whoever_has_most,
-        nothing_that_has_not_ended_is_ever_forgotten;
+        documents_are_limited_by_number_and_deleted_with_their_parts,
+        the_byte_limit_takes_from_the_largest_owner,
+        runs_that_have_not_ended_are_never_deleted;
 }

@@ -1,36 +1,36 @@
-//! What a scripted agent says in the native protocol: frames as the runtime writes them, short enough to be read.
+//! Replies of a scripted agent in the Agent API: frames as the runtime writes them, kept short for readability.
 
-#![allow(dead_code, unreachable_pub, reason = "every test uses another part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
 use serde_json::json;
 
-use super::upstream::Answer;
+use super::upstream::Reply;
 
-/// The frames before an answer's first word.
-pub fn beginning() -> Vec<String> {
-    vec![response("created"), response("in_progress"), announced()]
+/// The frames before the first text delta: response created, response in progress, message started.
+pub fn opening_frames() -> Vec<String> {
+    vec![response("created"), response("in_progress"), message_started()]
 }
 
-/// A response without an end.
+/// A response frame with this status and no output.
 pub fn response(status: &str) -> String {
     json!({ "object": "response", "status": status, "id": "response_up", "created_at": 1_795_167_918, "error": null, "output": null })
         .to_string()
 }
 
-/// A message that begins.
-pub fn announced() -> String {
+/// The frame that starts the message.
+pub fn message_started() -> String {
     json!({ "object": "message", "status": "in_progress", "id": "msg_up", "type": "message", "role": "assistant", "content": null })
         .to_string()
 }
 
-/// A piece of its text.
-pub fn word(text: &str) -> String {
+/// A text delta of that message.
+pub fn text_delta(text: &str) -> String {
     json!({ "object": "content", "status": "in_progress", "type": "text", "index": 0, "delta": true, "msg_id": "msg_up", "text": text })
         .to_string()
 }
 
-/// The frames after an answer's last word.
-pub fn ending(text: &str) -> Vec<String> {
+/// The frames after the last text delta; `text` is the full text.
+pub fn closing_frames(text: &str) -> Vec<String> {
     let content = json!({ "object": "content", "status": "completed", "type": "text", "index": 0, "delta": null, "msg_id": "msg_up", "text": text });
     let message = json!({ "object": "message", "status": "completed", "id": "msg_up", "type": "message", "role": "assistant", "content": [content] });
     let response = json!({
@@ -40,44 +40,44 @@ pub fn ending(text: &str) -> Vec<String> {
     vec![content.to_string(), message.to_string(), response.to_string()]
 }
 
-/// All frames of an answer that says these words.
+/// All frames of a reply made of these text deltas.
 pub fn frames(words: &[&str]) -> Vec<String> {
-    let mut frames = beginning();
-    frames.extend(words.iter().map(|text| word(text)));
-    frames.extend(ending(&words.concat()));
+    let mut frames = opening_frames();
+    frames.extend(words.iter().map(|text| text_delta(text)));
+    frames.extend(closing_frames(&words.concat()));
     frames
 }
 
-/// An answer that says these words and ends well.
-pub fn saying(words: &[&str]) -> Answer {
-    Answer::frames(frames(words))
+/// A reply made of these text deltas that completes.
+pub fn text_reply(words: &[&str]) -> Reply {
+    Reply::frames(frames(words))
 }
 
-/// An answer that says these words, and whose end waits behind a gate.
-pub fn saying_until(words: &[&str], gate: &str) -> Answer {
-    let begun = beginning().into_iter().chain(words.iter().map(|text| word(text)));
-    let answer = begun.fold(Answer::events(), |answer, frame| answer.frame(&frame)).wait(gate);
-    ending(&words.concat()).iter().fold(answer, |answer, frame| answer.frame(frame)).done()
+/// The same, with its end held back until the test opens the gate.
+pub fn text_reply_until(words: &[&str], gate: &str) -> Reply {
+    let started = opening_frames().into_iter().chain(words.iter().map(|text| text_delta(text)));
+    let answer = started.fold(Reply::events(), |reply, frame| reply.frame(&frame)).wait(gate);
+    closing_frames(&words.concat()).iter().fold(answer, |reply, frame| reply.frame(frame)).done()
 }
 
-/// An answer that says these words, and then nothing more.
-pub fn saying_and_hanging(words: &[&str]) -> Answer {
-    let begun = beginning().into_iter().chain(words.iter().map(|text| word(text)));
-    begun.fold(Answer::events(), |answer, frame| answer.frame(&frame)).hang()
+/// The same, but the connection stays open and silent after the deltas.
+pub fn text_reply_then_hang(words: &[&str]) -> Reply {
+    let started = opening_frames().into_iter().chain(words.iter().map(|text| text_delta(text)));
+    started.fold(Reply::events(), |reply, frame| reply.frame(&frame)).hang()
 }
 
-/// Frames as bytes of an event stream.
+/// Frames encoded as an event stream.
 pub fn bytes(frames: &[String]) -> Vec<u8> {
     frames.iter().flat_map(|frame| format!("data: {frame}\n\n").into_bytes()).collect()
 }
 
-/// A question for approval, and the end of the response.
-pub fn approval(id: &str) -> Answer {
+/// A reply that asks for approval of a tool call and completes.
+pub fn approval_request(id: &str) -> Reply {
     let data = json!({ "id": id, "name": "rm", "arguments": "{\"path\":\"x\"}", "server_label": "files" });
     let content = json!({ "object": "content", "status": "completed", "type": "data", "index": 0, "delta": false, "msg_id": "msg_ask", "data": data });
     let message = json!({ "object": "message", "status": "completed", "id": "msg_ask", "type": "mcp_approval_request", "role": "assistant", "content": [content] });
     let end = json!({ "object": "response", "status": "completed", "id": "response_up", "output": [message] });
-    Answer::frames([
+    Reply::frames([
         response("created"),
         response("in_progress"),
         content.to_string(),

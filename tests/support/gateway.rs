@@ -1,7 +1,7 @@
-//! The real gateway, in this process: every protocol that ships, a configuration as an operator writes it, a port of
-//! its own, a folder of its own, and a thread of its own, so that a test's runtime may be as busy as it likes.
+//! The real gateway, run in this process: all protocols, a configuration file as an operator writes it, its own port
+//! and folder. It has its own thread, so that a busy test runtime does not slow it down.
 
-#![allow(dead_code, unreachable_pub, reason = "every test uses another part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,139 +12,140 @@ use interlingua::config::{self, Env};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::http::{Answer, Exchange, bounded, request};
-use super::story::Story;
+use super::http::{Exchange, Response, request, with_timeout};
+use super::transcript::Transcript;
 
-/// A gateway that listens. It stops when it is dropped.
+/// A running gateway. It stops when it is dropped.
 pub struct Gateway {
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     stopped: Option<oneshot::Receiver<()>>,
     thread: Option<JoinHandle<()>>,
     folder: PathBuf,
-    _kept: Option<tempfile::TempDir>,
+    _temporary: Option<tempfile::TempDir>,
 }
 
-/// The lines of an agent that speaks the native protocol, with further lines of its own and of its upstream.
+/// Configuration of an agent that speaks the Agent API. `own` and `upstream` are further lines of the two tables.
 pub fn agent(name: &str, url: &str, own: &str, upstream: &str) -> String {
     format!("[agents.{name}]\n{own}\n[agents.{name}.upstream]\nprotocol = \"agent-api\"\nurl = \"{url}\"\n{upstream}\n")
 }
 
-/// The line of an agent that needs no upstream, and says everything at once.
+/// Configuration of the demo agent, without pauses between deltas.
 pub const DEMO: &str = "[agents.demo]\nupstream = { protocol = \"demo\", options = { pace_ms = 0 } }\n";
 
-/// A route for every agent.
+/// An Agent API route for every agent.
 pub const ROUTE: &str = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{agent}\"\n";
 
 impl Gateway {
-    /// Starts one with these agents and the usual route, its runs in memory.
+    /// Starts a gateway with these agents, [`ROUTE`] and the memory store.
     pub async fn start(agents: &str) -> Self {
-        Self::with(&format!("[store]\nkind = \"memory\"\n{agents}\n{ROUTE}")).await
+        Self::with_config(&format!("[store]\nkind = \"memory\"\n{agents}\n{ROUTE}")).await
     }
 
-    /// Starts one with this configuration, but for the address; paths are relative to a folder that is made for it.
-    pub async fn with(source: &str) -> Self {
+    /// Starts a gateway with this configuration in a temporary folder. `[server]` is added if it is missing.
+    pub async fn with_config(source: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().to_owned();
-        let mut gateway = Self::within(source, path).await;
-        gateway._kept = Some(folder);
+        let mut gateway = Self::in_folder(source, path).await;
+        gateway._temporary = Some(folder);
         gateway
     }
 
-    /// Starts one in a folder that was there before.
-    pub async fn within(source: &str, folder: PathBuf) -> Self {
+    /// The same in an existing folder.
+    pub async fn in_folder(source: &str, folder: PathBuf) -> Self {
         log();
         let server =
             if source.contains("[server]") { "" } else { "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n" };
         let mut source = format!("{server}{source}");
         if !source.contains("allowed_hosts") {
-            // Requests that tests write by hand name a host of some kind.
+            // Hand-written requests in tests use these hosts.
             source = source.replacen("[server]\n", "[server]\nallowed_hosts = [\"gateway\", \"x\"]\n", 1);
         }
-        let (stop, told_to_stop) = oneshot::channel::<()>();
-        let (say, started) = oneshot::channel();
-        let (over, stopped) = oneshot::channel();
+
+        let (stop, stop_requested) = oneshot::channel::<()>();
+        let (ready, started) = oneshot::channel();
+        let (finished, stopped) = oneshot::channel();
         let file = folder.join("gateway.toml");
         let thread = std::thread::spawn(move || {
             let gateway = interlingua::Gateway::builtin();
-            let read = config::read(&source, &file, &gateway.protocols(), &Env::process());
-            let (settings, _) = read.unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)));
+            let parsed = config::read(&source, &file, &gateway.protocols(), &Env::process());
+            let (settings, _) = parsed.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
             actix_web::rt::System::new().block_on(async move {
                 let running = gateway.start(&settings).await.expect("the gateway starts");
-                let _ = say.send(running.address);
+                let _ = ready.send(running.address);
                 let until = async move {
-                    let _ = told_to_stop.await;
+                    let _ = stop_requested.await;
                 };
                 running.run(until).await.expect("the gateway stops in order");
             });
-            let _ = over.send(());
+            let _ = finished.send(());
         });
-        let address = bounded("the gateway to start", started).await.expect("the gateway started");
-        Self { address, stop: Some(stop), stopped: Some(stopped), thread: Some(thread), folder, _kept: None }
+        let address = with_timeout("the gateway to start", started).await.expect("the gateway started");
+        Self { address, stop: Some(stop), stopped: Some(stopped), thread: Some(thread), folder, _temporary: None }
     }
 
-    /// The folder its configuration would lie in.
+    /// The folder that relative paths of the configuration refer to.
     pub fn folder(&self) -> PathBuf {
         self.folder.clone()
     }
 
-    /// Begins to stop it: it drains first.
-    pub fn tell_to_stop(&mut self) {
+    /// Starts the shutdown, which drains first. Returns at once.
+    pub fn begin_shutdown(&mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
     }
 
-    /// Stops it, and waits until it has.
+    /// Stops it and waits until it has stopped.
     pub async fn stop(mut self) {
-        self.tell_to_stop();
+        self.begin_shutdown();
         if let Some(stopped) = self.stopped.take() {
-            bounded("the gateway to stop", stopped).await.expect("the gateway stopped in order");
+            with_timeout("the gateway to stop", stopped).await.expect("the gateway stopped in order");
         }
     }
 
-    /// Sends a request, and hands out the connection.
+    /// Sends a request and returns the connection.
     pub async fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Exchange {
         Exchange::send(self.address, &request(method, path, headers, body)).await
     }
 
-    /// Reads something.
-    pub async fn get(&self, path: &str) -> Answer {
-        self.open("GET", path, &[], b"").await.answer().await
+    /// Sends a GET and reads the response.
+    pub async fn get(&self, path: &str) -> Response {
+        self.open("GET", path, &[], b"").await.response().await
     }
 
-    /// Posts JSON, and waits for the whole answer.
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
-        self.posting(path, body).await.answer().await
+    /// Posts JSON and reads the response.
+    pub async fn post(&self, path: &str, body: &Value) -> Response {
+        self.start_post(path, body).await.response().await
     }
 
-    /// Posts JSON, and hands out the connection.
-    pub async fn posting(&self, path: &str, body: &Value) -> Exchange {
+    /// Posts JSON and returns the connection.
+    pub async fn start_post(&self, path: &str, body: &Value) -> Exchange {
         self.open("POST", path, JSON, body.to_string().as_bytes()).await
     }
 
-    /// Asks an agent, and hands out the stream.
-    pub async fn ask(&self, agent: &str, body: &Value) -> Exchange {
-        self.posting(&format!("/agents/{agent}/process"), body).await
+    /// Starts a turn over the Agent API and returns the connection.
+    pub async fn start_turn(&self, agent: &str, body: &Value) -> Exchange {
+        self.start_post(&format!("/agents/{agent}/process"), body).await
     }
 
-    /// Asks an agent, and reads the answer to its end.
-    pub async fn story(&self, agent: &str, body: &Value) -> Story {
-        let mut stream = self.ask(agent, body).await;
+    /// Runs a turn over the Agent API to its end and validates the stream.
+    pub async fn run_turn(&self, agent: &str, body: &Value) -> Transcript {
+        let mut stream = self.start_turn(agent, body).await;
         let status = stream.status().await;
-        assert_eq!(status, 200, "{}", stream.answer_here().await.text());
-        Story::read(&stream.frames().await)
+        assert_eq!(status, 200, "{}", stream.read_response().await.text());
+        Transcript::parse(&stream.frames().await)
     }
 
-    /// A run as it stands.
+    /// The stored state of a run.
     pub async fn run(&self, agent: &str, id: &str) -> Value {
         let answer = self.get(&format!("/agents/{agent}/runs/{id}")).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         answer.json()
     }
 
-    /// Follows a run to its end, and answers what it has come to.
-    pub async fn outcome(&self, agent: &str, id: &str) -> Value {
+    /// Follows a run to its end and returns the last frame.
+    pub async fn final_frame(&self, agent: &str, id: &str) -> Value {
         let mut events = self.open("GET", &format!("/agents/{agent}/runs/{id}/events"), &[], b"").await;
         let frames = events.frames().await;
         frames.last().cloned().expect("a run that is followed has an end")
@@ -153,35 +154,35 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Nobody waits for it: what it does from now on is nobody's matter.
-        self.tell_to_stop();
+        // The thread is not joined: a test that ends does not wait for the drain.
+        self.begin_shutdown();
         drop(self.thread.take());
     }
 }
 
-/// The media type of every question.
+/// The content type of every request with a body.
 pub const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
-/// A question, in a session of its own.
-pub fn says(text: &str) -> Value {
+/// An Agent API request with one user message and no session id.
+pub fn user_turn(text: &str) -> Value {
     json!({ "input": [{ "role": "user", "content": [{ "type": "text", "text": text }] }] })
 }
 
-/// A question in a session.
-pub fn says_in(session: &str, text: &str) -> Value {
-    let mut body = says(text);
+/// The same in a session.
+pub fn user_turn_in(session: &str, text: &str) -> Value {
+    let mut body = user_turn(text);
     body["session_id"] = session.into();
     body
 }
 
-/// What a scripted agent was told last.
-pub fn last_said(body: &Value) -> String {
+/// The text of the last message in a request that a scripted agent received.
+pub fn last_input_text(body: &Value) -> String {
     let input = body["input"].as_array().cloned().unwrap_or_default();
     let content = input.last().and_then(|message| message["content"].as_array().cloned()).unwrap_or_default();
     content.iter().filter_map(|part| part["text"].as_str()).collect()
 }
 
-/// Log lines of the gateway, for whoever looks into a test that failed: `INTERLINGUA_LOG=debug`.
+/// Prints log lines of the gateway to standard error. Set `INTERLINGUA_LOG=debug` to debug a test.
 fn log() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

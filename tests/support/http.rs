@@ -1,9 +1,10 @@
-//! A small HTTP/1.1 client on a bare socket, for tests that have to be worse than any client library lets them: it
-//! leaves in the middle, reads a little and stops, sends what is no HTTP.
+//! A small HTTP/1.1 client on a plain socket, for tests that misbehave in ways no client library allows: disconnect
+//! mid-response, stop reading, send bytes that are not HTTP.
 //!
-//! Every wait has one bound, for a test that is stuck. Not here: what answers mean ([`super::story`]).
+//! Every wait has the same timeout, so that a stuck test fails. Not here: validation of streams
+//! ([`super::transcript`]).
 
-#![allow(dead_code, unreachable_pub, reason = "every test uses another part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,30 +13,27 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// How long a test waits for something that has to happen.
-pub const STUCK: Duration = Duration::from_secs(30);
+/// How long a test waits for an expected event before it fails.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
-    /// Names in small letters.
+    /// Names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Answer {
-    /// A header's value.
+impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.headers, name)
     }
 
-    /// The body as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the gateway writes UTF-8")
     }
 
-    /// The body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {:?}", self.text()))
     }
@@ -45,15 +43,15 @@ fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-/// A request, and the answer as it comes. Dropping it closes the connection.
+/// A request and its response, read incrementally. Dropping it closes the connection.
 pub struct Exchange {
     stream: TcpStream,
     unread: Vec<u8>,
     head: Option<Head>,
-    /// The body, freed of chunks, as far as it was not taken.
+    /// The decoded body that was received and not yet consumed.
     body: Vec<u8>,
-    /// How much of the body holds no end of an event.
-    looked: usize,
+    /// The length of the body prefix that is known to contain no end of an event.
+    scanned: usize,
     over: bool,
 }
 
@@ -65,7 +63,7 @@ struct Head {
     chunked: bool,
 }
 
-/// The bytes of a request.
+/// Encodes a request.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n").into_bytes();
     for (name, value) in headers {
@@ -77,44 +75,44 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
 }
 
 impl Exchange {
-    /// Connects and sends these bytes.
+    /// Connects and sends raw bytes.
     pub async fn send(address: SocketAddr, bytes: &[u8]) -> Self {
-        let stream = bounded("a connection", TcpStream::connect(address)).await.expect("the gateway listens");
+        let stream = with_timeout("a connection", TcpStream::connect(address)).await.expect("the gateway listens");
         Self::over(stream, bytes).await
     }
 
-    /// Sends these bytes over a connection whose receive buffer is as small as the system allows.
-    pub async fn send_and_read_slowly(address: SocketAddr, bytes: &[u8]) -> Self {
+    /// The same with the smallest receive buffer that the system allows, for clients that read slowly.
+    pub async fn send_with_small_buffer(address: SocketAddr, bytes: &[u8]) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_recv_buffer_size(4096).expect("a small buffer");
-        let stream = bounded("a connection", socket.connect(address)).await.expect("the gateway listens");
+        let stream = with_timeout("a connection", socket.connect(address)).await.expect("the gateway listens");
         Self::over(stream, bytes).await
     }
 
     async fn over(stream: TcpStream, bytes: &[u8]) -> Self {
-        let mut exchange = Self { stream, unread: Vec::new(), head: None, body: Vec::new(), looked: 0, over: false };
-        exchange.again(bytes).await;
+        let mut exchange = Self { stream, unread: Vec::new(), head: None, body: Vec::new(), scanned: 0, over: false };
+        exchange.send_next(bytes).await;
         exchange
     }
 
-    /// Sends these bytes too: the next request, once the answer to the one before is over.
-    pub async fn again(&mut self, bytes: &[u8]) {
+    /// Sends the next request on the same connection, after the previous response has been read.
+    pub async fn send_next(&mut self, bytes: &[u8]) {
         (self.head, self.over) = (None, false);
-        // A server that has heard enough may have closed already; what it said is read all the same.
-        let _ = bounded("the request to be taken", self.stream.write_all(bytes)).await;
+        // The server may already have refused and closed; its response is read anyway.
+        let _ = with_timeout("the request to be taken", self.stream.write_all(bytes)).await;
     }
 
     /// Sends more of the same request.
-    pub async fn more(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        bounded("more of the request to be taken", self.stream.write_all(bytes)).await
+    pub async fn send_more(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        with_timeout("more of the request to be taken", self.stream.write_all(bytes)).await
     }
 
-    /// The status, once it has come.
+    /// Waits for the response head and returns the status.
     pub async fn status(&mut self) -> u16 {
         self.head().await.status
     }
 
-    /// A header of the answer.
+    /// Waits for the response head and returns a header.
     pub async fn header(&mut self, name: &str) -> Option<String> {
         header(&self.head().await.headers, name).map(str::to_owned)
     }
@@ -133,10 +131,10 @@ impl Exchange {
                     .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
                     .collect();
                 let status = status.expect("a status line");
-                let told = header(&headers, "content-length").and_then(|length| length.parse().ok());
+                let content_length = header(&headers, "content-length").and_then(|length| length.parse().ok());
                 self.head = Some(Head {
                     status,
-                    length: if status == 204 { Some(0) } else { told },
+                    length: if status == 204 { Some(0) } else { content_length },
                     chunked: header(&headers, "transfer-encoding") == Some("chunked"),
                     headers,
                 });
@@ -150,14 +148,14 @@ impl Exchange {
         }
     }
 
-    /// Reads once. False: the connection has ended.
+    /// Reads once from the socket. False if the connection has ended.
     async fn read(&mut self) -> bool {
-        let read = bounded("the answer to go on", self.stream.read_buf(&mut self.unread)).await;
+        let read = with_timeout("the answer to go on", self.stream.read_buf(&mut self.unread)).await;
         matches!(read, Ok(count) if count > 0)
     }
 
-    /// Waits for more of the body. False: it is over. Panics if the connection ended before the body did.
-    async fn grow(&mut self) -> bool {
+    /// Waits for more of the body. False at its end. Panics if the connection ends before the body does.
+    async fn read_more_body(&mut self) -> bool {
         let head = self.head().await;
         loop {
             if self.over {
@@ -189,9 +187,9 @@ impl Exchange {
                 }
             }
             if !self.read().await {
-                let whole = head.length.is_none() && !head.chunked;
+                let full = head.length.is_none() && !head.chunked;
                 assert!(
-                    whole,
+                    full,
                     "the connection ended in the middle of the body: {:?}",
                     String::from_utf8_lossy(&self.body)
                 );
@@ -200,36 +198,36 @@ impl Exchange {
         }
     }
 
-    /// The whole answer.
-    pub async fn answer(mut self) -> Answer {
-        self.answer_here().await
+    /// Reads the complete response.
+    pub async fn response(mut self) -> Response {
+        self.read_response().await
     }
 
-    /// The whole answer; the connection stays.
-    pub async fn answer_here(&mut self) -> Answer {
+    /// Reads the complete response and keeps the connection.
+    pub async fn read_response(&mut self) -> Response {
         let head = self.head().await;
-        while self.grow().await {}
-        Answer { status: head.status, headers: head.headers, body: std::mem::take(&mut self.body) }
+        while self.read_more_body().await {}
+        Response { status: head.status, headers: head.headers, body: std::mem::take(&mut self.body) }
     }
 
-    /// The next event of a stream, as its lines. None: the stream is over, properly.
+    /// The next server-sent event with all its lines. `None` at the regular end of the stream.
     pub async fn event(&mut self) -> Option<String> {
         loop {
-            if let Some(end) = find(&self.body[self.looked..], b"\n\n") {
-                let end = self.looked + end;
-                self.looked = 0;
+            if let Some(end) = find(&self.body[self.scanned..], b"\n\n") {
+                let end = self.scanned + end;
+                self.scanned = 0;
                 let event = self.body.drain(..end + 2).take(end).collect();
                 return Some(String::from_utf8(event).expect("the gateway writes UTF-8"));
             }
-            self.looked = self.body.len().saturating_sub(1);
-            if !self.grow().await {
-                assert!(self.body.is_empty(), "half an event: {:?}", String::from_utf8_lossy(&self.body));
+            self.scanned = self.body.len().saturating_sub(1);
+            if !self.read_more_body().await {
+                assert!(self.body.is_empty(), "incomplete event: {:?}", String::from_utf8_lossy(&self.body));
                 return None;
             }
         }
     }
 
-    /// The next frame of a stream, without comments.
+    /// The data of the next event as JSON, skipping comments.
     pub async fn frame(&mut self) -> Option<Value> {
         loop {
             if let Some(data) = data(&self.event().await?) {
@@ -238,8 +236,8 @@ impl Exchange {
         }
     }
 
-    /// Everything up to the frame in which the text stands.
-    pub async fn until(&mut self, text: &str) -> Vec<Value> {
+    /// Reads frames up to the first one that contains the text, and returns them all.
+    pub async fn read_until(&mut self, text: &str) -> Vec<Value> {
         let mut frames = Vec::new();
         loop {
             let frame = self.frame().await.unwrap_or_else(|| panic!("the stream ended without {text:?}: {frames:?}"));
@@ -251,7 +249,7 @@ impl Exchange {
         }
     }
 
-    /// All frames that are left.
+    /// Reads all remaining frames.
     pub async fn frames(&mut self) -> Vec<Value> {
         let mut frames = Vec::new();
         while let Some(frame) = self.frame().await {
@@ -260,16 +258,16 @@ impl Exchange {
         frames
     }
 
-    /// Bytes as they come, however they are meant, up to the end of the connection.
+    /// Reads raw bytes until the connection ends.
     pub async fn bytes(mut self) -> Vec<u8> {
         while self.read().await {}
         self.unread
     }
 
-    /// Reads at most so many bytes off the socket, and throws them away. False: the connection has ended.
-    pub async fn sip(&mut self, most: usize) -> bool {
-        let mut bytes = vec![0; most];
-        matches!(bounded("a sip", self.stream.read(&mut bytes)).await, Ok(count) if count > 0)
+    /// Reads and discards up to `max` bytes. False if the connection has ended.
+    pub async fn read_some(&mut self, max: usize) -> bool {
+        let mut bytes = vec![0; max];
+        matches!(with_timeout("some bytes", self.stream.read(&mut bytes)).await, Ok(count) if count > 0)
     }
 
     /// Resets the connection instead of closing it.
@@ -278,20 +276,20 @@ impl Exchange {
     }
 }
 
-/// What an event says; None for comments.
+/// The data of an event. `None` for comments.
 pub fn data(event: &str) -> Option<&str> {
     event.lines().find_map(|line| line.strip_prefix("data: "))
 }
 
-/// Where a short row of bytes begins.
+/// The position of a byte sequence.
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// Waits, but not for ever.
-pub async fn bounded<T>(what: &str, waiting: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(STUCK, waiting).await {
+/// Awaits a future. Panics after [`TEST_TIMEOUT`].
+pub async fn with_timeout<T>(what: &str, waiting: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(TEST_TIMEOUT, waiting).await {
         Ok(done) => done,
-        Err(_) => panic!("waited in vain for {what}"),
+        Err(_) => panic!("timed out waiting for {what}"),
     }
 }

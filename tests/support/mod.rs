@@ -1,7 +1,7 @@
-//! What tests of the running gateway share: the gateway itself, a client that may misbehave, a scripted agent that
-//! may be worse, and the rules answers are held to.
+//! Shared by the tests of the running gateway: the gateway itself, clients that can misbehave, a scripted agent that
+//! can misbehave too, and the rules that streams are validated against.
 
-#![allow(dead_code, unreachable_pub, reason = "every test uses another part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
 pub mod agent;
 pub mod gateway;
@@ -10,14 +10,14 @@ pub mod pairs;
 pub mod process;
 pub mod socket;
 pub mod store;
-pub mod story;
+pub mod transcript;
 pub mod upstream;
 
-/// Answers when it is so, asking again and again with a breath between: for what has no event to wait for.
-pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    http::bounded(what, async {
+/// Polls every 5 ms until `check` returns a value. For conditions without an event to wait for.
+pub async fn poll_until<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
+    http::with_timeout(what, async {
         loop {
-            if let Some(found) = look().await {
+            if let Some(found) = check().await {
                 return found;
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

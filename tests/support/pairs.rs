@@ -1,26 +1,26 @@
-//! The five protocols that are served, each with a small driver: ask, answer, look at, follow and stop a run, as its own
-//! clients do. What a protocol has no form for, its driver says by answering nothing.
+//! A small client driver for each of the five served protocols: start, answer, read, follow and cancel a run. A driver
+//! returns `None` for an operation that its protocol does not have.
 //!
-//! Not here: what has to come of it (`tests/behaviour/pairs.rs`).
+//! Not here: the expected results (`tests/behaviour/pairs.rs`).
 
-#![allow(dead_code, unreachable_pub, reason = "every test uses another part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
 use serde_json::{Value, json};
 
-use super::gateway::{Gateway, says_in};
-use super::http::{Answer, Exchange};
-use super::until;
+use super::gateway::{Gateway, user_turn_in};
+use super::http::{Exchange, Response};
+use super::poll_until;
 
-/// Routes of every protocol for one agent, `demo`.
+/// A route of every protocol for the agent `demo`.
 pub const ROUTES: &str = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{agent}\"\n\
                           [[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\n\
                           [[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n\
                           [[routes]]\nprotocol = \"ag-kit\"\npath = \"/kit/{agent}\"\n\
                           [[routes]]\nprotocol = \"hitl\"\npath = \"/hitl/{agent}\"\n";
 
-/// A protocol.
+/// A client protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum Protocol {
     AgentApi,
     Responses,
     A2a,
@@ -28,31 +28,40 @@ pub enum Over {
     Hitl,
 }
 
-pub const ALL: [Over; 5] = [Over::AgentApi, Over::Responses, Over::A2a, Over::AgKit, Over::Hitl];
+pub const ALL_PROTOCOLS: [Protocol; 5] =
+    [Protocol::AgentApi, Protocol::Responses, Protocol::A2a, Protocol::AgKit, Protocol::Hitl];
 
-/// What is decided.
+/// An answer to a pending item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum Decision {
     Accept,
     Edit,
     Respond,
     Reject,
-    /// The output of a client's tool.
+    /// The output of a client tool.
     Output,
-    /// An answer to a question with a schema, as the value it asks for.
+    /// An answer to a question with a response schema, as JSON.
     Value,
-    /// The same as a person types it.
+    /// The same as plain text.
     Words,
-    /// The login is done.
+    /// Confirms a login.
     Done,
 }
 
-pub const EVERY: [Says; 8] =
-    [Says::Accept, Says::Edit, Says::Respond, Says::Reject, Says::Output, Says::Value, Says::Words, Says::Done];
+pub const ALL_DECISIONS: [Decision; 8] = [
+    Decision::Accept,
+    Decision::Edit,
+    Decision::Respond,
+    Decision::Reject,
+    Decision::Output,
+    Decision::Value,
+    Decision::Words,
+    Decision::Done,
+];
 
-impl Says {
-    /// The word that makes the demo agent ask so.
-    pub const fn asked_by(self) -> &'static str {
+impl Decision {
+    /// The demo command that raises the matching interrupt.
+    pub const fn demo_command(self) -> &'static str {
         match self {
             Self::Accept | Self::Edit | Self::Respond | Self::Reject => "approval",
             Self::Output => "client tool",
@@ -61,8 +70,8 @@ impl Says {
         }
     }
 
-    /// What the demo agent says to it.
-    pub const fn heard(self) -> &'static str {
+    /// Text in the reply of the demo agent to this answer.
+    pub const fn expected_text(self) -> &'static str {
         match self {
             Self::Accept => "The mail was sent to ada@example.com.",
             Self::Edit => "The mail was sent to grace@example.com.",
@@ -75,19 +84,18 @@ impl Says {
     }
 }
 
-/// Something that was asked.
+/// A run that waits for input.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    /// The session.
+pub struct Interrupt {
     pub session: String,
-    /// The run that asked, as native clients have it.
+    /// The run id as in the Agent API, with its prefix.
     pub run: String,
-    /// The item that is open.
+    /// The id of the pending item.
     pub item: String,
 }
 
-impl Asked {
-    /// The run's id without any prefix.
+impl Interrupt {
+    /// The run id without a prefix.
     pub fn id(&self) -> &str {
         self.run.trim_start_matches("response_")
     }
@@ -100,167 +108,170 @@ async fn a2a(gateway: &Gateway, path: &str, body: &Value) -> Exchange {
     gateway.open("POST", &format!("/a2a/demo{path}"), &[V1, JSON], body.to_string().as_bytes()).await
 }
 
-/// A task, as it is found over A2A.
-pub async fn task(gateway: &Gateway, id: &str) -> Answer {
-    gateway.open("GET", &format!("/a2a/demo/tasks/{id}"), &[V1], b"").await.answer().await
+/// Fetches a task over A2A.
+pub async fn task(gateway: &Gateway, id: &str) -> Response {
+    gateway.open("GET", &format!("/a2a/demo/tasks/{id}"), &[V1], b"").await.response().await
 }
 
-/// Follows a task over A2A.
+/// Subscribes to a task over A2A.
 pub async fn subscribe(gateway: &Gateway, id: &str) -> Exchange {
     a2a(gateway, &format!("/tasks/{id}:subscribe"), &json!({})).await
 }
 
-/// A message over A2A, with or without a task.
-pub async fn message(gateway: &Gateway, session: &str, task: Option<&str>, part: Value) -> Answer {
+/// Sends a message over A2A, with or without a task id.
+pub async fn message(gateway: &Gateway, session: &str, task: Option<&str>, part: Value) -> Response {
     let mut message = json!({ "messageId": "m", "role": "ROLE_USER", "contextId": session, "parts": [part] });
     if let Some(task) = task {
         message["taskId"] = task.into();
     }
-    a2a(gateway, "/message:send", &json!({ "message": message })).await.answer().await
+    a2a(gateway, "/message:send", &json!({ "message": message })).await.response().await
 }
 
-/// The frames of an event stream that are JSON.
+/// The JSON frames of an event stream.
 pub fn frames(text: &str) -> Vec<Value> {
     let data = text.split("\n").filter_map(|line| line.strip_prefix("data: "));
     data.filter_map(|data| serde_json::from_str(data).ok()).collect()
 }
 
-/// The ids of a session's runs.
+/// The run ids of a session.
 pub async fn runs(gateway: &Gateway, session: &str) -> Vec<String> {
     let listed = gateway.get(&format!("/agents/demo/runs?session_id={session}")).await.json();
     let runs = listed["data"].as_array().expect("a list");
     runs.iter().map(|run| run["id"].as_str().expect("an id").to_owned()).collect()
 }
 
-/// The latest run of a session, as native clients see it.
+/// The latest run of a session, read over the Agent API.
 pub async fn latest(gateway: &Gateway, session: &str) -> Value {
-    until("a run in the session", async || {
+    poll_until("a run in the session", async || {
         let runs = gateway.get(&format!("/agents/demo/runs?session_id={session}")).await.json();
         runs["data"].as_array()?.first().cloned()
     })
     .await
 }
 
-fn good(over: Over, answer: &Answer) {
-    assert_eq!(answer.status, 200, "{over:?}: {}", answer.text());
+fn assert_ok(protocol: Protocol, answer: &Response) {
+    assert_eq!(answer.status, 200, "{protocol:?}: {}", answer.text());
 }
 
-impl Over {
-    /// Says a word to the demo agent, and waits for its answer.
-    pub async fn ask(self, gateway: &Gateway, session: &str, word: &str) -> Asked {
+impl Protocol {
+    /// Sends a demo command that interrupts, and waits until the run is interrupted.
+    pub async fn ask(self, gateway: &Gateway, session: &str, word: &str) -> Interrupt {
         let mut session = session.to_owned();
         match self {
             Self::AgentApi => {
-                let mut body = says_in(&session, word);
+                let mut body = user_turn_in(&session, word);
                 body["stream"] = false.into();
-                good(self, &gateway.post("/agents/demo/process", &body).await);
+                assert_ok(self, &gateway.post("/agents/demo/process", &body).await);
             }
             Self::Responses => {
                 let made = gateway.post("/v1/responses", &json!({ "model": "demo", "input": word })).await;
-                good(self, &made);
+                assert_ok(self, &made);
                 let id = made.json()["id"].as_str().expect("an id").to_owned();
                 session = gateway.run("demo", &id).await["session_id"].as_str().expect("a session").to_owned();
             }
-            Self::A2a => good(self, &message(gateway, &session, None, json!({ "text": word })).await),
+            Self::A2a => assert_ok(self, &message(gateway, &session, None, json!({ "text": word })).await),
             Self::AgKit => {
                 let body = json!({ "conversationId": session, "messages": [{ "role": "user", "content": word }] });
-                good(self, &gateway.post("/kit/demo/send-message", &body).await);
+                assert_ok(self, &gateway.post("/kit/demo/send-message", &body).await);
             }
             Self::Hitl => {
                 let body = json!({ "user_id": "pat", "session_id": session, "query": word });
-                good(self, &gateway.post("/hitl/demo/agent/invoke", &body).await);
+                assert_ok(self, &gateway.post("/hitl/demo/agent/invoke", &body).await);
             }
         }
+
         let run = latest(gateway, &session).await["id"].as_str().expect("an id").to_owned();
-        let whole = gateway.run("demo", &run).await;
-        let data = &whole["output"].as_array().and_then(|output| output.last()).expect("it asks")["content"][0]["data"];
+        let full = gateway.run("demo", &run).await;
+        let data = &full["output"].as_array().and_then(|output| output.last()).expect("it is interrupted")["content"]
+            [0]["data"];
         let item = data["id"].as_str().or(data["call_id"].as_str()).expect("an item").to_owned();
-        Asked { session, run, item }
+        Interrupt { session, run, item }
     }
 
-    /// Answers what was asked, over whatever protocol. None: there is no form for that.
-    pub async fn answer(self, gateway: &Gateway, asked: &Asked, says: Says) -> Option<Answer> {
-        let item = &asked.item;
+    /// Answers a pending item. `None` if the protocol cannot express the decision.
+    pub async fn answer(self, gateway: &Gateway, interrupt: &Interrupt, decision: Decision) -> Option<Response> {
+        let item = &interrupt.item;
         Some(match self {
             Self::AgentApi => {
-                let body = json!({ "session_id": asked.session, "stream": false, "input": [native(item, says)] });
+                let body =
+                    json!({ "session_id": interrupt.session, "stream": false, "input": [native(item, decision)] });
                 gateway.post("/agents/demo/process", &body).await
             }
             Self::Responses => {
-                let previous = format!("resp_{}", asked.id().replace('-', ""));
-                let input = match says {
-                    Says::Edit => return None,
-                    Says::Accept => {
+                let previous = format!("resp_{}", interrupt.id().replace('-', ""));
+                let input = match decision {
+                    Decision::Edit => return None,
+                    Decision::Accept => {
                         json!({ "type": "mcp_approval_response", "approval_request_id": item, "approve": true })
                     }
-                    Says::Reject => {
+                    Decision::Reject => {
                         json!({ "type": "mcp_approval_response", "approval_request_id": item, "approve": false })
                     }
-                    // A rejection's reason is all there is.
-                    Says::Respond => return None,
-                    Says::Output => output(item, "Paris"),
-                    Says::Value => output(item, r#"{"colour":"blue"}"#),
-                    Says::Words => output(item, "blue"),
-                    Says::Done => output(item, "done"),
+                    // Responses has a reason for a rejection only, no text as the result.
+                    Decision::Respond => return None,
+                    Decision::Output => output(item, "Paris"),
+                    Decision::Value => output(item, r#"{"colour":"blue"}"#),
+                    Decision::Words => output(item, "blue"),
+                    Decision::Done => output(item, "done"),
                 };
                 let body = json!({ "model": "demo", "previous_response_id": previous, "input": [input] });
                 gateway.post("/v1/responses", &body).await
             }
             Self::A2a => {
-                let part = match says {
-                    Says::Output => json!({ "function_call_output": { "call_id": item, "output": "Paris" } }),
-                    Says::Words => json!({ "interrupt_id": item, "decision": "respond", "text": "blue" }),
-                    Says::Value => json!({ "interrupt_id": item, "colour": "blue" }),
+                let part = match decision {
+                    Decision::Output => json!({ "function_call_output": { "call_id": item, "output": "Paris" } }),
+                    Decision::Words => json!({ "interrupt_id": item, "decision": "respond", "text": "blue" }),
+                    Decision::Value => json!({ "interrupt_id": item, "colour": "blue" }),
                     _ => {
-                        let mut part = decision(says);
+                        let mut part = decision_fields(decision);
                         part["interrupt_id"] = item.as_str().into();
                         part
                     }
                 };
-                message(gateway, &asked.session, None, json!({ "data": part })).await
+                message(gateway, &interrupt.session, None, json!({ "data": part })).await
             }
             Self::AgKit => {
-                let mut body = json!({ "conversationId": asked.session });
-                match says {
-                    Says::Output => {
+                let mut body = json!({ "conversationId": interrupt.session });
+                match decision {
+                    Decision::Output => {
                         body["messages"] = json!([{ "role": "tool", "toolCallId": item, "content": "Paris" }]);
                     }
-                    Says::Words => body["resume"] = json!({ "interruptId": item, "payload": "blue" }),
-                    _ => body["resume"] = json!({ "interruptId": item, "payload": decision(says) }),
+                    Decision::Words => body["resume"] = json!({ "interruptId": item, "payload": "blue" }),
+                    _ => body["resume"] = json!({ "interruptId": item, "payload": decision_fields(decision) }),
                 }
                 gateway.post("/kit/demo/send-message", &body).await
             }
             Self::Hitl => {
-                let (word, args) = match says {
-                    Says::Accept | Says::Done => ("accept", Value::Null),
-                    Says::Edit => ("edit", json!({ "args": { "to": "grace@example.com" } })),
-                    Says::Respond => ("response", json!({ "args": "later" })),
-                    Says::Reject => ("reject", Value::Null),
-                    Says::Output => ("response", json!({ "args": "Paris" })),
-                    Says::Value => ("response", json!({ "args": { "colour": "blue" } })),
-                    Says::Words => ("response", json!({ "args": "blue" })),
+                let (response_type, args) = match decision {
+                    Decision::Accept | Decision::Done => ("accept", Value::Null),
+                    Decision::Edit => ("edit", json!({ "args": { "to": "grace@example.com" } })),
+                    Decision::Respond => ("response", json!({ "args": "later" })),
+                    Decision::Reject => ("reject", Value::Null),
+                    Decision::Output => ("response", json!({ "args": "Paris" })),
+                    Decision::Value => ("response", json!({ "args": { "colour": "blue" } })),
+                    Decision::Words => ("response", json!({ "args": "blue" })),
                 };
                 let body = json!({
-                    "user_id": "pat", "session_id": asked.session, "response_type": word, "args": args,
+                    "user_id": "pat", "session_id": interrupt.session, "response_type": response_type, "args": args,
                 });
                 gateway.post("/hitl/demo/agent/resume", &body).await
             }
         })
     }
 
-    /// Makes the agent work for long, in a way that does not end with this client's patience.
-    pub async fn begin(self, gateway: &Gateway, session: &str) -> (Asked, Option<Exchange>) {
+    /// Starts a long run. Where the protocol has no background runs, the open connection is returned.
+    pub async fn start_long(self, gateway: &Gateway, session: &str) -> (Interrupt, Option<Exchange>) {
         const LONG: &str = "long 5000 20";
         let mut session = session.to_owned();
         let mut open = None;
         match self {
             Self::AgentApi => {
-                good(self, &gateway.post("/agents/demo/process/task", &says_in(&session, LONG)).await);
+                assert_ok(self, &gateway.post("/agents/demo/process/task", &user_turn_in(&session, LONG)).await);
             }
             Self::Responses => {
                 let body = json!({ "model": "demo", "input": LONG, "background": true });
                 let made = gateway.post("/v1/responses", &body).await;
-                good(self, &made);
+                assert_ok(self, &made);
                 let id = made.json()["id"].as_str().expect("an id").to_owned();
                 session = gateway.run("demo", &id).await["session_id"].as_str().expect("a session").to_owned();
             }
@@ -269,39 +280,40 @@ impl Over {
                     "messageId": "m", "role": "ROLE_USER", "contextId": session, "parts": [{ "text": LONG }],
                 });
                 let body = json!({ "message": message, "configuration": { "returnImmediately": true } });
-                good(self, &a2a(gateway, "/message:send", &body).await.answer().await);
+                assert_ok(self, &a2a(gateway, "/message:send", &body).await.response().await);
             }
             Self::AgKit => {
                 let body = json!({ "conversationId": session, "messages": [{ "role": "user", "content": LONG }] });
-                open = Some(gateway.posting("/kit/demo/send-message", &body).await);
+                open = Some(gateway.start_post("/kit/demo/send-message", &body).await);
             }
             Self::Hitl => {
                 let body = json!({ "user_id": "pat", "session_id": session, "query": LONG });
-                open = Some(gateway.posting("/hitl/demo/agent/invoke", &body).await);
+                open = Some(gateway.start_post("/hitl/demo/agent/invoke", &body).await);
             }
         }
         let run = latest(gateway, &session).await["id"].as_str().expect("an id").to_owned();
-        (Asked { session, run, item: String::new() }, open)
+        (Interrupt { session, run, item: String::new() }, open)
     }
 
-    /// Looks at a run: its state in the protocol's own word. None: the protocol has no way to look at runs.
-    pub async fn look(self, gateway: &Gateway, asked: &Asked) -> Option<String> {
+    /// The state of a run in the terms of the protocol. `None` if the protocol cannot read runs.
+    pub async fn status(self, gateway: &Gateway, interrupt: &Interrupt) -> Option<String> {
         let answer = match self {
-            Self::AgentApi => gateway.get(&format!("/agents/demo/runs/{}", asked.id())).await,
-            Self::Responses => gateway.get(&format!("/v1/responses/{}", asked.run)).await,
-            Self::A2a => task(gateway, &asked.run).await,
+            Self::AgentApi => gateway.get(&format!("/agents/demo/runs/{}", interrupt.id())).await,
+            Self::Responses => gateway.get(&format!("/v1/responses/{}", interrupt.run)).await,
+            Self::A2a => task(gateway, &interrupt.run).await,
             Self::AgKit => return None,
-            Self::Hitl => gateway.get(&format!("/hitl/demo/agent/status/pat/{}", asked.session)).await,
+            Self::Hitl => gateway.get(&format!("/hitl/demo/agent/status/pat/{}", interrupt.session)).await,
         };
-        good(self, &answer);
+        assert_ok(self, &answer);
+
         let answer = answer.json();
         let state = if self == Self::A2a { &answer["status"]["state"] } else { &answer["status"] };
         Some(state.as_str().expect("a state").trim_start_matches("TASK_STATE_").to_lowercase())
     }
 
-    /// Follows a run. None: the protocol has no way to.
-    pub async fn follow(self, gateway: &Gateway, asked: &Asked) -> Option<Exchange> {
-        let id = asked.id().replace('-', "");
+    /// Follows a run. `None` if the protocol cannot.
+    pub async fn follow(self, gateway: &Gateway, interrupt: &Interrupt) -> Option<Exchange> {
+        let id = interrupt.id().replace('-', "");
         Some(match self {
             Self::AgentApi => gateway.open("GET", &format!("/agents/demo/runs/{id}/events"), &[], b"").await,
             Self::Responses => gateway.open("GET", &format!("/v1/responses/{id}?stream=true"), &[], b"").await,
@@ -310,53 +322,53 @@ impl Over {
         })
     }
 
-    /// Stops a run, or lets go of one that asks. None: the protocol has no way to.
-    pub async fn cancel(self, gateway: &Gateway, asked: &Asked) -> Option<Answer> {
+    /// Cancels a run, also one that waits for input. `None` if the protocol cannot.
+    pub async fn cancel(self, gateway: &Gateway, interrupt: &Interrupt) -> Option<Response> {
         Some(match self {
-            Self::AgentApi => gateway.post(&format!("/agents/demo/runs/{}/cancel", asked.id()), &json!({})).await,
-            Self::Responses => gateway.post(&format!("/v1/responses/{}/cancel", asked.run), &json!({})).await,
-            Self::A2a => a2a(gateway, &format!("/tasks/{}:cancel", asked.run), &json!({})).await.answer().await,
+            Self::AgentApi => gateway.post(&format!("/agents/demo/runs/{}/cancel", interrupt.id()), &json!({})).await,
+            Self::Responses => gateway.post(&format!("/v1/responses/{}/cancel", interrupt.run), &json!({})).await,
+            Self::A2a => a2a(gateway, &format!("/tasks/{}:cancel", interrupt.run), &json!({})).await.response().await,
             Self::AgKit => return None,
             Self::Hitl => {
-                let path = format!("/hitl/demo/agent/session/pat/{}", asked.session);
-                gateway.open("DELETE", &path, &[], b"").await.answer().await
+                let path = format!("/hitl/demo/agent/session/pat/{}", interrupt.session);
+                gateway.open("DELETE", &path, &[], b"").await.response().await
             }
         })
     }
 }
 
-/// A decision in the shapes that most protocols take.
-fn decision(says: Says) -> Value {
-    match says {
-        Says::Accept | Says::Done => json!({ "decision": "accept" }),
-        Says::Edit => json!({ "decision": "edit", "args": { "to": "grace@example.com" } }),
-        Says::Respond => json!({ "decision": "respond", "text": "later" }),
-        Says::Reject => json!({ "decision": "reject" }),
-        Says::Output | Says::Words => panic!("no decision"),
-        Says::Value => json!({ "colour": "blue" }),
+/// A decision in the JSON shape that most protocols use.
+fn decision_fields(decision: Decision) -> Value {
+    match decision {
+        Decision::Accept | Decision::Done => json!({ "decision": "accept" }),
+        Decision::Edit => json!({ "decision": "edit", "args": { "to": "grace@example.com" } }),
+        Decision::Respond => json!({ "decision": "respond", "text": "later" }),
+        Decision::Reject => json!({ "decision": "reject" }),
+        Decision::Output | Decision::Words => panic!("no decision"),
+        Decision::Value => json!({ "colour": "blue" }),
     }
 }
 
-/// An item of the Responses API.
+/// A function call output of the Responses API.
 fn output(item: &str, output: &str) -> Value {
     json!({ "type": "function_call_output", "call_id": item, "output": output })
 }
 
-/// A message of the native protocol.
-pub fn native(item: &str, says: Says) -> Value {
-    let (kind, role, data) = match says {
-        Says::Output => ("function_call_output", "tool", json!({ "call_id": item, "output": "Paris" })),
+/// The answer as a message of the Agent API.
+pub fn native(item: &str, decision: Decision) -> Value {
+    let (kind, role, data) = match decision {
+        Decision::Output => ("function_call_output", "tool", json!({ "call_id": item, "output": "Paris" })),
         _ => {
-            let interrupt = match says {
-                Says::Accept | Says::Done => json!({ "decision": "accept" }),
-                Says::Edit => json!({ "decision": "edit", "arguments": "{\"to\":\"grace@example.com\"}" }),
-                Says::Respond => json!({ "decision": "respond", "text": "later" }),
-                Says::Reject => json!({ "decision": "reject" }),
-                Says::Value => json!({ "decision": "respond", "payload": { "colour": "blue" } }),
-                Says::Words => json!({ "decision": "respond", "text": "blue" }),
-                Says::Output => Value::Null,
+            let interrupt = match decision {
+                Decision::Accept | Decision::Done => json!({ "decision": "accept" }),
+                Decision::Edit => json!({ "decision": "edit", "arguments": "{\"to\":\"grace@example.com\"}" }),
+                Decision::Respond => json!({ "decision": "respond", "text": "later" }),
+                Decision::Reject => json!({ "decision": "reject" }),
+                Decision::Value => json!({ "decision": "respond", "payload": { "colour": "blue" } }),
+                Decision::Words => json!({ "decision": "respond", "text": "blue" }),
+                Decision::Output => Value::Null,
             };
-            let approve = !matches!(says, Says::Reject | Says::Respond);
+            let approve = !matches!(decision, Decision::Reject | Decision::Respond);
             let data = json!({ "approval_request_id": item, "id": item, "approve": approve, "interrupt": interrupt });
             ("mcp_approval_response", "user", data)
         }

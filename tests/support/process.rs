@@ -1,6 +1,6 @@
-//! The gateway as its own process: started as an operator starts it, asked to stop, or killed.
+//! The gateway as a child process: started as an operator starts it, stopped by a signal, or killed.
 
-#![allow(dead_code, unreachable_pub, reason = "every test uses another part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
@@ -10,39 +10,39 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::http::{Exchange, bounded, request};
+use super::http::{Exchange, request, with_timeout};
 
-/// The binary, its environment free of what would change how it starts.
+/// The gateway binary, without environment variables that change how it starts.
 pub fn binary(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interlingua"));
     command.current_dir(folder).env_remove("INTERLINGUA_CONFIG").env_remove("INTERLINGUA_LOG").env("NO_COLOR", "1");
     command
 }
 
-/// Runs a command of the binary to its end.
+/// Runs a subcommand of the binary to its end.
 pub fn run(folder: &Path, arguments: &[&str]) -> Output {
     binary(folder).args(arguments).output().expect("the binary runs")
 }
 
-/// A process that serves. It is killed when it is dropped.
+/// A serving process. It is killed when it is dropped.
 pub struct Process {
     pub address: SocketAddr,
-    /// What it said when it started.
-    pub said: String,
-    /// From its start until it could be reached.
+    /// Its standard output up to the end of the start-up message.
+    pub startup_output: String,
+    /// From the spawn until the start-up message was complete.
     pub took: Duration,
     child: Child,
 }
 
 impl Process {
-    /// Starts one on the `gateway.toml` of a folder, which has to leave the port to the system.
+    /// Starts the `gateway.toml` of a folder, which has to listen on port 0.
     pub fn start(folder: &Path) -> Self {
         let mut command = binary(folder);
         command.args(["--log", "warn"]).stderr(Stdio::null());
         Self::spawn(command)
     }
 
-    /// As [`Process::start`], with its log as JSON in the file `log` of its folder.
+    /// Like [`Process::start`], with a JSON log in the file `log` of the folder.
     pub fn start_logging(folder: &Path) -> Self {
         let log = std::fs::File::create(folder.join("log")).expect("a file");
         let mut command = binary(folder);
@@ -50,63 +50,65 @@ impl Process {
         Self::spawn(command)
     }
 
-    /// Starts one by a command of one's own: [`binary`] with arguments, an environment and a log.
+    /// Starts a prepared command: [`binary`] with arguments, environment and log.
     pub fn spawn(mut command: Command) -> Self {
-        let began = Instant::now();
+        let started = Instant::now();
         command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("its output is read"));
-        let mut said = String::new();
-        // The table and the lines to paste end with what is not authenticated.
-        while !said.contains("authenticated") {
-            let read = lines.read_line(&mut said).expect("its output is text");
-            assert!(read > 0, "it ended before it served: {said}");
+        let mut output = String::new();
+
+        // The start-up message ends with the note about authentication.
+        while !output.contains("No authentication") {
+            let read = lines.read_line(&mut output).expect("its output is text");
+            assert!(read > 0, "the process ended before it served: {output}");
         }
-        let address = said.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next());
-        let address = address.and_then(|address| address.parse().ok()).expect("it says where it listens");
+
+        let address = output.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let address =
+            address.and_then(|address| address.parse().ok()).expect("the start-up message contains the address");
         std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
-        Self { address, said, took: began.elapsed(), child }
+        Self { address, startup_output: output, took: started.elapsed(), child }
     }
 
-    /// Sends a request, and hands out the connection.
+    /// Sends a request and returns the connection.
     pub async fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Exchange {
         Exchange::send(self.address, &request(method, path, headers, body)).await
     }
 
-    /// `kill -9`
+    /// Kills the process (SIGKILL) and waits for its end.
     pub fn kill(mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it ends");
     }
 
-    /// Its id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// `kill -9`, from elsewhere than its owner.
+    /// Sends SIGKILL without waiting.
     pub fn kill_now(&self) {
         self.signal(Signal::KILL);
     }
 
-    /// Asks it to stop, as `kill` does.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// What a terminal sends when it is closed.
+    /// Sends SIGHUP, as a closing terminal does.
     pub fn hang_up(&self) {
         self.signal(Signal::HUP);
     }
 
     fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process has an id");
-        kill_process(pid, signal).expect("it can be told");
+        kill_process(pid, signal).expect("the signal can be sent");
     }
 
-    /// Waits until it has ended.
-    pub async fn ended(mut self) -> ExitStatus {
-        bounded("the process to end", async {
+    /// Waits for its end.
+    pub async fn wait(mut self) -> ExitStatus {
+        with_timeout("the process to end", async {
             loop {
                 if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
                     return status;

@@ -1,6 +1,6 @@
-//! A small WebSocket client on a bare socket, for tests that have to be worse than any client library lets them.
+//! A small WebSocket client on a plain socket, for tests that misbehave in ways no client library allows.
 
-#![allow(dead_code, unreachable_pub, reason = "every test uses another part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
 use std::net::SocketAddr;
 
@@ -8,27 +8,27 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::http::bounded;
+use super::http::with_timeout;
 
-/// A connection. Dropping it closes it without a word.
+/// A connection. Dropping it closes the socket without a close frame.
 pub struct Socket {
     stream: TcpStream,
     unread: Vec<u8>,
 }
 
-/// What the gateway says.
+/// A frame from the gateway.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum Received {
     Text(Value),
     Ping(Vec<u8>),
     Pong(Vec<u8>),
-    /// The code and the reason.
+    /// Code and reason.
     Close(Option<u16>, String),
-    /// The connection is gone.
+    /// The connection has ended.
     End,
 }
 
-/// A client's frame.
+/// Encodes a masked client frame. `first` is the first byte: FIN bit and opcode.
 pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first];
     match payload.len() {
@@ -42,23 +42,24 @@ pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
             bytes.extend((length as u64).to_be_bytes());
         }
     }
-    // A mask of zeros is one.
+
+    // A mask of zeros leaves the payload as it is.
     bytes.extend([0; 4]);
     bytes.extend(payload);
     bytes
 }
 
 impl Socket {
-    /// Opens one.
+    /// Opens a connection. Panics unless the handshake succeeds.
     pub async fn open(address: SocketAddr, path: &str) -> Self {
         let (status, socket) = Self::try_open(address, path, "").await;
         assert_eq!(status, 101);
         socket
     }
 
-    /// Asks for one, with further lines of the head; answers the status.
+    /// Sends a handshake with further header lines and returns the status.
     pub async fn try_open(address: SocketAddr, path: &str, further: &str) -> (u16, Self) {
-        let mut stream = bounded("a connection", TcpStream::connect(address)).await.expect("the gateway listens");
+        let mut stream = with_timeout("a connection", TcpStream::connect(address)).await.expect("the gateway listens");
         let head = format!(
             "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
              sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{further}\r\n"
@@ -77,42 +78,45 @@ impl Socket {
     }
 
     async fn read(&mut self) -> bool {
-        matches!(bounded("the gateway to say something", self.stream.read_buf(&mut self.unread)).await, Ok(1..))
+        matches!(with_timeout("data from the gateway", self.stream.read_buf(&mut self.unread)).await, Ok(1..))
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub async fn raw(&mut self, bytes: &[u8]) {
-        // A gateway that has heard enough may have closed already.
-        let _ = bounded("the bytes to be taken", self.stream.write_all(bytes)).await;
+        // The gateway may already have refused and closed.
+        let _ = with_timeout("the bytes to be taken", self.stream.write_all(bytes)).await;
     }
 
-    /// Sends a text.
+    /// Sends a text frame.
     pub async fn text(&mut self, text: &str) {
         self.raw(&frame(0x81, text.as_bytes())).await;
     }
 
-    /// What comes next.
-    pub async fn next(&mut self) -> Said {
+    /// Waits for the next frame.
+    pub async fn next(&mut self) -> Received {
         loop {
             if let Some((opcode, payload)) = self.frame() {
                 return match opcode {
-                    0x1 => Said::Text(serde_json::from_slice(&payload).expect("messages are JSON")),
-                    0x9 => Said::Ping(payload),
-                    0xa => Said::Pong(payload),
+                    0x1 => Received::Text(serde_json::from_slice(&payload).expect("messages are JSON")),
+                    0x9 => Received::Ping(payload),
+                    0xa => Received::Pong(payload),
                     0x8 => {
                         let code = payload.get(..2).map(|code| u16::from_be_bytes([code[0], code[1]]));
-                        Said::Close(code, String::from_utf8_lossy(payload.get(2..).unwrap_or_default()).into_owned())
+                        Received::Close(
+                            code,
+                            String::from_utf8_lossy(payload.get(2..).unwrap_or_default()).into_owned(),
+                        )
                     }
                     other => panic!("a frame of kind {other}"),
                 };
             }
             if !self.read().await {
-                return Said::End;
+                return Received::End;
             }
         }
     }
 
-    /// A whole frame of the gateway, if it is there. It sends no fragments.
+    /// Takes a complete frame from the buffer, if there is one. The gateway sends no fragments.
     fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
         let [first, second, rest @ ..] = &self.unread[..] else { return None };
         let (length, head) = match (second & 0x7f, rest) {
@@ -123,25 +127,27 @@ impl Socket {
             (126 | 127, _) => return None,
             (length, _) => (usize::from(length), 2),
         };
-        assert_eq!((first & 0xf0, second & 0x80), (0x80, 0), "whole, and not masked");
+        assert_eq!((first & 0xf0, second & 0x80), (0x80, 0), "not fragmented, not masked");
+
         let opcode = first & 0x0f;
         if self.unread.len() < head + length {
             return None;
         }
+
         let payload = self.unread[head..head + length].to_vec();
         self.unread.drain(..head + length);
         Some((opcode, payload))
     }
 
-    /// The next message.
+    /// Waits for the next text frame.
     pub async fn event(&mut self) -> Value {
         match self.next().await {
-            Said::Text(event) => event,
+            Received::Text(event) => event,
             other => panic!("{other:?} instead of a message"),
         }
     }
 
-    /// Sends a request: a `response.create` with these fields.
+    /// Sends a `response.create` with these fields.
     pub async fn create(&mut self, fields: &Value) {
         let mut request = json!({ "type": "response.create", "model": "friday", "store": false });
         for (name, value) in fields.as_object().expect("fields") {
@@ -150,8 +156,8 @@ impl Socket {
         self.text(&request.to_string()).await;
     }
 
-    /// The events of one answer.
-    pub async fn answer(&mut self) -> Vec<Value> {
+    /// Reads events up to and including the terminal one.
+    pub async fn response(&mut self) -> Vec<Value> {
         let mut events = Vec::new();
         loop {
             events.push(self.event().await);
@@ -162,9 +168,9 @@ impl Socket {
         }
     }
 
-    /// Asks, and answers the last event.
+    /// Sends a request and returns the terminal event.
     pub async fn ask(&mut self, fields: &Value) -> Value {
         self.create(fields).await;
-        self.answer().await.pop().expect("an answer has events")
+        self.response().await.pop().expect("an answer has events")
     }
 }

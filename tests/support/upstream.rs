@@ -1,12 +1,12 @@
-//! A scripted agent for behaviour tests: a small HTTP/1.1 server that answers byte for byte what a test says, and can
-//! be as bad as the worst of them. It stalls, cuts anywhere, floods, hangs up, resets.
+//! A scripted agent for behaviour tests: a small HTTP/1.1 server that replies byte for byte as a test specifies. It can
+//! stall, truncate at any byte, flood, close and reset.
 //!
-//! It runs on a thread of its own, so it serves any kind of test, and stays reachable while a test's own runtime is
-//! busy. Every wait on it is for an event, with one bound for a test that is stuck.
+//! It has its own thread, so that it stays reachable while the runtime of a test is busy. Every wait on it is for an
+//! event and has a timeout, so that a stuck test fails.
 //!
-//! Not here: what agents say (the scripts of `interlingua_core::testkit` and the transcripts).
+//! Not here: the content of replies (the scripts of `interlingua_core::testkit` and the transcripts).
 
-#![allow(dead_code, unreachable_pub, reason = "every test uses another part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -18,39 +18,39 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-/// How long a test waits for something that has to happen.
-pub const STUCK: Duration = Duration::from_secs(20);
+/// How long a test waits for an expected event before it fails.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is done to one request.
+/// The scripted reply to one request.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
+pub struct Reply {
     steps: Vec<Step>,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Bytes, as they are.
+    /// Raw bytes.
     Raw(Vec<u8>),
     /// Bytes as one HTTP chunk.
     Chunk(Vec<u8>),
-    /// Nothing more until the test opens this gate.
+    /// Waits until the test opens this gate.
     Wait(String),
-    /// Nothing for a while.
+    /// Sleeps.
     Pause(Duration),
-    /// Nothing more until the client leaves.
+    /// Stays silent until the client disconnects.
     Hang,
-    /// The same bytes again and again until the client leaves.
+    /// Repeats the bytes until the client disconnects.
     Flood(Vec<u8>),
-    /// The connection is closed as it should be.
+    /// Closes the connection.
     Close,
-    /// The connection is reset.
+    /// Resets the connection.
     Reset,
-    /// The body is over; the connection stays.
+    /// Ends the body and keeps the connection.
     Done,
 }
 
-impl Answer {
-    /// Nothing at all yet: add raw bytes.
+impl Reply {
+    /// Starts with raw bytes instead of a head.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self { steps: vec![Step::Raw(bytes.into())] }
     }
@@ -60,7 +60,7 @@ impl Answer {
         Self::head(200, &[("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")])
     }
 
-    /// A head; the body follows in chunks.
+    /// A response head; the body follows in chunks.
     pub fn head(status: u16, headers: &[(&str, &str)]) -> Self {
         let mut head = format!("HTTP/1.1 {status} Status\r\ntransfer-encoding: chunked\r\n");
         for (name, value) in headers {
@@ -70,32 +70,32 @@ impl Answer {
         Self::raw(head)
     }
 
-    /// A whole answer.
-    pub fn whole(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
+    /// A complete reply.
+    pub fn complete(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
         Self::head(status, headers).chunk(body).done()
     }
 
-    /// The request is read, and that is all.
+    /// Reads the request and never replies.
     pub fn silence() -> Self {
         Self::default().hang()
     }
 
-    /// The connection is closed, or reset, without an answer.
+    /// Closes the connection without a reply.
     pub fn nothing() -> Self {
         Self::default().close()
     }
 
-    /// An event stream that says all this, in one chunk a frame, and ends well.
+    /// A complete event stream with one chunk per frame.
     pub fn frames<S: AsRef<str>>(frames: impl IntoIterator<Item = S>) -> Self {
-        frames.into_iter().fold(Self::events(), |answer, data| answer.frame(data.as_ref())).done()
+        frames.into_iter().fold(Self::events(), |reply, data| reply.frame(data.as_ref())).done()
     }
 
-    /// One frame of an event stream, as one chunk.
+    /// Adds one frame of an event stream as one chunk.
     pub fn frame(self, data: &str) -> Self {
         self.chunk(format!("data: {data}\n\n"))
     }
 
-    /// Bytes of the body, as one chunk.
+    /// Adds body bytes as one chunk.
     pub fn chunk(mut self, bytes: impl AsRef<[u8]>) -> Self {
         if !bytes.as_ref().is_empty() {
             self.steps.push(Step::Chunk(bytes.as_ref().to_vec()));
@@ -103,12 +103,12 @@ impl Answer {
         self
     }
 
-    /// Bytes of the body, in chunks of this size.
+    /// Adds body bytes in chunks of this size.
     pub fn pieces(self, bytes: impl AsRef<[u8]>, size: usize) -> Self {
         bytes.as_ref().chunks(size).fold(self, Self::chunk)
     }
 
-    /// Bytes as they are, wherever the answer stands.
+    /// Adds raw bytes.
     pub fn and_raw(self, bytes: impl Into<Vec<u8>>) -> Self {
         self.step(Step::Raw(bytes.into()))
     }
@@ -118,17 +118,17 @@ impl Answer {
         self.step(Step::Wait(gate.to_owned()))
     }
 
-    /// Says nothing for a while. For tests in which time itself is the matter; all others wait for a gate.
+    /// Sleeps. Only for tests of timing; all others wait for a gate.
     pub fn pause(self, time: Duration) -> Self {
         self.step(Step::Pause(time))
     }
 
-    /// Says nothing more until the client leaves.
+    /// Stays silent until the client disconnects.
     pub fn hang(self) -> Self {
         self.step(Step::Hang)
     }
 
-    /// Says the same again and again until the client leaves.
+    /// Repeats the bytes until the client disconnects.
     pub fn flood(self, bytes: impl Into<Vec<u8>>) -> Self {
         self.step(Step::Flood(bytes.into()))
     }
@@ -154,49 +154,46 @@ impl Answer {
     }
 }
 
-/// A request as it arrived.
+/// A request that the agent received.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    /// The connection it came over, counted from 0.
+pub struct ReceivedRequest {
+    /// Number of its connection, counted from 0.
     pub connection: usize,
-    /// The method.
     pub method: String,
-    /// The path and the query.
+    /// Path and query.
     pub path: String,
-    /// Headers, names in small letters.
+    /// Headers, with names in lower case.
     pub headers: HashMap<String, String>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
-impl Asked {
-    /// The body as JSON.
+impl ReceivedRequest {
     pub fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.body).expect("the gateway asks in JSON")
+        serde_json::from_slice(&self.body).expect("the gateway sends JSON")
     }
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct Stats {
     connections: usize,
-    asked: Vec<Asked>,
-    /// Connections the client closed, or reset, before their answer was complete.
-    left: usize,
-    /// Connections that are gone, whoever closed them.
-    gone: usize,
-    /// Bytes the system took for clients.
+    requests: Vec<ReceivedRequest>,
+    /// Connections that the client closed or reset before the reply was complete.
+    disconnects: usize,
+    /// Closed connections, whoever closed them.
+    closed: usize,
+    /// Bytes accepted by the socket.
     written: usize,
 }
 
-type Choose = Box<dyn FnMut(&Asked) -> Answer + Send>;
+type Handler = Box<dyn FnMut(&ReceivedRequest) -> Reply + Send>;
 
 struct Inner {
-    choose: Mutex<Choose>,
-    seen: watch::Sender<Seen>,
+    handler: Mutex<Handler>,
+    stats: watch::Sender<Stats>,
     gates: watch::Sender<Vec<String>>,
 }
 
-/// A scripted agent. It stops when it is dropped.
+/// A running scripted agent. It stops when it is dropped.
 pub struct Upstream {
     address: SocketAddr,
     inner: Arc<Inner>,
@@ -205,28 +202,28 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// One that answers requests in this order; the last answer holds for all that come after.
-    pub fn answering(answers: impl IntoIterator<Item = Answer>) -> Self {
-        let mut answers: Vec<Answer> = answers.into_iter().collect();
-        answers.reverse();
-        Self::deciding(move |_| {
-            if answers.len() > 1 { answers.pop() } else { answers.last().cloned() }.expect("an answer")
+    /// Sends these replies in order and repeats the last one.
+    pub fn in_order(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let mut replies: Vec<Reply> = replies.into_iter().collect();
+        replies.reverse();
+        Self::with_handler(move |_| {
+            if replies.len() > 1 { replies.pop() } else { replies.last().cloned() }.expect("a reply")
         })
     }
 
-    /// One that gives every request this answer.
-    pub fn always(answer: Answer) -> Self {
-        Self::answering([answer])
+    /// Sends the same reply to every request.
+    pub fn always(reply: Reply) -> Self {
+        Self::in_order([reply])
     }
 
-    /// One that looks at the request first.
-    pub fn deciding(choose: impl FnMut(&Asked) -> Answer + Send + 'static) -> Self {
+    /// Chooses the reply by the request.
+    pub fn with_handler(handler: impl FnMut(&ReceivedRequest) -> Reply + Send + 'static) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a listener can be non-blocking");
         let address = listener.local_addr().expect("a bound listener has an address");
         let inner = Arc::new(Inner {
-            choose: Mutex::new(Box::new(choose)),
-            seen: watch::Sender::new(Seen::default()),
+            handler: Mutex::new(Box::new(handler)),
+            stats: watch::Sender::new(Stats::default()),
             gates: watch::Sender::new(Vec::new()),
         });
         let (stop, stopped) = tokio::sync::oneshot::channel();
@@ -244,7 +241,6 @@ impl Upstream {
         Self { address, inner, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -254,55 +250,55 @@ impl Upstream {
         format!("http://{}{path}", self.address)
     }
 
-    /// The requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.inner.seen.borrow().asked.clone()
+    /// The requests received so far.
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.inner.stats.borrow().requests.clone()
     }
 
-    /// How many connections were made so far.
+    /// The number of connections accepted so far.
     pub fn connections(&self) -> usize {
-        self.inner.seen.borrow().connections
+        self.inner.stats.borrow().connections
     }
 
-    /// How many clients left before their answer was complete.
-    pub fn left(&self) -> usize {
-        self.inner.seen.borrow().left
+    /// The number of clients that disconnected before the reply was complete.
+    pub fn disconnects(&self) -> usize {
+        self.inner.stats.borrow().disconnects
     }
 
-    /// How many bytes the system took for clients so far: what they read, and what is on its way.
+    /// The number of bytes accepted by the socket so far: read by clients or in flight.
     pub fn written(&self) -> usize {
-        self.inner.seen.borrow().written
+        self.inner.stats.borrow().written
     }
 
-    /// Lets answers go on that wait at this gate.
+    /// Opens a gate: replies that wait for it continue.
     pub fn open(&self, gate: &str) {
         self.inner.gates.send_modify(|open| open.push(gate.to_owned()));
     }
 
-    /// Waits until so many requests have come.
-    pub async fn wait_asked(&self, count: usize) {
-        self.wait(&format!("{count} requests"), |seen| seen.asked.len() >= count).await;
+    /// Waits for this number of requests.
+    pub async fn wait_for_requests(&self, count: usize) {
+        self.wait(&format!("{count} requests"), |stats| stats.requests.len() >= count).await;
     }
 
-    /// Waits until so many clients have left before their answer was complete.
-    pub async fn wait_left(&self, count: usize) {
-        self.wait(&format!("{count} clients leaving"), |seen| seen.left >= count).await;
+    /// Waits for this number of disconnects before the end of a reply.
+    pub async fn wait_for_disconnects(&self, count: usize) {
+        self.wait(&format!("{count} disconnects"), |stats| stats.disconnects >= count).await;
     }
 
-    /// Waits until so many bytes were taken for clients.
-    pub async fn wait_written(&self, count: usize) {
-        self.wait(&format!("{count} bytes taken"), |seen| seen.written >= count).await;
+    /// Waits until this number of bytes was written.
+    pub async fn wait_for_written(&self, count: usize) {
+        self.wait(&format!("{count} bytes written"), |stats| stats.written >= count).await;
     }
 
     /// Waits until no connection is open.
-    pub async fn wait_closed(&self) {
-        self.wait("all connections closing", |seen| seen.gone == seen.connections).await;
+    pub async fn wait_for_all_closed(&self) {
+        self.wait("all connections closing", |stats| stats.closed == stats.connections).await;
     }
 
-    async fn wait(&self, what: &str, reached: impl Fn(&Seen) -> bool) {
-        let mut seen = self.inner.seen.subscribe();
-        let outcome = tokio::time::timeout(STUCK, seen.wait_for(reached)).await;
-        assert!(outcome.is_ok(), "waited in vain for {what}: {:?}", self.inner.seen.borrow());
+    async fn wait(&self, what: &str, reached: impl Fn(&Stats) -> bool) {
+        let mut stats = self.inner.stats.subscribe();
+        let outcome = tokio::time::timeout(TEST_TIMEOUT, stats.wait_for(reached)).await;
+        assert!(outcome.is_ok(), "timed out waiting for {what}: {:?}", self.inner.stats.borrow());
     }
 }
 
@@ -315,31 +311,31 @@ impl Drop for Upstream {
     }
 }
 
-/// An address where nobody listens.
-pub fn nobody() -> SocketAddr {
+/// An address that refuses connections.
+pub fn unused_address() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("a bound listener has an address")
 }
 
-/// An address where connections are never accepted: its queue is full. It is for as long as the value lives.
-pub struct Deaf {
-    /// The address.
+/// A listener whose backlog is full, so that connects time out. Valid as long as the value lives.
+pub struct FullBacklog {
     pub address: SocketAddr,
     _listener: TcpListener,
     _waiting: Vec<TcpStream>,
 }
 
-impl Deaf {
-    /// Fills a queue.
+impl FullBacklog {
+    /// Fills the backlog.
     pub async fn new() -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
         let listener = socket.listen(1).expect("a listener");
         let address = listener.local_addr().expect("a bound listener has an address");
         let mut waiting = Vec::new();
+
         while let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
             waiting.push(stream);
-            assert!(waiting.len() < 1000, "the queue has no end");
+            assert!(waiting.len() < 1000, "the backlog does not fill up");
         }
         Self { address, _listener: listener, _waiting: waiting }
     }
@@ -349,33 +345,33 @@ async fn accept(listener: TcpListener, inner: Arc<Inner>) {
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
         let mut connection = 0;
-        inner.seen.send_modify(|seen| {
-            connection = seen.connections;
-            seen.connections += 1;
+        inner.stats.send_modify(|stats| {
+            connection = stats.connections;
+            stats.connections += 1;
         });
         let inner = Arc::clone(&inner);
         tokio::spawn(async move {
             serve(stream, connection, &inner).await;
-            inner.seen.send_modify(|seen| seen.gone += 1);
+            inner.stats.send_modify(|stats| stats.closed += 1);
         });
     }
 }
 
 async fn serve(mut stream: TcpStream, connection: usize, inner: &Inner) {
     let mut unread = Vec::new();
-    while let Some(asked) = request(&mut stream, &mut unread, connection).await {
-        let answer = (inner.choose.lock().expect("no test panics while choosing"))(&asked);
-        inner.seen.send_modify(|seen| seen.asked.push(asked));
-        for step in answer.steps {
-            match perform(&mut stream, step, inner).await {
-                Next::Go => {}
-                Next::Left => {
-                    inner.seen.send_modify(|seen| seen.left += 1);
+    while let Some(request) = request(&mut stream, &mut unread, connection).await {
+        let reply = (inner.handler.lock().expect("no handler panics"))(&request);
+        inner.stats.send_modify(|stats| stats.requests.push(request));
+        for step in reply.steps {
+            match run_step(&mut stream, step, inner).await {
+                Next::Continue => {}
+                Next::Disconnected => {
+                    inner.stats.send_modify(|stats| stats.disconnects += 1);
                     return;
                 }
                 Next::Closed => return,
                 Next::Reset => {
-                    // Unsent and unread bytes are thrown away, and so is the connection.
+                    // Zero linger: dropping the socket sends a reset.
                     let _ = stream.set_zero_linger();
                     return;
                 }
@@ -385,38 +381,38 @@ async fn serve(mut stream: TcpStream, connection: usize, inner: &Inner) {
 }
 
 enum Next {
-    Go,
-    /// The client left in the middle.
-    Left,
+    Continue,
+    /// The client disconnected before the reply was complete.
+    Disconnected,
     Closed,
     Reset,
 }
 
-async fn perform(stream: &mut TcpStream, step: Step, inner: &Inner) -> Next {
+async fn run_step(stream: &mut TcpStream, step: Step, inner: &Inner) -> Next {
     match step {
-        Step::Raw(bytes) => say(stream, &bytes, inner).await,
-        Step::Chunk(bytes) => say(stream, &chunked(&bytes), inner).await,
-        Step::Done => say(stream, b"0\r\n\r\n", inner).await,
+        Step::Raw(bytes) => send(stream, &bytes, inner).await,
+        Step::Chunk(bytes) => send(stream, &chunked(&bytes), inner).await,
+        Step::Done => send(stream, b"0\r\n\r\n", inner).await,
         Step::Wait(gate) => {
             let mut gates = inner.gates.subscribe();
             tokio::select! {
-                opened = gates.wait_for(|open| open.contains(&gate)) => { opened.expect("the test holds the gates"); Next::Go }
-                () = departure(stream) => Next::Left,
+                opened = gates.wait_for(|open| open.contains(&gate)) => { opened.expect("the test holds the gates"); Next::Continue }
+                () = disconnected(stream) => Next::Disconnected,
             }
         }
         Step::Pause(time) => {
             tokio::select! {
-                () = tokio::time::sleep(time) => Next::Go,
-                () = departure(stream) => Next::Left,
+                () = tokio::time::sleep(time) => Next::Continue,
+                () = disconnected(stream) => Next::Disconnected,
             }
         }
         Step::Hang => {
-            departure(stream).await;
-            Next::Left
+            disconnected(stream).await;
+            Next::Disconnected
         }
         Step::Flood(bytes) => loop {
-            if let Next::Left = say(stream, &bytes, inner).await {
-                return Next::Left;
+            if let Next::Disconnected = send(stream, &bytes, inner).await {
+                return Next::Disconnected;
             }
         },
         Step::Close => {
@@ -427,13 +423,13 @@ async fn perform(stream: &mut TcpStream, step: Step, inner: &Inner) -> Next {
     }
 }
 
-async fn say(stream: &mut TcpStream, bytes: &[u8], inner: &Inner) -> Next {
+async fn send(stream: &mut TcpStream, bytes: &[u8], inner: &Inner) -> Next {
     match stream.write_all(bytes).await {
         Ok(()) => {
-            inner.seen.send_modify(|seen| seen.written += bytes.len());
-            Next::Go
+            inner.stats.send_modify(|stats| stats.written += bytes.len());
+            Next::Continue
         }
-        Err(_) => Next::Left,
+        Err(_) => Next::Disconnected,
     }
 }
 
@@ -444,8 +440,8 @@ fn chunked(bytes: &[u8]) -> Vec<u8> {
     chunk
 }
 
-/// Waits until the client closes its side or resets the connection.
-async fn departure(stream: &mut TcpStream) {
+/// Waits until the client closes or resets the connection.
+async fn disconnected(stream: &mut TcpStream) {
     let mut ignored = [0; 1024];
     loop {
         match stream.read(&mut ignored).await {
@@ -457,13 +453,13 @@ async fn departure(stream: &mut TcpStream) {
     }
 }
 
-/// Reads one request. None if the client closed the connection instead.
-async fn request(stream: &mut TcpStream, unread: &mut Vec<u8>, connection: usize) -> Option<Asked> {
+/// Reads one request. `None` if the client closed the connection.
+async fn request(stream: &mut TcpStream, unread: &mut Vec<u8>, connection: usize) -> Option<ReceivedRequest> {
     let head_end = loop {
         if let Some(at) = unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             break at;
         }
-        more(stream, unread).await?;
+        read_more(stream, unread).await?;
     };
     let head = String::from_utf8(unread[..head_end].to_vec()).expect("a head is text");
     unread.drain(..head_end + 4);
@@ -476,13 +472,13 @@ async fn request(stream: &mut TcpStream, unread: &mut Vec<u8>, connection: usize
         .collect();
     let length = headers.get("content-length").map_or(0, |length| length.parse().expect("a length is a number"));
     while unread.len() < length {
-        more(stream, unread).await?;
+        read_more(stream, unread).await?;
     }
     let body = unread.drain(..length).collect();
-    Some(Asked { connection, method, path, headers, body })
+    Some(ReceivedRequest { connection, method, path, headers, body })
 }
 
-async fn more(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<()> {
+async fn read_more(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<()> {
     match stream.read_buf(unread).await {
         Ok(0) | Err(_) => None,
         Ok(_) => Some(()),

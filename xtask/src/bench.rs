@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: the micro benchmarks, and the load rig against a release build. What is measured, and why, is
-//! in `benches/README.md`.
+//! `cargo xtask bench`: the micro benchmarks, and the load rig against a release build. Methods and results are
+//! described in `benches/README.md`.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
         }
         ["micro", rest @ ..] => micro(rest)?,
         ["load", rest @ ..] => load(rest)?,
-        [other, ..] => bail!("no benchmark is called {other:?}, there are micro and load"),
+        [other, ..] => bail!("unknown benchmark {other:?}, expected micro or load"),
     }
     Ok(true)
 }
@@ -28,13 +28,13 @@ fn cargo(arguments: &[&str], limit: Duration) -> Result<()> {
     process::run(Command::new("cargo").current_dir(root()).args(arguments), limit)
 }
 
-/// Every `[[bench]]` of the workspace; further words go to divan.
+/// Runs every `[[bench]]` of the workspace; further arguments go to divan.
 fn micro(rest: &[&str]) -> Result<()> {
     let arguments = [&["bench", "--locked", "--workspace", "--benches", "--"][..], rest].concat();
     cargo(&arguments, BENCH_LIMIT)
 }
 
-/// Builds gateway and rig as they are shipped; further words go to the rig.
+/// Builds gateway and rig with the profile `dist`; further arguments go to the rig.
 fn load(rest: &[&str]) -> Result<()> {
     cargo(
         &["build", "--profile", "dist", "--locked", "--package", "interlingua", "--package", "load-rig"],

@@ -1,5 +1,5 @@
-//! Runs a conformance suite: the built gateway on a free port with the suite's configuration, its upstream where it
-//! has one, and its scripts. What the suites check is theirs.
+//! Runs a conformance suite: the built gateway on a free port with the configuration of the suite, its upstream if it
+//! has one, and its scripts. Not here: the checks, which are in the scripts.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,14 +16,14 @@ use crate::report::{Outcome, Report};
 use crate::suites::{self, Kind, Suite};
 use crate::{node, python, root, steps, target};
 
-/// The gateway is ready in milliseconds; an unoptimised one on a busy machine is given much more.
-const GATEWAY_READY: Duration = Duration::from_secs(20);
-/// AgentScope Runtime imports for seconds.
-const UPSTREAM_READY: Duration = Duration::from_secs(120);
-/// How long the gateway may take to drain after SIGTERM, once no client is left.
-const DRAIN: Duration = Duration::from_secs(15);
+/// The gateway is ready in milliseconds; the limit allows for an unoptimised build on a busy machine.
+const GATEWAY_READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// AgentScope Runtime takes seconds to import.
+const UPSTREAM_READY_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long the gateway may take to exit after SIGTERM without clients.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Runs the named suites, also those that CI does not run; with no name, says which there are.
+/// Runs the named suites, including those that CI does not run. Without a name, lists all suites.
 pub(crate) fn by_name(names: &[&str]) -> Result<bool> {
     if names.is_empty() {
         for suite in suites::ALL {
@@ -31,11 +31,13 @@ pub(crate) fn by_name(names: &[&str]) -> Result<bool> {
         }
         return Ok(true);
     }
+
     let mut wanted = Vec::new();
     for name in names {
         let suite = suites::ALL.iter().find(|suite| suite.name == *name);
-        wanted.push(suite.with_context(|| format!("no conformance suite is called {name:?}"))?);
+        wanted.push(suite.with_context(|| format!("unknown conformance suite {name:?}"))?);
     }
+
     let mut report = Report::new();
     if report.step("build", steps::build) {
         for suite in wanted {
@@ -45,7 +47,7 @@ pub(crate) fn by_name(names: &[&str]) -> Result<bool> {
     Ok(report.close())
 }
 
-/// Runs one suite against the binary that `cargo build` left.
+/// Runs one suite against the debug build of the gateway.
 pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
     let sources = root().join("tests/conformance").join(suite.name);
     let shared = root().join("tests/conformance/shared");
@@ -59,7 +61,7 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
         Err(error) => return Ok(Outcome::NotRun(format!("its packages cannot be installed: {error:#}"))),
     };
 
-    // Logs and the store stay here after the run, to be looked at.
+    // Logs and the store are kept here after the run for inspection.
     let scratch = target().join("conformance").join(suite.name);
     if scratch.exists() {
         std::fs::remove_dir_all(&scratch)?;
@@ -73,7 +75,7 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
     let gateway = Server::gateway(&sources.join("gateway.toml"), upstream.as_ref(), &scratch)?;
 
     let (mut passed, mut failed) = (0, 0);
-    let mut broken = Vec::new();
+    let mut problems = Vec::new();
     for script in suite.scripts {
         println!("{} {script}, gateway at {}", suite.name, gateway.url());
         let mut command = Command::new(&program);
@@ -91,30 +93,30 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
                 Some((good, bad)) => {
                     (passed, failed) = (passed + good, failed + bad);
                     if bad == 0 && !status.success() {
-                        broken.push(format!("{script} counted no failure and ended with {status}"));
+                        problems.push(format!("{script} reported no failure but exited with {status}"));
                     }
                 }
-                None => broken.push(format!("{script} ended with {status} and no line `N passed, N failed`")),
+                None => problems.push(format!("{script} exited with {status} without a line `N passed, N failed`")),
             },
-            Err(error) => broken.push(format!("{script}: {error:#}")),
+            Err(error) => problems.push(format!("{script}: {error:#}")),
         }
     }
     if let Err(error) = gateway.stop() {
-        broken.push(format!("{error:#}"));
+        problems.push(format!("{error:#}"));
     }
 
     if failed > 0 {
-        broken.insert(0, format!("{passed} passed, {failed} failed"));
+        problems.insert(0, format!("{passed} passed, {failed} failed"));
     } else if passed == 0 {
-        broken.push("no check was made".to_owned());
+        problems.push("no check was run".to_owned());
     }
-    if !broken.is_empty() {
-        bail!("{}; logs are in {}", broken.join("; "), scratch.display());
+    if !problems.is_empty() {
+        bail!("{}; logs are in {}", problems.join("; "), scratch.display());
     }
     Ok(Outcome::Passed(format!("{passed} passed, {failed} failed")))
 }
 
-/// The numbers of the last line that reads `N passed, N failed`.
+/// The counts in the last line of the form `N passed, N failed`.
 fn counts(output: &str) -> Option<(u32, u32)> {
     output.lines().rev().find_map(|line| {
         let (passed, rest) = line.trim().split_once(" passed, ")?;
@@ -123,7 +125,7 @@ fn counts(output: &str) -> Option<(u32, u32)> {
     })
 }
 
-/// A server this run started, with its log.
+/// A server process started for this run, and its log.
 struct Server {
     running: Running,
     address: SocketAddr,
@@ -142,7 +144,7 @@ impl Server {
         std::fs::write(&config, text)?;
         let mut command = Command::new(target().join("debug/interlingua"));
         command.args(["serve", "--config"]).arg(config);
-        Self::start("gateway", command, address, scratch, "/readyz", GATEWAY_READY)
+        Self::start("gateway", command, address, scratch, "/readyz", GATEWAY_READY_TIMEOUT)
     }
 
     fn upstream(script: &Command, scratch: &Path) -> Result<Self> {
@@ -150,7 +152,7 @@ impl Server {
         let mut command = Command::new(script.get_program());
         command.args(script.get_args()).args(["--port", &address.port().to_string()]);
         command.env("PYTHONDONTWRITEBYTECODE", "1");
-        Self::start("upstream", command, address, scratch, "/health", UPSTREAM_READY)
+        Self::start("upstream", command, address, scratch, "/health", UPSTREAM_READY_TIMEOUT)
     }
 
     fn start(
@@ -166,7 +168,8 @@ impl Server {
         command.current_dir(scratch).stdout(file.try_clone()?).stderr(file);
         let server = Self { running: Running::start(&mut command)?, address, log, name };
         let deadline = Instant::now() + limit;
-        while !answers(address, ready) {
+
+        while !responds(address, ready) {
             if server.running.has_ended()? {
                 bail!("the {name} ended before it was ready\n{}", server.end_of_log());
             }
@@ -182,14 +185,15 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Ends it as an operator would, and expects it to end well.
+    /// Stops it with SIGTERM. Fails unless it exits successfully.
     fn stop(self) -> Result<()> {
         let Self { running, name, ref log, .. } = self;
         let end = || end_of(log);
         if running.has_ended()? {
-            bail!("the {name} had died before it was stopped\n{}", end());
+            bail!("the {name} exited before it was stopped\n{}", end());
         }
-        let status = running.stop(DRAIN).with_context(|| format!("the {name} did not drain"))?;
+
+        let status = running.stop(STOP_TIMEOUT).with_context(|| format!("the {name} did not drain"))?;
         if !status.success() {
             bail!("the {name} ended with {status} when it was stopped\n{}", end());
         }
@@ -203,19 +207,19 @@ impl Server {
 
 /// The last lines of a log.
 fn end_of(log: &Path) -> String {
-    let whole = std::fs::read(log).unwrap_or_default();
-    let whole = String::from_utf8_lossy(&whole);
-    let lines: Vec<&str> = whole.lines().collect();
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(30)..].join("\n")
 }
 
-/// A port nobody listens on. Somebody else may take it before it is used, which then shows as a failed start.
+/// A free port. If another process takes it before it is used, the start fails.
 fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// Whether a GET of the path is answered with 200.
-fn answers(address: SocketAddr, path: &str) -> bool {
+/// True if a GET of the path returns 200.
+fn responds(address: SocketAddr, path: &str) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
         stream.set_read_timeout(Some(Duration::from_secs(2)))?;
@@ -232,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_closing_line_counts() {
+    fn the_last_summary_line_counts() {
         assert_eq!(counts("1 passed, 0 failed\nmore\n12 passed, 3 failed\nbye"), Some((12, 3)));
         assert_eq!(counts("  7 passed, 0 failed, 2 skipped "), Some((7, 0)));
         assert_eq!(counts("all passed, none failed"), None);

@@ -1,5 +1,5 @@
-//! `cargo xtask faults`: a release build of the gateway under the fault rig (`faults/`). What is broken and measured is
-//! the rig's to say.
+//! `cargo xtask faults`: runs the fault rig (`faults/`) against a release build of the gateway. Not here: the
+//! scenarios.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::{process, root, target};
 
 const BUILD_LIMIT: Duration = Duration::from_secs(45 * 60);
-/// The rig bounds each scenario itself.
+/// The rig has its own time limit for each scenario.
 const RUN_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Runs the named scenarios, or all of them.

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every target of `fuzz/`, a while each. The targets themselves live there.
+//! `cargo xtask fuzz`: runs every target of `fuzz/` for a fixed time. Not here: the targets.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use crate::report::{Outcome, Report};
 use crate::{process, root, tools};
 
-/// Building the instrumented targets, beside the fuzzing itself.
+/// Time limit for building the instrumented targets, in addition to the fuzzing time.
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// No input of ours is larger, and small ones find more per second.
+/// Small inputs find more per second.
 const MAX_INPUT: &str = "-max_len=65536";
 
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
@@ -20,24 +20,26 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         if *argument == "--seconds" {
-            let value = rest.next().context("--seconds wants a number")?;
+            let value = rest.next().context("--seconds needs a number")?;
             seconds = value.parse().with_context(|| format!("--seconds {value}"))?;
         } else {
             wanted.push(*argument);
         }
     }
+
     let known = targets()?;
     let targets: Vec<&String> =
         known.iter().filter(|name| wanted.is_empty() || wanted.contains(&name.as_str())).collect();
     if targets.is_empty() || (!wanted.is_empty() && targets.len() != wanted.len()) {
         bail!("the fuzz targets are {}", known.join(", "));
     }
+
     let tool = tools::CARGO_FUZZ.installed()?;
     let mut report = Report::new();
     for target in targets {
         report.step(&format!("fuzz {target}"), || {
             let mut fuzz = Command::new(&tool);
-            // Sanitizers and coverage are flags of unstable rustc. There is one toolchain, so it is told to allow them.
+            // Sanitizers and coverage are unstable rustc flags. This allows them on the stable toolchain.
             fuzz.env("RUSTC_BOOTSTRAP", "1").current_dir(root());
             fuzz.args(["run", target, "--"]);
             fuzz.args([&format!("-max_total_time={seconds}"), MAX_INPUT, "-timeout=10", "-rss_limit_mb=2048"]);

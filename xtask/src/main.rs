@@ -3,25 +3,25 @@
 //! ```text
 //! cargo xtask test [--only NAME]…       all that CI runs
 //! cargo xtask check                     the same without the conformance suites
-//! cargo xtask conformance [NAME]…       conformance suites by name, also those CI does not run; none: lists them
+//! cargo xtask conformance [NAME]…       conformance suites by name, also those CI skips; no name: lists them
 //! cargo xtask bench [micro|load …]      micro benchmarks, and the load rig against nginx (benches/README.md)
-//! cargo xtask faults [NAME]…            breaks things around a release build, by name; none: all (faults/)
+//! cargo xtask faults [NAME]…            fault scenarios against a release build; no name: all (faults/)
 //! cargo xtask fuzz [--seconds N] [NAME] every fuzz target, N seconds each (60)
 //! cargo xtask audit                     cargo-deny with the advisory database, which needs the network
 //! ```
 //!
 //! # Steps
 //!
-//! A run is a row of [`report::Report`] steps: `fmt`, `clippy`, `alone` (core and each adapter compiled by itself),
-//! `build`, `tests`, `doctests`, `fuzz-targets` (they compile), `deny`, and one step per conformance suite. All of them
-//! run even where an earlier one failed, so one CI run shows every mistake. Each prints how long it took; the last
-//! line is `N passed, N failed`. A step that could not be run is never silent: it is printed as `NOT RUN` with the
-//! reason, and with `CI=true` it is a failure.
+//! A run is a sequence of [`report::Report`] steps: `fmt`, `clippy`, `alone` (core and each adapter compiled by
+//! itself), `build`, `tests`, `doctests`, `fuzz-targets` (they compile), `deny`, and one step per conformance suite.
+//! All of them run even where an earlier one failed, so one CI run shows every error. Each prints how long it took; the
+//! last line is `N passed, N failed`. A step that could not be run is printed as `NOT RUN` with the reason; with
+//! `CI=true` it is a failure.
 //!
 //! # Children
 //!
-//! Every child runs in a process group of its own, has a time limit and never reads standard input; when it ends, runs
-//! out of time or xtask is interrupted, its whole group is killed ([`process`]).
+//! Every child has its own process group and a time limit and cannot read standard input. When it exits, exceeds its
+//! limit, or xtask is interrupted, the whole group is killed ([`process`]).
 //!
 //! # Adding a conformance suite
 //!
@@ -38,7 +38,7 @@
 //! repository, named by version or by the hash of their requirements: `$INTERLINGUA_CACHE`, else
 //! `$XDG_CACHE_HOME/interlingua`, else `~/.cache/interlingua`. It can be deleted at any time.
 //!
-//! What deliberately is not here: any code of the product.
+//! Not here: code of the gateway itself.
 
 mod bench;
 mod conformance;
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one command; `false` where a step of it failed.
+/// Runs one command. `false` if a step failed.
 fn run(arguments: &[String]) -> Result<bool> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
@@ -96,17 +96,17 @@ fn only<'a>(arguments: &[&'a str]) -> Result<Vec<&'a str>> {
         if *argument != "--only" {
             bail!("unknown argument {argument:?} of test, expected --only NAME");
         }
-        names.push(*rest.next().context("--only wants a name")?);
+        names.push(*rest.next().context("--only needs a name")?);
     }
     Ok(names)
 }
 
-/// The workspace's root.
+/// The root folder of the workspace.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
 }
 
-/// Where cargo builds, whatever `CARGO_TARGET_DIR` says.
+/// The target folder of cargo; respects `CARGO_TARGET_DIR`.
 fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }

@@ -1,5 +1,5 @@
-//! Node packages for conformance suites: one folder per `package.json`, installed once, and a Node that is new enough
-//! where the machine's is older.
+//! Node packages for conformance suites: one folder per `package.json`, installed once, and a newer Node if the
+//! installed one is too old.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use crate::{process, tools};
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(15 * 60);
 
-/// What the suites' packages ask for.
-const OLDEST_MAJOR: u32 = 22;
-/// The registry package that brings a Node, taken where the machine's is older.
+/// The minimum Node version of the packages.
+const MIN_MAJOR: u32 = 22;
+/// The npm package that contains Node, used if the installed one is older.
 const NODE_PACKAGE: &str = "node@22.23.3";
 
-/// A Node to run with, and the folder that holds its packages and a copy of the suite's scripts. Modules are looked up
-/// beside the script that imports them, so the scripts have to lie beside `node_modules`.
+/// A Node binary, and the folder with the packages and a copy of the scripts of the suite. Node resolves modules
+/// relative to the importing script, so the scripts have to be next to `node_modules`.
 pub(crate) fn prepared(name: &str, suite: &Path, shared: &Path) -> Result<(PathBuf, PathBuf)> {
     let manifest = suite.join("package.json");
     let wanted = std::fs::read_to_string(&manifest).with_context(|| format!("no {}", manifest.display()))?;
@@ -29,6 +29,7 @@ pub(crate) fn prepared(name: &str, suite: &Path, shared: &Path) -> Result<(PathB
         npm_install(folder, &[])
     })?;
     let scripts = std::fs::read_dir(suite)?.chain(std::fs::read_dir(shared)?);
+
     for script in scripts {
         let script = script?.path();
         if script.extension() == Some(OsStr::new("mjs")) {
@@ -38,19 +39,20 @@ pub(crate) fn prepared(name: &str, suite: &Path, shared: &Path) -> Result<(PathB
     Ok((new_enough()?, folder))
 }
 
-/// The machine's Node where it is new enough, else the registry's.
+/// The installed Node if it is new enough, otherwise the one from npm.
 fn new_enough() -> Result<PathBuf> {
     let version = Command::new("node").arg("--version").output();
     let major = version.ok().and_then(|output| {
         let text = String::from_utf8(output.stdout).ok()?;
         text.trim().strip_prefix('v')?.split('.').next()?.parse::<u32>().ok()
     });
-    if major.is_some_and(|major| major >= OLDEST_MAJOR) {
+    if major.is_some_and(|major| major >= MIN_MAJOR) {
         return Ok(PathBuf::from("node"));
     }
+
     let folder = tools::cache()?.join(format!("node-runtime-{}", tools::fingerprint(NODE_PACKAGE)));
     let folder = tools::once(folder, |folder| {
-        println!("installing {NODE_PACKAGE}, since this machine's Node is older than {OLDEST_MAJOR}");
+        println!("installing {NODE_PACKAGE}, since the installed Node is older than {MIN_MAJOR}");
         std::fs::write(folder.join("package.json"), "{\"private\": true}")?;
         npm_install(folder, &[NODE_PACKAGE])
     })?;

@@ -1,5 +1,5 @@
-//! Children that cannot outlive their purpose: each has a process group of its own, which is killed when the child
-//! ends, when its time is up, when its handle is dropped and when xtask is interrupted. Nothing here knows what is run.
+//! Child processes that cannot outlive xtask: each has its own process group, which is killed when the child exits,
+//! exceeds its time limit, when its handle is dropped, and when xtask is interrupted. Not here: which commands are run.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -13,14 +13,14 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// How often a child is asked whether it has ended. Steps take seconds, so this costs and delays nothing.
-const GLANCE: Duration = Duration::from_millis(20);
+/// Polling interval for the exit of a child.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The groups that are alive, for the thread that hears of an interruption.
+/// The live process groups, for the signal thread.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Kills every group on SIGINT, SIGTERM and SIGHUP, and ends this process. A child in a group of its own does not get
-/// the terminal's Ctrl-C, so somebody has to pass it on.
+/// Kills every group on SIGINT, SIGTERM and SIGHUP and exits. A child in its own group does not receive Ctrl-C from the
+/// terminal.
 pub(crate) fn kill_children_when_interrupted() {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).expect("these signals may be handled");
     thread::spawn(move || {
@@ -52,25 +52,25 @@ impl Running {
         Ok(Self { child, group, name })
     }
 
-    /// Whether the child has ended by itself. It is not reaped, so that its group's id cannot be given to another.
+    /// True if the child has exited. It is not reaped, so that the id of its group is not reused.
     pub(crate) fn has_ended(&self) -> Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         Ok(waitid(WaitId::Pid(self.group), options)?.is_some())
     }
 
-    /// Waits for the end, at most `limit`; then the group is killed, whatever it left running.
+    /// Waits for the exit, at most `limit`, then kills whatever is left of the group.
     pub(crate) fn wait(mut self, limit: Duration) -> Result<ExitStatus> {
         let deadline = Instant::now() + limit;
         while !self.has_ended()? {
             if Instant::now() > deadline {
                 bail!("{} did not end within {} s and was killed", self.name, limit.as_secs());
             }
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
         }
         self.kill()
     }
 
-    /// Asks the child to end (SIGTERM) and waits for it, at most `grace`.
+    /// Sends SIGTERM and waits for the exit, at most `grace`.
     pub(crate) fn stop(self, grace: Duration) -> Result<ExitStatus> {
         let _ = kill_process(self.group, Signal::TERM);
         self.wait(grace)
@@ -85,14 +85,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // After `wait` this finds nothing to kill: std remembers the status of a reaped child.
+        // After `wait` nothing is killed: std remembers the status of a reaped child.
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
             let _ = self.kill();
         }
     }
 }
 
-/// Runs a command to its end, its output shown as it comes.
+/// Runs a command to its end and passes its output through.
 pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<()> {
     let name = shown(command);
     let status = Running::start(command)?.wait(limit)?;
@@ -102,27 +102,28 @@ pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end, its standard output shown as it comes and returned as well.
+/// Runs a command to its end, passes its standard output through, and also returns it.
 pub(crate) fn run_and_read(command: &mut Command, limit: Duration) -> Result<(ExitStatus, String)> {
     let mut running = Running::start(command.stdout(Stdio::piped()))?;
     let stdout = running.child.stdout.take().expect("standard output was piped above");
     let reading = thread::spawn(move || {
-        let mut whole = String::new();
-        // A child may print bytes that are no text; the lines after them still count.
+        let mut output = String::new();
+
+        // A child may print invalid UTF-8; later lines are still needed.
         for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).into_owned();
             println!("{line}");
-            whole.push_str(&line);
-            whole.push('\n');
+            output.push_str(&line);
+            output.push('\n');
         }
-        whole
+        output
     });
     let status = running.wait(limit)?;
-    let whole = reading.join().expect("reading lines does not panic");
-    Ok((status, whole))
+    let output = reading.join().expect("reading lines does not panic");
+    Ok((status, output))
 }
 
-/// The command as one would type it.
+/// The command line, for messages.
 pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
@@ -139,22 +140,22 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_hangs_is_killed_when_its_time_is_up() {
-        let begun = Instant::now();
+    fn a_child_that_exceeds_its_time_limit_is_killed() {
+        let started = Instant::now();
         let error = run(&mut shell("sleep 60"), Duration::from_millis(200)).expect_err("its time was up");
         assert!(error.to_string().contains("did not end"), "{error:#}");
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(started.elapsed() < Duration::from_secs(10));
     }
 
     #[test]
-    fn what_a_child_leaves_running_is_killed_with_it() {
+    fn processes_that_a_child_leaves_running_are_killed_with_it() {
         // The grandchild holds the pipe open, so reading it to the end shows that the grandchild is gone.
-        let begun = Instant::now();
+        let started = Instant::now();
         let (status, output) = run_and_read(&mut shell("sleep 60 & echo begun"), Duration::from_secs(30))
             .expect("the child itself ends well");
         assert!(status.success());
         assert_eq!(output, "begun\n");
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(started.elapsed() < Duration::from_secs(10));
     }
 
     #[test]

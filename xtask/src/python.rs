@@ -1,4 +1,4 @@
-//! Python environments for conformance suites: one per set of requirements, made once.
+//! Python environments for conformance suites: one per set of requirements, created once.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 
 use crate::{process, tools};
 
-/// The largest set (AgentScope Runtime, 550 MB) takes two minutes here.
+/// The largest set (AgentScope Runtime, 550 MB) takes about two minutes.
 const INSTALL_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// The interpreter of an environment that holds what the file asks for.
+/// The interpreter of an environment with these requirements.
 pub(crate) fn interpreter(name: &str, requirements: &Path) -> Result<PathBuf> {
     let wanted = std::fs::read_to_string(requirements).with_context(|| format!("no {}", requirements.display()))?;
     let folder = tools::cache()?.join(format!("python-{name}-{}", tools::fingerprint(&wanted)));

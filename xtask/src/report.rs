@@ -1,16 +1,15 @@
-//! The row of steps a run consists of: what each was called, how it ended and how long it took. Knows nothing of what
-//! the steps do.
+//! The steps of a run: name, result and duration of each. Not here: what the steps do.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// How a step ended well or was left out. What went wrong is an error.
+/// The result of a step that did not fail. A failure is an error.
 pub(crate) enum Outcome {
-    /// It ran and found nothing wrong; a few words on what it did, or none.
+    /// The step passed; an optional note.
     Passed(String),
-    /// It could not be run here, and why. In CI that is a failure.
+    /// The step could not be run, with the reason. In CI this is a failure.
     NotRun(String),
 }
 
@@ -39,50 +38,51 @@ impl fmt::Display for End {
 struct Row {
     name: String,
     end: End,
-    words: String,
+    note: String,
     took: Duration,
 }
 
-/// What ran so far.
+/// The steps so far.
 pub(crate) struct Report {
     rows: Vec<Row>,
-    begun: Instant,
+    started: Instant,
     in_ci: bool,
 }
 
 impl Report {
-    /// An empty report. With `CI` in the environment a step that cannot be run is a failed one.
+    /// An empty report. With `CI` in the environment, a step that cannot be run has failed.
     pub(crate) fn new() -> Self {
         let in_ci = std::env::var("CI").is_ok_and(|value| !value.is_empty() && value != "false");
-        Self { rows: Vec::new(), begun: Instant::now(), in_ci }
+        Self { rows: Vec::new(), started: Instant::now(), in_ci }
     }
 
-    /// Runs one step and writes down how it ended. `true` where it passed.
+    /// Runs one step and records its result. `true` if it passed.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<Outcome>) -> bool {
         println!("\n── {name} {}", "─".repeat(90usize.saturating_sub(name.len())));
-        let begun = Instant::now();
-        let (end, words) = match work() {
-            Ok(Outcome::Passed(words)) => (End::Passed, words),
+        let started = Instant::now();
+        let (end, note) = match work() {
+            Ok(Outcome::Passed(note)) => (End::Passed, note),
             Ok(Outcome::NotRun(why)) if self.in_ci => (End::Failed, format!("not run: {why}")),
             Ok(Outcome::NotRun(why)) => (End::NotRun, why),
             Err(error) => (End::Failed, format!("{error:#}")),
         };
-        let row = Row { name: name.to_owned(), end, words, took: begun.elapsed() };
+        let row = Row { name: name.to_owned(), end, note, took: started.elapsed() };
         println!("{row}");
         let passed = matches!(row.end, End::Passed);
         self.rows.push(row);
         passed
     }
 
-    /// Prints all rows and the closing line; `false` where a step failed or none ran.
+    /// Prints all rows and the summary. `false` if a step failed or none passed.
     pub(crate) fn close(self) -> bool {
         println!("\n{}", "═".repeat(94));
         for row in &self.rows {
             println!("{row}");
         }
+
         let count = |wanted: fn(&End) -> bool| self.rows.iter().filter(|row| wanted(&row.end)).count();
         let (passed, failed) = (count(|end| matches!(end, End::Passed)), count(|end| matches!(end, End::Failed)));
-        println!("total {:.1} s", self.begun.elapsed().as_secs_f64());
+        println!("total {:.1} s", self.started.elapsed().as_secs_f64());
         match count(|end| matches!(end, End::NotRun)) {
             0 => println!("{passed} passed, {failed} failed"),
             skipped => println!("{passed} passed, {failed} failed, {skipped} skipped"),
@@ -93,8 +93,8 @@ impl Report {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, end, words, took } = self;
-        write!(f, "{end:<8} {name:<22} {:>7.1} s  {words}", took.as_secs_f64())
+        let Self { name, end, note, took } = self;
+        write!(f, "{end:<8} {name:<22} {:>7.1} s  {note}", took.as_secs_f64())
     }
 }
 
@@ -103,21 +103,21 @@ mod tests {
     use super::*;
 
     fn report(in_ci: bool) -> Report {
-        Report { rows: Vec::new(), begun: Instant::now(), in_ci }
+        Report { rows: Vec::new(), started: Instant::now(), in_ci }
     }
 
     #[test]
-    fn a_step_that_cannot_be_run_is_a_failure_in_ci_alone() {
-        for (in_ci, well) in [(false, true), (true, false)] {
+    fn a_step_that_cannot_run_fails_only_in_ci() {
+        for (in_ci, success) in [(false, true), (true, false)] {
             let mut report = report(in_ci);
             report.step("done", || Ok(Outcome::passed()));
             report.step("left out", || Ok(Outcome::NotRun("no tool".to_owned())));
-            assert_eq!(report.close(), well);
+            assert_eq!(report.close(), success);
         }
     }
 
     #[test]
-    fn a_run_of_nothing_is_no_success() {
+    fn an_empty_run_is_not_a_success() {
         assert!(!report(false).close());
     }
 

@@ -1,5 +1,5 @@
-//! The steps that are cargo's own: formatting, lints, builds, tests, licences. Which steps a command runs is said
-//! here too; conformance suites are in `conformance`.
+//! The cargo steps: formatting, lints, builds, tests, licences, and which steps each command runs. Not here:
+//! conformance suites (`conformance`).
 
 use std::process::Command;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::{conformance, process, root, suites, target, tools};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// No build on two cores takes this long unless something hangs.
+/// Longer than any build on two cores.
 const BUILD_LIMIT: Duration = MINUTE.saturating_mul(45);
 const TESTS_LIMIT: Duration = MINUTE.saturating_mul(45);
 
 type Step = (&'static str, fn() -> Result<Outcome>);
 
-/// The steps before the conformance suites, in the order that shows cheap mistakes first.
+/// The steps before the conformance suites, cheapest first.
 const STEPS: &[Step] = &[
     ("fmt", fmt),
     ("clippy", clippy),
@@ -33,8 +33,9 @@ const STEPS: &[Step] = &[
 pub(crate) fn test(only: &[&str]) -> Result<bool> {
     let known = || STEPS.iter().map(|(name, _)| *name).chain(suites::ALL.iter().map(|suite| suite.name));
     if let Some(unknown) = only.iter().find(|wanted| !known().any(|name| name == **wanted)) {
-        bail!("no step is called {unknown:?}, there are {}", known().collect::<Vec<_>>().join(", "));
+        bail!("unknown step {unknown:?}, the steps are {}", known().collect::<Vec<_>>().join(", "));
     }
+
     let wanted = |name: &str| only.is_empty() || only.contains(&name);
     let mut report = Report::new();
     let mut built = None;
@@ -44,10 +45,11 @@ pub(crate) fn test(only: &[&str]) -> Result<bool> {
             built = Some(passed);
         }
     }
+
     for suite in suites::ALL {
         let runs = if only.is_empty() { suite.in_ci } else { wanted(suite.name) };
         if runs {
-            // Asked for alone, a suite builds the gateway it is about to talk to.
+            // A suite that is selected alone builds the gateway first.
             let built = *built.get_or_insert_with(|| report.step("build", build));
             report.step(suite.name, || {
                 if !built {
@@ -60,7 +62,7 @@ pub(crate) fn test(only: &[&str]) -> Result<bool> {
     Ok(report.close())
 }
 
-/// Everything but the conformance suites.
+/// Everything except the conformance suites.
 pub(crate) fn check() -> Result<bool> {
     let mut report = Report::new();
     for (name, step) in STEPS {
@@ -69,8 +71,7 @@ pub(crate) fn check() -> Result<bool> {
     Ok(report.close())
 }
 
-/// Known vulnerabilities and withdrawn crates. The database is fetched from its own server, so this is no part of a
-/// run that has to work without the network.
+/// Known vulnerabilities and yanked crates. Needs the network for the advisory database, so it is not part of `test`.
 pub(crate) fn audit() -> Result<bool> {
     let mut report = Report::new();
     report.step("advisories", || {
@@ -94,12 +95,13 @@ fn clippy() -> Result<Outcome> {
     cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"], BUILD_LIMIT)
 }
 
-/// Compiles core and every adapter by itself: what one of them needs, its own manifest must ask for.
+/// Compiles core and every adapter alone, since each manifest must list all its own dependencies and features.
 fn alone() -> Result<Outcome> {
     let mut manifests = vec![root().join("core/Cargo.toml")];
     for adapter in std::fs::read_dir(root().join("adapters"))? {
         manifests.push(adapter?.path().join("Cargo.toml"));
     }
+
     manifests.sort();
     for manifest in &manifests {
         let manifest = manifest.to_str().context("a path of the repository is not UTF-8")?;
@@ -108,12 +110,12 @@ fn alone() -> Result<Outcome> {
     Ok(Outcome::Passed(format!("{} packages", manifests.len())))
 }
 
-/// The gateway's binary, as the conformance suites start it.
+/// Builds the gateway binary for the conformance suites.
 pub(crate) fn build() -> Result<Outcome> {
     cargo(&["build", "--locked", "--package", "interlingua", "--bin", "interlingua"], BUILD_LIMIT)
 }
 
-/// All tests, by nextest where it is installed: the same tests either way, only faster and each in its own process.
+/// Runs all tests, with nextest if it is installed: faster, and each test in its own process.
 fn tests() -> Result<Outcome> {
     let nextest = Command::new("cargo").args(["nextest", "--version"]).output();
     if nextest.is_ok_and(|output| output.status.success()) {
@@ -124,12 +126,12 @@ fn tests() -> Result<Outcome> {
     Ok(Outcome::Passed("cargo test, since cargo-nextest is not installed".to_owned()))
 }
 
-/// nextest runs none of these.
+/// Runs the doctests, which nextest does not support.
 fn doctests() -> Result<Outcome> {
     cargo(&["test", "--locked", "--workspace", "--doc", "--no-fail-fast"], TESTS_LIMIT)
 }
 
-/// The fuzz targets are outside the workspace, so nothing else would notice that one no longer compiles.
+/// Compiles the fuzz targets, which are outside the workspace.
 fn fuzz_targets() -> Result<Outcome> {
     let mut check = Command::new("cargo");
     check.current_dir(root()).env("CARGO_TARGET_DIR", target().join("fuzz"));
@@ -137,7 +139,7 @@ fn fuzz_targets() -> Result<Outcome> {
     Ok(Outcome::passed())
 }
 
-/// Licences, bans and sources. Advisories need the network: `cargo xtask audit`.
+/// Checks licences, bans and sources. Advisories need the network: `cargo xtask audit`.
 fn deny() -> Result<Outcome> {
     let deny = match tools::CARGO_DENY.installed() {
         Ok(deny) => deny,

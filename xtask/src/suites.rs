@@ -1,32 +1,30 @@
-//! The table of conformance suites. A suite is a folder below `tests/conformance/`; how one is run is said in
-//! `conformance`, how one is added in the crate's documentation.
+//! The table of conformance suites. A suite is a folder in `tests/conformance/`. Not here: running a suite
+//! (`conformance`). Adding one is described in the documentation of the crate.
 
 use std::time::Duration;
 
 /// One set of scripts against one configuration of the gateway.
 pub(crate) struct Suite {
-    /// Its folder below `tests/conformance/`, and what `--only` calls it.
+    /// Its folder in `tests/conformance/` and its name for `--only`.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// Run one after the other against the same gateway.
+    /// Run in order against the same gateway.
     pub(crate) scripts: &'static [&'static str],
-    /// A script that serves an agent on the port it is told by `--port`, answering `GET /health` when it is ready.
+    /// A script that serves an agent on `--port` and responds to `GET /health` once it is ready.
     pub(crate) upstream: Option<&'static str>,
-    /// Whether `cargo xtask test` runs it. The others run by name alone.
+    /// True if `cargo xtask test` runs it. Others run only by name.
     pub(crate) in_ci: bool,
-    /// How long one script may take.
+    /// Time limit of one script.
     pub(crate) limit: Duration,
 }
 
-/// What runs a suite's scripts. Packages are pinned in `requirements.txt` or `package.json` of its folder.
+/// The interpreter of the scripts. Packages are pinned in `requirements.txt` or `package.json` of the folder.
 pub(crate) enum Kind {
     Python,
-    // The first suite with an official Node client ends this allowance.
-    #[allow(dead_code)]
     Node,
 }
 
-/// Every suite there is.
+/// All suites.
 pub(crate) const ALL: &[Suite] = &[
     Suite {
         name: "agent-api",
@@ -36,7 +34,7 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(120),
     },
-    // 550 MB of packages: by name alone.
+    // 550 MB of packages: only by name.
     Suite {
         name: "agentscope",
         kind: Kind::Python,
@@ -53,7 +51,7 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
-    // The same client, one major version back, which is what LangChain takes.
+    // The previous major version of the same client, which LangChain uses.
     Suite {
         name: "responses-older",
         kind: Kind::Python,
@@ -78,7 +76,7 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
-    // 400 MB of packages: by name alone.
+    // 400 MB of packages: only by name.
     Suite {
         name: "codex",
         kind: Kind::Node,
@@ -95,7 +93,7 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
-    // The clients of generation 0.3, which most agents in the field are still written for.
+    // Clients of A2A 0.3, which most existing agents still use.
     Suite {
         name: "a2a-older",
         kind: Kind::Python,

@@ -1,4 +1,4 @@
-//! Tools that are installed by need, each at a pinned version, into the cache folder. What runs them is elsewhere.
+//! Tools that are installed on demand into the cache folder, each at a pinned version. Not here: running them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,25 +8,25 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// A cargo subcommand that is built from the registry once per machine and version.
+/// A cargo subcommand, built from the registry once per version.
 pub(crate) struct Tool {
     name: &'static str,
     version: &'static str,
 }
 
-/// Built without optimisation: it takes a third of the time, and these checks take seconds either way.
+/// Tools are built without optimisation, which takes a third of the time and is fast enough.
 pub(crate) const CARGO_DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
 pub(crate) const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
 
 impl Tool {
-    /// The binary's path; builds it where it is missing.
+    /// The path of the binary, which is built if it is missing.
     pub(crate) fn installed(&self) -> Result<PathBuf> {
         let Self { name, version } = self;
         let folder = cache()?.join("tools").join(format!("{name}-{version}"));
         let binary = folder.join("bin").join(name);
         if !binary.exists() {
-            println!("building {name} {version}, once for this machine (some minutes)");
+            println!("building {name} {version}, once for this machine (takes some minutes)");
             let mut install = Command::new("cargo");
             install.args(["install", "--quiet", "--debug", "--locked", "--root"]).arg(&folder);
             install.arg(format!("{name}@{version}"));
@@ -36,18 +36,18 @@ impl Tool {
     }
 }
 
-/// The folder that is kept between runs and clones, made where it is missing.
+/// The cache folder shared by runs and clones, created if it is missing.
 pub(crate) fn cache() -> Result<PathBuf> {
     let folder = std::env::var_os("INTERLINGUA_CACHE")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("XDG_CACHE_HOME").map(|folder| PathBuf::from(folder).join("interlingua")))
         .or_else(|| std::env::home_dir().map(|home| home.join(".cache/interlingua")))
-        .context("no home folder for the cache, set INTERLINGUA_CACHE")?;
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        .context("no home folder for the cache: set INTERLINGUA_CACHE")?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     Ok(folder)
 }
 
-/// A short name for what was asked for, the same in every run: FNV-1a.
+/// A stable short hash of a text (FNV-1a).
 pub(crate) fn fingerprint(text: &str) -> String {
     let hash = text
         .bytes()
@@ -55,16 +55,16 @@ pub(crate) fn fingerprint(text: &str) -> String {
     format!("{hash:016x}")
 }
 
-/// Makes a folder's content exactly once: `make` fills it, and only a folder that was filled to the end is used again.
+/// Fills a folder once with `make`. A folder that was not filled completely is recreated.
 pub(crate) fn once(folder: PathBuf, make: impl FnOnce(&PathBuf) -> Result<()>) -> Result<PathBuf> {
-    let whole = folder.join(".whole");
-    if !whole.exists() {
+    let marker = folder.join(".whole");
+    if !marker.exists() {
         if folder.exists() {
             std::fs::remove_dir_all(&folder)?;
         }
         std::fs::create_dir_all(&folder)?;
         make(&folder)?;
-        std::fs::write(&whole, "")?;
+        std::fs::write(&marker, "")?;
     }
     Ok(folder)
 }

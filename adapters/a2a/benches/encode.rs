@@ -1,8 +1,8 @@
-//! What a delta costs on its way to an A2A client, in each dialect: nanoseconds and allocations; and what a whole task
-//! costs, which every poll does.
+//! Time and allocations to encode a delta for an A2A client, in each dialect, and to encode a complete task, as every
+//! poll does.
 //!
-//! Only the encoder, with the texts of the native adapter's benchmark: the two stand side by side in one run of
-//! `cargo xtask bench`.
+//! Only the encoder, with the texts of the native adapter's benchmark, so that one run of `cargo xtask bench` compares
+//! the two.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::exchange::{Caller, Exchange, Mount, ProtocolAdapter};
 use interlingua_core::json::Extra;
 use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::{Announced, MessageEnd};
+use interlingua_core::run::{MessageEnd, MessageStart};
 use interlingua_core::testkit::{self, Shown};
 use interlingua_core::{End, Out, Record, Reply, Request};
 
@@ -26,22 +26,24 @@ fn main() {
     divan::main();
 }
 
-/// A run that has told this many deltas after a first one, which begins the artifact.
-fn told(text: &str) -> Record {
+/// A run with `DELTAS` deltas after the first one, which starts the artifact.
+fn record_of(text: &str) -> Record {
     let mut record = testkit::begun();
-    let message = record.start_message(Announced::new("", MessageType::Message, Role::Assistant));
+    let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
+
     for _ in 0..=DELTAS {
         record.push(message, content, text);
     }
     record
 }
 
-fn asked(path: &str, version: &str, body: &str) -> Box<dyn Exchange> {
+fn decoded(path: &str, version: &str, body: &str) -> Box<dyn Exchange> {
     let agents = vec![Arc::new(AgentCard { name: "demo".into(), ..AgentCard::default() })];
     let mount = Mount { path: "/a2a".into(), agents, public_url: None, authenticates: false };
-    let mounted = A2a::mount(&mount, Options::default()).expect("it mounts");
+    let mounted = A2a::mount(&mount, Options::default()).expect("mounts");
     let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == path).expect("an endpoint");
+
     let mut exchange = (endpoint.open)();
     let request = Request {
         method: endpoint.method.as_str(),
@@ -53,19 +55,21 @@ fn asked(path: &str, version: &str, body: &str) -> Box<dyn Exchange> {
         base_url: "",
         caller: &Caller { owner: "anonymous".into(), authenticated: false },
         now: testkit::NOW,
-        fresh: testkit::RUN,
+        new_id: testkit::RUN,
     };
+
     exchange.decode(&request).expect("a request");
     exchange
 }
 
-const NEW: &str = r#"{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}"#;
-const OLD: &str = r#"{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"hi"}]}}}"#;
+const RPC_V1: &str = r#"{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}"#;
+const RPC_V03: &str = r#"{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"hi"}]}}}"#;
 const REST: &str = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}"#;
 
 fn deltas(bencher: Bencher<'_, '_>, text: &str, open: impl Fn() -> Box<dyn Exchange>) {
-    let record = told(text);
+    let record = record_of(text);
     let first = record.len() - DELTAS;
+
     bencher
         .counter(ItemsCount::new(DELTAS))
         .with_inputs(|| {
@@ -73,7 +77,7 @@ fn deltas(bencher: Bencher<'_, '_>, text: &str, open: impl Fn() -> Box<dyn Excha
             let mut exchange = open();
             exchange.begin(Shown::new(&record).view(), &mut out);
             for sequence in 0..first {
-                exchange.encode(record.step(sequence).expect("it was told"), &mut out);
+                exchange.encode(record.step(sequence).expect("a recorded step"), &mut out);
             }
             out.body.clear();
             out.body.reserve(1 << 20);
@@ -81,7 +85,7 @@ fn deltas(bencher: Bencher<'_, '_>, text: &str, open: impl Fn() -> Box<dyn Excha
         })
         .bench_local_refs(|(exchange, out)| {
             for sequence in first..record.len() {
-                exchange.encode(record.step(sequence).expect("it was told"), out);
+                exchange.encode(record.step(sequence).expect("a recorded step"), out);
             }
             divan::black_box(&out.body);
         });
@@ -89,28 +93,28 @@ fn deltas(bencher: Bencher<'_, '_>, text: &str, open: impl Fn() -> Box<dyn Excha
 
 #[divan::bench(args = [" token", "a sentence of forty-two bytes, no escapes.", "say \"yes\", then \"no\""])]
 fn rpc(bencher: Bencher<'_, '_>, text: &str) {
-    deltas(bencher, text, || asked("", "1.0", NEW));
+    deltas(bencher, text, || decoded("", "1.0", RPC_V1));
 }
 
 #[divan::bench]
-fn rpc_old(bencher: Bencher<'_, '_>) {
-    deltas(bencher, " token", || asked("", "0.3", OLD));
+fn rpc_v03(bencher: Bencher<'_, '_>) {
+    deltas(bencher, " token", || decoded("", "0.3", RPC_V03));
 }
 
 #[divan::bench]
 fn rest(bencher: Bencher<'_, '_>) {
-    deltas(bencher, " token", || asked("/message:stream", "1.0", REST));
+    deltas(bencher, " token", || decoded("/message:stream", "1.0", REST));
 }
 
 #[divan::bench]
 fn task(bencher: Bencher<'_, '_>) {
-    let mut record = told(" token");
+    let mut record = record_of(" token");
     record.finish_content(0, 0, None, Extra::new());
     record.finish_message(0, MessageEnd::new(End::Completed));
-    record.cut(End::Completed, None);
+    record.close(End::Completed, None);
     let shown = Shown::new(&record).protocol("a2a");
     bencher
         .counter(ItemsCount::new(DELTAS))
-        .with_inputs(|| (asked("/tasks/{id}", "1.0", ""), Out::new()))
+        .with_inputs(|| (decoded("/tasks/{id}", "1.0", ""), Out::new()))
         .bench_local_refs(|(exchange, out)| exchange.reply(Reply::Run(shown.view()), out).expect("a task"));
 }

@@ -1,13 +1,13 @@
-//! Which of the four ways of speaking A2A a request is in: two generations, two bindings (sections 1 to 3).
+//! The four A2A dialects: two protocol versions times two bindings, and how a request selects one (sections 1 to 3).
 //!
-//! Not here: how each is written (`wire`) and what is asked for (`serve`).
+//! Not here: encoding (`wire`) and operations (`serve`).
 
 use interlingua_core::{Fault, FaultKind, Request};
 use serde::Deserialize;
 
 use crate::errors::{self, Problem};
 
-/// A generation of the protocol, as options and cards name it.
+/// A served protocol version, as options and cards name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 pub enum Generation {
     /// 1.0
@@ -19,7 +19,7 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// `major.minor`
+    /// As `major.minor`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -32,16 +32,16 @@ impl Generation {
 /// A binding of the protocol to HTTP, as options and cards name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 pub enum Binding {
-    /// JSON-RPC 2.0 by POST.
+    /// JSON-RPC 2.0 over POST.
     #[serde(rename = "JSONRPC")]
     JsonRpc,
-    /// Resources and verbs.
+    /// REST: resources and HTTP methods.
     #[serde(rename = "HTTP+JSON")]
     Rest,
 }
 
 impl Binding {
-    /// As cards name it.
+    /// The name in agent cards.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -51,15 +51,15 @@ impl Binding {
     }
 }
 
-/// How objects are spelled: both bindings of 1.0 agree, those of 0.3 do not (section 5).
+/// JSON encoding of objects: one for both bindings of 1.0, one for each binding of 0.3 (section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Form {
+pub(crate) enum WireFormat {
     V1,
     V03,
     V03Rest,
 }
 
-/// A way of speaking.
+/// Binding and version of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
     pub(crate) binding: Binding,
@@ -67,11 +67,11 @@ pub(crate) struct Dialect {
 }
 
 impl Dialect {
-    pub(crate) const fn form(self) -> Form {
+    pub(crate) const fn wire_format(self) -> WireFormat {
         match (self.generation, self.binding) {
-            (Generation::V1, _) => Form::V1,
-            (Generation::V03, Binding::JsonRpc) => Form::V03,
-            (Generation::V03, Binding::Rest) => Form::V03Rest,
+            (Generation::V1, _) => WireFormat::V1,
+            (Generation::V03, Binding::JsonRpc) => WireFormat::V03,
+            (Generation::V03, Binding::Rest) => WireFormat::V03Rest,
         }
     }
 
@@ -79,44 +79,44 @@ impl Dialect {
         self.binding == Binding::JsonRpc
     }
 
-    pub(crate) fn is_old(self) -> bool {
+    pub(crate) fn is_v03(self) -> bool {
         self.generation == Generation::V03
     }
 }
 
-/// The version a request asks for: header, else query; only `major.minor` counts; nothing means 0.3 (S).
+/// The version a request names: in the header, else in the query. Only `major.minor` counts (S).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestedVersion {
     V1,
     V03,
-    /// Nothing was said, which means 0.3.
-    Unsaid,
+    /// Not named, which means 0.3.
+    Missing,
     Other,
 }
 
-impl Asked {
-    pub(crate) fn of(request: &Request<'_>) -> Self {
+impl RequestedVersion {
+    pub(crate) fn from_request(request: &Request<'_>) -> Self {
         let header = request.header("a2a-version").map(str::trim).filter(|text| !text.is_empty());
         match header {
-            Some(text) => Self::read(text),
-            None => request.query("A2A-Version").map_or(Self::Unsaid, |text| Self::read(&text)),
+            Some(text) => Self::parse(text),
+            None => request.query("A2A-Version").map_or(Self::Missing, |text| Self::parse(&text)),
         }
     }
 
-    fn read(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let mut numbers = text.trim().split('.');
         match (numbers.next(), numbers.next(), numbers.next(), numbers.next()) {
-            (Some(""), None, ..) => Self::Unsaid,
+            (Some(""), None, ..) => Self::Missing,
             (Some("1"), Some("0"), patch, None) if is_patch(patch) => Self::V1,
             (Some("0"), Some("3"), patch, None) if is_patch(patch) => Self::V03,
             _ => Self::Other,
         }
     }
 
-    /// The generation it stands for; 1.0 where errors have to be told to somebody of an unknown version.
+    /// The version to respond in. Errors for an unknown version are sent in 1.0.
     pub(crate) const fn generation(self) -> Generation {
         match self {
-            Self::V03 | Self::Unsaid => Generation::V03,
+            Self::V03 | Self::Missing => Generation::V03,
             Self::V1 | Self::Other => Generation::V1,
         }
     }
@@ -126,7 +126,7 @@ fn is_patch(patch: Option<&str>) -> bool {
     patch.is_none_or(|patch| !patch.is_empty() && patch.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// What can be asked for (section 6).
+/// The operations of the protocol (section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Send,
@@ -143,7 +143,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// The names of the JSON-RPC methods, of 1.0 and 0.3.
+    /// JSON-RPC method names in 1.0 and 0.3.
     pub(crate) const METHODS: [(Self, &'static str, Option<&'static str>); 11] = [
         (Self::Send, "SendMessage", Some("message/send")),
         (Self::Stream, "SendStreamingMessage", Some("message/stream")),
@@ -158,23 +158,27 @@ impl Operation {
         (Self::ExtendedCard, "GetExtendedAgentCard", Some("agent/getAuthenticatedExtendedCard")),
     ];
 
-    /// Answered by a stream.
-    pub(crate) const fn streams(self) -> bool {
+    /// True if the response is a stream.
+    pub(crate) const fn is_streaming(self) -> bool {
         matches!(self, Self::Stream | Self::Subscribe)
     }
 }
 
-/// What a route serves, as far as choosing the dialect goes.
+/// The versions a route serves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Served<'a> {
+pub(crate) struct ServedVersions<'a> {
     pub(crate) versions: &'a [Generation],
-    /// Methods of 1.0 are served also to those who name no version.
+    /// True if 1.0 methods are accepted without a version header.
     pub(crate) by_method: bool,
 }
 
-impl Served<'_> {
-    /// The operation and the generation of a JSON-RPC method (section 3).
-    pub(crate) fn method(self, method: &str, asked: Asked) -> Result<(Operation, Generation), Fault> {
+impl ServedVersions<'_> {
+    /// Finds the operation and version of a JSON-RPC method (section 3).
+    pub(crate) fn resolve_method(
+        self,
+        method: &str,
+        requested: RequestedVersion,
+    ) -> Result<(Operation, Generation), Fault> {
         let new = Operation::METHODS.iter().find(|(_, name, _)| *name == method);
         let old = Operation::METHODS.iter().find(|(_, _, name)| *name == Some(method));
         let (operation, generation) = match (new, old) {
@@ -184,136 +188,156 @@ impl Served<'_> {
                 return Err(errors::fault(Problem::MethodNotFound, format!("'{method}'")).with_field("method"));
             }
         };
-        if asked == Asked::Other {
+
+        if requested == RequestedVersion::Other {
             return Err(self.not_supported(None));
         }
-        match (generation, asked) {
-            (Generation::V1, Asked::Unsaid | Asked::V03) if !self.by_method => {
-                // What is not served does not come with a header either.
-                self.offered(Generation::V1)?;
+
+        match (generation, requested) {
+            (Generation::V1, RequestedVersion::Missing | RequestedVersion::V03) if !self.by_method => {
+                // Asking for the header would not help if the version is not served at all.
+                self.check_served(Generation::V1)?;
                 let message = "this method needs the header 'A2A-Version: 1.0'";
                 return Err(self.not_supported(Some(message)));
             }
-            (Generation::V03, Asked::V1) => {
-                let name = new_name(operation);
-                let message = format!("'{method}' is of version 0.3: in version 1.0 it is called '{name}'");
+            (Generation::V03, RequestedVersion::V1) => {
+                let name = v1_name(operation);
+                let message = format!("'{method}' is a method of version 0.3: in version 1.0 it is called '{name}'");
                 return Err(errors::fault(Problem::MethodNotFound, message).with_field("method"));
             }
             _ => {}
         }
-        self.offered(generation)?;
+
+        self.check_served(generation)?;
         Ok((operation, generation))
     }
 
-    /// Judges a REST path of this generation (section 3).
-    pub(crate) fn path(self, generation: Generation, asked: Asked) -> Result<(), Fault> {
+    /// Checks that a REST path of this version may be used with the requested version (section 3).
+    pub(crate) fn check_path(self, generation: Generation, requested: RequestedVersion) -> Result<(), Fault> {
         let fits = match generation {
-            Generation::V1 => asked == Asked::V1 || (self.by_method && asked == Asked::Unsaid),
-            Generation::V03 => matches!(asked, Asked::V03 | Asked::Unsaid),
+            Generation::V1 => {
+                requested == RequestedVersion::V1 || (self.by_method && requested == RequestedVersion::Missing)
+            }
+            Generation::V03 => matches!(requested, RequestedVersion::V03 | RequestedVersion::Missing),
         };
-        self.offered(generation)?;
+
+        self.check_served(generation)?;
         if !fits {
-            let message = match (generation, asked) {
-                (_, Asked::Other) => None,
+            let message = match (generation, requested) {
+                (_, RequestedVersion::Other) => None,
                 (Generation::V1, _) => Some("this path needs the header 'A2A-Version: 1.0'"),
-                (Generation::V03, _) => Some("paths below /v1 are of version 0.3: version 1.0 has them without it"),
+                (Generation::V03, _) => {
+                    Some("paths below /v1 belong to version 0.3: in version 1.0 they have no /v1 prefix")
+                }
             };
             return Err(self.not_supported(message));
         }
         Ok(())
     }
 
-    fn offered(self, generation: Generation) -> Result<(), Fault> {
+    fn check_served(self, generation: Generation) -> Result<(), Fault> {
         if self.versions.contains(&generation) { Ok(()) } else { Err(self.not_supported(None)) }
     }
 
     fn not_supported(self, message: Option<&str>) -> Fault {
-        let message = message.unwrap_or("the requested version is not served here").to_owned();
+        let message = message.unwrap_or("the requested version is not served").to_owned();
         errors::fault(Problem::VersionNotSupported, message)
     }
 }
 
-fn new_name(operation: Operation) -> &'static str {
+fn v1_name(operation: Operation) -> &'static str {
     Operation::METHODS.iter().find(|(known, ..)| *known == operation).map_or("", |(_, name, _)| name)
 }
 
-/// A request body's media type, judged (section 2). `missing`: whether none will do.
-pub(crate) fn accepts_media_type(request: &Request<'_>, binding: Binding, generation: Generation) -> Result<(), Fault> {
+/// Checks the media type of a request body (section 2). A missing type is accepted.
+pub(crate) fn check_media_type(request: &Request<'_>, binding: Binding, generation: Generation) -> Result<(), Fault> {
     let media = request.media_type();
     let fits = match media.as_str() {
         "" | "application/json" => true,
         "application/a2a+json" => (binding, generation) != (Binding::Rest, Generation::V03),
         other => binding == Binding::JsonRpc && other.ends_with("+json"),
     };
+
     if fits {
         return Ok(());
     }
-    Err(Fault::new(FaultKind::UnsupportedMedia, format!("content type '{media}' is not read here")))
+    Err(Fault::new(FaultKind::UnsupportedMedia, format!("content type '{media}' is not supported")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const BOTH: Served<'_> = Served { versions: &[Generation::V1, Generation::V03], by_method: false };
+    const BOTH: ServedVersions<'_> = ServedVersions { versions: &[Generation::V1, Generation::V03], by_method: false };
 
     #[test]
-    fn only_major_and_minor_count() {
-        for (text, asked) in [
-            ("1.0", Asked::V1),
-            ("1.0.1", Asked::V1),
-            (" 1.0 ", Asked::V1),
-            ("0.3", Asked::V03),
-            ("0.3.0", Asked::V03),
-            ("", Asked::Unsaid),
-            ("0.2", Asked::Other),
-            ("1.7", Asked::Other),
-            ("2.0", Asked::Other),
-            ("1", Asked::Other),
-            ("x", Asked::Other),
-            ("1.0.x", Asked::Other),
-            ("1.0.1.2", Asked::Other),
+    fn only_major_and_minor_select_the_version() {
+        for (text, requested) in [
+            ("1.0", RequestedVersion::V1),
+            ("1.0.1", RequestedVersion::V1),
+            (" 1.0 ", RequestedVersion::V1),
+            ("0.3", RequestedVersion::V03),
+            ("0.3.0", RequestedVersion::V03),
+            ("", RequestedVersion::Missing),
+            ("0.2", RequestedVersion::Other),
+            ("1.7", RequestedVersion::Other),
+            ("2.0", RequestedVersion::Other),
+            ("1", RequestedVersion::Other),
+            ("x", RequestedVersion::Other),
+            ("1.0.x", RequestedVersion::Other),
+            ("1.0.1.2", RequestedVersion::Other),
         ] {
-            assert_eq!(Asked::read(text), asked, "{text}");
+            assert_eq!(RequestedVersion::parse(text), requested, "{text}");
         }
     }
 
     #[test]
-    fn every_row_of_the_table_of_dialects_holds() {
-        let problem = |fault: Fault| Problem::of(&fault);
-        for (method, asked, wanted) in [
-            ("SendMessage", Asked::V1, Ok(Generation::V1)),
-            ("SendMessage", Asked::Unsaid, Err(Problem::VersionNotSupported)),
-            ("SendMessage", Asked::V03, Err(Problem::VersionNotSupported)),
-            ("message/send", Asked::Unsaid, Ok(Generation::V03)),
-            ("message/send", Asked::V03, Ok(Generation::V03)),
-            ("message/send", Asked::V1, Err(Problem::MethodNotFound)),
-            ("tasks/send", Asked::Unsaid, Err(Problem::MethodNotFound)),
-            ("tasks/list", Asked::V03, Err(Problem::MethodNotFound)),
-            ("x", Asked::Other, Err(Problem::MethodNotFound)),
-            ("SendMessage", Asked::Other, Err(Problem::VersionNotSupported)),
-            ("message/send", Asked::Other, Err(Problem::VersionNotSupported)),
+    fn a_method_and_a_version_select_the_dialect() {
+        let problem = |fault: Fault| Problem::from_fault(&fault);
+        for (method, requested, expected) in [
+            ("SendMessage", RequestedVersion::V1, Ok(Generation::V1)),
+            ("SendMessage", RequestedVersion::Missing, Err(Problem::VersionNotSupported)),
+            ("SendMessage", RequestedVersion::V03, Err(Problem::VersionNotSupported)),
+            ("message/send", RequestedVersion::Missing, Ok(Generation::V03)),
+            ("message/send", RequestedVersion::V03, Ok(Generation::V03)),
+            ("message/send", RequestedVersion::V1, Err(Problem::MethodNotFound)),
+            ("tasks/send", RequestedVersion::Missing, Err(Problem::MethodNotFound)),
+            ("tasks/list", RequestedVersion::V03, Err(Problem::MethodNotFound)),
+            ("x", RequestedVersion::Other, Err(Problem::MethodNotFound)),
+            ("SendMessage", RequestedVersion::Other, Err(Problem::VersionNotSupported)),
+            ("message/send", RequestedVersion::Other, Err(Problem::VersionNotSupported)),
         ] {
-            let chosen = BOTH.method(method, asked).map(|(_, generation)| generation).map_err(problem);
-            assert_eq!(chosen, wanted, "{method} {asked:?}");
+            let chosen = BOTH.resolve_method(method, requested).map(|(_, generation)| generation).map_err(problem);
+            assert_eq!(chosen, expected, "{method} {requested:?}");
         }
-        let told = BOTH.method("message/send", Asked::V1).expect_err("of the other version").message;
-        assert!(told.contains("'SendMessage'"), "{told}");
-        let lenient = Served { by_method: true, ..BOTH };
-        assert_eq!(lenient.method("GetTask", Asked::Unsaid).map(|(_, it)| it).map_err(problem), Ok(Generation::V1));
-        let narrow = Served { versions: &[Generation::V1], by_method: false };
-        assert_eq!(narrow.method("tasks/get", Asked::Unsaid).map_err(problem), Err(Problem::VersionNotSupported));
-        for (path, asked, fits) in [
-            (Generation::V1, Asked::V1, true),
-            (Generation::V1, Asked::Unsaid, false),
-            (Generation::V1, Asked::V03, false),
-            (Generation::V1, Asked::Other, false),
-            (Generation::V03, Asked::Unsaid, true),
-            (Generation::V03, Asked::V03, true),
-            (Generation::V03, Asked::V1, false),
-            (Generation::V03, Asked::Other, false),
+        let message = BOTH
+            .resolve_method("message/send", RequestedVersion::V1)
+            .expect_err("a method of the other version")
+            .message;
+        assert!(message.contains("'SendMessage'"), "{message}");
+
+        let lenient = ServedVersions { by_method: true, ..BOTH };
+        assert_eq!(
+            lenient.resolve_method("GetTask", RequestedVersion::Missing).map(|(_, it)| it).map_err(problem),
+            Ok(Generation::V1)
+        );
+
+        let narrow = ServedVersions { versions: &[Generation::V1], by_method: false };
+        assert_eq!(
+            narrow.resolve_method("tasks/get", RequestedVersion::Missing).map_err(problem),
+            Err(Problem::VersionNotSupported)
+        );
+        for (path, requested, fits) in [
+            (Generation::V1, RequestedVersion::V1, true),
+            (Generation::V1, RequestedVersion::Missing, false),
+            (Generation::V1, RequestedVersion::V03, false),
+            (Generation::V1, RequestedVersion::Other, false),
+            (Generation::V03, RequestedVersion::Missing, true),
+            (Generation::V03, RequestedVersion::V03, true),
+            (Generation::V03, RequestedVersion::V1, false),
+            (Generation::V03, RequestedVersion::Other, false),
         ] {
-            assert_eq!(BOTH.path(path, asked).is_ok(), fits, "{path:?} {asked:?}");
+            assert_eq!(BOTH.check_path(path, requested).is_ok(), fits, "{path:?} {requested:?}");
         }
     }
 }

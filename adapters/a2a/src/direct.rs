@@ -1,4 +1,4 @@
-//! Answers that are a message and no task (section 13, rule 6): when they are, and what they hold.
+//! Replies that are a message instead of a task (section 13, rule 6): the conditions, and the content.
 
 use interlingua_core::End;
 use interlingua_core::call::{RunState, RunView};
@@ -6,48 +6,49 @@ use interlingua_core::model::{MessageType, Role};
 use interlingua_core::run::Run;
 
 use crate::options::ReplyAs;
-use crate::says::{self, Hint};
+use crate::render::{self, Hint};
 use crate::wire::Message;
 
-/// Under which terms a task was promised to be told as a message.
+/// When a new task may be answered with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// If the agent says so.
+pub(crate) enum DirectMode {
+    /// If the agent asks for it in its message metadata.
     Hinted,
-    /// If it ends plainly.
+    /// If the run completes in one turn.
     Always,
 }
 
-/// How a new task may be answered. `blocking`: nothing is shown before its end.
-pub(crate) const fn mode(reply: ReplyAs, blocking: bool) -> Option<Mode> {
+/// The mode for a new task; `None` if the reply is always a task. `blocking`: the client sees nothing before the end.
+pub(crate) const fn mode(reply: ReplyAs, blocking: bool) -> Option<DirectMode> {
     match reply {
-        ReplyAs::Message => Some(Mode::Always),
-        ReplyAs::Auto => Some(Mode::Hinted),
-        ReplyAs::Task if blocking => Some(Mode::Hinted),
+        ReplyAs::Message => Some(DirectMode::Always),
+        ReplyAs::Auto => Some(DirectMode::Hinted),
+        ReplyAs::Task if blocking => Some(DirectMode::Hinted),
         ReplyAs::Task => None,
     }
 }
 
-/// Whether a message's announcement promises a direct answer.
-pub(crate) fn promised(run: &Run, message: u32) -> bool {
+/// True if the metadata at the start of a message asks for a direct reply.
+pub(crate) fn is_announced(run: &Run, message: u32) -> bool {
     run.messages.get(message as usize).is_some_and(|message| {
         message.announced == MessageType::Message && Hint::of(message.announced_metadata.as_ref()).wants_message()
     })
 }
 
-/// The direct answer that a finished run is. None: it is a task.
-pub(crate) fn reply<'r>(mode: Mode, view: RunView<'r>) -> Option<Message<'r>> {
-    let plain = view.about.state == RunState::Ended(End::Completed) && view.run().turns.len() == 1;
+/// The direct reply of a finished run. `None`: reply with the task.
+pub(crate) fn direct_reply<'r>(mode: DirectMode, view: RunView<'r>) -> Option<Message<'r>> {
+    let plain = view.info.state == RunState::Ended(End::Completed) && view.run().turns.len() == 1;
     if !plain {
         return None;
     }
+
     match mode {
-        Mode::Always => answer(view.run()),
-        Mode::Hinted => answer(view.run()).filter(|_| wants(view.run())),
+        DirectMode::Always => collect_answer(view.run()),
+        DirectMode::Hinted => collect_answer(view.run()).filter(|_| is_hinted(view.run())),
     }
 }
 
-fn wants(run: &Run) -> bool {
+fn is_hinted(run: &Run) -> bool {
     run.messages.iter().any(|message| {
         is_answer(message)
             && (Hint::of(message.metadata.as_ref()).wants_message()
@@ -59,12 +60,13 @@ fn is_answer(message: &interlingua_core::run::Message) -> bool {
     message.announced == MessageType::Message && message.role == Role::Assistant
 }
 
-/// Everything the agent answered, in one message. None if that is nothing.
-pub(crate) fn answer(run: &Run) -> Option<Message<'_>> {
-    let parts: Vec<_> = run.messages.iter().filter(|message| is_answer(message)).flat_map(says::contents).collect();
+/// All answers of the agent as one message. `None` if they have no content.
+pub(crate) fn collect_answer(run: &Run) -> Option<Message<'_>> {
+    let parts: Vec<_> = run.messages.iter().filter(|message| is_answer(message)).flat_map(render::contents).collect();
     if parts.is_empty() {
         return None;
     }
+
     let mut message = Message::agent(run.id.to_prefixed("reply_"), parts);
     message.context = Some(run.session_id.as_str().into());
     Some(message)

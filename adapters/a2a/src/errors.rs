@@ -1,5 +1,5 @@
-//! Errors in the protocol's words, for each binding and generation (section 10): one function from a fault to a row of
-//! the table, one writer for each of the four forms.
+//! A2A errors for each binding and version (section 10): one function maps a fault to a row of the table, one writer
+//! encodes it in each of the four formats.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::dialect::{Dialect, Generation};
 
-/// A row of the table.
+/// One row of the error table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Problem {
     TaskNotFound,
     TaskNotCancelable,
     PushNotSupported,
     UnsupportedOperation,
-    /// Of a part.
+    /// Media type of a message part.
     ContentType,
-    /// Of the request's body.
+    /// Media type of the request body.
     BodyType,
     InvalidAgentResponse,
     ExtendedCardNotConfigured,
@@ -41,32 +41,31 @@ pub(crate) enum Problem {
     ShuttingDown,
 }
 
-/// What a row says.
+/// Codes, statuses and texts of one row.
 pub(crate) struct Row {
-    /// The JSON-RPC code.
+    /// JSON-RPC error code.
     pub(crate) code: i32,
-    /// The HTTP status of a JSON-RPC answer.
+    /// HTTP status over JSON-RPC.
     pub(crate) rpc_status: u16,
-    /// The HTTP status over REST, 1.0.
+    /// HTTP status over REST, 1.0.
     pub(crate) http: u16,
-    /// The HTTP status over REST, 0.3.
-    pub(crate) http_old: u16,
-    /// The name of the gRPC-style status.
+    /// HTTP status over REST, 0.3.
+    pub(crate) http_v03: u16,
+    /// gRPC status name.
     pub(crate) status: &'static str,
-    /// The reason of ErrorInfo. Empty: no ErrorInfo.
+    /// `reason` of ErrorInfo. Empty: no ErrorInfo.
     pub(crate) reason: &'static str,
-    /// The name over REST, 0.3.
+    /// Error name over REST, 0.3.
     pub(crate) name: &'static str,
-    /// What clients show and match.
+    /// Fixed message text; clients display and match it.
     pub(crate) message: &'static str,
-    /// Whether the fault's own sentence is told too, where people have to read it: behind the message in 1.0, beside it
-    /// in 0.3.
+    /// True if the fault's own message is included: after the fixed message in 1.0, in `data.detail` in 0.3.
     pub(crate) explains: bool,
 }
 
 impl Row {
-    /// The message in 0.3, whose table has one for each code.
-    const fn old_message(&self) -> &'static str {
+    /// Message text of 0.3, whose table has exactly one per code.
+    const fn v03_message(&self) -> &'static str {
         match self.code {
             -32600 => Problem::InvalidRequest.row().message,
             -32601 => Problem::MethodNotFound.row().message,
@@ -105,14 +104,15 @@ impl Problem {
         Self::ShuttingDown,
     ];
 
-    /// The row for a fault: what this adapter said of it, else by its kind.
-    pub(crate) fn of(fault: &Fault) -> Self {
+    /// The row of a fault: by the code this adapter set, else by its kind.
+    pub(crate) fn from_fault(fault: &Fault) -> Self {
         use FaultKind as K;
         if let Some(code) = &fault.code
-            && let Some(problem) = Self::ALL.into_iter().find(|problem| problem.mark() == Some(code.as_str()))
+            && let Some(problem) = Self::ALL.into_iter().find(|problem| problem.fault_code() == Some(code.as_str()))
         {
             return problem;
         }
+
         match fault.kind {
             K::Malformed => Self::Parse,
             K::Missing | K::WrongType | K::Invalid | K::Exclusive => Self::InvalidParams,
@@ -137,13 +137,13 @@ impl Problem {
         }
     }
 
-    /// How [`fault`] marks a fault of this row.
-    const fn mark(self) -> Option<&'static str> {
+    /// The code that [`fault`] sets on faults of this row. `None`: the row is found by fault kind only.
+    const fn fault_code(self) -> Option<&'static str> {
         match self {
             Self::Parse => Some("A2A_PARSE"),
             Self::InvalidRequest => Some("A2A_INVALID_REQUEST"),
             Self::MethodNotFound => Some("A2A_METHOD_NOT_FOUND"),
-            // It has the reason of the row above.
+            // Same reason as `ContentType`, so the code would be ambiguous.
             Self::BodyType => None,
             _ => {
                 let reason = self.row().reason;
@@ -154,9 +154,9 @@ impl Problem {
 
     pub(crate) const fn row(self) -> Row {
         const fn row(code: i32, http: [u16; 3], status: &'static str, names: [&'static str; 3], explains: bool) -> Row {
-            let [rpc_status, http, http_old] = http;
+            let [rpc_status, http, http_v03] = http;
             let [reason, name, message] = names;
-            Row { code, rpc_status, http, http_old, status, reason, name, message, explains }
+            Row { code, rpc_status, http, http_v03, status, reason, name, message, explains }
         }
         const BAD: &str = "INVALID_ARGUMENT";
         const UNMET: &str = "FAILED_PRECONDITION";
@@ -257,7 +257,7 @@ impl Problem {
     }
 }
 
-/// A fault of a row.
+/// Creates a fault that maps to this row.
 pub(crate) fn fault(problem: Problem, message: impl Into<String>) -> Fault {
     let kind = match problem {
         Problem::TaskNotFound => FaultKind::NotFound,
@@ -268,78 +268,81 @@ pub(crate) fn fault(problem: Problem, message: impl Into<String>) -> Fault {
         Problem::InvalidParams => FaultKind::Invalid,
         _ => FaultKind::Unsupported,
     };
+
     let fault = Fault::new(kind, message);
-    match problem.mark() {
-        Some(mark) => fault.with_code(mark),
+    match problem.fault_code() {
+        Some(code) => fault.with_code(code),
         None => fault,
     }
 }
 
-/// What a client is told of an error besides its row.
-pub(crate) struct Told<'a> {
+/// An error with the request context that responses include.
+pub(crate) struct ErrorReport<'a> {
     pub(crate) fault: &'a Fault,
     pub(crate) problem: Problem,
-    /// The task the request was about, as it named it.
+    /// Task id as the request spelled it.
     pub(crate) task: Option<&'a str>,
-    /// The versions that are served, for VersionNotSupported.
+    /// Versions this route serves, for VersionNotSupported.
     pub(crate) versions: &'a [Generation],
 }
 
-impl<'a> Told<'a> {
+impl<'a> ErrorReport<'a> {
     pub(crate) fn new(fault: &'a Fault, task: Option<&'a str>, versions: &'a [Generation]) -> Self {
-        Self { fault, problem: Problem::of(fault), task, versions }
+        Self { fault, problem: Problem::from_fault(fault), task, versions }
     }
 
     fn message(&self, generation: Generation) -> Cow<'static, str> {
         let row = self.problem.row();
         match generation {
-            // Clients show and match the sentences of its table: nothing is added to them.
-            Generation::V03 => row.old_message().into(),
+            // Clients of 0.3 match these texts exactly, so nothing is appended.
+            Generation::V03 => row.v03_message().into(),
             Generation::V1 if row.explains && !self.fault.message.is_empty() => {
                 format!("{}: {}", row.message, self.fault.message).into()
             }
-            Generation::V1 => match self.unnamed() {
+            Generation::V1 => match self.omitted() {
                 Some(more) => format!("{} ({more})", row.message).into(),
                 None => row.message.into(),
             },
         }
     }
 
-    /// What is left to say of a fault beside a message of 0.3.
+    /// Explanation for `data.detail` of 0.3, whose message text is fixed.
     fn detail(&self) -> Option<String> {
         let row = self.problem.row();
-        if row.message != row.old_message() {
+        if row.message != row.v03_message() {
             return Some(self.message(Generation::V1).into_owned());
         }
+
         let own = (row.explains && !self.fault.message.is_empty()).then(|| self.fault.message.clone());
-        own.or_else(|| self.unnamed())
+        own.or_else(|| self.omitted())
     }
 
-    fn unnamed(&self) -> Option<String> {
-        let more = self.fault.unnamed;
+    fn omitted(&self) -> Option<String> {
+        let more = self.fault.omitted_violations;
         (self.problem == Problem::InvalidParams && more > 0)
-            .then(|| format!("{more} more fields are at fault than are named"))
+            .then(|| format!("{more} more invalid fields are not listed"))
     }
 
     fn violations(&self) -> impl Iterator<Item = Violation<'_>> {
         let first = (self.problem == Problem::InvalidParams).then_some(self.fault);
         let first =
             first.map(|fault| Violation { field: fault.field.as_deref().unwrap_or(""), description: &fault.message });
+
         let rest = self.fault.violations.iter();
         first.into_iter().chain(rest.map(|(field, description)| Violation { field, description }))
     }
 
-    /// The status of a whole answer.
+    /// HTTP status of a non-streamed response.
     pub(crate) fn http(&self, dialect: Dialect) -> u16 {
         let row = self.problem.row();
         match (dialect.is_rpc(), dialect.generation) {
             (true, _) => row.rpc_status,
-            (false, Generation::V03) => row.http_old,
+            (false, Generation::V03) => row.http_v03,
             (false, Generation::V1) => row.http,
         }
     }
 
-    /// Headers that belong to some rows.
+    /// Sets the headers that some rows require.
     pub(crate) fn headers(&self, out: &mut Out) {
         if self.problem == Problem::Unauthenticated {
             out.header("www-authenticate", "Bearer");
@@ -349,6 +352,7 @@ impl<'a> Told<'a> {
         } else if self.problem == Problem::Exhausted {
             out.header("retry-after", "1");
         }
+
         if self.problem == Problem::MethodNotAllowed && !self.fault.allow.is_empty() {
             out.header("allow", self.fault.allow.join(", "));
         }
@@ -361,38 +365,39 @@ struct Violation<'a> {
     description: &'a str,
 }
 
-/// Facts about an error: a map of strings.
-struct Facts<'a>(&'a Told<'a>);
+/// `metadata` of ErrorInfo: a map of strings.
+struct ErrorMetadata<'a>(&'a ErrorReport<'a>);
 
-impl Facts<'_> {
+impl ErrorMetadata<'_> {
     fn is_empty(&self) -> bool {
         self.pairs().next().is_none()
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let told = self.0;
-        let task = told.task.map(|task| ("taskId", task.to_owned()));
-        let versions = (told.problem == Problem::VersionNotSupported).then(|| {
-            let versions: Vec<&str> = told.versions.iter().map(|version| version.as_str()).collect();
+        let report = self.0;
+        let task = report.task.map(|task| ("taskId", task.to_owned()));
+        let versions = (report.problem == Problem::VersionNotSupported).then(|| {
+            let versions: Vec<&str> = report.versions.iter().map(|version| version.as_str()).collect();
             ("supportedVersions", versions.join(","))
         });
-        // A stable code of the agent, which says more than the row does.
-        let code =
-            told.fault.code.clone().filter(|code| {
-                told.problem == Problem::InvalidAgentResponse && told.problem.mark() != Some(code.as_str())
-            });
+
+        // The agent's own error code is more specific than the row.
+        let code = report.fault.code.clone().filter(|code| {
+            report.problem == Problem::InvalidAgentResponse && report.problem.fault_code() != Some(code.as_str())
+        });
+
         task.into_iter().chain(versions).chain(code.map(|code| ("code", code)))
     }
 }
 
-impl Serialize for Facts<'_> {
+impl Serialize for ErrorMetadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.pairs())
     }
 }
 
-/// `details` over REST, `data` over JSON-RPC: ErrorInfo, and BadRequest where fields are at fault.
-struct Details<'a>(&'a Told<'a>);
+/// `details` over REST, `data` over JSON-RPC: ErrorInfo, plus BadRequest if fields are invalid.
+struct Details<'a>(&'a ErrorReport<'a>);
 
 impl Details<'_> {
     fn is_empty(&self) -> bool {
@@ -408,7 +413,7 @@ impl Serialize for Details<'_> {
             kind: &'static str,
             reason: &'static str,
             domain: &'static str,
-            metadata: Facts<'a>,
+            metadata: ErrorMetadata<'a>,
         }
         #[derive(Serialize)]
         struct BadRequest<'a> {
@@ -423,39 +428,43 @@ impl Serialize for Details<'_> {
             Info(ErrorInfo<'a>),
             Request(BadRequest<'a>),
         }
+
         let info = Detail::Info(ErrorInfo {
             kind: "type.googleapis.com/google.rpc.ErrorInfo",
             reason: self.0.problem.row().reason,
             domain: "a2a-protocol.org",
-            metadata: Facts(self.0),
+            metadata: ErrorMetadata(self.0),
         });
         let violations: Vec<Violation<'_>> = self.0.violations().collect();
         let request = (!violations.is_empty())
             .then_some(BadRequest { kind: "type.googleapis.com/google.rpc.BadRequest", violations })
             .map(Detail::Request);
+
         serializer.collect_seq([Some(info), request].into_iter().flatten())
     }
 }
 
-/// The free data of 0.3: the same facts in one object.
-struct OldData<'a>(&'a Told<'a>);
+/// `data` of 0.3: the same information as one object.
+struct V03Data<'a>(&'a ErrorReport<'a>);
 
-impl OldData<'_> {
+impl V03Data<'_> {
     fn is_empty(&self) -> bool {
-        Facts(self.0).is_empty() && self.0.violations().next().is_none() && self.0.detail().is_none()
+        ErrorMetadata(self.0).is_empty() && self.0.violations().next().is_none() && self.0.detail().is_none()
     }
 }
 
-impl Serialize for OldData<'_> {
+impl Serialize for V03Data<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (name, value) in Facts(self.0).pairs() {
+        for (name, value) in ErrorMetadata(self.0).pairs() {
             map.serialize_entry(name, &value)?;
         }
+
         let violations: Vec<Violation<'_>> = self.0.violations().collect();
         if !violations.is_empty() {
             map.serialize_entry("fieldViolations", &violations)?;
         }
+
         if let Some(detail) = self.0.detail() {
             map.serialize_entry("detail", &detail)?;
         }
@@ -463,25 +472,26 @@ impl Serialize for OldData<'_> {
     }
 }
 
-/// The error object of a JSON-RPC answer.
-pub(crate) struct RpcError<'a>(pub(crate) &'a Told<'a>, pub(crate) Generation);
+/// The error object of a JSON-RPC response.
+pub(crate) struct RpcError<'a>(pub(crate) &'a ErrorReport<'a>, pub(crate) Generation);
 
 impl Serialize for RpcError<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("code", &self.0.problem.row().code)?;
         map.serialize_entry("message", &self.0.message(self.1))?;
+
         match self.1 {
             Generation::V1 if !Details(self.0).is_empty() => map.serialize_entry("data", &Details(self.0))?,
-            Generation::V03 if !OldData(self.0).is_empty() => map.serialize_entry("data", &OldData(self.0))?,
+            Generation::V03 if !V03Data(self.0).is_empty() => map.serialize_entry("data", &V03Data(self.0))?,
             _ => {}
         }
         map.end()
     }
 }
 
-/// The body of a REST answer.
-pub(crate) struct RestError<'a>(pub(crate) &'a Told<'a>, pub(crate) Dialect);
+/// The body of a REST error response.
+pub(crate) struct RestError<'a>(pub(crate) &'a ErrorReport<'a>, pub(crate) Dialect);
 
 impl Serialize for RestError<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -493,8 +503,10 @@ impl Serialize for RestError<'_> {
             #[serde(skip_serializing_if = "Details::is_empty")]
             details: Details<'a>,
         }
+
         let row = self.0.problem.row();
         let mut map = serializer.serialize_map(None)?;
+
         match self.1.generation {
             Generation::V1 => map.serialize_entry(
                 "error",
@@ -506,13 +518,13 @@ impl Serialize for RestError<'_> {
                 },
             )?,
             Generation::V03 => {
-                // Each client package reads another one of these.
+                // Client packages of 0.3 disagree on the field, so all of them are written.
                 map.serialize_entry("type", row.name)?;
                 map.serialize_entry("error", row.name)?;
                 map.serialize_entry("code", &row.code)?;
                 map.serialize_entry("message", &self.0.message(Generation::V03))?;
-                if !OldData(self.0).is_empty() {
-                    map.serialize_entry("data", &OldData(self.0))?;
+                if !V03Data(self.0).is_empty() {
+                    map.serialize_entry("data", &V03Data(self.0))?;
                 }
             }
         }

@@ -1,55 +1,56 @@
-//! The messages of a task in the order they were said: all but the one its status holds (section 8, rule 6).
+//! The messages of a task in order, without the one in its current status (section 8, rule 6).
 //!
-//! Generic over what a message is, since tasks borrow theirs and pushed tasks keep them written. Not here: which
-//! updates there are ([`crate::updates`]).
+//! Generic over the message type: tasks borrow their messages, push notifications store them encoded. Not here: the
+//! updates themselves ([`crate::updates`]).
 
-/// History, and the message the status holds.
+/// Past messages, and the message of the current status.
 #[derive(Debug)]
 pub(crate) struct History<M> {
     before: Vec<M>,
     current: Option<M>,
-    /// Where the current message belongs once it is no longer that. None: at the end.
-    place: Option<usize>,
-    /// Where what was said last begins, and where the message went that was the current one until then.
+    /// Index in `before` that `current` moves to when it is replaced. `None`: the end.
+    index: Option<usize>,
+    /// Index of the last input's first message, and the index the previous current message moved to.
     last: (usize, Option<usize>),
 }
 
 impl<M> History<M> {
     pub(crate) const fn new() -> Self {
-        Self { before: Vec::new(), current: None, place: None, last: (0, None) }
+        Self { before: Vec::new(), current: None, index: None, last: (0, None) }
     }
 
-    /// What is in the history.
+    /// Messages of the history.
     pub(crate) fn before(&self) -> &[M] {
         &self.before
     }
 
-    /// What is in the status.
+    /// Message of the status.
     pub(crate) const fn current(&self) -> Option<&M> {
         self.current.as_ref()
     }
 
-    /// A client says something: nothing of what was said before is current any more.
-    pub(crate) fn say(&mut self, messages: impl IntoIterator<Item = M>) {
-        let put = self.retire();
-        self.last = (self.before.len(), put);
+    /// Appends a client's messages. The current message moves into the history.
+    pub(crate) fn add_input(&mut self, messages: impl IntoIterator<Item = M>) {
+        let retired_at = self.retire();
+        self.last = (self.before.len(), retired_at);
         self.before.extend(messages);
     }
 
-    /// What was said last reached nobody: the message that was current is so still. `said`: false if it counts as not
-    /// said at all.
-    pub(crate) fn unask(&mut self, said: bool) {
-        let (from, put) = self.last;
-        if !said {
+    /// Undoes the last input because it did not reach the agent: the previous current message is current again.
+    /// `keep_input`: false removes the input from the history.
+    pub(crate) fn withdraw(&mut self, keep_input: bool) {
+        let (from, retired_at) = self.last;
+        if !keep_input {
             self.before.truncate(from);
         }
-        if let Some(put) = put.filter(|put| *put < self.before.len()) {
-            self.current = Some(self.before.remove(put));
-            self.place = Some(put);
+
+        if let Some(retired_at) = retired_at.filter(|retired_at| *retired_at < self.before.len()) {
+            self.current = Some(self.before.remove(retired_at));
+            self.index = Some(retired_at);
         }
     }
 
-    /// The status holds another message, or none. `same`: whether two are one, which is repeated.
+    /// Sets the message of the status. `same` compares two messages: a repeated one is not added to the history again.
     pub(crate) fn set(&mut self, message: Option<M>, same: impl Fn(&M, &M) -> bool) {
         let repeated = message.as_ref().zip(self.current.as_ref()).is_some_and(|(new, old)| same(new, old));
         if !repeated {
@@ -58,12 +59,12 @@ impl<M> History<M> {
         self.current = message;
     }
 
-    /// Puts the current message where it belongs; answers where that is.
+    /// Moves the current message into the history and returns its index.
     fn retire(&mut self) -> Option<usize> {
         let message = self.current.take()?;
-        let place = self.place.take().unwrap_or(self.before.len());
-        self.before.insert(place, message);
-        Some(place)
+        let index = self.index.take().unwrap_or(self.before.len());
+        self.before.insert(index, message);
+        Some(index)
     }
 }
 
@@ -72,26 +73,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_stands_before_what_was_said_to_it_however_often_that_was_in_vain() {
+    fn a_question_precedes_its_answers_even_after_failed_attempts() {
         let mut history = History::new();
-        history.say(["hi"]);
+        history.add_input(["hi"]);
         history.set(None, |new, old| new == old);
         history.set(Some("sure?"), |new, old| new == old);
         for unclear in ["perhaps", "well"] {
-            history.say([unclear]);
-            history.unask(true);
+            history.add_input([unclear]);
+            history.withdraw(true);
             assert_eq!(history.current(), Some(&"sure?"));
         }
         history.set(Some("sure?"), |new, old| new == old);
         assert_eq!(history.before(), ["hi", "perhaps", "well"]);
-        history.say(["not heard"]);
-        history.unask(false);
+
+        history.add_input(["not delivered"]);
+        history.withdraw(false);
         assert_eq!((history.before(), history.current()), (&["hi", "perhaps", "well"][..], Some(&"sure?")));
-        history.say(["yes"]);
+
+        history.add_input(["yes"]);
         history.set(None, |new, old| new == old);
         assert_eq!(history.before(), ["hi", "sure?", "perhaps", "well", "yes"]);
-        history.say(["more"]);
-        history.unask(true);
+
+        history.add_input(["more"]);
+        history.withdraw(true);
         assert_eq!((history.before().len(), history.current()), (6, None));
     }
 }

@@ -1,11 +1,12 @@
-//! A2A, both generations and both bindings at the same URLs, in front of agents that never heard of it.
+//! A2A 1.0 and 0.3, both bindings at the same URLs, in front of agents that do not speak A2A.
 //!
-//! Name, options and the table of endpoints live here. What a client says becomes a native question in `input`; what
-//! an agent says becomes statuses and artifacts in `updates`, which streams, tasks and push notifications are all made
-//! of; `wire` spells them for each dialect; `serve` is the exchange between the two. Not here: asking agents that
+//! Name, options and the endpoint table live here. `input` turns client messages into requests of the canonical model
+//! (the Agent API). `updates` turns agent events into statuses and artifacts, the source of streams, tasks and push
+//! notifications. `wire` encodes them for each dialect. `serve` holds the exchanges. Not here: calling agents that
 //! speak A2A.
 //!
-//! A task is one run with several turns, and a context is a session. Both live in the engine; nothing is kept here.
+//! A task is one run with several turns, and a context is a session. Both live in the engine; this crate stores
+//! nothing.
 
 mod card;
 mod dialect;
@@ -16,7 +17,7 @@ mod input;
 mod options;
 mod parts;
 mod push;
-mod says;
+mod render;
 mod serve;
 mod task;
 mod time;
@@ -26,38 +27,38 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_core::call::AgentCard;
-use interlingua_core::exchange::{Announced, Cors, Mounted};
+use interlingua_core::exchange::{AnnouncedUrl, Cors, Mounted};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 
 pub use card::{Algorithm, CardOptions, CardSigning, Flow, Flows, Provider, Requirement, Scheme, Skill};
 pub use dialect::{Binding, Generation};
 pub use options::{
     ArtifactPer, CardFrom, CardWithoutVersion, Deduplicate, Extension, Incomplete, MissingVersion, Options, PushEvents,
-    PushOld, Reasoning, ReplyAs, StatusText, Tools, TurnEnd, WhileWorking,
+    PushV03, Reasoning, ReplyAs, StatusText, Tools, TurnEnd, WhileWorking,
 };
 
-/// How `gateway.toml` names it.
+/// Protocol name in `gateway.toml`.
 pub(crate) const NAME: &str = "a2a";
-/// The media type of A2UI parts, which stays with them (section 12).
+/// Media type of A2UI parts; passed through unchanged (section 12).
 pub(crate) const A2UI: &str = "application/json+a2ui";
 
-/// Serves A2A to clients.
+/// The protocol adapter that serves A2A to clients.
 #[derive(Clone, Copy, Debug)]
 pub struct A2a;
 
-/// What all exchanges of one mount share.
+/// State shared by all exchanges of one mount.
 pub(crate) struct Route {
     pub(crate) options: Options,
-    /// Where it is mounted, without a slash at its end.
+    /// Mount path without a trailing slash.
     pub(crate) path: String,
     pub(crate) agents: Vec<Arc<AgentCard>>,
-    /// The URL cards name, where the configuration knows it.
+    /// URL in agent cards. `None` if it is not configured: each card then carries the URL of its request.
     pub(crate) public_url: Option<String>,
-    /// Whether the agent takes edited arguments.
+    /// True if the agent accepts edited arguments in approvals.
     pub(crate) edits: bool,
-    /// Whether callers can prove who they are.
+    /// True if callers of this mount can authenticate.
     pub(crate) authenticates: bool,
-    /// What signs its cards.
+    /// Signs 1.0 cards. `None`: cards are not signed.
     pub(crate) signer: Option<card::CardSigner>,
 }
 
@@ -65,26 +66,31 @@ impl Route {
     fn new(mount: &Mount, options: Options) -> Result<Self, String> {
         options.check()?;
         let Some(first) = mount.agents.first() else {
-            return Err("an \"a2a\" route serves an agent".into());
+            return Err("an \"a2a\" route needs an agent".into());
         };
         if mount.agents.len() > 1 && options.tenants.is_empty() {
-            return Err("an \"a2a\" route serves one agent: put {agent} in its path, or give each a tenant".into());
+            return Err(
+                "an \"a2a\" route serves one agent: add {agent} to its path, or map each agent to a tenant".into()
+            );
         }
         for agent in options.tenants.values() {
             if !mount.agents.iter().any(|known| known.name == *agent) {
                 return Err(format!(
-                    "the tenants of an \"a2a\" route name the agent \"{agent}\", which it does not serve"
+                    "\"tenants\" of an \"a2a\" route names the agent \"{agent}\", which the route does not serve"
                 ));
             }
         }
-        let told = options.public_url.as_ref().map(|url| url.replace("{agent}", &first.name));
-        let public_url = told.or_else(|| mount.public_url.clone()).map(|url| url.trim_end_matches('/').to_owned());
+
+        let configured_url = options.public_url.as_ref().map(|url| url.replace("{agent}", &first.name));
+        let public_url =
+            configured_url.or_else(|| mount.public_url.clone()).map(|url| url.trim_end_matches('/').to_owned());
         if options.card_signing.is_some() && public_url.is_none() {
-            // Whoever asks names the host: a signature over it would vouch for any address.
-            return Err("\"card_signing\" needs a URL that does not come from a request\n\
+            // The caller chooses the Host header: a signature over it would vouch for any address.
+            return Err("\"card_signing\" needs a fixed public URL, not one taken from a request\n\
                         set public_url in [server], or in the options of this route"
                 .into());
         }
+
         let signer = options.card_signing.as_ref().map(card::CardSigner::new).transpose()?;
         Ok(Self {
             public_url,
@@ -99,11 +105,14 @@ impl Route {
 }
 
 impl Route {
-    /// Settings that cannot have their effect.
+    /// Startup warnings about settings that have no effect.
     fn warnings(&self) -> Vec<String> {
-        let idle = self.options.extended_card.is_some() && self.extended_card().is_none();
-        let text = "\"extended_card\" is set, but nobody can sign in here: no card offers it and nobody gets it";
-        if idle { vec![text.to_owned()] } else { Vec::new() }
+        let has_no_effect = self.options.extended_card.is_some() && self.extended_card().is_none();
+
+        let text =
+            "\"extended_card\" is set, but callers cannot authenticate on this route: it is never offered or served";
+
+        if has_no_effect { vec![text.to_owned()] } else { Vec::new() }
     }
 }
 
@@ -113,7 +122,8 @@ impl ProtocolAdapter for A2a {
 
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
         let route = Arc::new(Route::new(mount, options)?);
-        let stray = Arc::clone(&route);
+        let fallback_route = Arc::clone(&route);
+
         let cors = Cors {
             allow_headers: ["a2a-version", "a2a-extensions", "x-a2a-extensions", "authorization", "content-type"]
                 .into_iter()
@@ -124,6 +134,7 @@ impl ProtocolAdapter for A2a {
                 .map(str::to_owned)
                 .to_vec(),
         };
+
         Ok(Mounted {
             curl: vec![
                 "curl {url}/.well-known/agent-card.json".into(),
@@ -135,11 +146,11 @@ impl ProtocolAdapter for A2a {
             max_body: Some(route.options.max_body),
             cors,
             any_origin: route.options.cors,
-            announced_url: Some(route.public_url.clone().map_or(Announced::AsAsked, Announced::Fixed)),
+            announced_url: Some(route.public_url.clone().map_or(AnnouncedUrl::AsAsked, AnnouncedUrl::Fixed)),
             push: route.options.push.then(|| push::notifiers(&route)),
-            retention: Some(route.options.keep()),
+            retention: Some(route.options.retention()),
             warnings: route.warnings(),
-            ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Fallback::new(&stray))))
+            ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Fallback::new(&fallback_route))))
         })
     }
 
@@ -148,7 +159,7 @@ impl ProtocolAdapter for A2a {
     }
 }
 
-/// The table: static paths before those with a tenant in front, actions before the tasks they are done to.
+/// Endpoint table. Order matters: static paths before paths with a tenant prefix, task actions before the task itself.
 fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
     let mut endpoints = Vec::new();
     for path in ["/.well-known/agent-card.json", "/.well-known/agent.json"] {
@@ -157,15 +168,18 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
         let card = Endpoint::get(path, move || card::serve::Card::new(&route));
         endpoints.push(Endpoint { at_root, public: true, ..card });
     }
+
     if route.options.bindings.contains(&Binding::JsonRpc) {
         let route = Arc::clone(route);
-        endpoints.push(Endpoint::post("", move || serve::Serve::rpc(&route)));
+
+        endpoints.push(Endpoint::post("", move || serve::A2aExchange::rpc(&route)));
     }
+
     if route.options.bindings.contains(&Binding::Rest) {
-        // Those of a generation that is not served are answered too: with what is.
+        // Paths of a version that is not served exist too: they answer which versions are.
         for (method, path, generation, operation) in serve::REST {
             let route = Arc::clone(route);
-            let open = move || serve::Serve::rest(&route, *generation, *operation);
+            let open = move || serve::A2aExchange::rest(&route, *generation, *operation);
             endpoints.push(Endpoint::new(*method, path, open));
         }
     }

@@ -1,5 +1,5 @@
-//! What an operator may choose for an A2A route (section 19). Nothing here is optional in use: every default is filled
-//! in. Whose memory an agent uses is the agent's own setting.
+//! Options of an A2A route (section 19), with all defaults filled in. Not here: whose conversation history an agent
+//! uses, which is a setting of the agent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,91 +14,91 @@ use serde_json::json;
 use crate::card::{CardOptions, CardSigning};
 use crate::dialect::{Binding, Generation};
 
-/// What an operator may choose for an A2A route.
+/// Options of an A2A route, set by the operator.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// The URL of the mount as clients reach it, where the gateway's own is not right; `{agent}` is replaced.
+    /// URL of the mount as clients reach it; `{agent}` is replaced. `None`: derived from the server's `public_url`.
     pub public_url: Option<String>,
-    /// What the card says.
+    /// Card contents.
     pub card: CardOptions,
-    /// What the card begins with, before `card` has its say. None: the agent's own settings.
+    /// Base card that `card` overrides. `None`: the agent's own settings.
     pub card_from: Option<CardFrom>,
-    /// What the card says besides to those who have signed in. None: there is no extended card.
+    /// Extra card contents for authenticated callers. `None`: there is no extended card.
     pub extended_card: Option<CardOptions>,
-    /// With what cards of 1.0 are signed. None: not at all.
+    /// Signing key for 1.0 cards. `None`: cards are not signed.
     pub card_signing: Option<CardSigning>,
-    /// Which card is given to those who name no version.
+    /// Card format for requests without a version.
     pub card_without_version: CardWithoutVersion,
-    /// The generations that are served.
+    /// Protocol versions that are served.
     pub versions: Vec<Generation>,
-    /// The bindings that are served.
+    /// Bindings that are served.
     pub bindings: Vec<Binding>,
-    /// What becomes of calls of 1.0 that do not say so.
+    /// How to treat 1.0 calls without a version header.
     pub missing_version: MissingVersion,
-    /// Whether the first route of this protocol also answers the well-known paths at the root of the host.
+    /// True if the first A2A route also serves the well-known paths at the root of the host.
     pub well_known_at_root: bool,
-    /// After how long a blocking call answers with the task as it is.
+    /// Time after which a blocking call returns the task in its current state.
     #[serde(deserialize_with = "duration")]
     pub blocking_timeout: Duration,
-    /// What becomes of a message to a task that works.
+    /// How to treat a message to a working task.
     pub while_working: WhileWorking,
-    /// Where a message of the same id is the same message.
+    /// Scope in which messages with the same id are duplicates.
     pub deduplicate: Deduplicate,
-    /// The state a task is in when a turn has ended well.
+    /// Task state after a completed turn.
     pub turn_end: TurnEnd,
-    /// The state a task is in when a turn was cut off.
+    /// Task state after a turn that was cut off.
     pub incomplete: Incomplete,
-    /// Whether answers are tasks or direct messages.
+    /// Reply with tasks or with messages.
     pub reply: ReplyAs,
-    /// What makes an artifact.
+    /// One artifact per message or per turn.
     pub artifacts: ArtifactPer,
-    /// Where the last answer's text is repeated in a closing status.
+    /// Which closing statuses repeat the last answer's text.
     pub status_text: StatusText,
-    /// Whether the end of an artifact is told by an event of its own.
+    /// True to send an event for the end of each artifact.
     pub last_chunk: bool,
-    /// How reasoning is told.
+    /// How reasoning is sent.
     pub reasoning: Reasoning,
-    /// How the agent's own tool calls are told.
+    /// How the agent's own tool calls are sent.
     pub tools: Tools,
-    /// Whether parts of a media type that the card does not name are refused.
+    /// True to reject parts whose media type is not in the card.
     pub enforce_input_modes: bool,
-    /// Whether the upstream's response id is shown.
+    /// True to expose the upstream's response id.
     pub expose_ids: bool,
     /// How long a task is kept after its end.
     #[serde(deserialize_with = "duration")]
     pub task_ttl: Duration,
-    /// How long a task waits for an answer before it is cancelled.
+    /// How long a task waits for an answer before it is canceled.
     #[serde(deserialize_with = "duration")]
     pub interrupted_ttl: Duration,
-    /// How many tasks the route keeps; beyond, those that ended first are forgotten.
+    /// Maximum number of tasks per owner on the route; beyond it, tasks that ended first are deleted.
     pub max_tasks: u64,
-    /// The largest body that is read, in bytes; written as `"20MiB"` or as a number. Files come inline.
+    /// Maximum request body in bytes, written as `"20MiB"` or as a number. Files are sent inline.
     #[serde(deserialize_with = "size")]
     pub max_body: usize,
-    /// Whether push notifications are served.
+    /// True if push notifications are supported.
     pub push: bool,
     /// Which events are pushed.
     pub push_events: PushEvents,
-    /// For how long pieces of text are joined before they are pushed.
+    /// How long text deltas are collected before they are pushed.
     #[serde(deserialize_with = "duration")]
     pub push_interval: Duration,
-    /// What receivers of 0.3 get.
-    pub push_v03: PushOld,
-    /// Exceptions: addresses, blocks and names that may be pushed to although they are not public.
+    /// Body of push notifications for 0.3 receivers.
+    pub push_v03: PushV03,
+    /// Addresses, networks and host names that may receive pushes although they are not public.
     #[serde(deserialize_with = "allowed")]
     pub push_allow: Vec<Allowed>,
-    /// Whether `http` will do for receivers.
+    /// True to allow `http` receivers.
     pub push_allow_http: bool,
-    /// The ports receivers may have. Empty: any.
+    /// Allowed receiver ports. Empty: any.
     pub push_ports: Vec<u16>,
-    /// How many receivers a task may have.
+    /// Maximum number of push configs per task.
     pub max_push_configs: usize,
-    /// The agent of each tenant. Empty: any tenant is accepted, and only separates tasks.
+    /// Agent by tenant. Empty: any tenant is accepted and only separates tasks.
     pub tenants: BTreeMap<String, String>,
-    /// Extensions the agent understands.
+    /// Extensions that the agent supports.
     pub extensions: Vec<Extension>,
-    /// Whether web pages of any origin may ask.
+    /// True to allow web pages of any origin (CORS).
     pub cors: bool,
 }
 
@@ -135,7 +135,7 @@ impl Default for Options {
             push: true,
             push_events: PushEvents::default(),
             push_interval: Duration::from_secs(1),
-            push_v03: PushOld::default(),
+            push_v03: PushV03::default(),
             push_allow: Vec::new(),
             push_allow_http: false,
             push_ports: Vec::new(),
@@ -148,53 +148,60 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Where may be pushed to.
+    /// Allowed push destinations.
     pub(crate) fn push_policy(&self) -> Policy {
         Policy { allow_http: self.push_allow_http, ports: self.push_ports.clone(), allow: self.push_allow.clone() }
     }
 
-    /// How long tasks are kept.
-    pub(crate) const fn keep(&self) -> RunRetention {
+    /// Retention of tasks.
+    pub(crate) const fn retention(&self) -> RunRetention {
         RunRetention { ended_ttl: self.task_ttl, waiting_ttl: self.interrupted_ttl, max_runs: self.max_tasks }
     }
 
-    /// What is wrong with them that a type cannot say.
+    /// Checks what the types cannot express.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.versions.is_empty() || self.bindings.is_empty() {
-            return Err("an \"a2a\" route serves at least one of versions and one of bindings".into());
+            return Err("\"versions\" and \"bindings\" of an \"a2a\" route must not be empty".into());
         }
-        let twice = |name: &str| Err(format!("\"{name}\" of an \"a2a\" route names something twice"));
-        if self.versions.iter().enumerate().any(|(place, version)| self.versions[..place].contains(version)) {
-            return twice("versions");
+
+        let duplicate = |name: &str| Err(format!("\"{name}\" of an \"a2a\" route lists a value twice"));
+        if self.versions.iter().enumerate().any(|(index, version)| self.versions[..index].contains(version)) {
+            return duplicate("versions");
         }
-        if self.bindings.iter().enumerate().any(|(place, binding)| self.bindings[..place].contains(binding)) {
-            return twice("bindings");
+        if self.bindings.iter().enumerate().any(|(index, binding)| self.bindings[..index].contains(binding)) {
+            return duplicate("bindings");
         }
+
         if self.tenants.contains_key("v1")
             || self.tenants.keys().any(|tenant| tenant.is_empty() || tenant.contains('/'))
         {
-            return Err("a tenant of an \"a2a\" route has a name other than \"v1\", without slashes".into());
+            return Err("\"tenants\" of an \"a2a\" route: names must not be empty, be \"v1\" or contain a slash".into());
         }
-        if self.tenants.keys().any(|tenant| tenant.len() > MAX_TENANT || tenant.chars().any(char::is_control)) {
+        if self.tenants.keys().any(|tenant| tenant.len() > MAX_TENANT_BYTES || tenant.chars().any(char::is_control)) {
             return Err(format!(
-                "a tenant of an \"a2a\" route has a name of at most {MAX_TENANT} bytes, without control characters"
+                "\"tenants\" of an \"a2a\" route: names must have at most {MAX_TENANT_BYTES} bytes, no control characters"
             ));
         }
+
         if self.task_ttl.is_zero() || self.interrupted_ttl.is_zero() || self.max_tasks == 0 {
-            return Err("task_ttl, interrupted_ttl and max_tasks of an \"a2a\" route cannot be zero".into());
+            return Err(
+                "\"task_ttl\", \"interrupted_ttl\" and \"max_tasks\" of an \"a2a\" route must not be zero".into()
+            );
         }
+
         if self.max_push_configs == 0 {
-            return Err("\"max_push_configs\" of an \"a2a\" route is at least 1: push = false serves none".into());
+            return Err("\"max_push_configs\" of an \"a2a\" route must be at least 1: use push = false to turn push notifications off".into());
         }
         if self.push_ports.contains(&0) {
-            return Err("\"push_ports\" of an \"a2a\" route names ports from 1 to 65535".into());
+            return Err("\"push_ports\" of an \"a2a\" route must be ports from 1 to 65535".into());
         }
+
         crate::card::check(self)
     }
 }
 
-/// So many bytes the name of a tenant has at most.
-const MAX_TENANT: usize = 256;
+/// Maximum length of a tenant name, in bytes.
+const MAX_TENANT_BYTES: usize = 256;
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     Ttl::deserialize(deserializer).map(|written| written.0)
@@ -206,157 +213,157 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
 
 fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Allowed>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
-    texts.iter().map(|text| Allowed::read(text)).collect::<Result<_, _>>().map_err(serde::de::Error::custom)
+    texts.iter().map(|text| Allowed::parse(text)).collect::<Result<_, _>>().map_err(serde::de::Error::custom)
 }
 
-/// An extension, as cards declare it.
+/// A protocol extension declared in cards.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Extension {
-    /// Its name.
+    /// URI that identifies the extension.
     pub uri: String,
-    /// What it is for.
+    /// Shown in cards.
     #[serde(default)]
     pub description: Option<String>,
-    /// Whether clients must understand it.
+    /// True if clients must support it.
     #[serde(default)]
     pub required: bool,
-    /// Its own parameters.
+    /// Extension-specific parameters.
     #[serde(default)]
     pub params: Option<serde_json::Value>,
 }
 
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $name_literal:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
         pub enum $name {
-            $($(#[$vdoc])* #[serde(rename = $word)] $variant,)+
+            $($(#[$vdoc])* #[serde(rename = $name_literal)] $variant,)+
         }
         impl $name {
-            /// Every word, for the schema.
-            const WORDS: &'static [&'static str] = &[$($word),+];
+            /// All configuration values, for the schema.
+            const NAMES: &'static [&'static str] = &[$($name_literal),+];
         }
     };
 }
 
 choice! {
-    /// What a card begins with (section 4).
+    /// Base card of a route (section 4).
     CardFrom {
-        /// The card that the agent's own server shows.
+        /// The card published by the agent's own server.
         #[default] Upstream = "upstream",
     }
 }
 choice! {
-    /// Which card is given to those who name no version (section 4).
+    /// Card format for requests without a version (section 4).
     CardWithoutVersion {
-        /// Both generations in one object.
+        /// Both versions in one object.
         #[default] Hybrid = "hybrid",
-        /// That of 1.0.
+        /// The 1.0 card.
         V1 = "1.0",
-        /// That of 0.3.
+        /// The 0.3 card.
         V03 = "0.3",
     }
 }
 choice! {
-    /// What becomes of calls of 1.0 that do not say so (section 3).
+    /// How to treat 1.0 calls without a version header (section 3).
     MissingVersion {
-        /// They are refused, as the specification wants.
+        /// Reject them, as the specification requires.
         #[default] Strict = "strict",
-        /// They are served.
+        /// Accept them: the method name identifies the version.
         ByMethod = "by_method",
     }
 }
 choice! {
-    /// What becomes of a message to a task that works (section 8).
+    /// How to treat a message to a working task (section 8).
     WhileWorking {
-        /// It is the next turn.
+        /// Queue it as the next turn.
         #[default] Queue = "queue",
-        /// It is refused.
+        /// Reject it.
         Reject = "reject",
     }
 }
 choice! {
-    /// Where a message of the same id is the same message (section 7).
+    /// Scope in which messages with the same id are duplicates (section 7).
     Deduplicate {
-        /// Nowhere: clients reuse ids.
+        /// None: some clients reuse ids.
         #[default] Off = "off",
-        /// In its context: it is answered by the task it came to.
+        /// The context: a duplicate is answered with the task of the first message.
         Context = "context",
     }
 }
 choice! {
-    /// The state of a task after a good turn (section 13).
+    /// Task state after a completed turn (section 13).
     TurnEnd {
-        /// It is over.
+        /// The task has ended.
         #[default] Completed = "completed",
-        /// It waits for more.
+        /// The task waits for more input.
         InputRequired = "input-required",
     }
 }
 choice! {
-    /// The state of a task whose answer was cut off (section 13).
+    /// Task state after a cut-off answer (section 13).
     Incomplete {
-        /// It can be continued.
+        /// The task waits and can be continued.
         #[default] InputRequired = "input-required",
-        /// It is over.
+        /// The task has ended.
         Completed = "completed",
-        /// It has failed.
+        /// The task has failed.
         Failed = "failed",
     }
 }
 choice! {
-    /// Whether answers are tasks or direct messages (section 13, rule 6).
+    /// Reply with tasks or with messages (section 13, rule 6).
     ReplyAs {
-        /// Tasks; a blocking call obeys the agent's hint.
+        /// Tasks; blocking calls follow the agent's hint.
         #[default] Task = "task",
-        /// As the agent hints, in streams too.
+        /// As the agent's hint says, in streams too.
         Auto = "auto",
-        /// Messages, where a turn ends plainly.
+        /// Messages, if the run completes in one turn.
         Message = "message",
     }
 }
 choice! {
-    /// What makes an artifact (section 13, rule 5).
+    /// Scope of an artifact (section 13, rule 5).
     ArtifactPer {
-        /// Each message of the agent.
+        /// One per agent message.
         #[default] Message = "message",
-        /// Each turn.
+        /// One per turn.
         Turn = "turn",
     }
 }
 choice! {
-    /// Where the last answer's text is repeated (section 13, rule 3).
+    /// Which closing statuses repeat the last answer's text (section 13, rule 3).
     StatusText {
-        /// Nowhere.
+        /// None.
         Never = "never",
-        /// Where a task waits.
+        /// Those of waiting tasks.
         #[default] Interrupted = "interrupted",
-        /// In every closing status.
+        /// All.
         Always = "always",
     }
 }
 choice! {
-    /// How reasoning is told (section 13).
+    /// How reasoning is sent (section 13).
     Reasoning {
-        /// Whole, in a status.
+        /// Complete, in one status.
         #[default] Status = "status",
-        /// Piece by piece, each in a status: long histories.
+        /// Each delta in its own status; makes the history long.
         Stream = "stream",
-        /// As an artifact beside the answer.
+        /// As a separate artifact.
         Artifact = "artifact",
-        /// Not at all.
+        /// Not sent.
         Drop = "drop",
     }
 }
 choice! {
-    /// How tool calls are told (section 13).
+    /// How tool calls are sent (section 13).
     Tools {
-        /// Calls and outputs, in a status.
+        /// Calls and outputs, as statuses.
         #[default] Status = "status",
-        /// The lists of tools too.
+        /// Tool lists as well.
         All = "all",
-        /// Not at all.
+        /// Not sent.
         Drop = "drop",
     }
 }
@@ -365,14 +372,14 @@ choice! {
     PushEvents {
         /// Every event.
         #[default] All = "all",
-        /// Changes of the status.
+        /// Status changes only.
         Status = "status",
     }
 }
 choice! {
-    /// What receivers of 0.3 get (section 11).
-    PushOld {
-        /// The whole task each time.
+    /// Body of push notifications for 0.3 receivers (section 11).
+    PushV03 {
+        /// The complete task each time.
         #[default] Task = "task",
         /// The event.
         Event = "event",
@@ -387,6 +394,7 @@ pub(crate) fn schema() -> serde_json::Value {
     let count = json!({ "type": "integer", "minimum": 1 });
     let texts = json!({ "type": "array", "items": { "type": "string" } });
     let one_of = |words: &[&str]| json!({ "type": "array", "items": { "enum": words }, "minItems": 1 });
+
     let extension = json!({
         "type": "object",
         "required": ["uri"],
@@ -398,6 +406,7 @@ pub(crate) fn schema() -> serde_json::Value {
             "params": {}
         }
     });
+
     let signing = json!({
         "type": "object",
         "required": ["algorithm", "key_id", "key"],
@@ -407,33 +416,34 @@ pub(crate) fn schema() -> serde_json::Value {
             "key_id": { "type": "string" },
             "jku": { "type": "string" },
             "key": {
-                "description": "A private key, PKCS #8 in PEM: by { env } or { file }.",
+                "description": "Private key, PKCS #8 in PEM: by { env } or { file }.",
                 "type": ["string", "object"]
             }
         }
     });
+
     let properties = [
         ("public_url", json!({ "type": "string", "description": "The URL of the mount as clients reach it." })),
         ("card", crate::card::schema()),
-        ("card_from", words(CardFrom::WORDS)),
+        ("card_from", words(CardFrom::NAMES)),
         ("extended_card", crate::card::schema()),
         ("card_signing", signing),
-        ("card_without_version", words(CardWithoutVersion::WORDS)),
+        ("card_without_version", words(CardWithoutVersion::NAMES)),
         ("versions", one_of(&["1.0", "0.3"])),
         ("bindings", one_of(&["JSONRPC", "HTTP+JSON"])),
-        ("missing_version", words(MissingVersion::WORDS)),
+        ("missing_version", words(MissingVersion::NAMES)),
         ("well_known_at_root", flag(true)),
         ("blocking_timeout", duration.clone()),
-        ("while_working", words(WhileWorking::WORDS)),
-        ("deduplicate", words(Deduplicate::WORDS)),
-        ("turn_end", words(TurnEnd::WORDS)),
-        ("incomplete", words(Incomplete::WORDS)),
-        ("reply", words(ReplyAs::WORDS)),
-        ("artifacts", words(ArtifactPer::WORDS)),
-        ("status_text", words(StatusText::WORDS)),
+        ("while_working", words(WhileWorking::NAMES)),
+        ("deduplicate", words(Deduplicate::NAMES)),
+        ("turn_end", words(TurnEnd::NAMES)),
+        ("incomplete", words(Incomplete::NAMES)),
+        ("reply", words(ReplyAs::NAMES)),
+        ("artifacts", words(ArtifactPer::NAMES)),
+        ("status_text", words(StatusText::NAMES)),
         ("last_chunk", flag(true)),
-        ("reasoning", words(Reasoning::WORDS)),
-        ("tools", words(Tools::WORDS)),
+        ("reasoning", words(Reasoning::NAMES)),
+        ("tools", words(Tools::NAMES)),
         ("enforce_input_modes", flag(false)),
         ("expose_ids", flag(false)),
         ("task_ttl", duration.clone()),
@@ -441,12 +451,12 @@ pub(crate) fn schema() -> serde_json::Value {
         ("max_tasks", count.clone()),
         (
             "max_body",
-            json!({ "type": ["string", "integer"], "minimum": 0, "description": "The largest body, with a unit or in bytes." }),
+            json!({ "type": ["string", "integer"], "minimum": 0, "description": "Maximum request body, with a unit or in bytes." }),
         ),
         ("push", flag(true)),
-        ("push_events", words(PushEvents::WORDS)),
+        ("push_events", words(PushEvents::NAMES)),
         ("push_interval", duration),
-        ("push_v03", words(PushOld::WORDS)),
+        ("push_v03", words(PushV03::NAMES)),
         ("push_allow", texts),
         ("push_allow_http", flag(false)),
         ("push_ports", json!({ "type": "array", "items": { "type": "integer", "minimum": 1, "maximum": 65535 } })),
@@ -455,6 +465,7 @@ pub(crate) fn schema() -> serde_json::Value {
         ("extensions", json!({ "type": "array", "items": extension })),
         ("cors", flag(false)),
     ];
+
     let properties: serde_json::Map<_, _> =
         properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
     json!({ "type": "object", "additionalProperties": false, "properties": properties })
@@ -469,22 +480,25 @@ mod tests {
         let schema = schema();
         let named = schema["properties"].as_object().expect("an object");
         for name in named.keys() {
-            // An unknown name is told before a wrong value is.
+            // serde reports an unknown name before an invalid value.
             let error =
                 serde_json::from_value::<Options>(json!({ name: {"?": 1} })).err().map(|error| error.to_string());
             assert!(!error.unwrap_or_default().contains("unknown field `?`, there are no fields"), "{name}");
         }
+
         let unknown = serde_json::from_value::<Options>(json!({ "nonsense": 1 })).expect_err("unknown").to_string();
         let known: Vec<&str> = unknown.split('`').skip(3).step_by(2).collect();
         let mut listed: Vec<&str> = named.keys().map(String::as_str).collect();
         let mut known = known;
+
         listed.sort_unstable();
         known.sort_unstable();
+
         assert_eq!(listed, known);
     }
 
     #[test]
-    fn options_are_read_as_the_page_writes_them() {
+    fn documented_options_are_parsed() {
         let options: Options = serde_json::from_value(json!({
             "versions": ["1.0"], "bindings": ["HTTP+JSON"], "incomplete": "failed", "push_interval": "2s",
             "push_allow": ["10.1.0.0/16", "hooks.internal"], "blocking_timeout": "5m", "reply": "auto",
@@ -498,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_body_is_written_like_every_other_size() {
+    fn max_body_takes_a_size_with_a_unit() {
         let read = |size: serde_json::Value| {
             serde_json::from_value::<Options>(json!({ "max_body": size })).map(|options| options.max_body).ok()
         };
@@ -510,23 +524,23 @@ mod tests {
     }
 
     #[test]
-    fn how_long_tasks_are_kept_is_an_option() {
+    fn task_retention_comes_from_the_options() {
         let hour = Duration::from_secs(3600);
         assert_eq!(
-            Options::default().keep(),
+            Options::default().retention(),
             RunRetention { ended_ttl: hour, waiting_ttl: 24 * hour, max_runs: 10_000 }
         );
         let options: Options =
             serde_json::from_value(json!({ "task_ttl": "90s", "interrupted_ttl": 7200, "max_tasks": 5 }))
                 .expect("options");
         assert_eq!(
-            options.keep(),
+            options.retention(),
             RunRetention { ended_ttl: Duration::from_secs(90), waiting_ttl: 2 * hour, max_runs: 5 }
         );
-        options.check().expect("they are in order");
+        options.check().expect("valid options");
         for name in ["task_ttl", "interrupted_ttl", "max_tasks"] {
             let options: Options = serde_json::from_value(json!({ name: 0 })).expect("options");
-            assert!(options.check().expect_err("none is kept").contains(name));
+            assert!(options.check().expect_err("zero is rejected").contains(name));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Parts and native contents, both ways: texts, files by bytes or by link, data (sections 13 and 14).
+//! Converts between A2A parts and Agent API contents: text, files by bytes or link, data (sections 13 and 14).
 //!
-//! Not here: which content becomes part of what (`updates`), and which parts are answers (`input`).
+//! Not here: which artifact or status a content goes to (`updates`), and which parts are answers (`input`).
 
 use std::borrow::Cow;
 
@@ -9,9 +9,9 @@ use interlingua_core::run::Slot;
 use interlingua_core::{Extra, Json};
 use serde_json::json;
 
-use crate::wire::{self, Part, Raw, base64, made, raw};
+use crate::wire::{self, Part, Raw, as_raw, base64, to_raw};
 
-/// The part a native content becomes. None for contents that hold nothing.
+/// Converts a content to a part. `None` if the content is empty.
 pub(crate) fn of_content(content: &Content) -> Option<Part<'_>> {
     Some(match &content.body {
         Body::Text(text) => Part::text(text.as_str()),
@@ -20,30 +20,30 @@ pub(crate) fn of_content(content: &Content) -> Option<Part<'_>> {
         Body::Video(url) => media(Field::Url(url.as_deref()?), None, None, "video/*"),
         Body::Audio { data, format } => {
             let format = format.as_deref();
-            let told = format.and_then(|format| media_type_of(format, "audio"));
-            media(Field::Data(data.as_deref()?), told, None, "audio/*")
+            let known_type = format.and_then(|format| media_type_of(format, "audio"));
+            media(Field::Data(data.as_deref()?), known_type, None, "audio/*")
         }
         Body::File(file) => return of_file(file),
-        Body::Data(data) => Part::data(raw(data)),
-        Body::Other(word) => {
+        Body::Data(data) => Part::data(as_raw(data)),
+        Body::Other(kind) => {
             let mut fields = Extra::new();
-            fields.push("type", Json::from_serialize(word));
+            fields.push("type", Json::from_serialize(kind));
             for (name, value) in content.extra.iter() {
                 fields.push(name, value.clone());
             }
-            Part::data(made(&fields))
+            Part::data(to_raw(&fields))
         }
     })
 }
 
-/// The part of a content that has ended.
+/// Converts a finished content to a part.
 pub(crate) fn of_slot(slot: &Slot) -> Option<Part<'_>> {
     of_content(slot.value.as_ref()?)
 }
 
-/// A refusal is text, and marked.
+/// A refusal: a text part marked in its metadata.
 pub(crate) fn refusal<'a>(text: impl Into<Cow<'a, str>>) -> Part<'a> {
-    Part::text(text).with(made(&json!({ "refusal": true })))
+    Part::text(text).with_metadata(to_raw(&json!({ "refusal": true })))
 }
 
 fn of_file(file: &File) -> Option<Part<'_>> {
@@ -52,58 +52,68 @@ fn of_file(file: &File) -> Option<Part<'_>> {
     if let Some(field) = file.data.as_deref().map(Field::Data).or_else(url) {
         return Some(media(field, None, name, ""));
     }
+
     let id = file.id.as_deref()?;
     let mut fields = Extra::new();
     fields.push("file_id", Json::from_serialize(id));
     if let Some(name) = name {
         fields.push("filename", Json::from_serialize(name));
     }
-    Some(Part::data(made(&fields)))
+
+    Some(Part::data(to_raw(&fields)))
 }
 
-/// A native field for a file. Either may hold a data URL, a link, or plain base64.
+/// A file field of the Agent API. Either field may hold a data URL, a link or plain base64.
 enum Field<'a> {
-    /// Where links belong.
+    /// A field meant for links.
     Url(&'a str),
-    /// Where bytes belong.
+    /// A field meant for base64.
     Data(&'a str),
 }
 
-/// A file, by what stands in a native field: a data URL, a link, or plain base64.
-fn media<'a>(field: Field<'a>, told: Option<Cow<'a, str>>, name: Option<&'a str>, fallback: &'static str) -> Part<'a> {
+/// Converts a file field to a part. `fallback`: media type if none can be found; empty for none.
+fn media<'a>(
+    field: Field<'a>,
+    media_type: Option<Cow<'a, str>>,
+    name: Option<&'a str>,
+    fallback: &'static str,
+) -> Part<'a> {
     let (Field::Url(text) | Field::Data(text)) = field;
-    let by_name = || {
-        // Without a name, a link's own end will do.
+    let from_name = || {
+        // Without a file name, use the last path segment of a link.
         let named = name.or_else(|| text.contains("://").then(|| text.split(['?', '#']).next().unwrap_or("")));
         let (_, suffix) = named?.rsplit('/').next()?.rsplit_once('.')?;
         media_type_of(suffix, "").map(Cow::into_owned)
     };
+
     let (content, inline) = match data_url(text) {
         Some((media_type, bytes)) => (wire::Content::Bytes(bytes), Some(media_type)),
         None if text.contains(':') => (wire::Content::Url(Cow::Borrowed(text)), None),
-        None if matches!(field, Field::Url(_)) && !base64::is_no_path(text) => {
+        None if matches!(field, Field::Url(_)) && !base64::is_certainly_base64(text) => {
             (wire::Content::Url(Cow::Borrowed(text)), None)
         }
-        None => match base64::standard(text) {
+        None => match base64::to_standard(text) {
             Some(bytes) => (wire::Content::Bytes(bytes), None),
             None => (wire::Content::Url(Cow::Borrowed(text)), None),
         },
     };
-    let media_type = inline.filter(|told| !told.is_empty()).map(Cow::Borrowed).or(told);
-    let media_type = media_type.or_else(|| by_name().map(Cow::Owned));
+
+    let media_type = inline.filter(|inline| !inline.is_empty()).map(Cow::Borrowed).or(media_type);
+    let media_type = media_type.or_else(|| from_name().map(Cow::Owned));
     let media_type = media_type.or_else(|| (!fallback.is_empty()).then_some(Cow::Borrowed(fallback)));
+
     Part { content, filename: name.map(Cow::Borrowed), media_type, metadata: None }
 }
 
-/// The media type and the bytes of a data URL in base64.
+/// Media type and base64 payload of a data URL.
 fn data_url(text: &str) -> Option<(&str, Cow<'_, str>)> {
     let (head, body) = text.strip_prefix("data:")?.split_once(',')?;
     let head = head.strip_suffix(";base64")?;
-    Some((head.split(';').next().unwrap_or(""), base64::standard(body)?))
+    Some((head.split(';').next().unwrap_or(""), base64::to_standard(body)?))
 }
 
-/// The media type a word stands for: one already, or a file's suffix. `family`: what an unknown suffix is of.
-fn media_type_of<'a>(word: &'a str, family: &str) -> Option<Cow<'a, str>> {
+/// The media type for a format: a media type already, or a file suffix. `family`: top-level type for unknown suffixes.
+fn media_type_of<'a>(format: &'a str, family: &str) -> Option<Cow<'a, str>> {
     const SUFFIXES: &[(&str, &str)] = &[
         ("png", "image/png"),
         ("jpg", "image/jpeg"),
@@ -128,23 +138,27 @@ fn media_type_of<'a>(word: &'a str, family: &str) -> Option<Cow<'a, str>> {
         ("json", "application/json"),
         ("zip", "application/zip"),
     ];
-    if word.contains('/') {
-        return Some(Cow::Borrowed(word));
+
+    if format.contains('/') {
+        return Some(Cow::Borrowed(format));
     }
-    let word = word.trim_start_matches('.').to_ascii_lowercase();
-    if let Some((_, media_type)) = SUFFIXES.iter().find(|(suffix, _)| *suffix == word) {
+
+    let format = format.trim_start_matches('.').to_ascii_lowercase();
+    if let Some((_, media_type)) = SUFFIXES.iter().find(|(suffix, _)| *suffix == format) {
         return Some(Cow::Borrowed(media_type));
     }
-    let known = !family.is_empty() && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    known.then(|| Cow::Owned(format!("{family}/{word}")))
+
+    let known = !family.is_empty() && !format.is_empty() && format.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    known.then(|| Cow::Owned(format!("{family}/{format}")))
 }
 
-/// The native content a client's part becomes.
+/// Converts a client's part to a content.
 pub(crate) fn to_content(part: &Part<'_>) -> Content {
     let name = part.filename.as_deref();
-    let told = part.media_type.as_deref();
+    let known_type = part.media_type.as_deref();
     let guessed = || name.and_then(|name| media_type_of(name.rsplit_once('.')?.1, ""));
-    let media_type = told.map(Cow::Borrowed).or_else(guessed);
+    let media_type = known_type.map(Cow::Borrowed).or_else(guessed);
+
     let text = match &part.content {
         wire::Content::Text(text) => return Content::text(text.as_ref()),
         wire::Content::Data(data) => return Content::new(Body::Data(Json::from_raw(data))),
@@ -153,24 +167,26 @@ pub(crate) fn to_content(part: &Part<'_>) -> Content {
             format!("data:{};base64,{bytes}", media_type.as_deref().unwrap_or("application/octet-stream"))
         }
     };
+
     let family = media_type.as_deref().unwrap_or("").split('/').next().unwrap_or("");
     let body = match family {
         "image" => Body::Image(Some(text)),
         "video" => Body::Video(Some(text)),
         "audio" => Body::Audio { data: Some(text), format: media_type.map(Cow::into_owned) },
         _ => {
-            let by_bytes = matches!(part.content, wire::Content::Bytes(_));
-            let (data, url) = if by_bytes { (Some(text), None) } else { (None, Some(text)) };
+            let is_bytes = matches!(part.content, wire::Content::Bytes(_));
+            let (data, url) = if is_bytes { (Some(text), None) } else { (None, Some(text)) };
             Body::File(File { url, id: None, name: name.map(str::to_owned), data })
         }
     };
+
     Content::new(body)
 }
 
-/// What a native content has no field for, kept in the message's metadata (section 14). None: nothing.
+/// Part fields that a content cannot hold; stored in the message's metadata (section 14). `None`: nothing is lost.
 pub(crate) fn extras(part: &Part<'_>) -> Option<Json> {
     let is_file = matches!(part.content, wire::Content::Bytes(_) | wire::Content::Url(_));
-    // A file's entry is written in any case: it says what was told and what was guessed.
+    // Files always get an entry: it shows which media type the client sent and which was guessed.
     if !is_file && part.metadata.is_none() && part.media_type.is_none() && part.filename.is_none() {
         return None;
     }
@@ -187,14 +203,16 @@ pub(crate) fn extras(part: &Part<'_>) -> Option<Json> {
     Some(Json::from_serialize(&fields))
 }
 
-/// A client's part, as it was sent: the way back of [`to_content`] and [`extras`].
+/// Rebuilds a client's part as it was sent: the inverse of [`to_content`] and [`extras`].
 pub(crate) fn as_sent<'a>(content: &'a Content, extras: Option<&Json>) -> Option<Part<'a>> {
     let mut part = of_content(content)?;
     let Some(fields) = extras.and_then(Json::decode::<Extra>) else { return Some(part) };
+
     let text = |name: &str| fields.get(name).and_then(Json::decode::<String>).map(Cow::Owned);
     part.media_type = text("mediaType");
     part.filename = text("filename");
     part.metadata = fields.get("metadata").map(|metadata| -> Raw<'a> { Cow::Owned(metadata.raw().to_owned()) });
+
     Some(part)
 }
 
@@ -207,10 +225,15 @@ mod tests {
     }
 
     #[test]
-    fn every_native_content_has_its_part() {
+    fn every_content_becomes_a_part() {
         let file = |url: Option<&str>, id: Option<&str>, name: Option<&str>, data: Option<&str>| {
-            let own = |text: Option<&str>| text.map(str::to_owned);
-            Content::new(Body::File(File { url: own(url), id: own(id), name: own(name), data: own(data) }))
+            let to_owned_text = |text: Option<&str>| text.map(str::to_owned);
+            Content::new(Body::File(File {
+                url: to_owned_text(url),
+                id: to_owned_text(id),
+                name: to_owned_text(name),
+                data: to_owned_text(data),
+            }))
         };
         let audio = |data: &str, format: &str| {
             Content::new(Body::Audio { data: Some(data.into()), format: Some(format.into()) })
@@ -254,16 +277,17 @@ mod tests {
             let file = Content::new(Body::File(File { url: Some(link.into()), ..File::default() }));
             assert_eq!(written(file), format!(r#"{{"url":"{link}"}}"#));
         }
+
         let bytes = "A".repeat(1024);
         assert_eq!(url(&bytes), format!(r#"{{"raw":"{bytes}","mediaType":"image/*"}}"#));
-        // Bits that strict readers refuse, missing padding, the other alphabet.
+        // Trailing bits that strict decoders reject, missing padding, the URL alphabet.
         for link in [format!("{bytes}AB=="), format!("{bytes}AB"), format!("{bytes}AB-_")] {
             assert_eq!(url(&link), format!(r#"{{"url":"{link}","mediaType":"image/*"}}"#));
         }
     }
 
     #[test]
-    fn a_clients_part_comes_back_as_it_was_sent() {
+    fn a_client_part_round_trips() {
         for text in [
             r#"{"text":"hi"}"#,
             r#"{"text":"<p>","mediaType":"text/html","metadata":{"b":1,"a":2.50}}"#,
@@ -277,9 +301,10 @@ mod tests {
             r#"{"data":null}"#,
         ] {
             let body = format!(r#"{{"messageId":"m","role":"ROLE_USER","parts":[{text}]}}"#);
+
             let node = interlingua_core::tree::Node::parse(body.as_bytes()).expect("JSON");
             let mut faults = wire::read::Faults::default();
-            let message = wire::read::message(&node, crate::dialect::Form::V1, &mut faults).expect("a message");
+            let message = wire::read::message(&node, crate::dialect::WireFormat::V1, &mut faults).expect("a message");
             let part = &message.parts[0];
             let content = to_content(part);
             let back = as_sent(&content, extras(part).as_ref()).expect("a part");

@@ -1,7 +1,7 @@
-//! Push notifications: the events of a task as requests to the places its owner named (section 11).
+//! Push notifications: the events of a task as requests to the receivers its owner configured (section 11).
 //!
-//! Text deltas are joined: a notifier holds them back until something else happens, the artifact is complete, or the
-//! gateway says that the interval is over. Not here: sending, retries, and where may be sent to.
+//! Text deltas are joined: a notifier buffers them until another event occurs, the artifact is complete, or the gateway
+//! flushes at the end of the interval. Not here: sending, retries, and allowed destinations.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
 use interlingua_core::{Json, Run};
 use serde::Serialize;
 
-use crate::dialect::Form;
+use crate::dialect::WireFormat;
 use crate::history::History;
 use crate::input;
-use crate::options::{PushEvents, PushOld};
+use crate::options::{PushEvents, PushV03};
 use crate::serve::{COLLECTION, Config};
 use crate::time::Timestamp;
 use crate::updates::{Change, Piece, Update, Updates};
-use crate::wire::v03::Old;
-use crate::wire::{Artifact, ArtifactUpdate, Item, Part, Raw, Spelled, State, Status, StatusUpdate, Task};
+use crate::wire::v03::V03;
+use crate::wire::{Artifact, ArtifactUpdate, Encoded, Item, Part, Raw, State, Status, StatusUpdate, Task};
 use crate::{Route, parts, task};
 
-/// What a route delivers.
+/// The push notifiers of a route.
 pub(crate) fn notifiers(route: &Arc<Route>) -> PushNotifiers {
-    let owned = Arc::clone(route);
+    let receiver_route = Arc::clone(route);
     PushNotifiers {
         collection: COLLECTION,
         policy: route.options.push_policy(),
         pause: route.options.push_interval,
         open: Box::new(move |document| {
             let config: Config = document.decode()?;
-            (!config.given_up).then(|| Box::new(Receiver::new(&owned, config)) as Box<dyn PushNotifier>)
+            (!config.disabled).then(|| Box::new(Receiver::new(&receiver_route, config)) as Box<dyn PushNotifier>)
         }),
-        give_up: Box::new(|document| {
+        disable: Box::new(|document| {
             let mut config: Config = document.decode()?;
-            config.given_up = true;
+            config.disabled = true;
             Some(Json::from_serialize(&config))
         }),
     }
@@ -46,12 +46,12 @@ struct Receiver {
     route: Arc<Route>,
     config: Config,
     updates: Updates,
-    held: Option<Held>,
-    known: Known,
+    buffered: Option<BufferedText>,
+    snapshot: TaskSnapshot,
 }
 
-/// Running text that was not sent yet: a piece of one content.
-struct Held {
+/// Text deltas of one content that were not sent yet.
+struct BufferedText {
     artifact: String,
     message: u32,
     content: u32,
@@ -59,25 +59,25 @@ struct Held {
     append: bool,
 }
 
-/// What a whole task consists of besides its artifacts, as it goes to receivers of 0.3.
-struct Known {
+/// Status and history of the task, for receivers of 0.3 that get the complete task each time.
+struct TaskSnapshot {
     state: State,
     at: Millis,
     history: History<Json>,
-    /// The last turn that has begun, and whether it has ended.
+    /// Index of the last started turn, and true if it has ended.
     turn: Option<(usize, bool)>,
 }
 
-/// A task of 0.3, made of what is known.
+/// A 0.3 task built from the snapshot.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Whole<'a> {
+struct TaskBody<'a> {
     kind: &'static str,
     id: &'a str,
     context_id: &'a str,
-    status: WholeStatus<'a>,
+    status: TaskBodyStatus<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    artifacts: Vec<Old<'a, Artifact<'a>>>,
+    artifacts: Vec<V03<'a, Artifact<'a>>>,
     #[serde(skip_serializing_if = "<[Json]>::is_empty")]
     history: &'a [Json],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ struct Whole<'a> {
 }
 
 #[derive(Serialize)]
-struct WholeStatus<'a> {
+struct TaskBodyStatus<'a> {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a Json>,
@@ -98,113 +98,120 @@ impl Receiver {
             updates: Updates::new(route),
             route: Arc::clone(route),
             config,
-            held: None,
-            known: Known { state: State::Submitted, at: 0, history: History::new(), turn: None },
+            buffered: None,
+            snapshot: TaskSnapshot { state: State::Submitted, at: 0, history: History::new(), turn: None },
         }
     }
 
-    /// The dialect its receiver was made in. Over 0.3 the bare object with `kind` is sent, whatever the binding.
-    const fn form(&self) -> Form {
-        if self.config.old { Form::V03 } else { Form::V1 }
+    /// Wire format of the receiver's version. In 0.3 this is the bare object with `kind` for both bindings.
+    const fn wire_format(&self) -> WireFormat {
+        if self.config.v03 { WireFormat::V03 } else { WireFormat::V1 }
     }
 
     fn sends_tasks(&self) -> bool {
-        self.config.old && self.route.options.push_v03 == PushOld::Task
+        self.config.v03 && self.route.options.push_v03 == PushV03::Task
     }
 
     fn sends_artifacts(&self) -> bool {
         self.route.options.push_events == PushEvents::All
     }
 
-    fn parcel<T: Serialize>(&self, value: &T) -> PushRequest {
+    fn request<T: Serialize>(&self, value: &T) -> PushRequest {
         let mut headers = Vec::with_capacity(4);
-        if self.config.old {
+        if self.config.v03 {
             headers.push(("content-type", "application/json".to_owned()));
         } else {
             headers.push(("content-type", "application/a2a+json".to_owned()));
             headers.push(("a2a-version", "1.0".to_owned()));
         }
+
         if let Some(scheme) = &self.config.scheme {
             let credentials = self.config.credentials.as_deref().unwrap_or("");
             headers.push(("authorization", format!("{scheme} {credentials}").trim_end().to_owned()));
         }
+
         if let Some(token) = &self.config.token {
             headers.push(("x-a2a-notification-token", token.clone()));
         }
+
         PushRequest { headers, body: serde_json::to_vec(value).unwrap_or_default() }
     }
 
-    /// One event, or the whole task in its place.
-    fn event(&self, item: &Item<'_>, run: &Run) -> PushRequest {
-        if self.sends_tasks() { self.whole(run) } else { self.parcel(&Spelled(item, self.form())) }
+    /// The request for one event, or for the complete task instead.
+    fn event_request(&self, item: &Item<'_>, run: &Run) -> PushRequest {
+        if self.sends_tasks() { self.task_request(run) } else { self.request(&Encoded(item, self.wire_format())) }
     }
 
-    fn whole(&self, run: &Run) -> PushRequest {
+    fn task_request(&self, run: &Run) -> PushRequest {
         let artifacts = self.updates.artifacts(run);
-        self.parcel(&Whole {
+        self.request(&TaskBody {
             kind: "task",
             id: &self.config.task,
             context_id: &run.session_id,
-            status: WholeStatus {
-                state: self.known.state.word(Form::V03),
-                message: self.known.history.current(),
-                timestamp: Timestamp(self.known.at),
+            status: TaskBodyStatus {
+                state: self.snapshot.state.name(WireFormat::V03),
+                message: self.snapshot.history.current(),
+                timestamp: Timestamp(self.snapshot.at),
             },
-            artifacts: artifacts.iter().map(|artifact| Old(artifact, Form::V03)).collect(),
-            history: self.known.history.before(),
+            artifacts: artifacts.iter().map(|artifact| V03(artifact, WireFormat::V03)).collect(),
+            history: self.snapshot.history.before(),
             metadata: self.metadata(run),
         })
     }
 
-    /// What the task says of itself besides, as it stood when what is told happened: the run may be further.
+    /// Task metadata as of the snapshot; the run may already be ahead of it.
     fn metadata(&self, run: &Run) -> Option<Raw<'static>> {
-        let (last, done) = self.known.turn?;
-        let has_ended = |turn: usize| turn < last || done;
+        let (last, last_has_ended) = self.snapshot.turn?;
+        let has_ended = |turn: usize| turn < last || last_has_ended;
         let turn = (0..=last).rev().find(|turn| !(has_ended(*turn) && run.turns[*turn].withdrawn))?;
-        task::metadata_of(&self.route, &run.turns[turn], has_ended(turn))
+        task::turn_metadata(&self.route, &run.turns[turn], has_ended(turn))
     }
 
-    /// Keeps up with turns, whose usage a whole task tells.
-    fn count(&mut self, step: Step<'_>) {
+    /// Tracks turns: the metadata of a complete task includes their usage.
+    fn track_turn(&mut self, step: Step<'_>) {
         match step.event {
-            Event::TurnStarted { turn } => self.known.turn = Some((turn as usize, false)),
-            Event::TurnFinished { turn, .. } => self.known.turn = Some((turn as usize, true)),
+            Event::TurnStarted { turn } => self.snapshot.turn = Some((turn as usize, false)),
+            Event::TurnFinished { turn, .. } => self.snapshot.turn = Some((turn as usize, true)),
             _ => {}
         }
     }
 
-    /// Keeps up with status and history. Who is told events alone needs neither.
-    fn learn(&mut self, update: &Update<'_>, step: Step<'_>) {
+    /// Updates status and history of the snapshot. Receivers of single events do not need it.
+    fn update_snapshot(&mut self, update: &Update<'_>, step: Step<'_>) {
         if !self.sends_tasks() {
             return;
         }
+
         let (task, context) = (self.config.task.as_str(), step.run.session_id.as_str());
         match update {
-            Update::Said(turn) => {
+            Update::TurnStarted(turn) => {
                 let sent = input::as_sent(step.run, *turn);
-                let sent = sent.into_iter().map(|message| message.on(task, context));
-                self.known.history.say(sent.map(|message| Json::from_serialize(&Spelled(&message, Form::V03))));
-                self.known.at = self.known.at.max(step.at);
+                let sent = sent.into_iter().map(|message| message.in_task(task, context));
+                self.snapshot
+                    .history
+                    .add_input(sent.map(|message| Json::from_serialize(&Encoded(&message, WireFormat::V03))));
+                self.snapshot.at = self.snapshot.at.max(step.at);
             }
-            Update::Unasked { said } => self.known.history.unask(*said),
+            Update::TurnWithdrawn { keep_input } => self.snapshot.history.withdraw(*keep_input),
             Update::Status(change) => {
-                let message = change.message.clone().map(|message| message.on(task, context));
-                let message = message.map(|message| Json::from_serialize(&Spelled(&message, Form::V03)));
-                self.known.history.set(message, |new, old| new == old);
-                (self.known.state, self.known.at) = (change.state, step.at);
+                let message = change.message.clone().map(|message| message.in_task(task, context));
+                let message = message.map(|message| Json::from_serialize(&Encoded(&message, WireFormat::V03)));
+                self.snapshot.history.set(message, |new, old| new == old);
+                (self.snapshot.state, self.snapshot.at) = (change.state, step.at);
             }
             Update::Artifact(_) => {}
         }
     }
 
-    fn tell(&mut self, update: Update<'_>, step: Step<'_>, parcels: &mut Vec<PushRequest>) {
-        self.learn(&update, step);
+    fn handle(&mut self, update: Update<'_>, step: Step<'_>, requests: &mut Vec<PushRequest>) {
+        self.update_snapshot(&update, step);
         let run = step.run;
         let task = self.config.task.clone();
+
         match update {
-            Update::Said(0) if self.sends_artifacts() => {
+            Update::TurnStarted(0) if self.sends_artifacts() => {
                 let sent = input::as_sent(run, 0);
-                let history = sent.into_iter().map(|message| message.on(task.as_str(), run.session_id.as_str()));
+                let history = sent.into_iter().map(|message| message.in_task(task.as_str(), run.session_id.as_str()));
                 let item = Item::Task(Task {
                     id: task.as_str().into(),
                     context: run.session_id.as_str().into(),
@@ -213,44 +220,47 @@ impl Receiver {
                     history: Some(history.collect()),
                     metadata: None,
                 });
-                parcels.push(self.event(&item, run));
+                requests.push(self.event_request(&item, run));
             }
-            Update::Said(_) | Update::Unasked { .. } => {}
+            Update::TurnStarted(_) | Update::TurnWithdrawn { .. } => {}
             Update::Status(Change { state, message, metadata }) => {
-                self.flush(step, parcels);
+                self.flush(step, requests);
+
                 let item = Item::Status(StatusUpdate {
                     task: task.as_str().into(),
                     context: run.session_id.as_str().into(),
                     status: Status {
                         state,
-                        message: message.map(|message| message.on(task.as_str(), run.session_id.as_str())),
+                        message: message.map(|message| message.in_task(task.as_str(), run.session_id.as_str())),
                         at: step.at,
                     },
                     metadata,
                     closes: state.is_terminal() || state == State::InputRequired,
                 });
-                parcels.push(self.event(&item, run));
+                requests.push(self.event_request(&item, run));
             }
             Update::Artifact(_) if !self.sends_artifacts() => {}
             Update::Artifact(Piece { artifact, append, is_delta: true, .. }) => {
                 let Event::ContentDelta { message, content, span } = step.event else { return };
-                if let Some(held) = &mut self.held
-                    && (held.message, held.content, held.span.version) == (message, content, span.version)
+
+                if let Some(buffered) = &mut self.buffered
+                    && (buffered.message, buffered.content, buffered.span.version) == (message, content, span.version)
                 {
-                    held.span.end = span.end;
+                    buffered.span.end = span.end;
                     return;
                 }
-                self.flush(step, parcels);
-                self.held = Some(Held { artifact: artifact.id.into_owned(), message, content, span, append });
+                self.flush(step, requests);
+                self.buffered =
+                    Some(BufferedText { artifact: artifact.id.into_owned(), message, content, span, append });
             }
             Update::Artifact(piece) if piece.closes() => {
-                // The end goes along with the last of the text; a whole task says nothing of ends.
-                let held = self.held.as_ref().is_some_and(|held| held.artifact == piece.artifact.id);
-                if held || self.sends_tasks() {
-                    self.send_held(step, held, parcels);
+                // The end is sent together with the last text; a complete task has no chunk ends.
+                let buffered = self.buffered.as_ref().is_some_and(|buffered| buffered.artifact == piece.artifact.id);
+                if buffered || self.sends_tasks() {
+                    self.flush_text(step, buffered, requests);
                     return;
                 }
-                self.flush(step, parcels);
+                self.flush(step, requests);
                 let item = Item::Artifact(ArtifactUpdate {
                     task: task.as_str().into(),
                     context: run.session_id.as_str().into(),
@@ -258,10 +268,10 @@ impl Receiver {
                     append: true,
                     last_chunk: true,
                 });
-                parcels.push(self.event(&item, run));
+                requests.push(self.event_request(&item, run));
             }
             Update::Artifact(Piece { artifact, append, last_chunk, .. }) => {
-                self.flush(step, parcels);
+                self.flush(step, requests);
                 let item = Item::Artifact(ArtifactUpdate {
                     task: task.as_str().into(),
                     context: run.session_id.as_str().into(),
@@ -269,7 +279,7 @@ impl Receiver {
                     append,
                     last_chunk,
                 });
-                parcels.push(self.event(&item, run));
+                requests.push(self.event_request(&item, run));
             }
         }
     }
@@ -281,47 +291,51 @@ impl PushNotifier for Receiver {
     }
 
     fn skip(&mut self, step: Step<'_>) {
-        self.count(step);
-        let mut told = Vec::new();
-        self.updates.take_quietly(step, &mut |update| told.push(update));
-        for update in told {
-            self.learn(&update, step);
+        self.track_turn(step);
+
+        let mut updates = Vec::new();
+        self.updates.process_without_deltas(step, &mut |update| updates.push(update));
+        for update in updates {
+            self.update_snapshot(&update, step);
         }
     }
 
-    fn take(&mut self, step: Step<'_>, parcels: &mut Vec<PushRequest>) {
-        self.count(step);
-        let mut told = Vec::new();
-        self.updates.take(step, &mut |update| told.push(update));
-        for update in told {
-            self.tell(update, step, parcels);
+    fn take(&mut self, step: Step<'_>, requests: &mut Vec<PushRequest>) {
+        self.track_turn(step);
+
+        let mut updates = Vec::new();
+        self.updates.process(step, &mut |update| updates.push(update));
+        for update in updates {
+            self.handle(update, step, requests);
         }
     }
 
     fn has_held(&self) -> bool {
-        self.held.is_some()
+        self.buffered.is_some()
     }
 
-    fn flush(&mut self, step: Step<'_>, parcels: &mut Vec<PushRequest>) {
-        self.send_held(step, false, parcels);
+    fn flush(&mut self, step: Step<'_>, requests: &mut Vec<PushRequest>) {
+        self.flush_text(step, false, requests);
     }
 }
 
 impl Receiver {
-    /// Sends the text that was held back. `last`: with it the artifact is complete.
-    fn send_held(&mut self, step: Step<'_>, last: bool, parcels: &mut Vec<PushRequest>) {
-        let Some(held) = self.held.take() else { return };
-        let slot = step.run.messages.get(held.message as usize).and_then(|it| it.slots.get(held.content as usize));
+    /// Sends the buffered text. `last`: the artifact is complete with it.
+    fn flush_text(&mut self, step: Step<'_>, last: bool, requests: &mut Vec<PushRequest>) {
+        let Some(buffered) = self.buffered.take() else { return };
+        let slot =
+            step.run.messages.get(buffered.message as usize).and_then(|it| it.slots.get(buffered.content as usize));
         let Some(slot) = slot else { return };
-        let text = slot.span(held.span);
+
+        let text = slot.span(buffered.span);
         let part = if slot.kind == ContentType::Refusal { parts::refusal(text) } else { Part::text(text) };
         let item = Item::Artifact(ArtifactUpdate {
             task: self.config.task.as_str().into(),
             context: step.run.session_id.as_str().into(),
-            artifact: Artifact { id: held.artifact.as_str().into(), name: None, parts: vec![part], metadata: None },
-            append: held.append,
+            artifact: Artifact { id: buffered.artifact.as_str().into(), name: None, parts: vec![part], metadata: None },
+            append: buffered.append,
             last_chunk: last,
         });
-        parcels.push(self.event(&item, step.run));
+        requests.push(self.event_request(&item, step.run));
     }
 }

@@ -1,6 +1,6 @@
-//! A run as a task: the fold of what its clients were told, with history and artifacts (section 8).
+//! Converts a run to a task: folds its updates into status, history and artifacts (section 8).
 //!
-//! Not here: what is told ([`crate::updates`]), and which of the caller's runs are tasks of a route ([`Route::shows`]).
+//! Not here: the updates ([`crate::updates`]).
 
 use std::borrow::Cow;
 
@@ -12,29 +12,29 @@ use crate::Route;
 use crate::history::History;
 use crate::input;
 use crate::options::{Incomplete, TurnEnd};
-use crate::says::AgentApi;
+use crate::render::AgentApi;
 use crate::updates::{Change, Update, Updates};
 use crate::wire::{Message, State, Status, Task};
 
-/// How much of a task is shown.
+/// How much of a task a response includes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown {
-    /// The most messages of the history. None: all.
+pub(crate) struct TaskDetail {
+    /// Maximum number of history messages, newest last. `None`: all.
     pub(crate) history: Option<usize>,
-    /// Whether the artifacts are there at all.
+    /// True to include artifacts.
     pub(crate) artifacts: bool,
-    /// Whether an empty list of them is written.
-    pub(crate) even_empty: bool,
+    /// True to write an empty artifact list instead of omitting it.
+    pub(crate) empty_artifacts: bool,
 }
 
-impl Shown {
-    /// Everything, but nothing that is empty.
-    pub(crate) const fn all(history: Option<usize>) -> Self {
-        Self { history, artifacts: true, even_empty: false }
+impl TaskDetail {
+    /// Everything except empty lists.
+    pub(crate) const fn full(history: Option<usize>) -> Self {
+        Self { history, artifacts: true, empty_artifacts: false }
     }
 }
 
-/// Status and history, as they grow.
+/// Status and history after the updates applied so far.
 pub(crate) struct Fold<'r> {
     state: State,
     at: Millis,
@@ -47,17 +47,17 @@ impl<'r> Fold<'r> {
         Self { state: State::Submitted, at: run.created_at, history: History::new(), task: run.id.to_string() }
     }
 
-    /// Takes what is told at a step.
-    pub(crate) fn take(&mut self, update: Update<'r>, step: Step<'r>) {
+    /// Applies an update of this step.
+    pub(crate) fn apply(&mut self, update: Update<'r>, step: Step<'r>) {
         let (task, context) = (&self.task, step.run.session_id.as_str());
         match update {
-            Update::Said(turn) => {
+            Update::TurnStarted(turn) => {
                 let sent = input::as_sent(step.run, turn);
-                self.history.say(sent.into_iter().map(|message| message.on(task.clone(), context)));
+                self.history.add_input(sent.into_iter().map(|message| message.in_task(task.clone(), context)));
             }
-            Update::Unasked { said } => self.history.unask(said),
+            Update::TurnWithdrawn { keep_input } => self.history.withdraw(keep_input),
             Update::Status(Change { state, message, .. }) => {
-                let message = message.map(|message| message.on(task.clone(), context));
+                let message = message.map(|message| message.in_task(task.clone(), context));
                 self.history.set(message, |new, old| new.id == old.id);
                 (self.state, self.at) = (state, step.at);
             }
@@ -65,64 +65,70 @@ impl<'r> Fold<'r> {
         }
     }
 
-    /// The task as it stands in the fold alone.
-    pub(crate) fn task(&self, route: &Route, updates: &Updates, run: &'r Run, shown: Shown) -> Task<'r> {
-        let artifacts = shown.artifacts.then(|| updates.artifacts(run));
-        let said = self.history.before();
-        let history = said[shown.history.map_or(0, |most| said.len().saturating_sub(most))..].to_vec();
+    /// The task as of the applied updates.
+    pub(crate) fn task(&self, route: &Route, updates: &Updates, run: &'r Run, detail: TaskDetail) -> Task<'r> {
+        let artifacts = detail.artifacts.then(|| updates.artifacts(run));
+        let before = self.history.before();
+        let history = before[detail.history.map_or(0, |most| before.len().saturating_sub(most))..].to_vec();
+
         Task {
             id: Cow::Owned(self.task.clone()),
             context: Cow::Borrowed(&run.session_id),
             status: Status { state: self.state, message: self.history.current().cloned(), at: self.at },
-            artifacts: artifacts.filter(|artifacts| shown.even_empty || !artifacts.is_empty()),
+            artifacts: artifacts.filter(|artifacts| detail.empty_artifacts || !artifacts.is_empty()),
             history: (!history.is_empty()).then_some(history),
             metadata: metadata(route, run),
         }
     }
 }
 
-/// What a task says of itself besides.
+/// Metadata of a task.
 fn metadata(route: &Route, run: &Run) -> Option<crate::wire::Raw<'static>> {
-    let turn = run.turns.get(run.last_taken()?)?;
-    metadata_of(route, turn, turn.end.is_some())
+    let turn = run.turns.get(run.last_effective_turn()?)?;
+    turn_metadata(route, turn, turn.end.is_some())
 }
 
-/// The same, by the turn it is told of. `done`: its end was told.
-pub(crate) fn metadata_of(route: &Route, turn: &Turn, done: bool) -> Option<crate::wire::Raw<'static>> {
+/// Task metadata from this turn. `done`: the end of the turn was sent.
+pub(crate) fn turn_metadata(route: &Route, turn: &Turn, done: bool) -> Option<crate::wire::Raw<'static>> {
     let response_id = turn.upstream_id.as_deref().filter(|_| route.options.expose_ids);
     let answered_by = turn.answered_by.map(|run| run.to_string());
-    AgentApi { usage: turn.usage.as_ref().filter(|_| done), response_id, answered_by, ..AgentApi::default() }.written()
+    AgentApi { usage: turn.usage.as_ref().filter(|_| done), response_id, answered_by, ..AgentApi::default() }
+        .to_metadata()
 }
 
-/// A run as it stands, as a task. `updates` is left where the view is, so that a stream can go on from there.
-pub(crate) fn task<'r>(updates: &mut Updates, route: &Route, view: RunView<'r>, shown: Shown) -> Task<'r> {
+/// Converts the current state of a run to a task. Afterwards `updates` is at the end of the view, so a stream can
+/// continue from there.
+pub(crate) fn task<'r>(updates: &mut Updates, route: &Route, view: RunView<'r>, detail: TaskDetail) -> Task<'r> {
     let run = view.run();
     let mut fold = Fold::new(run);
     for step in view.record.steps(0) {
-        updates.take_quietly(step, &mut |update| fold.take(update, step));
+        updates.process_without_deltas(step, &mut |update| fold.apply(update, step));
     }
-    let mut task = fold.task(route, updates, run, shown);
+
+    let mut task = fold.task(route, updates, run, detail);
+
     let state = state(route, view);
     if state == State::Working {
-        updates.set_working();
+        updates.mark_working();
     }
+
     task.status.state = state;
-    task.status.at = view.about.changed_at;
+    task.status.at = view.info.changed_at;
     task
 }
 
-/// Where a run stands, as a task.
+/// The task state of a run.
 pub(crate) fn state(route: &Route, view: RunView<'_>) -> State {
-    match view.about.state {
+    match view.info.state {
         RunState::Queued => State::Submitted,
         RunState::Running => State::Working,
         RunState::Waiting => State::InputRequired,
         RunState::WaitingForAuth => State::AuthRequired,
-        RunState::Ended(end) => route.ended(end),
+        RunState::Ended(end) => route.end_state(end),
     }
 }
 
-/// The states of runs that tasks of a state can have: what a list is filtered by.
+/// The run states that map to this task state; used to filter lists.
 pub(crate) fn run_states(route: &Route, state: State) -> Vec<RunState> {
     match state {
         State::Submitted => vec![RunState::Queued],
@@ -131,17 +137,18 @@ pub(crate) fn run_states(route: &Route, state: State) -> Vec<RunState> {
         State::AuthRequired => vec![RunState::WaitingForAuth],
         ended => [End::Completed, End::Incomplete, End::Failed, End::Rejected, End::Canceled]
             .into_iter()
-            .filter(|end| route.ended(*end) == ended)
+            .filter(|end| route.end_state(*end) == ended)
             .map(RunState::Ended)
             .collect(),
     }
 }
 
 impl Route {
-    /// After which ends of a turn a task waits although nothing is pending.
-    pub(crate) fn waits_after(&self) -> &'static [End] {
+    /// Turn ends after which a task waits for input although nothing is pending.
+    pub(crate) fn pause_ends(&self) -> &'static [End] {
         let completed = self.options.turn_end == TurnEnd::InputRequired;
         let incomplete = self.options.incomplete == Incomplete::InputRequired;
+
         match (completed, incomplete) {
             (false, false) => &[],
             (true, false) => &[End::Completed],
@@ -150,8 +157,8 @@ impl Route {
         }
     }
 
-    /// The state a run's end stands for.
-    pub(crate) fn ended(&self, end: End) -> State {
+    /// The task state for the end of a run.
+    pub(crate) fn end_state(&self, end: End) -> State {
         match end {
             End::Incomplete if self.options.incomplete == Incomplete::Failed => State::Failed,
             End::Completed | End::Incomplete => State::Completed,
@@ -163,9 +170,9 @@ impl Route {
 }
 
 impl Route {
-    /// Whether a run is a task that clients of this route may know of: any run with this agent. One that was begun over
-    /// another protocol is a task of one turn, found by its id and not in lists.
-    pub(crate) fn shows(&self, view: RunView<'_>, agent: &str) -> bool {
+    /// True if clients of this route may see the run: any run of this agent. A run from another protocol is a task of
+    /// one turn, found by id but not listed.
+    pub(crate) fn is_visible(&self, view: RunView<'_>, agent: &str) -> bool {
         view.run().agent == agent
     }
 }

@@ -1,4 +1,4 @@
-//! Points in time as A2A and HTTP write them: arithmetic only, no clock. Reading is the core's
+//! Timestamps as A2A and HTTP write them: arithmetic only, no clock. The core parses RFC 3339
 //! ([`interlingua_core::pending::time`]).
 
 use std::fmt;
@@ -6,13 +6,13 @@ use std::fmt;
 use interlingua_core::event::Millis;
 use serde::{Serialize, Serializer};
 
-/// A time in UTC, always with milliseconds: `2026-11-20T10:00:00.000Z` (section 5).
+/// UTC, always with milliseconds: `2026-11-20T10:00:00.000Z` (section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timestamp(pub(crate) Millis);
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Civil { year, month, day, hour, minute, second, .. } = Civil::of(self.0);
+        let Civil { year, month, day, hour, minute, second, .. } = Civil::from_millis(self.0);
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", self.0 % 1000)
     }
 }
@@ -23,28 +23,28 @@ impl Serialize for Timestamp {
     }
 }
 
-/// A time as HTTP headers write it: `Fri, 20 Nov 2026 10:00:00 GMT`.
+/// Formats an HTTP date: `Fri, 20 Nov 2026 10:00:00 GMT`.
 pub(crate) fn http_date(at: Millis) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    let Civil { days, year, month, day, hour, minute, second } = Civil::of(at);
+    let Civil { days, year, month, day, hour, minute, second } = Civil::from_millis(at);
     let weekday = DAYS[(days % 7) as usize];
     let month = MONTHS[(month - 1) as usize];
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// Reads such a date. None if it is none: then a condition does not hold.
-pub(crate) fn read_http_date(text: &str) -> Option<Millis> {
+/// Parses an HTTP date. `None` if it is invalid: the conditional header is then ignored.
+pub(crate) fn parse_http_date(text: &str) -> Option<Millis> {
     let (_, rest) = text.trim().split_once(", ")?;
     let mut words = rest.split(' ');
     let (day, month, year) = (words.next()?, words.next()?, words.next()?);
     let month = MONTHS.iter().position(|name| *name == month)? + 1;
     let time = words.next()?;
-    interlingua_core::pending::time::read(&format!("{year}-{month:02}-{day}T{time}Z"))
+    interlingua_core::pending::time::parse_rfc3339(&format!("{year}-{month:02}-{day}T{time}Z"))
 }
 
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A time taken apart.
+/// Calendar fields of a timestamp.
 struct Civil {
     days: u64,
     year: u64,
@@ -56,16 +56,19 @@ struct Civil {
 }
 
 impl Civil {
-    fn of(at: Millis) -> Self {
+    fn from_millis(at: Millis) -> Self {
         let seconds = at / 1000;
         let (days, second) = (seconds / 86_400, seconds % 86_400);
-        // The calendar repeats every 400 years; years begin in March, so that the leap day comes last.
+
+        // The calendar repeats every 400 years. Years start in March, so the leap day comes last.
         let shifted = days + 719_468;
         let (era, day) = (shifted / 146_097, shifted % 146_097);
         let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
         let day = day - (365 * year + year / 4 - year / 100);
+
         let march = (5 * day + 2) / 153;
         let month = if march < 10 { march + 3 } else { march - 9 };
+
         Self {
             days,
             year: year + era * 400 + u64::from(month <= 2),
@@ -91,10 +94,10 @@ mod tests {
             (4_107_542_399_999, "2100-02-28T23:59:59.999Z"),
         ] {
             assert_eq!(Timestamp(at).to_string(), text);
-            assert_eq!(interlingua_core::pending::time::read(text), Some(at));
+            assert_eq!(interlingua_core::pending::time::parse_rfc3339(text), Some(at));
         }
         assert_eq!(http_date(1_795_168_800_999), "Fri, 20 Nov 2026 10:00:00 GMT");
-        assert_eq!(read_http_date("Fri, 20 Nov 2026 10:00:00 GMT"), Some(1_795_168_800_000));
-        assert_eq!(read_http_date("yesterday"), None);
+        assert_eq!(parse_http_date("Fri, 20 Nov 2026 10:00:00 GMT"), Some(1_795_168_800_000));
+        assert_eq!(parse_http_date("yesterday"), None);
     }
 }

@@ -1,21 +1,21 @@
-//! Cards as routes show them: what is offered to whom, what stands for tenants, and which options are refused before
-//! anybody can read them. Not here: cards that begin with the agent's own (`upstream_card`).
+//! Cards of routes: what is offered to whom, the interfaces of tenants, and which options are rejected at startup. Not
+//! here: cards based on the agent's own (`upstream_card`).
 
 mod support;
 
 use interlingua_core::call::Reply;
 use serde_json::{Value, json};
-use support::{Ask, Host, authenticating, mounted, with};
+use support::{ClientRequest, Host, authenticating, mounted, with};
 
 const PATH: &str = "/.well-known/agent-card.json";
 
-/// What is shown to whoever names no version: an option.
+/// Card formats for requests without a version.
 const FORMS: [&str; 3] = ["hybrid", "1.0", "0.3"];
 
 fn card(host: &Host, version: Option<&'static str>) -> Value {
-    let ask = Ask::new("GET", PATH);
-    let ask = version.map_or(ask.clone(), |version| ask.header("a2a-version", version));
-    host.ask(&ask).answered(Reply::Done).json()
+    let request = ClientRequest::new("GET", PATH);
+    let request = version.map_or(request.clone(), |version| request.header("a2a-version", version));
+    host.send(&request).final_answer(Reply::Done).json()
 }
 
 fn form(options: &Value, form: &str, authenticates: bool) -> Value {
@@ -24,13 +24,13 @@ fn form(options: &Value, form: &str, authenticates: bool) -> Value {
     card(&if authenticates { authenticating(options) } else { with(options) }, None)
 }
 
-/// The refusal to mount a route with these options.
-fn refused(options: Value) -> String {
-    mounted(options.clone(), false).err().unwrap_or_else(|| panic!("it is mounted: {options}"))
+/// The error from mounting a route with these options.
+fn rejected(options: Value) -> String {
+    mounted(options.clone(), false).err().unwrap_or_else(|| panic!("mounted: {options}"))
 }
 
 #[test]
-fn an_extended_card_is_offered_only_where_callers_can_sign_in() {
+fn an_extended_card_is_offered_only_if_callers_can_authenticate() {
     let options = json!({ "extended_card": { "description": "and more" } });
     let (closed, open) = (authenticating(options.clone()), with(options.clone()));
     for name in FORMS {
@@ -43,8 +43,8 @@ fn an_extended_card_is_offered_only_where_callers_can_sign_in() {
         assert!(!silent.contains("extendedAgentCard") && !silent.contains("ExtendedCard"), "{silent}");
     }
     for authenticated in [false, true] {
-        let ask = Ask { authenticated, ..Ask::rpc("GetExtendedAgentCard", &json!({})) };
-        assert_eq!(open.ask(&ask).refused().json()["error"]["code"], -32004);
+        let request = ClientRequest { authenticated, ..ClientRequest::rpc("GetExtendedAgentCard", &json!({})) };
+        assert_eq!(open.send(&request).rejected().json()["error"]["code"], -32004);
     }
     assert_eq!((open.0.warnings.len(), closed.0.warnings.len()), (1, 0));
     assert!(open.0.warnings[0].contains("\"extended_card\""), "{:?}", open.0.warnings);
@@ -52,7 +52,7 @@ fn an_extended_card_is_offered_only_where_callers_can_sign_in() {
 }
 
 #[test]
-fn every_tenant_has_its_interfaces_of_1_0_after_those_of_the_agent() {
+fn tenant_interfaces_follow_those_of_the_agent() {
     let interfaces = |options: Value, version: &'static str| -> Vec<String> {
         let card = card(&with(options), Some(version));
         let all = card["supportedInterfaces"].as_array().expect("a list");
@@ -61,11 +61,13 @@ fn every_tenant_has_its_interfaces_of_1_0_after_those_of_the_agent() {
             .map(|entry| ["protocolBinding", "protocolVersion", "tenant"].map(|name| short(name, entry)).join(" "))
             .collect()
     };
+
     let tenants = json!({ "tenants": { "b": "demo", "a": "demo" } });
     let own = ["JSONRPC 1.0 -", "HTTP+JSON 1.0 -", "JSONRPC 0.3 -", "HTTP+JSON 0.3 -"];
     let of_tenants = ["JSONRPC 1.0 a", "HTTP+JSON 1.0 a", "JSONRPC 1.0 b", "HTTP+JSON 1.0 b"];
     assert_eq!(interfaces(json!({}), "1.0"), own);
     assert_eq!(interfaces(tenants, "1.0"), [own, of_tenants].concat());
+
     let narrow = json!({ "tenants": { "a": "demo" }, "bindings": ["HTTP+JSON"], "versions": ["1.0"] });
     assert_eq!(interfaces(narrow, "1.0"), ["HTTP+JSON 1.0 -", "HTTP+JSON 1.0 a"]);
     let old = form(&json!({ "tenants": { "a": "demo" } }), "0.3", false);
@@ -73,7 +75,7 @@ fn every_tenant_has_its_interfaces_of_1_0_after_those_of_the_agent() {
 }
 
 #[test]
-fn what_0_3_cannot_say_is_needed_by_none_of_its_cards() {
+fn v03_cards_omit_security_that_v03_does_not_support() {
     let device = json!({ "device_code": { "device_authorization_url": "https://a/d", "token_url": "https://a/t" } });
     let skill = |id: &str, security: Value| json!({ "id": id, "name": "n", "description": "d", "tags": ["t"], "security": security });
     let options = |security: Value| {
@@ -83,6 +85,7 @@ fn what_0_3_cannot_say_is_needed_by_none_of_its_cards() {
             "skills": [skill("a", json!([{ "tv": ["x"] }, { "key": [] }])), skill("b", json!([{ "tv": [] }])), skill("c", json!([]))],
         } })
     };
+
     let all = options(json!([{ "tv": [] }, { "key": ["s"] }, { "key": [], "tv": [] }]));
     let host = with(all.clone());
     for name in ["hybrid", "0.3"] {
@@ -92,6 +95,7 @@ fn what_0_3_cannot_say_is_needed_by_none_of_its_cards() {
         assert_eq!(card["skills"][0]["security"], json!([{ "key": [] }]));
         assert_eq!((card["skills"][1].get("security"), card["skills"][2].get("security")), (None, None));
     }
+
     let new = card(&host, Some("1.0"));
     assert_eq!(new.get("security"), None);
     assert_eq!(
@@ -106,7 +110,8 @@ fn what_0_3_cannot_say_is_needed_by_none_of_its_cards() {
     assert_eq!((&new["skills"][0]["securityRequirements"], new["skills"][0].get("security")), (&needed, None));
     assert_eq!(card(&host, None)["skills"][0]["securityRequirements"], needed);
     assert!(new["skills"][2].get("securityRequirements").is_none());
-    // Where nothing is left, nothing is said.
+
+    // If nothing is left, the field is omitted.
     let old = form(&options(json!([{ "tv": [] }])), "0.3", false);
     assert_eq!(old.get("security"), None);
     let only = json!({ "card": { "security_schemes": { "tv": { "type": "oauth2", "flows": device } }, "security": [{ "tv": [] }] } });
@@ -115,7 +120,7 @@ fn what_0_3_cannot_say_is_needed_by_none_of_its_cards() {
 }
 
 #[test]
-fn signed_cards_hold_nothing_that_verifiers_read_differently_but_what_has_to_be_there() {
+fn a_second_signature_is_added_only_for_required_empty_values() {
     // RFC 8032, section 7.1, test 1, as PKCS #8.
     let key = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----\n";
     let signatures = |more: Value| {
@@ -132,28 +137,29 @@ fn signed_cards_hold_nothing_that_verifiers_read_differently_but_what_has_to_be_
         Some(1)
     );
     assert_eq!(signatures(json!({ "card": { "security_schemes": key, "security": [{ "k": ["s"] }] } })), Some(1));
-    // A requirement without scopes, and what extensions hold, are there although they are empty.
+    // A requirement without scopes and extension parameters may be empty.
     assert_eq!(signatures(json!({ "card": { "security_schemes": key, "security": [{ "k": [] }] } })), Some(2));
     assert_eq!(signatures(json!({ "extensions": [{ "uri": "urn:x", "params": { "a": "", "b": [] } }] })), Some(2));
 }
 
 #[test]
-fn nobody_signs_a_url_that_a_request_named() {
+fn a_url_from_a_request_is_never_signed() {
     let key = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----\n";
     let signing = json!({ "card_signing": { "algorithm": "EdDSA", "key_id": "k", "key": key } });
-    let refused = support::mounted_at(None, signing.clone(), false).err().expect("it is refused");
+    let rejected = support::mounted_at(None, signing.clone(), false).err().expect("rejected");
     assert!(
-        refused.contains("\"card_signing\"")
-            && refused.ends_with("set public_url in [server], or in the options of this route"),
-        "{refused}"
+        rejected.contains("\"card_signing\"")
+            && rejected.ends_with("set public_url in [server], or in the options of this route"),
+        "{rejected}"
     );
+
     let mut own = signing;
     own["public_url"] = json!("https://agents.example.com/{agent}");
     assert!(support::mounted_at(None, own, false).is_ok());
 }
 
 #[test]
-fn options_that_no_card_can_show_are_refused_by_their_name() {
+fn invalid_card_options_are_rejected_by_name() {
     let skill = |field: &str, value: Value| {
         let mut skill = json!({ "id": "s", "name": "S", "description": "D", "tags": ["t"] });
         skill[field] = value;
@@ -256,23 +262,24 @@ fn options_that_no_card_can_show_are_refused_by_their_name() {
             "card.security_schemes",
         ),
     ] {
-        let said = refused(options);
-        assert!(said.contains(named) && said.contains(why), "{named}, {why}: {said}");
+        let error = rejected(options);
+        assert!(error.contains(named) && error.contains(why), "{named}, {why}: {error}");
     }
+
     let twice = json!({ "id": "s", "name": "S", "description": "D", "tags": ["t"] });
-    assert!(refused(card("skills", json!([twice, twice]))).contains("card.skills[1].id"));
-    // What the extended card has from the card must fit the schemes it declares itself.
+    assert!(rejected(card("skills", json!([twice, twice]))).contains("card.skills[1].id"));
+    // Requirements inherited from the card must match the extended card's own schemes.
     let schemes = |name: &str| json!({ name: { "type": "mutual_tls" } });
     let options = json!({
         "card": { "security_schemes": schemes("k"), "security": [{ "k": [] }] },
         "extended_card": { "security_schemes": schemes("other") }
     });
-    let said = refused(options);
-    assert!(said.contains("card.security[0]") && said.contains("extended_card.security_schemes"), "{said}");
+    let error = rejected(options);
+    assert!(error.contains("card.security[0]") && error.contains("extended_card.security_schemes"), "{error}");
 }
 
 #[test]
-fn options_that_are_fine_are_taken() {
+fn valid_options_are_accepted() {
     let skill = json!({ "id": "s", "name": "S", "description": "D", "tags": ["t"], "security": [{ "k": ["x"] }], "output_modes": ["*/*"] });
     for options in [
         json!({ "public_url": "http://127.0.0.1:8080/{agent}/" }),

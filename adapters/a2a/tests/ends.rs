@@ -1,4 +1,4 @@
-//! Ends that are not the good one: every one of them says why, in a code and in words.
+//! Unsuccessful ends: each has an error code and a message.
 
 mod support;
 
@@ -7,18 +7,20 @@ use interlingua_core::model::Message;
 use interlingua_core::testkit::{self, Recorder, Shown};
 use interlingua_core::{Record, Reply};
 use serde_json::{Value, json};
-use support::{Ask, about, user, with};
+use support::{ClientRequest, about, user, with};
 
 const TASK: &str = "/tasks/01930000-0000-7000-8000-000000000001";
 
-/// The closing status: as the stream tells it, which has to be what a poll shows.
+/// The final status and its metadata from the stream; asserts that a poll returns the same status.
 fn closing(options: &Value, record: &Record) -> (Value, Value) {
     let host = with(options.clone());
-    let ask = Ask::rest("POST", "/message:stream").body(&user("hi"));
-    let frames = host.ask(&ask).streamed(record, about(record)).frames();
+    let request = ClientRequest::rest("POST", "/message:stream").body(&user("hi"));
+    let frames = host.send(&request).streamed(record, about(record)).frames();
+
     let update = frames.last().expect("an end")["statusUpdate"].clone();
+
     let shown = Shown::known(record, about(record));
-    let task = host.ask(&Ask::rest("GET", TASK)).answered(Reply::Run(shown.view())).json();
+    let task = host.send(&ClientRequest::rest("GET", TASK)).final_answer(Reply::Run(shown.view())).json();
     assert_eq!(task["status"]["message"], update["status"]["message"]);
     assert_eq!(task["status"]["state"], update["status"]["state"]);
     (update["status"].clone(), update["metadata"].clone())
@@ -38,7 +40,7 @@ fn record(frames: &[&str]) -> Record {
 }
 
 #[test]
-fn a_cut_off_answer_that_counts_as_failed_says_so() {
+fn a_cut_off_answer_reported_as_failed_has_an_error() {
     let cut_off = record(&[r#"{"object":"response","id":"r","status":"incomplete"}"#]);
     let (status, metadata) = closing(&json!({ "incomplete": "failed" }), &cut_off);
     assert_eq!(status["state"], "TASK_STATE_FAILED");
@@ -47,30 +49,31 @@ fn a_cut_off_answer_that_counts_as_failed_says_so() {
     assert_eq!(status["message"]["metadata"]["agent_api"]["error"], error);
     assert_eq!(metadata["agent_api"]["error"], error);
     assert_eq!(metadata["agent_api"]["incomplete"], true);
-    // What the agent says of it itself is better.
+    // An explanation from the agent wins.
     let (status, _) = closing(&json!({ "incomplete": "failed" }), &testkit::script("incomplete").record());
     assert_eq!(text(&status), "the limit is reached");
-    // Where it does not, nothing is wrong with it.
+
+    // Reported as completed, it has no error.
     let (status, metadata) = closing(&json!({ "incomplete": "completed" }), &cut_off);
     assert_eq!((&status["state"], &metadata["agent_api"]["error"]), (&json!("TASK_STATE_COMPLETED"), &Value::Null));
 }
 
 #[test]
-fn a_rejection_says_the_reason_the_agent_gave() {
-    let said = r#"{"object":"message","id":"m","type":"message","role":"assistant","status":"completed","content":"Not before nine."}"#;
+fn a_rejection_has_the_reason_from_the_agent() {
+    let input = r#"{"object":"message","id":"m","type":"message","role":"assistant","status":"completed","content":"Not before nine."}"#;
     let bare = r#"{"object":"response","id":"r","status":"rejected"}"#;
     let own =
         r#"{"object":"response","id":"r","status":"rejected","error":{"code":"CLOSED","message":"come back later"}}"#;
     let never = json!({ "status_text": "never" });
-    for (options, frames, wanted) in [
-        (&json!({}), vec![said, bare], "Not before nine."),
+    for (options, frames, expected) in [
+        (&json!({}), vec![input, bare], "Not before nine."),
         (&json!({}), vec![bare], "the agent rejected the request"),
-        (&json!({}), vec![said, own], "come back later"),
-        (&never, vec![said, bare], "the agent rejected the request"),
+        (&json!({}), vec![input, own], "come back later"),
+        (&never, vec![input, bare], "the agent rejected the request"),
     ] {
         let (status, metadata) = closing(options, &record(&frames));
         assert_eq!(status["state"], "TASK_STATE_REJECTED");
-        assert_eq!(text(&status), wanted, "{options}");
+        assert_eq!(text(&status), expected, "{options}");
         assert!(metadata["agent_api"]["error"]["code"].is_string(), "{metadata}");
     }
 }

@@ -1,4 +1,4 @@
-//! A client that puts together what a stream said has what a poll shows, whatever the route's options.
+//! A client that assembles a stream gets the same artifacts as a poll, for all route options.
 
 mod support;
 
@@ -6,16 +6,18 @@ use interlingua_core::agent_api::Frame;
 use interlingua_core::testkit::{self, Feature};
 use interlingua_core::{Record, Reply};
 use serde_json::{Value, json};
-use support::{Ask, Host, about, user, with};
+use support::{ClientRequest, Host, about, user, with};
 
 const TASK: &str = "/tasks/01930000-0000-7000-8000-000000000001";
 
-/// The artifacts as a client has them that heard the stream so far.
-fn heard(host: &Host, record: &Record) -> Vec<Value> {
-    let answer = host.ask(&Ask::rest("POST", "/message:stream").body(&user("hi"))).streamed(record, about(record));
+/// The artifacts that a client has assembled from the stream so far.
+fn streamed(host: &Host, record: &Record) -> Vec<Value> {
+    let answer =
+        host.send(&ClientRequest::rest("POST", "/message:stream").body(&user("hi"))).streamed(record, about(record));
     let mut artifacts: Vec<Value> = Vec::new();
     for frame in answer.frames() {
         let Some(update) = frame.get("artifactUpdate") else { continue };
+
         let artifact = &update["artifact"];
         let known = artifacts.iter_mut().find(|known| known["artifactId"] == artifact["artifactId"]);
         match (known, update["append"] == true) {
@@ -25,21 +27,21 @@ fn heard(host: &Host, record: &Record) -> Vec<Value> {
             }
             (Some(known), false) => *known = artifact.clone(),
             (None, false) => artifacts.push(artifact.clone()),
-            (None, true) => panic!("more of an artifact that never began: {frame}"),
+            (None, true) => panic!("a chunk of an artifact that never started: {frame}"),
         }
     }
     artifacts
 }
 
-/// The artifacts as a poll shows them.
+/// The artifacts that a poll returns.
 fn polled(host: &Host, record: &Record) -> Vec<Value> {
     let shown = testkit::Shown::known(record, about(record));
-    let task = host.ask(&Ask::rest("GET", TASK)).answered(Reply::Run(shown.view())).json();
+    let task = host.send(&ClientRequest::rest("GET", TASK)).final_answer(Reply::Run(shown.view())).json();
     task["artifacts"].as_array().cloned().unwrap_or_default()
 }
 
-/// Artifacts with texts that follow one another joined: a stream does not tell where one content ends. The end of an
-/// artifact brings an empty text.
+/// Joins consecutive texts of artifacts: a stream does not show where a content ends. The end of an artifact is an
+/// empty text.
 fn joined(artifacts: Vec<Value>) -> Vec<Value> {
     let join = |mut artifact: Value| {
         let mut parts: Vec<Value> = Vec::new();
@@ -56,14 +58,16 @@ fn joined(artifacts: Vec<Value>) -> Vec<Value> {
                 _ => parts.push(part.clone()),
             }
         }
+
         artifact["parts"] = parts.into();
         artifact
     };
     artifacts.into_iter().map(join).collect()
 }
 
-/// For messages that take turns in one artifact: a poll shows each of them whole, so the same letters in another order.
-fn is_interleaved(heard: &[Value], polled: &[Value]) -> bool {
+/// For messages that interleave in one artifact: a poll returns each one complete, so the same characters in another
+/// order.
+fn is_interleaved(streamed: &[Value], polled: &[Value]) -> bool {
     let texts = |artifacts: &[Value]| -> Vec<String> {
         let parts = artifacts.iter().flat_map(|artifact| artifact["parts"].as_array().cloned().unwrap_or_default());
         parts.filter_map(|part| part["text"].as_str().map(str::to_owned)).collect()
@@ -71,22 +75,26 @@ fn is_interleaved(heard: &[Value], polled: &[Value]) -> bool {
     let ids = |artifacts: &[Value]| -> Vec<Value> {
         artifacts.iter().map(|artifact| json!([artifact["artifactId"], artifact["name"]])).collect()
     };
-    let letters = |texts: &[String]| {
-        let mut letters: Vec<char> = texts.concat().chars().collect();
-        letters.sort_unstable();
-        letters
+
+    let characters = |texts: &[String]| {
+        let mut characters: Vec<char> = texts.concat().chars().collect();
+        characters.sort_unstable();
+        characters
     };
-    let (heard_texts, polled_texts) = (texts(heard), texts(polled));
-    let all = heard_texts.concat();
+    let (streamed_texts, polled_texts) = (texts(streamed), texts(polled));
+    let all = streamed_texts.concat();
+
     let within = |text: &String| {
         let mut rest = all.chars();
-        text.chars().all(|letter| rest.any(|other| other == letter))
+        text.chars().all(|character| rest.any(|other| other == character))
     };
-    ids(heard) == ids(polled) && letters(&heard_texts) == letters(&polled_texts) && polled_texts.iter().all(within)
+    ids(streamed) == ids(polled)
+        && characters(&streamed_texts) == characters(&polled_texts)
+        && polled_texts.iter().all(within)
 }
 
-/// Texts said anew, in the second message of a turn too.
-const ANEW: &str = r#"{"object":"message","status":"completed","id":"m1","type":"message","content":"First."}
+/// Replaced texts, also in the second message of a turn.
+const REPLACED: &str = r#"{"object":"message","status":"completed","id":"m1","type":"message","content":"First."}
 {"object":"message","status":"completed","id":"t","type":"reasoning","content":"Hm."}
 {"object":"content","index":0,"delta":true,"msg_id":"m2","text":"Searching"}
 {"object":"content","index":0,"status":"in_progress","msg_id":"m2","text":"Found"}
@@ -95,42 +103,43 @@ const ANEW: &str = r#"{"object":"message","status":"completed","id":"m1","type":
 {"object":"message","status":"completed","id":"m2","type":"message","content":null}
 {"object":"response","status":"completed","id":"r","output":null}"#;
 
-/// Everything frames make of a run, from the first one on.
-fn moments(frames: &str) -> Vec<Record> {
-    let mut listener = testkit::Recorder::new(vec![interlingua_core::model::Message::user("hi")]);
-    let mut moments = Vec::new();
+/// The record after each frame.
+fn records(frames: &str) -> Vec<Record> {
+    let mut recorder = testkit::Recorder::new(vec![interlingua_core::model::Message::user("hi")]);
+
+    let mut records = Vec::new();
     for frame in frames.lines() {
-        listener.emit(&Frame::parse(frame.as_bytes()).expect("a frame").event());
-        moments.push(listener.record().clone());
+        recorder.emit(&Frame::parse(frame.as_bytes()).expect("a frame").event());
+        records.push(recorder.record().clone());
     }
-    moments.push(listener.finish());
-    moments
+    records.push(recorder.finish());
+    records
 }
 
 #[test]
-fn what_a_stream_told_is_what_a_poll_shows_at_every_moment() {
+fn a_stream_and_a_poll_agree_after_every_frame() {
     let scripts = testkit::scripts().into_iter().filter(|script| !script.is_large());
     let scripts = scripts.map(|script| (script.name, script.carries(Feature::Overlap), script.frames.join("\n")));
     let all: Vec<(&str, bool, Vec<Record>)> = scripts
-        .chain([("anew", false, ANEW.to_owned())])
-        .map(|(name, overlaps, frames)| (name, overlaps, moments(&frames)))
+        .chain([("replaced", false, REPLACED.to_owned())])
+        .map(|(name, overlaps, frames)| (name, overlaps, records(&frames)))
         .collect();
     for reasoning in ["status", "stream", "artifact", "drop"] {
         for artifacts in ["message", "turn"] {
             for last_chunk in [true, false] {
                 let options = json!({ "reasoning": reasoning, "artifacts": artifacts, "last_chunk": last_chunk });
                 let host = with(options.clone());
-                for (name, overlaps, moments) in &all {
+                for (name, overlaps, records) in &all {
                     let takes_turns = artifacts == "turn" && *overlaps;
-                    for (moment, record) in moments.iter().enumerate() {
-                        let (heard, shown) = (joined(heard(&host, record)), polled(&host, record));
-                        let interleaved = takes_turns && is_interleaved(&heard, &shown);
+                    for (moment, record) in records.iter().enumerate() {
+                        let (streamed, shown) = (joined(streamed(&host, record)), polled(&host, record));
+                        let interleaved = takes_turns && is_interleaved(&streamed, &shown);
                         let polled = joined(shown);
-                        let same = heard == polled || interleaved;
+                        let same = streamed == polled || interleaved;
                         assert!(
                             same,
                             "{name}, after {moment} frames, {options}\nheard  {}\npolled {}",
-                            Value::from(heard),
+                            Value::from(streamed),
                             Value::from(polled)
                         );
                     }
@@ -141,13 +150,15 @@ fn what_a_stream_told_is_what_a_poll_shows_at_every_moment() {
 }
 
 #[test]
-fn reasoning_is_an_artifact_of_its_own_where_the_answers_of_a_turn_are_one() {
+fn reasoning_is_a_separate_artifact_with_one_artifact_per_turn() {
     let host = with(json!({ "reasoning": "artifact", "artifacts": "turn" }));
     let record = testkit::script("reasoning_before").record();
+
     let names = |artifacts: Vec<Value>| -> Vec<Option<String>> {
         artifacts.iter().map(|artifact| artifact["name"].as_str().map(str::to_owned)).collect()
     };
-    let wanted = [None, Some("reasoning".to_owned())];
-    assert_eq!(names(heard(&host, &record)), wanted);
-    assert_eq!(names(polled(&host, &record)), wanted);
+
+    let expected = [None, Some("reasoning".to_owned())];
+    assert_eq!(names(streamed(&host, &record)), expected);
+    assert_eq!(names(polled(&host, &record)), expected);
 }

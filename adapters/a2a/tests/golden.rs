@@ -1,4 +1,4 @@
-//! What every script becomes in every dialect, and the law that a replay makes the same bytes.
+//! The output of every script in every dialect, and the property that a replay gives the same bytes.
 
 mod support;
 
@@ -9,19 +9,19 @@ use interlingua_core::exchange::Exchange;
 use interlingua_core::testkit::{self, laws};
 use interlingua_core::{End, Record, RunCall};
 use serde_json::json;
-use support::{Answer, Ask, Asked, about, host, lines, old_user, user, with};
+use support::{Answer, ClientRequest, Decoded, about, host, lines, user, user_v03, with};
 
 /// A streaming request in each dialect, by name.
-fn dialects() -> [(&'static str, Ask<'static>); 4] {
+fn dialects() -> [(&'static str, ClientRequest<'static>); 4] {
     [
-        ("1.0 JSONRPC", Ask::rpc("SendStreamingMessage", &user("hi"))),
-        ("1.0 HTTP+JSON", Ask::rest("POST", "/message:stream").body(&user("hi"))),
-        ("0.3 JSONRPC", Ask::old_rpc("message/stream", &old_user("hi"))),
-        ("0.3 HTTP+JSON", Ask::new("POST", "/v1/message:stream").body(&user("hi"))),
+        ("1.0 JSONRPC", ClientRequest::rpc("SendStreamingMessage", &user("hi"))),
+        ("1.0 HTTP+JSON", ClientRequest::rest("POST", "/message:stream").body(&user("hi"))),
+        ("0.3 JSONRPC", ClientRequest::rpc_v03("message/stream", &user_v03("hi"))),
+        ("0.3 HTTP+JSON", ClientRequest::new("POST", "/v1/message:stream").body(&user("hi"))),
     ]
 }
 
-/// The record of a script as the engine leaves it: a turn that leaves something pending leaves the run waiting.
+/// The record of a script as the engine leaves it: with pending items the run is waiting.
 fn waiting(record: &Record) -> (Record, RunInfo) {
     let run = record.run();
     let waits = !run.pending().is_empty() || run.end == Some(End::Incomplete);
@@ -29,29 +29,31 @@ fn waiting(record: &Record) -> (Record, RunInfo) {
     if !waits {
         return (record.clone(), about);
     }
+
     let mut open = Record::new(interlingua_core::Run::new(run.id, &*run.agent, &*run.session_id, run.created_at));
+
     replay_into(record, &mut open);
     about.state = RunState::Waiting;
     about.changed_at = open.now();
     (open, about)
 }
 
-/// Everything but the end of the run.
+/// Copies everything except the end of the run.
 fn replay_into(from: &Record, to: &mut Record) {
     use interlingua_core::event::Event;
-    use interlingua_core::run::{Announced, MessageEnd};
+    use interlingua_core::run::{MessageEnd, MessageStart};
     let run = from.run();
     for step in from.steps(0) {
-        to.at(step.at);
+        to.set_time(step.at);
         match step.event {
             Event::RunStarted | Event::RunFinished { .. } => {}
             Event::TurnStarted { turn } => to.start_turn(run.turns[turn as usize].input.clone()),
             Event::AnswerStarted { .. } => to.start_answer(),
             Event::MessageStarted { message } => {
-                let told = &run.messages[message as usize];
-                to.start_message(Announced {
-                    metadata: told.announced_metadata.clone(),
-                    ..Announced::new(told.id.clone(), told.announced.clone(), told.role.clone())
+                let message = &run.messages[message as usize];
+                to.start_message(MessageStart {
+                    metadata: message.announced_metadata.clone(),
+                    ..MessageStart::new(message.id.clone(), message.announced.clone(), message.role.clone())
                 });
             }
             Event::ContentStarted { message, content } => {
@@ -65,21 +67,21 @@ fn replay_into(from: &Record, to: &mut Record) {
                 to.finish_content(message, content, slot.value.clone(), slot.extra.clone());
             }
             Event::MessageFinished { message } => {
-                let told = &run.messages[message as usize];
+                let source = &run.messages[message as usize];
                 to.finish_message(
                     message,
                     MessageEnd {
-                        code: told.code.clone(),
-                        message: told.message.clone(),
-                        usage: told.usage.clone(),
-                        metadata: told.metadata.clone(),
-                        ..MessageEnd::new(told.end.expect("it has ended"))
+                        code: source.code.clone(),
+                        message: source.message.clone(),
+                        usage: source.usage.clone(),
+                        metadata: source.metadata.clone(),
+                        ..MessageEnd::new(source.end.expect("it has ended"))
                     },
                 );
             }
             Event::TurnFinished { turn, end } => {
                 let turn = &run.turns[turn as usize];
-                to.note(turn.upstream_id.as_deref(), turn.usage.clone(), turn.extra.clone());
+                to.update_turn(turn.upstream_id.as_deref(), turn.usage.clone(), turn.extra.clone());
                 if turn.withdrawn {
                     to.withdraw_turn(turn.error.clone());
                 } else {
@@ -90,30 +92,31 @@ fn replay_into(from: &Record, to: &mut Record) {
     }
 }
 
-fn streamed(asked: Asked, record: &Record) -> Answer {
+fn streamed(decoded: Decoded, record: &Record) -> Answer {
     let (record, about) = waiting(record);
-    asked.streamed(&record, about)
+    decoded.streamed(&record, about)
 }
 
 #[test]
-fn every_script_reads_right_in_every_dialect() {
+fn every_script_matches_its_golden_output_in_every_dialect() {
     let host = host();
     for script in testkit::scripts().into_iter().filter(|script| !script.is_large()) {
         let record = script.record();
         let mut golden = format!("{}\n", script.shows);
-        for (name, ask) in dialects() {
-            let answer = streamed(host.ask(&ask), &record);
+        for (name, request) in dialects() {
+            let answer = streamed(host.send(&request), &record);
             let _ = writeln!(golden, "\n--- {name}, stream\n{}", lines(&answer));
         }
         let (open, about) = waiting(&record);
-        for (name, ask) in [
-            ("1.0", Ask::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001")),
-            ("0.3", Ask::old_rpc("tasks/get", &json!({ "id": support::FRESH.to_string() }))),
+        for (name, request) in [
+            ("1.0", ClientRequest::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001")),
+            ("0.3", ClientRequest::rpc_v03("tasks/get", &json!({ "id": support::NEW_ID.to_string() }))),
         ] {
             let shown = testkit::Shown::known(&open, about.clone());
-            let answer = host.ask(&ask).answered(interlingua_core::Reply::Run(shown.view()));
+            let answer = host.send(&request).final_answer(interlingua_core::Reply::Run(shown.view()));
             let _ = writeln!(golden, "--- {name}, the task\n{}\n", lines(&answer));
         }
+
         insta::with_settings!({ omit_expression => true, snapshot_suffix => script.name }, {
             insta::assert_snapshot!("script", golden);
         });
@@ -121,7 +124,7 @@ fn every_script_reads_right_in_every_dialect() {
 }
 
 #[test]
-fn a_replay_makes_the_same_bytes_as_listening_did() {
+fn a_replay_gives_the_same_bytes_as_a_live_stream() {
     let options = [
         json!({}),
         json!({ "artifacts": "turn", "reasoning": "artifact", "tools": "all", "status_text": "always" }),
@@ -131,11 +134,11 @@ fn a_replay_makes_the_same_bytes_as_listening_did() {
     ];
     for options in options {
         let host = with(options);
-        for (_, ask) in dialects() {
+        for (_, request) in dialects() {
             let open = || -> Box<dyn Exchange> {
-                let asked = host.ask(&ask);
-                assert!(asked.call.is_ok(), "{:?}", asked.call);
-                asked.exchange
+                let decoded = host.send(&request);
+                assert!(decoded.call.is_ok(), "{:?}", decoded.call);
+                decoded.exchange
             };
             for script in testkit::scripts().into_iter().filter(|script| !script.is_large()) {
                 laws::replay_equals_live_as(open, &script, about);
@@ -145,19 +148,22 @@ fn a_replay_makes_the_same_bytes_as_listening_did() {
 }
 
 #[test]
-fn every_stream_ends_once_and_nothing_comes_after() {
+fn every_stream_ends_exactly_once() {
     let host = host();
     for script in testkit::scripts() {
-        for (name, ask) in dialects() {
-            let answer = streamed(host.ask(&ask), &script.record());
+        for (name, request) in dialects() {
+            let answer = streamed(host.send(&request), &script.record());
             let frames = answer.frames();
+
             let is_end = |frame: &serde_json::Value| {
                 let text = frame.to_string();
                 ["COMPLETED", "FAILED", "CANCEL", "REJECTED", "INPUT_REQUIRED", "\"final\":true"]
                     .iter()
                     .any(|word| text.contains(word) && (text.contains("tatusUpdate") || text.contains("status-update")))
             };
+
             let ends = frames.iter().filter(|frame| is_end(frame)).count();
+
             let stays = script.carries(testkit::Feature::Interrupt) && ends == 0;
             assert!(
                 stays || ends == 1 && is_end(frames.last().expect("one")),
@@ -170,12 +176,13 @@ fn every_stream_ends_once_and_nothing_comes_after() {
 }
 
 #[test]
-fn what_the_page_shows_is_what_is_said() {
+fn the_documented_stream_matches_the_output() {
     let host = host();
-    let question = json!({ "message": { "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": "Paris?" }] }, "configuration": {} });
-    let asked = host.ask(&Ask::rpc("SendStreamingMessage", &question));
-    let call: RunCall = asked.run().clone();
-    let record = support::told(&call, "plugin");
-    let answer = asked.streamed(&record, support::about_call(&record, &call));
+    let params = json!({ "message": { "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": "Paris?" }] }, "configuration": {} });
+    let decoded = host.send(&ClientRequest::rpc("SendStreamingMessage", &params));
+    let call: RunCall = decoded.run().clone();
+
+    let record = support::record_of(&call, "plugin");
+    let answer = decoded.streamed(&record, support::about_call(&record, &call));
     insta::assert_snapshot!(lines(&answer));
 }

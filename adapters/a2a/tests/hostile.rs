@@ -1,4 +1,4 @@
-//! Bytes from anywhere: no request and no agent makes the adapter panic, and nothing costs more than its size.
+//! Arbitrary input: no request and no agent output makes the adapter panic, and cost grows with size only.
 
 mod support;
 
@@ -7,12 +7,12 @@ use std::time::Instant;
 use interlingua_core::call::Reply;
 use interlingua_core::exchange::Next;
 use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::{Announced, CallHead, MessageEnd};
+use interlingua_core::run::{CallHead, MessageEnd, MessageStart};
 use interlingua_core::testkit::{self, Shown, wild};
 use interlingua_core::{Call, End, Extra, Out, Record};
 use proptest::prelude::*;
 use serde_json::json;
-use support::{Ask, about, host, old_user, user, with};
+use support::{ClientRequest, about, host, user, user_v03, with};
 
 const SEEDS: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","contextId":"c","taskId":"01930000-0000-7000-8000-000000000001","parts":[{"text":"a"},{"raw":"AQ=="},{"url":"u"},{"data":[1]}]},"configuration":{"historyLength":"1","taskPushNotificationConfig":{"url":"https://a.b"}}}}"#,
@@ -23,7 +23,7 @@ const SEEDS: &[&str] = &[
     r#"{"parent":"tasks/01930000-0000-7000-8000-000000000001","config":{"name":"tasks/a/pushNotificationConfigs/b","pushNotificationConfig":{"url":"x"}}}"#,
 ];
 
-/// A seed with some of its bytes changed.
+/// A seed with random edits.
 fn edited() -> impl Strategy<Value = String> {
     let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 0..6);
     (prop::sample::select(SEEDS), edits).prop_map(|(seed, edits)| {
@@ -56,30 +56,31 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn no_request_makes_it_panic_and_every_refusal_is_an_answer(body in edited(), place in 0..PATHS.len()) {
-        let (path, version) = PATHS[place];
-        let mut asked = host().ask(&Ask::new("POST", path).header("a2a-version", version).text(&body));
-        if let Err(fault) = &asked.call {
+    fn no_request_panics_and_every_rejection_is_a_response(body in edited(), index in 0..PATHS.len()) {
+        let (path, version) = PATHS[index];
+        let mut decoded = host().send(&ClientRequest::new("POST", path).header("a2a-version", version).text(&body));
+        if let Err(fault) = &decoded.call {
             let mut out = Out::new();
-            asked.exchange.fail(fault, &mut out);
+            decoded.exchange.fail(fault, &mut out);
             let answer = support::Answer::of(out);
             prop_assert!(answer.json().is_object(), "{}", answer.body);
             return Ok(());
         }
-        // What was understood can be answered, whatever the run is.
+
+        // A valid request gets a response for any run.
         let record = testkit::script("approval").record();
         let shown = Shown::known(&record, about(&record));
         for _ in 0..6 {
-            let reply = match asked.call {
+            let reply = match decoded.call {
                 Ok(Call::Document(_)) => Reply::Documents(&[]),
                 _ => Reply::Run(shown.view()),
             };
             let mut out = Out::new();
-            match asked.exchange.reply(reply, &mut out) {
-                Ok(Next::Call(call)) => asked.call = Ok(call),
+            match decoded.exchange.reply(reply, &mut out) {
+                Ok(Next::Call(call)) => decoded.call = Ok(call),
                 Ok(Next::Done) => break,
                 Err(fault) => {
-                    asked.exchange.fail(&fault, &mut out);
+                    decoded.exchange.fail(&fault, &mut out);
                     break;
                 }
             }
@@ -87,25 +88,26 @@ proptest! {
     }
 
     #[test]
-    fn whatever_an_agent_says_can_be_told_in_every_dialect(record in wild::records()) {
+    fn any_agent_output_can_be_encoded_in_every_dialect(record in wild::records()) {
         for options in [json!({}), json!({ "artifacts": "turn", "reasoning": "artifact", "status_text": "always", "tools": "all" })] {
             let host = with(options);
-            for ask in [
-                Ask::rpc("SendStreamingMessage", &user("hi")),
-                Ask::old_rpc("message/stream", &old_user("hi")),
-                Ask::new("POST", "/v1/message:stream").body(&user("hi")),
+            for request in [
+                ClientRequest::rpc("SendStreamingMessage", &user("hi")),
+                ClientRequest::rpc_v03("message/stream", &user_v03("hi")),
+                ClientRequest::new("POST", "/v1/message:stream").body(&user("hi")),
             ] {
-                let answer = host.ask(&ask).streamed(&record, about(&record));
+                let answer = host.send(&request).streamed(&record, about(&record));
                 prop_assert!(!answer.frames().is_empty());
             }
+
             let shown = Shown::known(&record, about(&record));
-            let get = Ask::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
-            prop_assert_eq!(host.ask(&get).answered(Reply::Run(shown.view())).status, 200);
+            let get = ClientRequest::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
+            prop_assert_eq!(host.send(&get).final_answer(Reply::Run(shown.view())).status, 200);
         }
     }
 }
 
-/// A run of this many messages of every sort, none of which answers another.
+/// A run with this many messages of all types, with no output matching a call.
 fn large(messages: u32) -> Record {
     let mut record = testkit::begun();
     for number in 0..messages {
@@ -115,13 +117,16 @@ fn large(messages: u32) -> Record {
             2 => MessageType::FunctionCallOutput,
             _ => MessageType::Reasoning,
         };
+
         let is_call = kind == MessageType::FunctionCall;
         let is_output = kind == MessageType::FunctionCallOutput;
-        let message = record.start_message(Announced::new("", kind, Role::Assistant));
+
+        let message = record.start_message(MessageStart::new("", kind, Role::Assistant));
         let head = CallHead { call_id: format!("call_{number}"), name: "f".into(), server_label: None };
         let content_kind = if is_call || is_output { ContentType::Data } else { ContentType::Text };
         let content = record.start_content(message, content_kind, is_call.then_some(head));
-        let output = json!({ "call_id": format!("nobody_{number}"), "output": "x" });
+
+        let output = json!({ "call_id": format!("unknown_{number}"), "output": "x" });
         if !is_output {
             record.push(message, content, "{}");
         }
@@ -129,22 +134,23 @@ fn large(messages: u32) -> Record {
         record.finish_content(message, content, value, Extra::new());
         record.finish_message(message, MessageEnd::new(End::Completed));
     }
-    record.cut(End::Failed, None);
+    record.close(End::Failed, None);
     record
 }
 
 #[test]
-fn twice_the_answer_is_at_most_a_little_more_than_twice_the_work() {
+fn encoding_time_grows_about_linearly() {
     for options in [json!({}), json!({ "artifacts": "turn", "reasoning": "artifact" })] {
         let host = with(options);
         let took = |messages: u32| {
             let record = large(messages);
-            let begun = Instant::now();
-            let answer = host.ask(&Ask::rpc("SendStreamingMessage", &user("hi"))).streamed(&record, about(&record));
+            let started = Instant::now();
+            let answer =
+                host.send(&ClientRequest::rpc("SendStreamingMessage", &user("hi"))).streamed(&record, about(&record));
             assert!(answer.body.len() > messages as usize);
-            begun.elapsed()
+            started.elapsed()
         };
-        // The first one warms up.
+        // Warm up.
         took(2_000);
         let (one, four) = (took(4_000), took(16_000));
         assert!(

@@ -1,4 +1,4 @@
-//! Push notifications: configs in every shape and dialect, and what is delivered (sections 6, 7, 11 and 20).
+//! Push notifications: configs in every format and dialect, and deliveries (sections 6, 7, 11 and 20).
 
 mod support;
 
@@ -9,37 +9,37 @@ use interlingua_core::push::{PushNotifier, PushRequest};
 use interlingua_core::testkit::Shown;
 use interlingua_core::{Json, Record};
 use serde_json::{Value, json};
-use support::{Answer, Ask, FRESH, Host, about, host, user, with};
+use support::{Answer, ClientRequest, Host, NEW_ID, about, host, user, with};
 
 const TASK: &str = "01930000-0000-7000-8000-000000000001";
 
 fn record(host: &Host) -> Record {
-    support::told(host.ask(&Ask::rpc("SendMessage", &user("hi"))).run(), "plugin")
+    support::record_of(host.send(&ClientRequest::rpc("SendMessage", &user("hi"))).run(), "plugin")
 }
 
-/// Sets a config on a task that has these already; answers what is kept, and the answer.
-fn set(host: &Host, ask: &Ask<'_>, known: &[(String, Json)]) -> Result<(String, Json, Answer), Answer> {
+/// Sets a config on a task that already has `known`. Returns the stored key and value, and the response.
+fn set(host: &Host, request: &ClientRequest<'_>, known: &[(String, Json)]) -> Result<(String, Json, Answer), Answer> {
     let record = record(host);
     let shown = Shown::known(&record, about(&record));
-    let asked = host.ask(ask);
-    if asked.call.is_err() {
-        return Err(asked.refused());
+    let decoded = host.send(request);
+    if decoded.call.is_err() {
+        return Err(decoded.rejected());
     }
-    let put = asked.goes_on(Reply::Run(shown.view())).reply(Reply::Documents(known));
+    let put = decoded.next_call(Reply::Run(shown.view())).reply(Reply::Documents(known));
     let put = match put {
         Err(put) => put,
         Ok(answer) => return Err(answer),
     };
     let Ok(Call::Document(DocumentCall::Put { collection, key, value })) = &put.call else {
-        panic!("nothing is put: {:?}", put.call)
+        panic!("no document is stored: {:?}", put.call)
     };
     assert_eq!(collection, "a2a/push");
     let (key, value) = (key.clone(), value.clone());
-    Ok((key, value, put.answered(Reply::Done)))
+    Ok((key, value, put.final_answer(Reply::Done)))
 }
 
 #[test]
-fn every_shape_of_a_config_is_read_and_answered_in_kind() {
+fn every_config_format_is_parsed_and_echoed_in_its_dialect() {
     let host = host();
     let inner = json!({ "id": "c1", "url": "https://hooks.example/a2a", "token": "tok",
         "authentication": { "schemes": ["Bearer"], "credentials": "s3cr3t" } });
@@ -50,13 +50,19 @@ fn every_shape_of_a_config_is_read_and_answered_in_kind() {
     let old_path = format!("/v1/tasks/{TASK}/pushNotificationConfigs");
     let new_path = format!("/tasks/{TASK}/pushNotificationConfigs");
     let name = format!("tasks/{TASK}/pushNotificationConfigs/c1");
-    let old = |body: Value| Ask { path: &old_path, ..Ask::new("POST", "") }.body(&body);
+    let old = |body: Value| ClientRequest { path: &old_path, ..ClientRequest::new("POST", "") }.body(&body);
     let mut table = String::new();
-    for ask in [
-        Ask::rpc("CreateTaskPushNotificationConfig", &flat),
-        Ask::rpc("CreateTaskPushNotificationConfig", &json!({ "task_id": TASK, "pushNotificationConfig": inner })),
-        Ask { path: &new_path, ..Ask::rest("POST", "") }.body(&flat),
-        Ask::old_rpc("tasks/pushNotificationConfig/set", &json!({ "taskId": TASK, "pushNotificationConfig": inner })),
+    for request in [
+        ClientRequest::rpc("CreateTaskPushNotificationConfig", &flat),
+        ClientRequest::rpc(
+            "CreateTaskPushNotificationConfig",
+            &json!({ "task_id": TASK, "pushNotificationConfig": inner }),
+        ),
+        ClientRequest { path: &new_path, ..ClientRequest::rest("POST", "") }.body(&flat),
+        ClientRequest::rpc_v03(
+            "tasks/pushNotificationConfig/set",
+            &json!({ "taskId": TASK, "pushNotificationConfig": inner }),
+        ),
         old(
             json!({ "parent": format!("tasks/{TASK}"), "configId": "c1", "config": { "name": name, "pushNotificationConfig": bare } }),
         ),
@@ -67,12 +73,12 @@ fn every_shape_of_a_config_is_read_and_answered_in_kind() {
         old(json!({ "name": name, "pushNotificationConfig": bare })),
         old(json!({ "taskId": TASK, "pushNotificationConfig": inner })),
     ] {
-        let body = ask.body.clone();
-        let (key, value, answer) = set(&host, &ask, &[]).unwrap_or_else(|answer| panic!("{body}: {answer:?}"));
+        let body = request.body.clone();
+        let (key, value, answer) = set(&host, &request, &[]).unwrap_or_else(|answer| panic!("{body}: {answer:?}"));
         assert_eq!((key, answer.status), (format!("{TASK}/c1"), 200), "{body}");
-        let kept: Value = value.decode().expect("an object");
+        let stored: Value = value.decode().expect("an object");
         assert_eq!(
-            (&kept["url"], &kept["scheme"], &kept["credentials"]),
+            (&stored["url"], &stored["scheme"], &stored["credentials"]),
             (&json!("https://hooks.example/a2a"), &json!("Bearer"), &json!("s3cr3t"))
         );
         let _ = writeln!(table, "{body}\n  {}", answer.body.trim_end());
@@ -81,27 +87,29 @@ fn every_shape_of_a_config_is_read_and_answered_in_kind() {
 }
 
 #[test]
-fn an_id_is_given_where_none_was_told() {
+fn a_config_without_an_id_gets_one() {
     let host = host();
     let config = json!({ "taskId": TASK, "pushNotificationConfig": { "url": "https://hooks.example/a2a" } });
-    let old = Ask::old_rpc("tasks/pushNotificationConfig/set", &config);
-    let (key, value, _) = set(&host, &old, &[]).expect("it is taken");
+    let old = ClientRequest::rpc_v03("tasks/pushNotificationConfig/set", &config);
+    let (key, value, _) = set(&host, &old, &[]).expect("accepted");
     assert_eq!(key, format!("{TASK}/default"));
-    let (second, ..) = set(&host, &old, &[(key.clone(), value.clone())]).expect("it is taken");
-    assert_eq!(second, format!("{TASK}/{FRESH}"));
+    let (second, ..) = set(&host, &old, &[(key.clone(), value.clone())]).expect("accepted");
+    assert_eq!(second, format!("{TASK}/{NEW_ID}"));
     let named =
         json!({ "taskId": TASK, "pushNotificationConfig": { "id": "default", "url": "https://hooks.example/b" } });
-    let replaced = Ask::old_rpc("tasks/pushNotificationConfig/set", &named);
-    assert_eq!(set(&host, &replaced, &[(key.clone(), value.clone())]).expect("it is taken").0, key);
-    let new =
-        Ask::rpc("CreateTaskPushNotificationConfig", &json!({ "taskId": TASK, "url": "https://hooks.example/a2a" }));
-    assert_eq!(set(&host, &new, &[]).expect("it is taken").0, format!("{TASK}/{FRESH}"));
+    let replaced = ClientRequest::rpc_v03("tasks/pushNotificationConfig/set", &named);
+    assert_eq!(set(&host, &replaced, &[(key.clone(), value.clone())]).expect("accepted").0, key);
+    let new = ClientRequest::rpc(
+        "CreateTaskPushNotificationConfig",
+        &json!({ "taskId": TASK, "url": "https://hooks.example/a2a" }),
+    );
+    assert_eq!(set(&host, &new, &[]).expect("accepted").0, format!("{TASK}/{NEW_ID}"));
     let full: Vec<(String, Json)> = (0..8).map(|number| (format!("{TASK}/{number}"), value.clone())).collect();
     assert_eq!(set(&host, &new, &full).expect_err("too many").json()["error"]["code"], -32004);
 }
 
 #[test]
-fn what_must_not_be_named_is_refused_by_its_field() {
+fn invalid_config_fields_are_rejected_by_name() {
     let host = host();
     for (config, field) in [
         (json!({ "url": "https://10.0.0.1/" }), "url"),
@@ -124,43 +132,46 @@ fn what_must_not_be_named_is_refused_by_its_field() {
     ] {
         let mut flat = config.clone();
         flat["taskId"] = json!(TASK);
-        let refused = set(&host, &Ask::rpc("CreateTaskPushNotificationConfig", &flat), &[]).expect_err("it is refused");
-        let told = &refused.json()["error"]["data"][1]["fieldViolations"][0]["field"];
-        // Paths are those of the object that was sent.
-        assert!(told.as_str().is_some_and(|told| told.ends_with(field)), "{config}: {told}");
+        let rejected =
+            set(&host, &ClientRequest::rpc("CreateTaskPushNotificationConfig", &flat), &[]).expect_err("rejected");
+        let field_path = &rejected.json()["error"]["data"][1]["fieldViolations"][0]["field"];
+        // Paths refer to the object that was sent.
+        assert!(field_path.as_str().is_some_and(|field_path| field_path.ends_with(field)), "{config}: {field_path}");
     }
+
     let off = with(json!({ "push": false }));
-    let refused = set(&off, &Ask::rpc("CreateTaskPushNotificationConfig", &json!({})), &[]).expect_err("it is off");
-    assert_eq!(refused.json()["error"]["code"], -32003);
-    let mut question = user("hi");
-    question["configuration"] = json!({ "taskPushNotificationConfig": { "url": "https://10.0.0.1/" } });
-    let refused = host.ask(&Ask::rpc("SendMessage", &question)).refused();
-    let field = &refused.json()["error"]["data"][1]["fieldViolations"][0]["field"];
+    let rejected =
+        set(&off, &ClientRequest::rpc("CreateTaskPushNotificationConfig", &json!({})), &[]).expect_err("push is off");
+    assert_eq!(rejected.json()["error"]["code"], -32003);
+    let mut params = user("hi");
+    params["configuration"] = json!({ "taskPushNotificationConfig": { "url": "https://10.0.0.1/" } });
+    let rejected = host.send(&ClientRequest::rpc("SendMessage", &params)).rejected();
+    let field = &rejected.json()["error"]["data"][1]["fieldViolations"][0]["field"];
     assert_eq!(field, "configuration.taskPushNotificationConfig.url");
 }
 
 #[test]
-fn a_config_of_a_send_is_there_before_the_task_is() {
+fn a_config_in_a_send_is_stored_before_the_task_starts() {
     let host = host();
-    let mut question = user("hi");
-    question["configuration"] = json!({ "taskPushNotificationConfig": { "url": "https://hooks.example/a2a" } });
-    let asked = host.ask(&Ask::rpc("SendMessage", &question));
-    let Ok(Call::Document(DocumentCall::Put { key, .. })) = &asked.call else { panic!("{:?}", asked.call) };
-    assert_eq!(*key, format!("{FRESH}/{FRESH}"));
-    let run = asked.goes_on(Reply::Done);
-    assert_eq!(run.run().id, Some(FRESH));
+    let mut params = user("hi");
+    params["configuration"] = json!({ "taskPushNotificationConfig": { "url": "https://hooks.example/a2a" } });
+    let decoded = host.send(&ClientRequest::rpc("SendMessage", &params));
+    let Ok(Call::Document(DocumentCall::Put { key, .. })) = &decoded.call else { panic!("{:?}", decoded.call) };
+    assert_eq!(*key, format!("{NEW_ID}/{NEW_ID}"));
+    let run = decoded.next_call(Reply::Done);
+    assert_eq!(run.run().id, Some(NEW_ID));
 }
 
 #[test]
-fn configs_are_got_listed_and_removed_in_every_dialect() {
+fn configs_are_fetched_listed_and_deleted_in_every_dialect() {
     let host = host();
     let record = record(&host);
     let shown = Shown::known(&record, about(&record));
-    let kept = |id: &str| {
+    let stored = |id: &str| {
         let config = json!({ "task": TASK, "id": id, "url": "https://hooks.example/a2a" });
         (format!("{TASK}/{id}"), Json::from_serialize(&config))
     };
-    let known = [kept("a"), kept("b"), kept("c")];
+    let known = [stored("a"), stored("b"), stored("c")];
     let mut table = String::new();
     let path = |path: &str| path.replace("TASK", TASK);
     let ids = json!({ "taskId": TASK, "id": "b" });
@@ -169,37 +180,41 @@ fn configs_are_got_listed_and_removed_in_every_dialect() {
     let old_configs = path("/v1/tasks/TASK/pushNotificationConfigs");
     let one = path("/tasks/TASK/pushNotificationConfigs/b");
     let old_one = path("/v1/tasks/TASK/pushNotificationConfigs/b");
-    for ask in [
-        Ask::rpc("GetTaskPushNotificationConfig", &ids),
-        Ask { path: &one, ..Ask::rest("GET", "") },
-        Ask::old_rpc("tasks/pushNotificationConfig/get", &old_ids),
-        Ask::old_rpc("tasks/pushNotificationConfig/get", &json!({ "id": TASK })),
-        Ask { path: &old_one, ..Ask::new("GET", "") },
-        Ask::rpc("ListTaskPushNotificationConfigs", &json!({ "taskId": TASK, "pageSize": 2 })),
-        Ask::rpc("ListTaskPushNotificationConfigs", &json!({ "taskId": TASK, "pageSize": 2, "pageToken": "Mg" })),
-        Ask { path: &configs, query: "pageSize=1", ..Ask::rest("GET", "") },
-        Ask::old_rpc("tasks/pushNotificationConfig/list", &json!({ "id": TASK })),
-        Ask { path: &old_configs, ..Ask::new("GET", "") },
-        Ask::rpc("DeleteTaskPushNotificationConfig", &ids),
-        Ask { path: &one, ..Ask::rest("DELETE", "") },
-        Ask::old_rpc("tasks/pushNotificationConfig/delete", &old_ids),
-        Ask { path: &old_one, ..Ask::new("DELETE", "") },
+    for request in [
+        ClientRequest::rpc("GetTaskPushNotificationConfig", &ids),
+        ClientRequest { path: &one, ..ClientRequest::rest("GET", "") },
+        ClientRequest::rpc_v03("tasks/pushNotificationConfig/get", &old_ids),
+        ClientRequest::rpc_v03("tasks/pushNotificationConfig/get", &json!({ "id": TASK })),
+        ClientRequest { path: &old_one, ..ClientRequest::new("GET", "") },
+        ClientRequest::rpc("ListTaskPushNotificationConfigs", &json!({ "taskId": TASK, "pageSize": 2 })),
+        ClientRequest::rpc(
+            "ListTaskPushNotificationConfigs",
+            &json!({ "taskId": TASK, "pageSize": 2, "pageToken": "Mg" }),
+        ),
+        ClientRequest { path: &configs, query: "pageSize=1", ..ClientRequest::rest("GET", "") },
+        ClientRequest::rpc_v03("tasks/pushNotificationConfig/list", &json!({ "id": TASK })),
+        ClientRequest { path: &old_configs, ..ClientRequest::new("GET", "") },
+        ClientRequest::rpc("DeleteTaskPushNotificationConfig", &ids),
+        ClientRequest { path: &one, ..ClientRequest::rest("DELETE", "") },
+        ClientRequest::rpc_v03("tasks/pushNotificationConfig/delete", &old_ids),
+        ClientRequest { path: &old_one, ..ClientRequest::new("DELETE", "") },
     ] {
-        let _ = writeln!(table, "{} {} {}", ask.method, ask.path, ask.body);
-        let next = host.ask(&ask).goes_on(Reply::Run(shown.view()));
+        let _ = writeln!(table, "{} {} {}", request.method, request.path, request.body);
+        let next = host.send(&request).next_call(Reply::Run(shown.view()));
         let answer = match next.call {
-            Ok(Call::Document(DocumentCall::List { .. })) => next.answered(Reply::Documents(&known)),
+            Ok(Call::Document(DocumentCall::List { .. })) => next.final_answer(Reply::Documents(&known)),
             Ok(Call::Document(DocumentCall::Delete { ref key, .. })) => {
                 assert_eq!(*key, format!("{TASK}/b"));
-                next.answered(Reply::Done)
+                next.final_answer(Reply::Done)
             }
             other => panic!("{other:?}"),
         };
         let _ = writeln!(table, "  {} {}", answer.status, answer.body.trim_end());
     }
     insta::assert_snapshot!(table.replace(TASK, "TASK"));
-    let unknown = Ask::rpc("GetTaskPushNotificationConfig", &json!({ "taskId": TASK, "id": "z" }));
-    let answer = host.ask(&unknown).goes_on(Reply::Run(shown.view())).answered(Reply::Documents(&known));
+
+    let unknown = ClientRequest::rpc("GetTaskPushNotificationConfig", &json!({ "taskId": TASK, "id": "z" }));
+    let answer = host.send(&unknown).next_call(Reply::Run(shown.view())).final_answer(Reply::Documents(&known));
     assert_eq!(answer.json()["error"]["code"], -32001);
 }
 
@@ -208,68 +223,70 @@ fn notifier(host: &Host, config: &Value) -> Box<dyn PushNotifier> {
     (notifiers.open)(&Json::from_serialize(config)).expect("a notifier")
 }
 
-/// What a receiver gets if nothing holds it up: pieces of text are joined until something else happens.
+/// The deliveries to a receiver without flushes: text deltas are joined until another event.
 fn delivered(host: &Host, config: &Value, record: &Record, from: u64) -> Vec<PushRequest> {
     let mut notifier = notifier(host, config);
-    let mut parcels = Vec::new();
+    let mut requests = Vec::new();
     for step in record.steps(0) {
-        if step.sequence < from { notifier.skip(step) } else { notifier.take(step, &mut parcels) }
+        if step.sequence < from { notifier.skip(step) } else { notifier.take(step, &mut requests) }
     }
-    assert!(!notifier.has_held(), "the end of a run leaves nothing behind");
-    parcels
+    assert!(!notifier.has_held(), "the end of a run flushes everything");
+    requests
 }
 
-fn golden(parcels: &[PushRequest]) -> String {
+fn golden(requests: &[PushRequest]) -> String {
     let mut table = String::new();
-    for parcel in parcels {
-        let _ = writeln!(table, "{:?}\n{}", parcel.headers, String::from_utf8_lossy(&parcel.body));
+    for request in requests {
+        let _ = writeln!(table, "{:?}\n{}", request.headers, String::from_utf8_lossy(&request.body));
     }
     table.replace(TASK, "TASK").replace("session-1", "CONTEXT")
 }
 
 #[test]
-fn receivers_of_both_generations_get_their_own_bodies() {
+fn receivers_of_both_versions_get_their_own_bodies() {
     let host = host();
     let record = record(&host);
     let config = json!({ "task": TASK, "id": "c", "url": "https://hooks.example/a2a", "token": "tok",
         "scheme": "Bearer", "credentials": "s3cr3t" });
     insta::assert_snapshot!("push_v1", golden(&delivered(&host, &config, &record, 0)));
+
     let mut old = config.clone();
     old["old"] = json!(true);
     insta::assert_snapshot!("push_v03_task", golden(&delivered(&host, &old, &record, 0)));
     let events = with(json!({ "push_v03": "event" }));
     insta::assert_snapshot!("push_v03_event", golden(&delivered(&events, &old, &record, 0)));
+
     let statuses = with(json!({ "push_events": "status" }));
-    for parcel in delivered(&statuses, &config, &record, 0) {
-        assert!(String::from_utf8_lossy(&parcel.body).starts_with(r#"{"statusUpdate""#));
+    for request in delivered(&statuses, &config, &record, 0) {
+        assert!(String::from_utf8_lossy(&request.body).starts_with(r#"{"statusUpdate""#));
     }
 }
 
 #[test]
-fn wherever_a_receiver_joins_it_gets_the_rest_once() {
+fn a_receiver_that_joins_late_gets_the_rest_exactly_once() {
     let host = host();
     let record = record(&host);
     let config = json!({ "task": TASK, "id": "c", "url": "https://hooks.example/a2a" });
-    let text = |parcels: &[PushRequest]| -> String {
-        let bodies = parcels.iter().map(|parcel| serde_json::from_slice::<Value>(&parcel.body).expect("JSON"));
+    let text = |requests: &[PushRequest]| -> String {
+        let bodies = requests.iter().map(|request| serde_json::from_slice::<Value>(&request.body).expect("JSON"));
         let parts = bodies.filter_map(|body| body["artifactUpdate"]["artifact"]["parts"].as_array().cloned()).flatten();
         parts.filter_map(|part| part["text"].as_str().map(str::to_owned)).collect()
     };
-    let whole = text(&delivered(&host, &config, &record, 0));
+    let full_text = text(&delivered(&host, &config, &record, 0));
     for from in 0..record.len() {
-        let parcels = delivered(&host, &config, &record, from);
-        assert!(whole.ends_with(&text(&parcels)), "from {from}");
-        assert!(String::from_utf8_lossy(&parcels.last().expect("an end").body).contains("TASK_STATE_COMPLETED"));
+        let requests = delivered(&host, &config, &record, from);
+        assert!(full_text.ends_with(&text(&requests)), "from {from}");
+        assert!(String::from_utf8_lossy(&requests.last().expect("an end").body).contains("TASK_STATE_COMPLETED"));
     }
-    // Flushed after every step, nothing is lost and nothing comes twice.
+    // With a flush after every step nothing is lost or duplicated.
     let mut notifier = notifier(&host, &config);
-    let mut parcels = Vec::new();
+    let mut requests = Vec::new();
     for step in record.steps(0) {
-        notifier.take(step, &mut parcels);
+        notifier.take(step, &mut requests);
         if notifier.has_held() {
-            notifier.flush(step, &mut parcels);
+            notifier.flush(step, &mut requests);
         }
     }
-    assert_eq!(text(&parcels), whole);
-    assert!(parcels.len() > delivered(&host, &config, &record, 0).len());
+    assert_eq!(text(&requests), full_text);
+    assert!(requests.len() > delivered(&host, &config, &record, 0).len());
 }

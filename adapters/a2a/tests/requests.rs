@@ -1,4 +1,4 @@
-//! What is read and what is refused: the tables of sections 2, 3, 4, 6 and 7.
+//! Which requests are accepted and rejected: the tables of sections 2, 3, 4, 6 and 7.
 
 mod support;
 
@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use interlingua_core::call::{Call, Delivery, Reply, RunState, Target, Thread};
 use interlingua_core::{End, Fault, FaultKind};
 use serde_json::{Value, json};
-use support::{Answer, Ask, FRESH, host, old_user, user, with};
+use support::{Answer, ClientRequest, NEW_ID, host, user, user_v03, with};
 
-fn refusal(answer: &Answer) -> String {
+fn summary(answer: &Answer) -> String {
     format!("{} {} {}", answer.status, answer.head.get("content-type").unwrap_or(""), answer.body.trim_end())
 }
 
@@ -49,23 +49,23 @@ fn every_broken_envelope_gets_its_code() {
         r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"m"}}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}"#,
     ] {
-        let answer = host().ask(&Ask::new("POST", "").header("a2a-version", "1.0").text(body)).refused();
-        let _ = writeln!(table, "{body}\n  {}", refusal(&answer));
+        let answer = host().send(&ClientRequest::new("POST", "").header("a2a-version", "1.0").text(body)).rejected();
+        let _ = writeln!(table, "{body}\n  {}", summary(&answer));
     }
     insta::assert_snapshot!(table);
 }
 
 #[test]
-fn an_id_comes_back_with_its_type() {
+fn the_request_id_is_echoed_with_its_type() {
     for id in ["1", "\"1\"", "-1", "\"\"", "12345678901234567890", "null"] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"GetTask","params":{{"id":"x"}}}}"#);
-        let answer = host().ask(&Ask::new("POST", "").header("a2a-version", "1.0").text(&body)).refused();
+        let answer = host().send(&ClientRequest::new("POST", "").header("a2a-version", "1.0").text(&body)).rejected();
         assert!(answer.body.contains(&format!(r#""id":{id},"#)), "{}", answer.body);
     }
 }
 
 #[test]
-fn media_types_are_those_of_the_table() {
+fn request_media_types_are_checked() {
     let host = host();
     let send = user("hi");
     for (path, media, read) in [
@@ -87,17 +87,18 @@ fn media_types_are_those_of_the_table() {
         } else {
             send.clone()
         };
+
         let body = body.to_string();
-        let mut ask = Ask::new("POST", path).text(&body).header("content-type", media);
+        let mut request = ClientRequest::new("POST", path).text(&body).header("content-type", media);
         if !path.starts_with("/v1") {
-            ask = ask.header("a2a-version", "1.0");
+            request = request.header("a2a-version", "1.0");
         }
-        let asked = host.ask(&ask);
-        assert_eq!(asked.call.is_ok(), read, "{path} {media}");
+        let decoded = host.send(&request);
+        assert_eq!(decoded.call.is_ok(), read, "{path} {media}");
         if !read {
-            // The type of a body is a matter of HTTP; that of a part is 400 in 1.0.1 (section 10).
+            // An unsupported body type is 415 as in HTTP; that of a part is 400 in 1.0.1 (section 10).
             let status = if path.is_empty() { 200 } else { 415 };
-            let answer = asked.refused();
+            let answer = decoded.rejected();
             assert_eq!(answer.status, status, "{path} {media}");
             assert!(
                 answer.body.contains("CONTENT_TYPE_NOT_SUPPORTED") || answer.body.contains("-32005"),
@@ -109,22 +110,22 @@ fn media_types_are_those_of_the_table() {
 }
 
 #[test]
-fn answers_come_in_the_media_type_the_client_takes() {
+fn responses_use_the_media_type_the_client_accepts() {
     let host = host();
-    let record = support::told(host.ask(&Ask::rpc("SendMessage", &user("hi"))).run(), "greeting");
-    let answered = |ask: &Ask<'_>| {
+    let record = support::record_of(host.send(&ClientRequest::rpc("SendMessage", &user("hi"))).run(), "greeting");
+    let answered = |request: &ClientRequest<'_>| {
         let shown = interlingua_core::testkit::Shown::known(&record, support::about(&record));
-        let answer = host.ask(ask).answered(Reply::Run(shown.view()));
+        let answer = host.send(request).final_answer(Reply::Run(shown.view()));
         answer.head.get("content-type").expect("one").to_owned()
     };
     const A2A: &str = "application/a2a+json";
     const JSON: &str = "application/json";
-    let get = || Ask::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
+    let get = || ClientRequest::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
     let post = || {
-        Ask::rest("POST", "/message:send")
+        ClientRequest::rest("POST", "/message:send")
             .text(r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}"#)
     };
-    for (ask, media) in [
+    for (request, media) in [
         (get(), A2A),
         (get().header("accept", "*/*"), A2A),
         (get().header("accept", JSON), JSON),
@@ -132,10 +133,10 @@ fn answers_come_in_the_media_type_the_client_takes() {
         (post().header("content-type", A2A), A2A),
         (post().header("content-type", A2A).header("accept", JSON), JSON),
         (post().header("content-type", JSON).header("accept", "application/a2a+json, application/json"), A2A),
-        (Ask::rpc("SendMessage", &user("hi")).header("accept", A2A), JSON),
-        (Ask::new("POST", "/v1/message:send").body(&user("hi")), JSON),
+        (ClientRequest::rpc("SendMessage", &user("hi")).header("accept", A2A), JSON),
+        (ClientRequest::new("POST", "/v1/message:send").body(&user("hi")), JSON),
     ] {
-        assert_eq!(answered(&ask), media, "{} {:?}", ask.path, ask.headers);
+        assert_eq!(answered(&request), media, "{} {:?}", request.path, request.headers);
     }
 }
 
@@ -143,19 +144,19 @@ fn answers_come_in_the_media_type_the_client_takes() {
 fn static_paths_win_over_tenants() {
     let host = host();
     let task = "01930000-0000-7000-8000-000000000001";
-    let ask = |method: &'static str, path: &str| -> String {
+    let request = |method: &'static str, path: &str| -> String {
         let path = path.replace("ID", task);
-        let asked = host.ask(&Ask { path: &path, ..Ask::rest(method, "") });
-        let tenant = asked.exchange.partition().map(|tenant| format!(" of {tenant}")).unwrap_or_default();
-        match asked.call {
-            Ok(Call::Fetch(Target::Run(id))) => format!("the task {}{tenant}", id == FRESH),
+        let decoded = host.send(&ClientRequest { path: &path, ..ClientRequest::rest(method, "") });
+        let tenant = decoded.exchange.partition().map(|tenant| format!(" of {tenant}")).unwrap_or_default();
+        match decoded.call {
+            Ok(Call::Fetch(Target::Run(id))) => format!("the task {}{tenant}", id == NEW_ID),
             Ok(Call::List(_)) => format!("the tasks{tenant}"),
             Ok(Call::Nothing) => "the card".into(),
             Ok(other) => format!("{other:?}"),
             Err(fault) => format!("{:?}", fault.kind),
         }
     };
-    for (method, path, wanted) in [
+    for (method, path, expected) in [
         ("GET", "/tasks", "the tasks"),
         ("GET", "/tasks/ID", "the task true"),
         ("GET", "/tasks/tasks", "NotFound"),
@@ -171,22 +172,23 @@ fn static_paths_win_over_tenants() {
         ("GET", "/.well-known/agent-card.json", "the card"),
         ("GET", "/nonsense", "NoSuchPath"),
     ] {
-        assert_eq!(ask(method, path), wanted, "{method} {path}");
+        assert_eq!(request(method, path), expected, "{method} {path}");
     }
-    let both = Ask::rest("POST", "/x/message:send").body(&json!({ "tenant": "y", "message": user("hi")["message"] }));
-    assert_eq!(host.ask(&both).call.expect_err("they differ").field.as_deref(), Some("tenant"));
+    let both = ClientRequest::rest("POST", "/x/message:send")
+        .body(&json!({ "tenant": "y", "message": user("hi")["message"] }));
+    assert_eq!(host.send(&both).call.expect_err("they differ").field.as_deref(), Some("tenant"));
 }
 
 #[test]
-fn whether_to_wait_depends_on_the_dialect() {
+fn blocking_defaults_depend_on_the_dialect() {
     let host = host();
-    let delivery = |ask: Ask<'_>| host.ask(&ask).run().delivery;
+    let delivery = |request: ClientRequest<'_>| host.send(&request).run().delivery;
     let with =
         |message: Value, configuration: Value| json!({ "message": message["message"], "configuration": configuration });
-    let new = |configuration| Ask::rpc("SendMessage", &with(user("x"), configuration));
-    let old = |configuration| Ask::old_rpc("message/send", &with(old_user("x"), configuration));
-    let rest = |configuration| Ask::new("POST", "/v1/message:send").body(&with(user("x"), configuration));
-    for (ask, wanted) in [
+    let new = |configuration| ClientRequest::rpc("SendMessage", &with(user("x"), configuration));
+    let old = |configuration| ClientRequest::rpc_v03("message/send", &with(user_v03("x"), configuration));
+    let rest = |configuration| ClientRequest::new("POST", "/v1/message:send").body(&with(user("x"), configuration));
+    for (request, expected) in [
         (new(json!({})), Delivery::Collect),
         (new(json!({ "returnImmediately": true })), Delivery::Background),
         (new(json!({ "return_immediately": true })), Delivery::Background),
@@ -196,18 +198,21 @@ fn whether_to_wait_depends_on_the_dialect() {
         (old(json!({ "blocking": false })), Delivery::Background),
         (rest(json!({ "blocking": true })), Delivery::Collect),
         (rest(json!({})), Delivery::Background),
-        (Ask::new("POST", "/v1/message:send").body(&user("x")), Delivery::Collect),
-        (Ask::old_rpc("message/send", &old_user("x")), Delivery::Collect),
-        (Ask::rpc("SendStreamingMessage", &with(user("x"), json!({ "returnImmediately": true }))), Delivery::Stream),
+        (ClientRequest::new("POST", "/v1/message:send").body(&user("x")), Delivery::Collect),
+        (ClientRequest::rpc_v03("message/send", &user_v03("x")), Delivery::Collect),
+        (
+            ClientRequest::rpc("SendStreamingMessage", &with(user("x"), json!({ "returnImmediately": true }))),
+            Delivery::Stream,
+        ),
     ] {
-        let body = ask.body.clone();
-        assert_eq!(delivery(ask), wanted, "{body}");
+        let body = request.body.clone();
+        assert_eq!(delivery(request), expected, "{body}");
     }
 }
 
 #[test]
-fn a_message_reaches_the_agent_with_all_it_brought() {
-    let question = json!({
+fn a_message_reaches_the_agent_with_all_its_fields() {
+    let params = json!({
         "message": {
             "messageId": "m-1", "role": "ROLE_USER", "contextId": "c-1",
             "parts": [
@@ -220,27 +225,27 @@ fn a_message_reaches_the_agent_with_all_it_brought() {
         "configuration": { "acceptedOutputModes": ["text/plain"], "historyLength": 3 },
         "tenant": "acme",
     });
-    let asked = host().ask(&Ask::rpc("SendMessage", &question));
-    let call = asked.run();
-    assert_eq!((call.id, &call.thread), (Some(FRESH), &Thread::Session("c-1".into())));
+    let decoded = host().send(&ClientRequest::rpc("SendMessage", &params));
+    let call = decoded.run();
+    assert_eq!((call.id, &call.thread), (Some(NEW_ID), &Thread::Session("c-1".into())));
     assert!(call.detached && call.multi_turn && call.stored);
     assert!(
         !call.respond_immediately && call.discard_if_unreached && call.first_event_timeout.is_some(),
-        "one that cannot be reached makes no task"
+        "an unreachable agent creates no task"
     );
-    assert_eq!(asked.exchange.partition(), Some("acme"));
+    assert_eq!(decoded.exchange.partition(), Some("acme"));
     insta::assert_snapshot!(serde_json::to_string_pretty(&call.request).expect("JSON"));
 }
 
 #[test]
-fn contexts_are_kept_or_refused_and_never_replaced() {
+fn contexts_are_kept_or_rejected_but_never_replaced() {
     for (context, good) in
         [("c".repeat(256), true), ("c".repeat(257), false), ("a\nb".to_owned(), false), ("ünïcode 🦀".to_owned(), true)]
     {
-        let mut question = user("x");
-        question["message"]["contextId"] = json!(context);
-        let asked = host().ask(&Ask::rpc("SendMessage", &question));
-        match asked.call {
+        let mut params = user("x");
+        params["message"]["contextId"] = json!(context);
+        let decoded = host().send(&ClientRequest::rpc("SendMessage", &params));
+        match decoded.call {
             Ok(Call::Run(call)) => assert!(good && call.thread == Thread::Session(context)),
             Ok(other) => panic!("{other:?}"),
             Err(fault) => assert!(!good && fault.field.as_deref() == Some("message.contextId"), "{fault:?}"),
@@ -249,42 +254,45 @@ fn contexts_are_kept_or_refused_and_never_replaced() {
 }
 
 #[test]
-fn input_modes_are_enforced_where_that_is_wanted() {
+fn input_modes_are_enforced_if_enabled() {
     let options = json!({ "enforce_input_modes": true, "card": { "input_modes": ["text/plain", "image/*"] } });
-    let ask = |part: Value| {
-        let question = json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": [part] } });
-        with(options.clone()).ask(&Ask::rest("POST", "/message:send").body(&question))
+    let request = |part: Value| {
+        let params = json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": [part] } });
+        with(options.clone()).send(&ClientRequest::rest("POST", "/message:send").body(&params))
     };
-    assert!(ask(json!({ "text": "x" })).call.is_ok());
-    assert!(ask(json!({ "raw": "AQ==", "mediaType": "image/png" })).call.is_ok());
+    assert!(request(json!({ "text": "x" })).call.is_ok());
+    assert!(request(json!({ "raw": "AQ==", "mediaType": "image/png" })).call.is_ok());
     for part in [json!({ "raw": "AQ==" }), json!({ "data": { "interrupt_id": "i" } }), json!({ "url": "https://x/y" })]
     {
-        assert!(ask(part).call.is_ok(), "what names no type has none that could be wrong");
+        assert!(request(part).call.is_ok(), "a part without a media type is accepted");
     }
-    let refused = ask(json!({ "raw": "AQ==", "mediaType": "audio/wav" })).refused();
+    let rejected = request(json!({ "raw": "AQ==", "mediaType": "audio/wav" })).rejected();
     assert_eq!(
-        (refused.status, refused.json()["error"]["details"][0]["reason"].clone()),
+        (rejected.status, rejected.json()["error"]["details"][0]["reason"].clone()),
         (400, json!("CONTENT_TYPE_NOT_SUPPORTED"))
     );
 }
 
 #[test]
-fn extensions_are_activated_as_far_as_they_are_declared() {
+fn only_declared_extensions_are_activated() {
     let declared = json!([{ "uri": "https://e/1" }, { "uri": "https://e/2", "required": true }]);
     let host = with(json!({ "extensions": declared }));
-    let refused = host.ask(&Ask::rpc("SendMessage", &user("x")).header("a2a-extensions", "https://e/1")).refused();
-    assert_eq!(refused.json()["error"]["code"], -32008);
-    let refused = host.ask(&Ask::old_rpc("message/send", &old_user("x"))).refused();
-    assert_eq!(refused.json()["error"]["code"], -32004);
+    let rejected =
+        host.send(&ClientRequest::rpc("SendMessage", &user("x")).header("a2a-extensions", "https://e/1")).rejected();
+    assert_eq!(rejected.json()["error"]["code"], -32008);
+
+    let rejected = host.send(&ClientRequest::rpc_v03("message/send", &user_v03("x"))).rejected();
+    assert_eq!(rejected.json()["error"]["code"], -32004);
+
     let listed = "https://e/9, https://e/2 ,https://e/1";
-    let asked = host.ask(&Ask::rpc("SendStreamingMessage", &user("x")).header("a2a-extensions", listed));
-    let record = support::told(asked.run(), "greeting");
-    let answer = asked.streamed(&record, support::about(&record));
+    let decoded = host.send(&ClientRequest::rpc("SendStreamingMessage", &user("x")).header("a2a-extensions", listed));
+    let record = support::record_of(decoded.run(), "greeting");
+    let answer = decoded.streamed(&record, support::about(&record));
     assert_eq!(answer.head.get("a2a-extensions"), Some("https://e/1, https://e/2"));
 }
 
 #[test]
-fn tenants_may_stand_for_agents() {
+fn tenants_select_agents() {
     let mount = interlingua_core::Mount {
         path: "/x".into(),
         agents: vec![support::card("one"), support::card("two")],
@@ -296,25 +304,29 @@ fn tenants_may_stand_for_agents() {
         interlingua_a2a::A2a::mount(&mount, serde_json::from_value(options).expect("options")).map(support::Host)
     };
     assert!(mounted(json!({})).is_err() && mounted(json!({ "tenants": { "a": "three" } })).is_err());
-    let host = mounted(json!({ "tenants": { "a": "one", "b": "two" } })).expect("it mounts");
-    let mut question = user("x");
-    question["tenant"] = json!("b");
-    assert_eq!(host.ask(&Ask::rpc("SendMessage", &question)).run().agent, "two");
-    question["tenant"] = json!("c");
-    assert_eq!(host.ask(&Ask::rpc("SendMessage", &question)).refused().json()["error"]["code"], -32602);
+
+    let host = mounted(json!({ "tenants": { "a": "one", "b": "two" } })).expect("mounts");
+    let mut params = user("x");
+    params["tenant"] = json!("b");
+    assert_eq!(host.send(&ClientRequest::rpc("SendMessage", &params)).run().agent, "two");
+    params["tenant"] = json!("c");
+    assert_eq!(host.send(&ClientRequest::rpc("SendMessage", &params)).rejected().json()["error"]["code"], -32602);
 }
 
 #[test]
-fn cards_are_cached_by_the_rules_of_http() {
+fn cards_support_http_caching() {
     let host = host();
-    let ask = |ask: Ask<'_>| host.ask(&ask).answered(Reply::Done);
-    let card = |version: &'static str| Ask::new("GET", "/.well-known/agent-card.json").header("a2a-version", version);
-    let hybrid = ask(Ask::new("GET", "/.well-known/agent.json"));
-    let pure = ask(card("1.0"));
+    let request = |request: ClientRequest<'_>| host.send(&request).final_answer(Reply::Done);
+    let card = |version: &'static str| {
+        ClientRequest::new("GET", "/.well-known/agent-card.json").header("a2a-version", version)
+    };
+    let hybrid = request(ClientRequest::new("GET", "/.well-known/agent.json"));
+    let pure = request(card("1.0"));
     assert!(hybrid.json().get("url").is_some() && pure.json().get("url").is_none());
     assert_eq!(pure.json()["supportedInterfaces"][0]["url"], "https://gw.example/weather");
     assert_eq!(pure.head.get("vary"), Some("A2A-Version, Accept-Encoding"));
     assert_eq!(pure.head.get("last-modified"), Some("Fri, 20 Nov 2026 10:00:00 GMT"));
+
     let tag = pure.head.get("etag").expect("a tag").to_owned();
     assert_ne!(Some(tag.as_str()), hybrid.head.get("etag"));
     for (name, value, status) in [
@@ -325,86 +337,95 @@ fn cards_are_cached_by_the_rules_of_http() {
         ("if-modified-since", "Fri, 20 Nov 2026 09:59:59 GMT", 200),
         ("if-modified-since", "nonsense", 200),
     ] {
-        let answer = ask(card("1.0").header(name, value));
+        let answer = request(card("1.0").header(name, value));
         assert_eq!((answer.status, answer.body.is_empty()), (status, status == 304), "{name}: {value}");
     }
-    assert_eq!(host.ask(&card("2.0")).refused().status, 400);
+    assert_eq!(host.send(&card("2.0")).rejected().status, 400);
+
     let public = with(json!({ "public_url": "https://public.example/{agent}/" }));
-    let answer = public.ask(&card("1.0")).answered(Reply::Done);
+    let answer = public.send(&card("1.0")).final_answer(Reply::Done);
     assert_eq!(answer.json()["supportedInterfaces"][0]["url"], "https://public.example/demo");
 }
 
 #[test]
-fn the_extended_card_is_for_those_who_signed_in() {
+fn the_extended_card_requires_authentication() {
     let host = support::authenticating(json!({ "extended_card": { "description": "and more" } }));
-    let ask = Ask::rest("GET", "/extendedAgentCard");
-    assert_eq!(host.ask(&ask).refused().status, 401);
-    let answer = host.ask(&Ask { authenticated: true, ..ask }).answered(Reply::Done);
+    let request = ClientRequest::rest("GET", "/extendedAgentCard");
+    assert_eq!(host.send(&request).rejected().status, 401);
+    let answer = host.send(&ClientRequest { authenticated: true, ..request }).final_answer(Reply::Done);
     assert_eq!(
         (answer.json()["description"].clone(), answer.head.get("cache-control")),
         (json!("and more"), Some("private"))
     );
-    let old = host.ask(&Ask { authenticated: true, ..Ask::new("GET", "/v1/card") }).answered(Reply::Done);
+    let old = host
+        .send(&ClientRequest { authenticated: true, ..ClientRequest::new("GET", "/v1/card") })
+        .final_answer(Reply::Done);
     assert_eq!(old.json()["protocolVersion"], "0.3.0");
 }
 
 #[test]
-fn errors_of_old_streams_are_streams() {
-    let nobody = json!({ "id": "x" });
-    let as_stream =
-        host().ask(&Ask::old_rpc("tasks/resubscribe", &nobody).header("accept", "text/event-stream")).refused();
+fn errors_of_v03_streams_are_streams() {
+    let unknown_task = json!({ "id": "x" });
+    let as_stream = host()
+        .send(&ClientRequest::rpc_v03("tasks/resubscribe", &unknown_task).header("accept", "text/event-stream"))
+        .rejected();
     assert_eq!((as_stream.status, as_stream.head.get("content-type")), (200, Some("text/event-stream")));
     assert_eq!(as_stream.frames()[0]["error"]["code"], -32001);
-    // The Python client sends two such headers.
-    let both = Ask::old_rpc("message/stream", &json!({})).header("accept", "*/*").header("accept", "text/event-stream");
-    assert_eq!(host().ask(&both).refused().frames()[0]["error"]["code"], -32602);
-    let whole = host().ask(&Ask::old_rpc("tasks/resubscribe", &nobody)).refused();
+    // The Python client sends two Accept headers.
+    let both = ClientRequest::rpc_v03("message/stream", &json!({}))
+        .header("accept", "*/*")
+        .header("accept", "text/event-stream");
+    assert_eq!(host().send(&both).rejected().frames()[0]["error"]["code"], -32602);
+    let plain = host().send(&ClientRequest::rpc_v03("tasks/resubscribe", &unknown_task)).rejected();
     assert_eq!(
-        (whole.head.get("content-type"), whole.json()["error"]["code"].clone()),
+        (plain.head.get("content-type"), plain.json()["error"]["code"].clone()),
         (Some("application/json"), json!(-32001))
     );
-    let new = host().ask(&Ask::rpc("SubscribeToTask", &nobody).header("accept", "text/event-stream")).refused();
+    let new = host()
+        .send(&ClientRequest::rpc("SubscribeToTask", &unknown_task).header("accept", "text/event-stream"))
+        .rejected();
     assert_eq!(new.head.get("content-type"), Some("application/json"));
 }
 
 #[test]
-fn a_stream_that_breaks_says_so_in_its_own_form() {
+fn an_interrupted_stream_ends_with_an_error_event() {
     let fault = Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down");
-    let interrupted = |ask: &Ask<'_>| {
-        let mut asked = host().ask(ask);
+    let interrupted = |request: &ClientRequest<'_>| {
+        let mut decoded = host().send(request);
         let mut out = interlingua_core::Out::new();
-        asked.exchange.interrupt(&fault, &mut out);
+        decoded.exchange.interrupt(&fault, &mut out);
         Answer::of(out).body
     };
-    let rpc = interrupted(&Ask::rpc("SendStreamingMessage", &user("x")));
+    let rpc = interrupted(&ClientRequest::rpc("SendStreamingMessage", &user("x")));
     assert!(rpc.starts_with(r#"data: {"jsonrpc":"2.0","id":7,"error":{"code":-32603"#), "{rpc}");
-    let rest = interrupted(&Ask::rest("POST", "/message:stream").body(&user("x")));
+    let rest = interrupted(&ClientRequest::rest("POST", "/message:stream").body(&user("x")));
     assert!(rest.starts_with("event: error\ndata: {\"error\":{\"code\":503"), "{rest}");
 }
 
 #[test]
-fn a_run_of_another_protocol_is_a_task_and_one_of_another_agent_is_none() {
+fn runs_of_other_protocols_are_tasks_but_not_of_other_agents() {
     let host = host();
-    let record = support::told(host.ask(&Ask::rpc("SendMessage", &user("hi"))).run(), "greeting");
-    let get = Ask::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
+    let record = support::record_of(host.send(&ClientRequest::rpc("SendMessage", &user("hi"))).run(), "greeting");
+    let get = ClientRequest::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
     for protocol in ["a2a", "responses"] {
         let about = interlingua_core::call::RunInfo { protocol: protocol.into(), ..support::about(&record) };
         let shown = interlingua_core::testkit::Shown::known(&record, about);
-        assert_eq!(host.ask(&get).answered(Reply::Run(shown.view())).status, 200, "{protocol}");
+        assert_eq!(host.send(&get).final_answer(Reply::Run(shown.view())).status, 200, "{protocol}");
     }
-    let mut run = interlingua_core::Run::new(record.run().id, "somebody else", "s", 0);
+
+    let mut run = interlingua_core::Run::new(record.run().id, "another agent", "s", 0);
     run.agent.push('!');
     let stranger = interlingua_core::Record::new(run);
     let shown = interlingua_core::testkit::Shown::new(&stranger);
-    assert_eq!(host.ask(&get).answered(Reply::Run(shown.view())).status, 404);
+    assert_eq!(host.send(&get).final_answer(Reply::Run(shown.view())).status, 404);
 }
 
 #[test]
-fn states_are_those_of_the_run() {
+fn task_states_follow_run_states() {
     let host = host();
-    let call = host.ask(&Ask::rpc("SendMessage", &user("hi"))).run().clone();
-    let record = support::told(&call, "greeting");
-    let get = Ask::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
+    let call = host.send(&ClientRequest::rpc("SendMessage", &user("hi"))).run().clone();
+    let record = support::record_of(&call, "greeting");
+    let get = ClientRequest::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
     for (state, word) in [
         (RunState::Queued, "TASK_STATE_SUBMITTED"),
         (RunState::Running, "TASK_STATE_WORKING"),
@@ -417,7 +438,7 @@ fn states_are_those_of_the_run() {
         (RunState::Ended(End::Canceled), "TASK_STATE_CANCELED"),
     ] {
         let shown = interlingua_core::testkit::Shown::known(&record, support::about(&record)).state(state);
-        let answer = host.ask(&get).answered(Reply::Run(shown.view()));
+        let answer = host.send(&get).final_answer(Reply::Run(shown.view()));
         assert_eq!(answer.json()["status"]["state"], word);
     }
 }

@@ -1,4 +1,4 @@
-//! Calls and their results (sections 5 and 9): each call told once, in order, and never a result before its call.
+//! Calls and their results (sections 5 and 9): each call is sent once, in order, and never a result before its call.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use interlingua_core::run::{Message, Slot};
 use interlingua_core::{Event, Extra, Json, Out, Step};
 
 use crate::memory::Memory;
-use crate::text::Told;
+use crate::text::EmittedText;
 use crate::wire;
 
 /// The calls of a stream.
@@ -15,10 +15,10 @@ use crate::wire;
 pub(crate) struct Calls {
     calls: Vec<Call>,
     by_id: HashMap<String, usize>,
-    /// Calls that are being told, by message and content.
-    open: HashMap<(u32, u32), Open>,
-    /// How many were announced in this stream, and results told.
-    count: usize,
+    /// Calls in progress, by message and content index.
+    open: HashMap<(u32, u32), OpenCall>,
+    /// Number of calls and results sent in this stream.
+    events: usize,
 }
 
 /// One call of the conversation.
@@ -26,24 +26,24 @@ pub(crate) struct Calls {
 struct Call {
     id: String,
     name: String,
-    /// Whether the agent runs it, and so has to tell its result.
-    is_agents: bool,
+    /// True if the agent runs the call, so that its result must be sent.
+    agent_side: bool,
     has_ended: bool,
     has_result: bool,
-    /// A result that came before the call was told whole.
-    held: Option<String>,
+    /// A result that arrived before the call was complete.
+    early_result: Option<String>,
 }
 
 #[derive(Debug)]
-struct Open {
-    /// None: it is told by another message already, and not again.
+struct OpenCall {
+    /// Index in `Calls::calls`. `None`: another message has sent this call already.
     call: Option<usize>,
-    told: Told,
+    arguments: EmittedText,
     has_arguments: bool,
 }
 
 impl Calls {
-    /// Calls in a conversation in which some were told before.
+    /// Starts with the calls that were sent earlier in the conversation.
     pub(crate) fn after(memory: Memory) -> Self {
         let mut calls = Self::default();
         for (id, done) in memory.into_calls() {
@@ -51,84 +51,87 @@ impl Calls {
             calls.calls.push(Call {
                 id,
                 name: String::new(),
-                // What the stream before left open, it had a reason to leave open.
-                is_agents: false,
+                // If an earlier stream left a call without a result, it did so on purpose.
+                agent_side: false,
                 has_ended: true,
                 has_result: done,
-                held: None,
+                early_result: None,
             });
         }
         calls
     }
 
-    pub(crate) const fn said_anything(&self) -> bool {
-        self.count > 0
+    pub(crate) const fn has_output(&self) -> bool {
+        self.events > 0
     }
 
-    /// Changes with every call and result that is told.
-    pub(crate) const fn count(&self) -> usize {
-        self.count
+    /// Number of calls and results sent; text uses it to detect that one was sent in between.
+    pub(crate) const fn events(&self) -> usize {
+        self.events
     }
 
-    /// Tells a step of a content that is a call.
+    /// Sends a step of a content that is a call.
     pub(crate) fn encode_call(&mut self, step: &Step<'_>, out: &mut Out) {
         let (Some((message_at, message)), Some((slot_at, slot))) = (step.message(), step.slot()) else { return };
         let Some(head) = &slot.call else { return };
-        let place = place(message_at, slot_at);
+        let key = content_key(message_at, slot_at);
         match step.event {
             Event::ContentStarted { .. } => {
                 let call = self.start(&head.call_id, &head.name, message, out);
-                self.open.insert(place, Open { call, told: Told::default(), has_arguments: false });
+                self.open.insert(key, OpenCall { call, arguments: EmittedText::default(), has_arguments: false });
             }
             Event::ContentDelta { .. } | Event::ContentReplaced { .. } => {
-                let Some(open) = self.open.get_mut(&place) else { return };
-                let delta = open.told.grow(step, slot);
+                let Some(open) = self.open.get_mut(&key) else { return };
+                let delta = open.arguments.extend(step, slot);
                 if let Some(call) = open.call.filter(|_| !delta.is_empty()) {
                     open.has_arguments = true;
                     wire::Event::ToolCallArgs { tool_call_id: &self.calls[call].id, delta }.write(out);
                 }
             }
             Event::ContentFinished { .. } => {
-                let Some(Open { call: Some(call), has_arguments, .. }) = self.open.remove(&place) else { return };
+                let Some(OpenCall { call: Some(call), has_arguments, .. }) = self.open.remove(&key) else { return };
                 self.end(call, has_arguments, out);
             }
             _ => {}
         }
     }
 
-    /// Tells a step of a call that has no head: its body is not defined, or not what it should be.
+    /// Sends a step of a call without a call head: its body is undefined or malformed.
     pub(crate) fn encode_bare_call(&mut self, step: &Step<'_>, out: &mut Out) {
         let (Some((_, message)), Some((slot_at, slot))) = (step.message(), step.slot()) else { return };
         if !matches!(step.event, Event::ContentFinished { .. }) {
             return;
         }
+
         let Some(data) = slot.data() else { return };
         let call: ToolCall = data.decode().unwrap_or_default();
-        let id = if call.call_id.is_empty() { self.fresh(made_id(message, slot_at)) } else { call.call_id };
+        let id = if call.call_id.is_empty() { self.unique_id(derived_id(message, slot_at)) } else { call.call_id };
         let Some(started) = self.start(&id, &call.name, message, out) else { return };
-        let says = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
-        let delta = if says { call.arguments.as_str() } else { data.text() };
+
+        let has_arguments_field = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
+        let delta = if has_arguments_field { call.arguments.as_str() } else { data.text() };
         if !delta.is_empty() {
             wire::Event::ToolCallArgs { tool_call_id: &id, delta }.write(out);
         }
         self.end(started, !delta.is_empty(), out);
     }
 
-    /// Tells a step of an output.
+    /// Sends a step of a tool output.
     pub(crate) fn encode_output(&mut self, step: &Step<'_>, unwrap: bool, out: &mut Out) {
         let (Some((_, message)), Some((slot_at, slot))) = (step.message(), step.slot()) else { return };
         if !matches!(step.event, Event::ContentFinished { .. }) {
             return;
         }
-        let Some(mut output) = read_output(slot) else { return };
+        let Some(mut output) = parse_output(slot) else { return };
         if unwrap && let Some(text) = text_of_blocks(&output.output) {
             output.output = text;
         }
+
         let name = output.name.as_deref().unwrap_or_default();
-        let call = self.answered(&output.call_id, name).unwrap_or_else(|| {
-            // A result nobody was told the call of (section 5, rule 1).
-            let made = output.call_id.is_empty();
-            let id = if made { self.fresh(made_id(message, slot_at)) } else { output.call_id.clone() };
+        let call = self.find(&output.call_id, name).unwrap_or_else(|| {
+            // The client has not seen the call of this result, so one is created for it (section 5, rule 1).
+            let has_no_id = output.call_id.is_empty();
+            let id = if has_no_id { self.unique_id(derived_id(message, slot_at)) } else { output.call_id.clone() };
             let call = self.announce(id, name, true, out);
             self.end(call, false, out);
             call
@@ -136,93 +139,96 @@ impl Calls {
         self.result(call, output.output, out);
     }
 
-    /// An id that no call has yet: another message may be called as a content of this one is.
-    fn fresh(&self, mut id: String) -> String {
+    /// Makes an id unique by appending `_`: another message may have the id derived for a content of this one.
+    fn unique_id(&self, mut id: String) -> String {
         while self.by_id.contains_key(&id) {
             id.push('_');
         }
         id
     }
 
-    /// Tells what is missing at the end: without a result, a call of the agent's would read as a call for the client
+    /// Sends the missing results at the end: a call of the agent without a result would look like a call for the client
     /// (section 5, rule 4).
     pub(crate) fn finish(&mut self, out: &mut Out) {
         for call in 0..self.calls.len() {
-            if self.calls[call].is_agents && !self.calls[call].has_result {
+            if self.calls[call].agent_side && !self.calls[call].has_result {
                 self.result(call, String::new(), out);
             }
         }
     }
 
-    /// The call an output is for. Without an id: the oldest one of that name that has no result.
-    fn answered(&self, id: &str, name: &str) -> Option<usize> {
+    /// The call that an output belongs to. Without an id: the oldest call of that name without a result.
+    fn find(&self, id: &str, name: &str) -> Option<usize> {
         if !id.is_empty() {
             return self.by_id.get(id).copied();
         }
-        self.calls.iter().position(|call| call.is_agents && !call.has_result && (name.is_empty() || call.name == name))
+        self.calls.iter().position(|call| call.agent_side && !call.has_result && (name.is_empty() || call.name == name))
     }
 
-    /// None: it was told before.
+    /// Starts a call. `None`: it was sent before.
     fn start(&mut self, id: &str, name: &str, message: &Message, out: &mut Out) -> Option<usize> {
         if self.by_id.contains_key(id) {
             return None;
         }
-        let is_agents = message.announced != MessageType::FunctionCall;
-        Some(self.announce(id.to_owned(), name, is_agents, out))
+
+        let agent_side = message.announced != MessageType::FunctionCall;
+        Some(self.announce(id.to_owned(), name, agent_side, out))
     }
 
-    fn announce(&mut self, id: String, name: &str, is_agents: bool, out: &mut Out) -> usize {
-        self.count += 1;
+    fn announce(&mut self, id: String, name: &str, agent_side: bool, out: &mut Out) -> usize {
+        self.events += 1;
         wire::Event::ToolCallStart { tool_call_id: &id, tool_call_name: name }.write(out);
         let call = self.calls.len();
         self.by_id.insert(id.clone(), call);
         let name = name.to_owned();
-        self.calls.push(Call { id, name, is_agents, has_ended: false, has_result: false, held: None });
+        self.calls.push(Call { id, name, agent_side, has_ended: false, has_result: false, early_result: None });
         call
     }
 
     fn end(&mut self, call: usize, has_arguments: bool, out: &mut Out) {
-        let told = &mut self.calls[call];
-        told.has_ended = true;
+        let state = &mut self.calls[call];
+        state.has_ended = true;
         if !has_arguments {
-            wire::Event::ToolCallArgs { tool_call_id: &told.id, delta: "{}" }.write(out);
+            wire::Event::ToolCallArgs { tool_call_id: &state.id, delta: "{}" }.write(out);
         }
-        wire::Event::ToolCallEnd { tool_call_id: &told.id }.write(out);
-        if let Some(result) = told.held.take() {
+        wire::Event::ToolCallEnd { tool_call_id: &state.id }.write(out);
+
+        if let Some(result) = state.early_result.take() {
             self.result(call, result, out);
         }
     }
 
     fn result(&mut self, call: usize, result: String, out: &mut Out) {
-        let told = &mut self.calls[call];
-        // Some upstreams tell a result twice.
-        if told.has_result {
+        let state = &mut self.calls[call];
+        // Some upstreams send a result twice.
+        if state.has_result {
             return;
         }
-        if !told.has_ended {
-            told.held.get_or_insert(result);
+        if !state.has_ended {
+            state.early_result.get_or_insert(result);
             return;
         }
-        told.has_result = true;
-        self.count += 1;
-        wire::Event::ToolResult { tool_call_id: &told.id, result: &result }.write(out);
+
+        state.has_result = true;
+        self.events += 1;
+        wire::Event::ToolResult { tool_call_id: &state.id, result: &result }.write(out);
     }
 }
 
-/// Nearly always unique in the conversation: the message's id is, or is made from the run's.
-fn made_id(message: &Message, slot: usize) -> String {
+/// An id derived from the message's id, which is almost always unique in the conversation.
+fn derived_id(message: &Message, slot: usize) -> String {
     if slot == 0 { message.id.clone() } else { format!("{}_{slot}", message.id) }
 }
 
-fn place(message: usize, slot: usize) -> (u32, u32) {
+fn content_key(message: usize, slot: usize) -> (u32, u32) {
     (u32::try_from(message).unwrap_or(u32::MAX), u32::try_from(slot).unwrap_or(u32::MAX))
 }
 
-fn read_output(slot: &Slot) -> Option<ToolOutput> {
+fn parse_output(slot: &Slot) -> Option<ToolOutput> {
     match &slot.value.as_ref().map(|value| &value.body) {
         Some(Body::Data(data)) => {
             let mut output: ToolOutput = data.decode().unwrap_or_default();
-            // Components have no defined body: whatever they return is the result.
+            // Component outputs have no defined body: the complete data is the result.
             if data.decode::<Extra>().is_none_or(|fields| fields.get("output").is_none()) {
                 output.output = data.text().to_owned();
             }
@@ -233,7 +239,7 @@ fn read_output(slot: &Slot) -> Option<ToolOutput> {
     }
 }
 
-/// The text of a JSON list of text blocks, as some frameworks return it. None if it is anything else.
+/// The text of a JSON list of text blocks, which some frameworks return. `None`: the output is anything else.
 fn text_of_blocks(output: &str) -> Option<String> {
     let blocks: Vec<Extra> = Json::parse(output)?.decode()?;
     if blocks.is_empty() {

@@ -1,7 +1,8 @@
-//! Telling a run (sections 4, 5 and 9): which steps concern the text, which the calls, and how a stream ends.
+//! Encodes a run as a stream (sections 4, 5 and 9): which steps go to the text, which to the calls, and how the stream
+//! ends.
 //!
-//! Only what [`interlingua_core::event`] calls stable is read off the run, so the same steps make the same bytes live
-//! and on every replay.
+//! Only data that [`interlingua_core::event`] calls stable is read from the run, so that the same steps produce the
+//! same bytes live and on every replay.
 
 use std::sync::Arc;
 
@@ -21,8 +22,8 @@ use crate::{Reasoning, Route, wire};
 /// Writes the stream of one run.
 pub(crate) struct Encoder {
     route: Arc<Route>,
-    /// Texts have no ids, so they are told one after the other.
-    order: MessageSequencer,
+    /// Text events have no message id, so messages are sent one after the other.
+    sequencer: MessageSequencer,
     text: Text,
     calls: Calls,
 }
@@ -31,13 +32,13 @@ impl Encoder {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
         Self {
             route: Arc::clone(route),
-            order: MessageSequencer::new(),
+            sequencer: MessageSequencer::new(),
             text: Text::default(),
             calls: Calls::default(),
         }
     }
 
-    /// Begins a stream in a conversation.
+    /// Starts a stream with the calls known from the conversation.
     pub(crate) fn begin(&mut self, memory: Memory) {
         self.calls = Calls::after(memory);
     }
@@ -45,29 +46,31 @@ impl Encoder {
     pub(crate) fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
         let Some((_, message)) = step.message() else {
             let Event::RunFinished { end } = step.event else { return Flow::More };
-            self.tell_text(step, out);
+            self.encode_text(step, out);
             self.finish(step.run, end, out);
             return Flow::Close;
         };
+
         let options = &self.route.options;
         match &message.announced {
             _ if step.slot().is_some_and(|(_, slot)| slot.call.is_some()) => self.calls.encode_call(&step, out),
             kind if kind.is_call() => self.calls.encode_bare_call(&step, out),
             kind if kind.is_output() => self.calls.encode_output(&step, options.unwrap_tool_output, out),
-            MessageType::Message => self.tell_text(step, out),
+            MessageType::Message => self.encode_text(step, out),
             MessageType::Reasoning => match options.reasoning {
                 Reasoning::Drop => {}
-                Reasoning::Text => self.tell_text(step, out),
+                Reasoning::Text => self.encode_text(step, out),
                 Reasoning::Event => self.text.encode_reasoning(&step, out),
             },
             _ => {}
         }
+
         Flow::More
     }
 
-    fn tell_text(&mut self, step: Step<'_>, out: &mut Out) {
+    fn encode_text(&mut self, step: Step<'_>, out: &mut Out) {
         let (text, calls, options) = (&mut self.text, &mut self.calls, &self.route.options);
-        self.order.push(step, |step| text.encode(&step, calls, options, out));
+        self.sequencer.push(step, |step| text.encode(&step, calls, options, out));
     }
 
     fn finish(&mut self, run: &Run, end: End, out: &mut Out) {
@@ -76,37 +79,39 @@ impl Encoder {
             (End::Completed | End::Incomplete, Some(item)) => write_interrupt(&self.route, &run.agent, &item, out),
             (End::Completed | End::Incomplete, None) => {
                 self.calls.finish(out);
-                // A complaint on the way is not told, unless nothing else is.
-                if !self.said_anything()
-                    && let Some(error) = complaint(run)
+                // An error that did not end the run is sent only if there is no other output.
+                if !self.has_output()
+                    && let Some(error) = nonfatal_error(run)
                 {
                     wire::Event::Error { error }.write(out);
                 }
             }
+
             (End::Failed | End::Rejected, _) => {
                 self.calls.finish(out);
-                let untold =
-                    if end == End::Rejected { "the agent turned the request away" } else { "the agent failed" };
-                let error = run.error().map_or(untold, |error| error.message.as_str());
+                let default_message =
+                    if end == End::Rejected { "the agent rejected the request" } else { "the agent failed" };
+                let error = run.error().map_or(default_message, |error| error.message.as_str());
                 wire::Event::Error { error }.write(out);
             }
             (End::Canceled, _) => {
                 self.calls.finish(out);
-                if !self.said_anything() {
+                if !self.has_output() {
                     wire::Event::Error { error: "canceled" }.write(out);
                 }
             }
         }
+
         wire::done(out);
     }
 
-    const fn said_anything(&self) -> bool {
-        self.text.said_anything() || self.calls.said_anything()
+    const fn has_output(&self) -> bool {
+        self.text.has_output() || self.calls.has_output()
     }
 }
 
-/// What the agent complained of while it went on.
-fn complaint(run: &Run) -> Option<&str> {
+/// The message of the last error that the agent reported without ending the run.
+fn nonfatal_error(run: &Run) -> Option<&str> {
     let failed = run.messages.iter().filter(|message| {
         message.announced == MessageType::Error || matches!(message.end, Some(End::Failed | End::Rejected))
     });

@@ -1,4 +1,4 @@
-//! Refusals: the one place where a fault becomes the protocol's own words (section 8).
+//! Error responses: the only place where a fault is converted to the protocol's format (section 8).
 
 use interlingua_core::answer::{NOT_TAKEN, NOT_WAITING, UNDECIDED};
 use interlingua_core::exchange::Next;
@@ -7,65 +7,67 @@ use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request};
 
 use crate::wire;
 
-/// The status before the stream. None: the stream begins, tells the error and ends.
+/// The status of an error before the stream. `None`: the error is sent as a stream.
 fn status(fault: &Fault) -> Option<u16> {
     match fault.code.as_deref() {
-        // An answer that decides nothing leaves the interrupt where it is; the protocol tells so in the stream.
+        // An invalid answer leaves the interrupt open; the protocol reports that in the stream.
         Some(UNDECIDED | NOT_TAKEN) => None,
         Some(NOT_WAITING) => Some(409),
         _ => Some(fault.kind.status()),
     }
 }
 
-/// The protocol's code: the kind's, in the protocol's case.
+/// The error code: the fault's code in lower case.
 fn code(fault: &Fault) -> String {
     let lower = fault.code().to_ascii_lowercase();
-    // Agents make up codes of their own; old ones put the whole message there.
-    let is_word =
+    // Agents send codes of their own; old ones put the whole message there.
+    let is_identifier =
         |code: &str| code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if is_word(&lower) { lower } else { fault.kind.code().to_ascii_lowercase() }
+    if is_identifier(&lower) { lower } else { fault.kind.code().to_ascii_lowercase() }
 }
 
-/// The head of a stream: a proxy must neither keep nor change it.
+/// Sets the headers of a stream. Proxies must neither buffer nor change it.
 pub(crate) fn stream_head(head: &mut Head) {
     head.set("content-type", "text/event-stream; charset=utf-8");
     head.set("cache-control", "no-cache, no-transform");
     head.set("x-accel-buffering", "no");
 }
 
-/// Writes a refusal.
+/// Writes an error response.
 pub(crate) fn fail(fault: &Fault, out: &mut Out) {
     let Some(status) = status(fault) else {
         stream_head(&mut out.head);
         out.status(200);
         return interrupt(fault, out);
     };
+
     out.status(status);
-    if let Some(wait) = fault.retry_after {
-        // Whole seconds, and never sooner than asked.
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    if let Some(delay) = fault.retry_after {
+        // Rounded up to full seconds, so that clients never retry too early.
+        let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
         out.header("retry-after", seconds.to_string());
     }
     if fault.kind == FaultKind::MethodNotAllowed {
         out.header("allow", fault.allow.join(", "));
     }
-    out.json(&wire::Refusal {
-        error: wire::RefusalError { code: code(fault), message: &fault.message, path: fault.field.as_deref() },
+
+    out.json(&wire::ErrorBody {
+        error: wire::ErrorDetail { code: code(fault), message: &fault.message, path: fault.field.as_deref() },
     });
 }
 
-/// Ends a stream that has begun.
+/// Ends a stream that has started.
 pub(crate) fn interrupt(fault: &Fault, out: &mut Out) {
     wire::Event::Error { error: &fault.message }.write(out);
     wire::done(out);
 }
 
-/// Answers what no endpoint answers.
+/// Handles requests to unknown paths.
 pub(crate) struct Fallback;
 
 impl Exchange for Fallback {
     fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
-        Err(Fault::new(FaultKind::NoSuchPath, "nothing answers on this path"))
+        Err(Fault::new(FaultKind::NoSuchPath, "no endpoint at this path"))
     }
 
     fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_decides_nothing_is_told_in_a_stream() {
+    fn an_answer_without_a_decision_is_reported_in_a_stream() {
         let mut out = Out::new();
         fail(&Fault::new(FaultKind::Invalid, "the answer decides nothing").with_code(UNDECIDED), &mut out);
         assert_eq!((out.head.status, out.head.get("content-type")), (200, Some("text/event-stream; charset=utf-8")));
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_limit_says_when_to_come_back_and_a_wrong_method_which_is_right() {
+    fn rate_limits_have_retry_after_and_wrong_methods_have_allow() {
         let mut out = Out::new();
         let mut fault =
             Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited").with_code("what? a sentence");
@@ -122,6 +124,7 @@ mod tests {
         );
         let mut out = Out::new();
         let mut fault = Fault::new(FaultKind::MethodNotAllowed, "only POST");
+
         fault.allow = vec!["POST", "OPTIONS"];
         fail(&fault, &mut out);
         assert_eq!((out.head.status, out.head.get("allow")), (405, Some("POST, OPTIONS")));

@@ -1,4 +1,4 @@
-//! `GET /healthz`: clients look at the status alone (section 2).
+//! `GET /healthz`: clients check only the status (section 2).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request, Step};
 
 use crate::{Route, fault, wire};
 
-/// Says that the route is there. Whether the agent is, only asking it would tell.
+/// Reports that the route exists. Whether the agent works can only be found out by calling it.
 pub(crate) struct Health {
     route: Arc<Route>,
     now: Millis,
@@ -31,7 +31,7 @@ impl Exchange for Health {
         out.status(200);
         out.json(&wire::Health {
             status: "healthy",
-            timestamp: time::spell(self.now),
+            timestamp: time::format_rfc3339(self.now),
             service: "interlingua",
             version: env!("CARGO_PKG_VERSION"),
             base_path: &self.route.path,

@@ -1,8 +1,8 @@
-//! AG-Kit, the `send-message` protocol of CloudBase agents: serving it to front ends.
+//! AG-Kit, the `send-message` protocol of CloudBase agents: the server side, for front ends.
 //!
-//! Here are its name, its options and its table of endpoints; requests are read in `request`, answers told in
-//! `encode`, one exchange for each endpoint stands in `send` and `health`. Not here: conversation history, which is
-//! the agent's setting and the engine's work, and what is open between two requests ([`interlingua_core::answer`]).
+//! This file has the protocol's name, options and endpoints; requests are parsed in `request`, streams are written in
+//! `encode`, and `send` and `health` have one exchange per endpoint. Not here: conversation history, which is the
+//! agent's setting and the engine's work, and pending items between two requests ([`interlingua_core::answer`]).
 
 mod calls;
 mod encode;
@@ -22,48 +22,48 @@ use interlingua_core::exchange::{Cors, Mounted};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use serde::{Deserialize, Deserializer};
 
-/// Serves AG-Kit.
+/// The server adapter for AG-Kit.
 #[derive(Clone, Copy, Debug)]
 pub struct AgKit;
 
-/// What an operator may choose for an AG-Kit route.
+/// Options of an AG-Kit route.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Which agent answers on the plain path, where the route has several.
+    /// The agent for paths without an agent id, on routes with several agents.
     pub agent: Option<String>,
-    /// Whether bodies of the newer generation, AG-UI, are taken too.
+    /// Whether bodies of the newer protocol generation, AG-UI, are accepted too.
     pub agui: Agui,
-    /// What becomes of the agent's reasoning.
+    /// How the agent's reasoning is sent.
     pub reasoning: Reasoning,
-    /// What becomes of images, audio, video and files.
+    /// How images, audio, video and files are sent.
     pub media: Media,
-    /// What becomes of data in an ordinary message.
+    /// How data contents of ordinary messages are sent.
     pub data: Data,
-    /// Whether a tool's output that is a JSON list of text blocks is told as their text.
+    /// If true, a tool output that is a JSON list of text blocks is sent as their text.
     pub unwrap_tool_output: bool,
-    /// Whether client tools hold until the next request that names tools.
-    #[serde(deserialize_with = "switch")]
+    /// If true, client tools stay in effect until the next request with `tools`.
+    #[serde(deserialize_with = "parse_switch")]
     pub sticky_tools: bool,
-    /// Whether two text messages without a call in between are told apart by an empty line.
-    #[serde(deserialize_with = "switch")]
+    /// If true, two text messages without a call in between are separated by an empty line.
+    #[serde(deserialize_with = "parse_switch")]
     pub separator: bool,
-    /// Whether a request without messages and without an answer asks the agent, in a conversation that has begun.
-    #[serde(deserialize_with = "switch")]
+    /// If true, a request without messages and without an answer starts a turn in an existing conversation.
+    #[serde(deserialize_with = "parse_switch")]
     pub allow_empty: bool,
-    /// What becomes of a second request in a busy conversation.
+    /// What happens to a second request in a busy conversation.
     pub busy: Busy,
-    /// After how long an interrupt can only be cancelled. Seconds, or `"15m"`.
+    /// Time after which an interrupt can only be cancelled: seconds, or `"15m"`. `None`: never.
     pub interrupt_ttl: Option<Ttl>,
-    /// What becomes of an answer to an interrupt nobody knows.
+    /// What happens to an answer to an unknown interrupt.
     pub orphan_answers: OrphanPolicy,
-    /// A header that names the user. Without it the engine decides.
+    /// Name of a request header with the user's id. `None`: the engine decides.
     pub user_header: Option<String>,
-    /// Whether quiet streams get comment lines.
-    #[serde(deserialize_with = "switch")]
+    /// If true, quiet streams get comment lines as keep-alives.
+    #[serde(deserialize_with = "parse_switch")]
     pub heartbeat: bool,
-    /// Whether web pages of any origin may ask: the route's `cors = ["*"]`.
-    #[serde(deserialize_with = "switch")]
+    /// If true, web pages of any origin may send requests, as with the route's `cors = ["*"]`.
+    #[serde(deserialize_with = "parse_switch")]
     pub cors: bool,
 }
 
@@ -89,92 +89,95 @@ impl Default for Options {
     }
 }
 
-/// `agui`
+/// Values of the option `agui`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Agui {
-    /// They are refused, by name.
+    /// AG-UI bodies are refused with an error that names AG-UI.
     Off,
-    /// They are handed to the AG-UI adapter.
+    /// AG-UI bodies are passed to the AG-UI adapter.
     Auto,
 }
 
-/// `reasoning`
+/// Values of the option `reasoning`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reasoning {
-    /// Left out.
+    /// Omitted.
     Drop,
-    /// Told as text, between `<think>` and `</think>`.
+    /// Sent as text, between `<think>` and `</think>`.
     Text,
-    /// Told as events of type `reasoning`, which stock clients do not know.
+    /// Sent as events of type `reasoning`, which standard clients do not know.
     Event,
 }
 
-/// `media`
+/// Values of the option `media`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Media {
-    /// Told as a Markdown link, if it has an `http` or `https` URL.
+    /// Sent as a Markdown link, if there is an `http` or `https` URL.
     Link,
-    /// Left out.
+    /// Omitted.
     Drop,
 }
 
-/// `data`
+/// Values of the option `data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Data {
-    /// Told as its JSON.
+    /// Sent as JSON text.
     Text,
-    /// Left out.
+    /// Omitted.
     Drop,
 }
 
-/// `busy`
+/// Values of the option `busy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Busy {
-    /// 409.
+    /// The request fails with status 409.
     Refuse,
-    /// It waits for its turn.
+    /// The request waits until the conversation is free.
     Queue,
 }
 
-/// The protocol's page writes `on` and `off`, TOML has booleans: both are understood.
-fn switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+/// Parses a switch: the protocol's documentation uses `on` and `off`, TOML has booleans; both are accepted.
+fn parse_switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written {
+    enum Switch {
         Bool(bool),
-        Word(String),
+        Text(String),
     }
-    match Written::deserialize(deserializer)? {
-        Written::Bool(on) => Ok(on),
-        Written::Word(word) if word == "on" => Ok(true),
-        Written::Word(word) if word == "off" => Ok(false),
-        Written::Word(word) => Err(serde::de::Error::custom(format!("'{word}' is neither true nor false"))),
+
+    match Switch::deserialize(deserializer)? {
+        Switch::Bool(on) => Ok(on),
+        Switch::Text(text) if text == "on" => Ok(true),
+        Switch::Text(text) if text == "off" => Ok(false),
+        Switch::Text(text) => {
+            Err(serde::de::Error::custom(format!("must be true, false, 'on' or 'off', not '{text}'")))
+        }
     }
 }
 
-/// What all exchanges of one mount share.
+/// State shared by all exchanges of one mount.
 #[derive(Debug)]
 struct Route {
     path: String,
     agents: Vec<Arc<AgentCard>>,
-    /// The agent of the plain path. None: the route has several, and none is chosen.
-    plain: Option<Arc<AgentCard>>,
+    /// The agent for paths without an agent id. `None`: the route has several agents, and the options name none.
+    default_agent: Option<Arc<AgentCard>>,
     options: Options,
 }
 
 impl Route {
-    /// One interrupt fits a stream, and one answer a request (AG-Kit page, section 5, rule 5).
-    fn terms(&self) -> AnswerPolicy {
+    /// A stream can carry one interrupt, and a request one answer (AG-Kit page, section 5, rule 5).
+    fn answer_policy(&self) -> AnswerPolicy {
         AnswerPolicy {
             asking: AskPolicy::OneByOne,
             ttl: self.options.interrupt_ttl.map(|ttl| ttl.0),
             orphans: self.options.orphan_answers,
-            taken_one_by_one: false,
+            accepts_single_answers: false,
         }
     }
 
@@ -189,9 +192,10 @@ impl ProtocolAdapter for AgKit {
 
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
         if options.agui == Agui::Auto {
-            return Err("agui = \"auto\" needs the AG-UI adapter, which this gateway does not have".to_owned());
+            return Err("agui = \"auto\" needs the AG-UI adapter, which is not part of this gateway".to_owned());
         }
-        let plain = match &options.agent {
+
+        let default_agent = match &options.agent {
             None if mount.agents.len() > 1 => None,
             None => mount.agents.first().cloned(),
             Some(name) => match mount.agents.iter().find(|agent| agent.name == *name) {
@@ -199,10 +203,12 @@ impl ProtocolAdapter for AgKit {
                 None => return Err(format!("the route has no agent '{name}'")),
             },
         };
+
         let any_origin = options.cors;
         let (path, agents) = (mount.path.clone(), mount.agents.clone());
-        let route = Arc::new(Route { path, agents, plain, options });
+        let route = Arc::new(Route { path, agents, default_agent, options });
         let (send, cloud, health) = (Arc::clone(&route), Arc::clone(&route), route);
+
         Ok(Mounted {
             endpoints: vec![
                 Endpoint::post("/send-message", move || send::Send::new(&send)),
@@ -225,29 +231,29 @@ impl ProtocolAdapter for AgKit {
 
     fn options_schema() -> serde_json::Value {
         let switch = |text: &str| serde_json::json!({ "type": "boolean", "description": text });
-        let word = |words: &[&str], text: &str| serde_json::json!({ "enum": words, "description": text });
+        let choice = |values: &[&str], text: &str| serde_json::json!({ "enum": values, "description": text });
         serde_json::json!({
             "type": "object",
             "additionalProperties": false,
             "properties": {
-                "agent": { "type": "string", "description": "which agent answers on the plain path" },
-                "agui": word(&["off", "auto"], "whether AG-UI bodies are taken too"),
-                "reasoning": word(&["drop", "text", "event"], "what becomes of reasoning"),
-                "media": word(&["link", "drop"], "what becomes of images, audio, video and files"),
-                "data": word(&["text", "drop"], "what becomes of data in messages"),
-                "unwrap_tool_output": switch("tell lists of text blocks as their text"),
-                "sticky_tools": switch("remember client tools until the next request that names some"),
-                "separator": switch("an empty line between two text messages"),
-                "allow_empty": switch("ask the agent without messages"),
-                "busy": word(&["refuse", "queue"], "what becomes of a second request in a busy conversation"),
+                "agent": { "type": "string", "description": "the agent for paths without an agent id" },
+                "agui": choice(&["off", "auto"], "whether AG-UI bodies are accepted too"),
+                "reasoning": choice(&["drop", "text", "event"], "how reasoning is sent"),
+                "media": choice(&["link", "drop"], "how images, audio, video and files are sent"),
+                "data": choice(&["text", "drop"], "how data contents of messages are sent"),
+                "unwrap_tool_output": switch("send tool outputs that are lists of text blocks as their text"),
+                "sticky_tools": switch("keep client tools until the next request with tools"),
+                "separator": switch("separate two text messages by an empty line"),
+                "allow_empty": switch("allow requests without messages"),
+                "busy": choice(&["refuse", "queue"], "what happens to a second request in a busy conversation"),
                 "interrupt_ttl": {
                     "type": ["string", "integer"],
-                    "description": "after how long an interrupt can only be cancelled"
+                    "description": "time after which an interrupt can only be cancelled"
                 },
-                "orphan_answers": word(&["refuse", "forward"], "what becomes of answers to unknown interrupts"),
-                "user_header": { "type": "string", "description": "a header that names the user" },
-                "heartbeat": switch("comment lines in quiet streams"),
-                "cors": switch("any web page may ask: the route's cors = [\"*\"]"),
+                "orphan_answers": choice(&["refuse", "forward"], "what happens to answers to unknown interrupts"),
+                "user_header": { "type": "string", "description": "name of a request header with the user's id" },
+                "heartbeat": switch("send comment lines in quiet streams as keep-alives"),
+                "cors": switch("allow requests from any web page, as with the route's cors = [\"*\"]"),
             }
         })
     }

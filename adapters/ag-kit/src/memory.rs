@@ -1,6 +1,6 @@
-//! What of a conversation the next stream has to know: which calls were announced in it (section 5, rules 1 and 2).
+//! What the next stream of a conversation has to know: the calls that were announced in it (section 5, rules 1 and 2).
 //!
-//! It travels in the labels of the run, so a replay of the run knows the same. Not here: the conversation's history.
+//! It is stored in the labels of the run, so that a replay has the same data. Not here: the conversation's history.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,40 +9,41 @@ use interlingua_core::call::RunView;
 use interlingua_core::run::Run;
 use serde::{Deserialize, Serialize};
 
-/// Calls that are remembered: upstreams repeat recent ones, if any.
+/// Maximum number of remembered calls: upstreams only ever repeat recent ones.
 const MAX_CALLS: usize = 256;
 
 /// The calls of a conversation, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Memory {
-    calls: Vec<Known>,
+    calls: Vec<KnownCall>,
 }
 
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Known {
+struct KnownCall {
     id: String,
-    /// Whether its result was told.
+    /// True if the call's result was sent.
     done: bool,
 }
 
 impl Memory {
-    /// What the run after this one has to know.
+    /// The memory for the run after this one.
     pub(crate) fn after(view: &RunView<'_>) -> Self {
-        // What was told over another protocol was told to somebody else.
-        if view.about.protocol != <crate::AgKit as interlingua_core::ProtocolAdapter>::NAME {
+        // The client of this protocol has not seen what was sent over another protocol.
+        if view.info.protocol != <crate::AgKit as interlingua_core::ProtocolAdapter>::NAME {
             return Self::default();
         }
-        let mut memory: Self = view.about.labels.decode().unwrap_or_default();
+
+        let mut memory: Self = view.info.labels.decode().unwrap_or_default();
         memory.add(view.run());
         memory
     }
 
     fn add(&mut self, run: &Run) {
-        let mut known: HashMap<String, usize> =
-            self.calls.iter().enumerate().map(|(at, call)| (call.id.clone(), at)).collect();
-        // The client has seen the result of its own tools: it made them.
+        let mut index_of: HashMap<String, usize> =
+            self.calls.iter().enumerate().map(|(index, call)| (call.id.clone(), index)).collect();
+        // The client produced the results of its own tools, so it has seen them.
         let answered: Vec<String> = run
             .turns
             .iter()
@@ -50,16 +51,18 @@ impl Memory {
             .flat_map(|message| message.outputs())
             .map(|output| output.call_id)
             .collect();
+
         for message in &run.messages {
             for slot in &message.slots {
                 if let Some(head) = &slot.call {
-                    let at = *known.entry(head.call_id.clone()).or_insert(self.calls.len());
-                    if at == self.calls.len() {
-                        self.calls.push(Known { id: head.call_id.clone(), done: false });
+                    let index = *index_of.entry(head.call_id.clone()).or_insert(self.calls.len());
+                    if index == self.calls.len() {
+                        self.calls.push(KnownCall { id: head.call_id.clone(), done: false });
                     }
                 }
             }
         }
+
         let results: HashSet<String> = run
             .messages
             .iter()
@@ -68,19 +71,21 @@ impl Memory {
             .map(|output| output.call_id)
             .chain(answered)
             .collect();
+
         for call in &mut self.calls {
             call.done |= results.contains(&call.id);
         }
+
         let surplus = self.calls.len().saturating_sub(MAX_CALLS);
         self.calls.drain(..surplus);
     }
 
-    /// As it travels.
+    /// Serializes the memory for the run's labels.
     pub(crate) fn to_labels(&self) -> Json {
         if self.calls.is_empty() { Json::null() } else { Json::from_serialize(self) }
     }
 
-    /// The calls, and whether the result of each was told.
+    /// The calls, each with whether its result was sent.
     pub(crate) fn into_calls(self) -> impl Iterator<Item = (String, bool)> {
         self.calls.into_iter().map(|call| (call.id, call.done))
     }

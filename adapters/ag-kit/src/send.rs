@@ -1,11 +1,11 @@
 //! `POST /send-message`: one request, one stream (sections 2, 3 and 6).
 //!
-//! Before the agent is asked, the conversation's latest run is looked at: for the tools its client named, and the
-//! calls it was told of.
+//! Before the agent is called, the conversation's latest run is loaded: it has the tools that the client declared and
+//! the calls that the client has seen.
 
 use std::sync::Arc;
 
-use interlingua_core::answer::{langgraph, offer, taken};
+use interlingua_core::answer::{langgraph, offer, supported_decisions};
 use interlingua_core::call::{AgentCard, Busy, RunView, Target};
 use interlingua_core::exchange::{Flow, Next};
 use interlingua_core::out::Head;
@@ -14,54 +14,57 @@ use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, Ru
 
 use crate::encode::Encoder;
 use crate::memory::Memory;
-use crate::request::{SendMessage, native};
+use crate::request::{SendMessage, take_agent_request};
 use crate::{Route, fault, wire};
 
 /// One request and its stream.
 pub(crate) struct Send {
     route: Arc<Route>,
     encoder: Encoder,
-    /// What will be asked, while the conversation is looked up.
-    asked: Option<Box<RunCall>>,
-    /// Whether nothing is said: then the conversation has to be there.
+    /// The call to make once the conversation has been loaded.
+    run_call: Option<Box<RunCall>>,
+    /// True if the request has no content; then the conversation must exist.
     is_empty: bool,
 }
 
 impl Send {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), encoder: Encoder::new(route), asked: None, is_empty: false }
+        Self { route: Arc::clone(route), encoder: Encoder::new(route), run_call: None, is_empty: false }
     }
 
     fn agent(&self, id: &str) -> Result<Arc<AgentCard>, Fault> {
-        // The reference takes any id; it matters only where there is a choice (section 2).
+        // The reference implementation accepts any id; it matters only if the route has several agents (section 2).
         let agent = match (id, self.route.agents.as_slice()) {
             (_, [only]) => Some(only),
-            ("", _) => self.route.plain.as_ref(),
+            ("", _) => self.route.default_agent.as_ref(),
             (id, _) => self.route.agent(id),
         };
+
         agent.cloned().ok_or_else(|| {
-            let known: Vec<&str> = self.route.agents.iter().map(|agent| agent.name.as_str()).collect();
-            let known = known.join(", ");
+            let names: Vec<&str> = self.route.agents.iter().map(|agent| agent.name.as_str()).collect();
+            let names = names.join(", ");
             let message = match id {
-                "" => format!("name the agent in the path, /v1/aibot/bots/{{agentId}}/send-message: {known}"),
-                id => format!("no agent '{id}' here, only {known}"),
+                "" => format!("name the agent in the path, /v1/aibot/bots/{{agentId}}/send-message: {names}"),
+                id => format!("unknown agent '{id}': must be one of {names}"),
             };
             Fault::new(FaultKind::NoSuchAgent, message)
         })
     }
 
-    fn nothing_said() -> Fault {
-        Fault::new(FaultKind::Missing, "messages or resume must say something").with_field("messages")
+    fn empty_request() -> Fault {
+        Fault::new(FaultKind::Missing, "either 'messages' or 'resume' must have content").with_field("messages")
     }
 
-    /// The first of what waits, again or for the first time; nothing has reached the agent.
-    fn show_waiting(&self, view: &RunView<'_>, out: &mut Out) -> Result<(), Fault> {
-        let is_shown = |item: &&Pending| item.kind != PendingKind::Tool;
-        let of_run = view.run().pending();
-        let item = view.pending.iter().find(is_shown).or_else(|| of_run.iter().find(is_shown));
+    /// Sends the first pending item, possibly again; the request has not reached the agent.
+    fn write_pending(&self, view: &RunView<'_>, out: &mut Out) -> Result<(), Fault> {
+        let is_interrupt = |item: &&Pending| item.kind != PendingKind::Tool;
+        let run_pending = view.run().pending();
+        let item = view.pending.iter().find(is_interrupt).or_else(|| run_pending.iter().find(is_interrupt));
+
         let Some(item) = item else {
-            return Err(Fault::new(FaultKind::Internal, "something waits, but it cannot be told what"));
+            return Err(Fault::new(FaultKind::Internal, "the run is waiting, but it has no pending item to show"));
         };
+
         fault::stream_head(&mut out.head);
         out.status(200);
         write_interrupt(&self.route, &view.run().agent, item, out);
@@ -70,13 +73,13 @@ impl Send {
     }
 }
 
-/// Writes the question (human-in-the-loop page, section 5).
+/// Writes a pending item as an interrupt (human-in-the-loop page, section 5).
 pub(crate) fn write_interrupt(route: &Route, agent: &str, item: &Pending, out: &mut Out) {
-    let extension = route.agent(agent).is_some_and(|card| card.approval_extension);
-    let payload = langgraph::payload(item, &offer(item, taken(item, extension)));
+    let approval_extension = route.agent(agent).is_some_and(|card| card.approval_extension);
+    let payload = langgraph::payload(item, &offer(item, supported_decisions(item, approval_extension)));
     let reason = item.reason.as_deref().unwrap_or(match item.kind {
         PendingKind::Approval | PendingKind::Tool => "tool_call",
-        // For questions the name is the reason.
+        // For questions the name serves as the reason.
         PendingKind::Input | PendingKind::Auth => &item.name,
     });
     wire::Event::Interrupt { id: &item.id, reason, payload: &payload }.write(out);
@@ -85,53 +88,59 @@ pub(crate) fn write_interrupt(route: &Route, agent: &str, item: &Pending, out: &
 impl Exchange for Send {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let agent = self.agent(request.param("agentId"))?;
-        let mut read = SendMessage::read(request)?;
+        let mut message = SendMessage::parse(request)?;
         let options = &self.route.options;
-        self.is_empty = read.is_empty();
-        if self.is_empty && !(options.allow_empty && read.conversation.is_some()) {
-            return Err(Self::nothing_said());
+        self.is_empty = message.is_empty();
+        if self.is_empty && !(options.allow_empty && message.conversation.is_some()) {
+            return Err(Self::empty_request());
         }
+
         let user = options.user_header.as_ref().and_then(|name| request.header(&name.to_ascii_lowercase()));
-        let native = native(&mut read, user.map(str::to_owned));
-        let mut run = RunCall::new(&agent.name, native);
-        run.answer_policy = self.route.terms();
-        run.answers.extend(read.resume);
+        let agent_request = take_agent_request(&mut message, user.map(str::to_owned));
+
+        let mut run = RunCall::new(&agent.name, agent_request);
+        run.answer_policy = self.route.answer_policy();
+        run.answers.extend(message.resume);
         run.busy = Some(match options.busy {
             crate::Busy::Refuse => Busy::Refuse,
             crate::Busy::Queue => Busy::Queue,
         });
-        let Some(conversation) = read.conversation else { return Ok(Call::Run(Box::new(run))) };
+
+        let Some(conversation) = message.conversation else { return Ok(Call::Run(Box::new(run))) };
         run.thread = Thread::Session(conversation.clone());
-        self.asked = Some(Box::new(run));
+        self.run_call = Some(Box::new(run));
         Ok(Call::Fetch(Target::Latest(conversation)))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match reply {
             Reply::Run(view) => {
-                let Some(mut run) = self.asked.take() else {
-                    return Err(Fault::new(FaultKind::Internal, "an answer came whole that is told as a stream"));
+                let Some(mut run) = self.run_call.take() else {
+                    return Err(Fault::new(
+                        FaultKind::Internal,
+                        "the engine returned a complete answer instead of a stream",
+                    ));
                 };
-                // The request that brings a tool's result usually names no tools (section 10).
+                // A request with a tool's result usually declares no tools (section 10).
                 if self.route.options.sticky_tools && run.request.tools.is_none() {
-                    run.request.tools.clone_from(&view.about.request.tools);
+                    run.request.tools.clone_from(&view.info.request.tools);
                 }
                 run.labels = Memory::after(&view).to_labels();
                 Ok(Next::Call(Call::Run(run)))
             }
-            Reply::Waiting(view) => self.show_waiting(&view, out).map(|()| Next::Done),
-            _ => Err(Fault::new(FaultKind::Internal, "an answer of another kind than was asked for")),
+            Reply::Waiting(view) => self.write_pending(&view, out).map(|()| Next::Done),
+            _ => Err(Fault::new(FaultKind::Internal, "the engine returned an unexpected reply")),
         }
     }
 
-    fn missed(&mut self, _: &Fault) -> Option<Call> {
-        // The conversation is new; one in which nothing was ever said cannot go on by itself.
-        if self.is_empty { None } else { self.asked.take().map(Call::Run) }
+    fn on_not_found(&mut self, _: &Fault) -> Option<Call> {
+        // The conversation is new. A request without content cannot start one.
+        if self.is_empty { None } else { self.run_call.take().map(Call::Run) }
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        if self.is_empty && self.asked.is_some() && fault.kind == FaultKind::NotFound {
-            return fault::fail(&Self::nothing_said(), out);
+        if self.is_empty && self.run_call.is_some() && fault.kind == FaultKind::NotFound {
+            return fault::fail(&Self::empty_request(), out);
         }
         fault::fail(fault, out);
     }
@@ -141,7 +150,7 @@ impl Exchange for Send {
     }
 
     fn begin(&mut self, run: RunView<'_>, _: &mut Out) {
-        self.encoder.begin(run.about.labels.decode().unwrap_or_default());
+        self.encoder.begin(run.info.labels.decode().unwrap_or_default());
     }
 
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {

@@ -1,4 +1,4 @@
-//! What becomes `text`: texts, refusals, links and data of ordinary messages, and reasoning by option (section 9).
+//! The `text` events: texts, refusals, links and data of ordinary messages, and reasoning by option (section 9).
 
 use std::borrow::Cow;
 
@@ -10,46 +10,49 @@ use interlingua_core::{Event, Out, Step};
 use crate::calls::Calls;
 use crate::{Data, Media, Options, wire};
 
-/// How much of a growing text was told. Contents of one message do not overlap, and messages are told one by one.
+/// Tracks how much of a growing text was sent. Contents of one message do not overlap, and messages are sent one by
+/// one.
 ///
-/// This protocol takes nothing back. A text that is told anew adds to what was told once it is seen to go on from that;
-/// one that contradicts it adds nothing, but yet another one may.
+/// This protocol cannot withdraw text. A replaced text adds to the output once it is seen to continue what was sent;
+/// one that contradicts it adds nothing, but a later replacement may.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct EmittedText {
     version: u32,
     end: u32,
-    /// The latest version that contradicts what was told.
+    /// The latest version that contradicts the text sent.
     contradicts: Option<u32>,
 }
 
-impl Told {
-    /// What the step adds to what was told. Empty: nothing.
-    pub(crate) fn grow<'a>(&mut self, step: &Step<'a>, slot: &'a Slot) -> &'a str {
+impl EmittedText {
+    /// The text that a step adds to what was sent. May be empty.
+    pub(crate) fn extend<'a>(&mut self, step: &Step<'a>, slot: &'a Slot) -> &'a str {
         match step.event {
             Event::ContentDelta { span, .. } if span.version == self.version => {
                 self.end = span.end;
                 step.delta()
             }
-            Event::ContentDelta { span, .. } => self.anew(Span { start: 0, ..span }, slot),
+            Event::ContentDelta { span, .. } => self.extend_to(Span { start: 0, ..span }, slot),
             Event::ContentReplaced { version, .. } => {
                 let end = u32::try_from(step.delta().len()).unwrap_or(u32::MAX);
-                self.anew(Span { version, start: 0, end }, slot)
+                self.extend_to(Span { version, start: 0, end }, slot)
             }
             _ => "",
         }
     }
 
-    /// What a text that is told anew adds, as far as it is there. It is compared once, when it is long enough.
-    fn anew<'a>(&mut self, now: Span, slot: &'a Slot) -> &'a str {
-        if self.contradicts == Some(now.version) || now.end < self.end {
+    /// The text that a replaced text adds, as far as it has arrived. Compared once, when it is long enough.
+    fn extend_to<'a>(&mut self, span: Span, slot: &'a Slot) -> &'a str {
+        if self.contradicts == Some(span.version) || span.end < self.end {
             return "";
         }
-        let before = slot.span(Span { version: self.version, start: 0, end: self.end });
-        let Some(rest) = slot.span(now).strip_prefix(before) else {
-            self.contradicts = Some(now.version);
+        let sent = slot.span(Span { version: self.version, start: 0, end: self.end });
+
+        let Some(rest) = slot.span(span).strip_prefix(sent) else {
+            self.contradicts = Some(span.version);
             return "";
         };
-        (self.version, self.end) = (now.version, now.end);
+
+        (self.version, self.end) = (span.version, span.end);
         rest
     }
 }
@@ -57,24 +60,24 @@ impl Told {
 /// The text of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Text {
-    told: Told,
-    /// The message of the last text.
+    emitted: EmittedText,
+    /// Index of the message of the last text sent.
     last: Option<u32>,
-    /// How many calls had been told by then.
-    calls_then: usize,
+    /// Number of call events sent before the last text.
+    calls_before: usize,
     is_thinking: bool,
-    said_anything: bool,
+    has_output: bool,
 }
 
 impl Text {
-    pub(crate) const fn said_anything(&self) -> bool {
-        self.said_anything
+    pub(crate) const fn has_output(&self) -> bool {
+        self.has_output
     }
 
-    /// Tells a step of a message, or of reasoning that counts as text.
+    /// Sends a step of a message, or of reasoning that is sent as text.
     pub(crate) fn encode(&mut self, step: &Step<'_>, calls: &Calls, options: &Options, out: &mut Out) {
-        let Some((at, message)) = step.message() else { return };
-        let at = u32::try_from(at).unwrap_or(u32::MAX);
+        let Some((index, message)) = step.message() else { return };
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
         let is_reasoning = message.announced == MessageType::Reasoning;
         let Some((_, slot)) = step.slot() else {
             if self.is_thinking && matches!(step.event, Event::MessageFinished { .. }) {
@@ -83,19 +86,21 @@ impl Text {
             }
             return;
         };
+
         let addition: Cow<'_, str> = match step.event {
             Event::ContentStarted { .. } => {
-                self.told = Told::default();
+                self.emitted = EmittedText::default();
                 return;
             }
-            Event::ContentFinished { .. } => told_whole(slot, options),
-            _ => self.told.grow(step, slot).into(),
+            Event::ContentFinished { .. } => complete_content(slot, options),
+            _ => self.emitted.extend(step, slot).into(),
         };
         if addition.is_empty() {
             return;
         }
-        // Clients show everything between two calls as one text (section 5, rule 3).
-        let follows = self.last.is_some_and(|last| last != at) && calls.count() == self.calls_then;
+
+        // Clients show all text between two calls as one text (section 5, rule 3).
+        let follows = self.last.is_some_and(|last| last != index) && calls.events() == self.calls_before;
         if follows && options.separator {
             wire::Event::Text { content: "\n\n" }.write(out);
         }
@@ -103,25 +108,26 @@ impl Text {
             self.is_thinking = true;
             wire::Event::Text { content: "<think>" }.write(out);
         }
-        self.last = Some(at);
-        self.calls_then = calls.count();
-        self.said_anything = true;
+
+        self.last = Some(index);
+        self.calls_before = calls.events();
+        self.has_output = true;
         wire::Event::Text { content: &addition }.write(out);
     }
 
-    /// Tells a step of reasoning as an event of its own kind. It keeps apart from the text by itself.
+    /// Sends a step of reasoning as an event of its own type, which clients keep apart from the text.
     pub(crate) fn encode_reasoning(&mut self, step: &Step<'_>, out: &mut Out) {
-        // What is contradicted later has been shown; nobody acts on reasoning.
+        // Replacements are ignored: reasoning is only shown, so a wrong part does no harm.
         let content = step.delta();
         if !content.is_empty() && matches!(step.event, Event::ContentDelta { .. }) {
-            self.said_anything = true;
+            self.has_output = true;
             wire::Event::Reasoning { content }.write(out);
         }
     }
 }
 
-/// What a content is told as that was not told while it grew.
-fn told_whole(slot: &Slot, options: &Options) -> Cow<'static, str> {
+/// The text for a content that is sent only when it is complete.
+fn complete_content(slot: &Slot, options: &Options) -> Cow<'static, str> {
     let Some(value) = &slot.value else { return "".into() };
     let (label, url, mark) = match &value.body {
         Body::Data(data) if options.data == Data::Text && slot.kind == ContentType::Data => {
@@ -134,32 +140,34 @@ fn told_whole(slot: &Slot, options: &Options) -> Cow<'static, str> {
         _ => return "".into(),
     };
     let is_link = |url: &&str| url.starts_with("https://") || url.starts_with("http://");
+
     match url.filter(is_link) {
         Some(url) if options.media == Media::Link => {
-            format!("{mark}[{}]({})", without(label, &['[', ']', '\\']), escaped(url)).into()
+            format!("{mark}[{}]({})", remove_characters(label, &['[', ']', '\\']), escape_url(url)).into()
         }
-        // Inline data in a text would be of no use to anybody.
+        // Inline data is useless in a text.
         _ => "".into(),
     }
 }
 
-fn without(label: &str, letters: &[char]) -> String {
-    label.chars().filter(|letter| !letter.is_control() && !letters.contains(letter)).collect()
+fn remove_characters(label: &str, characters: &[char]) -> String {
+    label.chars().filter(|character| !character.is_control() && !characters.contains(character)).collect()
 }
 
-/// A URL that cannot end the link it stands in.
-fn escaped(url: &str) -> String {
+/// Escapes a URL so that it cannot end the Markdown link that contains it.
+fn escape_url(url: &str) -> String {
     let mut escaped = String::with_capacity(url.len());
-    for letter in url.chars() {
-        match letter {
+    for character in url.chars() {
+        match character {
             '(' => escaped.push_str("%28"),
             ')' => escaped.push_str("%29"),
             '<' => escaped.push_str("%3C"),
             '>' => escaped.push_str("%3E"),
             ' ' => escaped.push_str("%20"),
-            letter if letter.is_control() => {}
-            letter => escaped.push(letter),
+            character if character.is_control() => {}
+            character => escaped.push(character),
         }
     }
+
     escaped
 }

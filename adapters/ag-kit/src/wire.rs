@@ -1,5 +1,5 @@
-//! The protocol's own types, as its page spells them (section 4): what goes out. What comes in is read field by field
-//! in [`crate::request`].
+//! The protocol's outgoing types, as its documentation defines them (section 4). Incoming requests are parsed field by
+//! field in [`crate::request`].
 
 use interlingua_core::{Json, Out};
 use serde::Serialize;
@@ -8,26 +8,26 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub(crate) enum Event<'a> {
-    /// A fragment of the answer.
+    /// A delta of the answer.
     Text { content: &'a str },
-    /// A fragment of reasoning: an extension, by option.
+    /// A delta of reasoning: an extension, by option.
     Reasoning { content: &'a str },
-    /// A call begins.
+    /// A call starts.
     ToolCallStart { tool_call_id: &'a str, tool_call_name: &'a str },
-    /// A fragment of its arguments.
+    /// A delta of the call's arguments.
     ToolCallArgs { tool_call_id: &'a str, delta: &'a str },
-    /// Its arguments are complete.
+    /// The call's arguments are complete.
     ToolCallEnd { tool_call_id: &'a str },
-    /// The server ran it.
+    /// The result of a call that the server ran.
     ToolResult { tool_call_id: &'a str, result: &'a str },
-    /// The agent waits.
+    /// The agent waits for an answer.
     Interrupt { id: &'a str, reason: &'a str, payload: &'a Json },
     /// Something failed.
     Error { error: &'a str },
 }
 
 impl Event<'_> {
-    /// Writes its frame.
+    /// Writes the event as an SSE frame.
     pub(crate) fn write(&self, out: &mut Out) {
         out.frame(None, self);
     }
@@ -38,22 +38,22 @@ pub(crate) fn done(out: &mut Out) {
     out.write_raw(b"data: [DONE]\n\n");
 }
 
-/// A refusal before the stream (section 8).
+/// An error response before the stream (section 8).
 #[derive(Debug, Serialize)]
-pub(crate) struct Refusal<'a> {
-    pub(crate) error: RefusalError<'a>,
+pub(crate) struct ErrorBody<'a> {
+    pub(crate) error: ErrorDetail<'a>,
 }
 
-/// What is in the way.
+/// The error itself.
 #[derive(Debug, Serialize)]
-pub(crate) struct RefusalError<'a> {
+pub(crate) struct ErrorDetail<'a> {
     pub(crate) code: String,
     pub(crate) message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<&'a str>,
 }
 
-/// The answer of `healthz` (section 2).
+/// The response of `healthz` (section 2).
 #[derive(Debug, Serialize)]
 pub(crate) struct Health<'a> {
     pub(crate) status: &'static str,

@@ -1,4 +1,4 @@
-//! Every script of the testkit, and what real servers sent, as an AG-Kit client is told it.
+//! The streams for every script of the testkit and for recorded server output.
 
 mod support;
 
@@ -12,32 +12,32 @@ use support::*;
 const ALL: &[&str] =
     &["{}", r#"{"reasoning":"text","unwrap_tool_output":true}"#, r#"{"reasoning":"event","separator":"off"}"#];
 
-fn asked(options: &str) -> Box<dyn Exchange> {
+fn started(options: &str) -> Box<dyn Exchange> {
     let mut exchange = open("/send-message", options);
     decode(exchange.as_mut(), r#"{"messages":[{"role":"user","content":"hi"}]}"#).expect("a request");
     exchange
 }
 
-fn known(record: &Record) -> RunInfo {
+fn run_info(record: &Record) -> RunInfo {
     RunInfo { protocol: interlingua_ag_kit::AgKit::NAME.into(), ..testkit::about(record) }
 }
 
-fn told(record: &Record, options: &str) -> String {
-    laws::encode(asked(options).as_mut(), Shown::known(record, known(record)).view())
+fn encode(record: &Record, options: &str) -> String {
+    laws::encode(started(options).as_mut(), Shown::known(record, run_info(record)).view())
 }
 
 #[test]
 fn every_script_has_its_transcript() {
     for script in scripts().iter().filter(|script| !script.is_large()) {
-        insta::assert_snapshot!(format!("script_{}", script.name), told(&script.record(), "{}"));
+        insta::assert_snapshot!(format!("script_{}", script.name), encode(&script.record(), "{}"));
     }
 }
 
 #[test]
-fn every_script_is_replayed_as_it_was_told() {
+fn every_replay_equals_the_live_stream() {
     for script in scripts() {
         for options in ALL {
-            laws::replay_equals_live_as(|| asked(options), &script, known);
+            laws::replay_equals_live_as(|| started(options), &script, run_info);
         }
     }
 }
@@ -46,51 +46,57 @@ fn every_script_is_replayed_as_it_was_told() {
 fn every_script_keeps_the_order_rules_and_ends_once() {
     for script in scripts() {
         let record = script.record();
-        let told = told(&record, "{}");
-        laws::ends_once(&told, |frame| frame.data == "[DONE]");
-        keeps_the_order_rules(&told, &record);
+        let output = encode(&record, "{}");
+        laws::ends_once(&output, |frame| frame.data == "[DONE]");
+        keeps_the_order_rules(&output, &record);
+
         let is_text = |feature: &Feature| {
             matches!(feature, Feature::Text | Feature::Usage | Feature::Overlap | Feature::Reasoning)
         };
         if script.carries.iter().all(is_text) {
-            nothing_is_lost(&told, &record);
+            nothing_is_lost(&output, &record);
         }
     }
 }
 
 #[test]
-fn what_real_servers_sent_keeps_the_order_rules() {
+fn recorded_server_output_keeps_the_order_rules() {
     for (_, bytes) in testkit::transcripts() {
         let record = testkit::record([*bytes]);
-        let told = told(&record, "{}");
-        laws::ends_once(&told, |frame| frame.data == "[DONE]");
-        keeps_the_order_rules(&told, &record);
+        let output = encode(&record, "{}");
+        laws::ends_once(&output, |frame| frame.data == "[DONE]");
+        keeps_the_order_rules(&output, &record);
     }
 }
 
 proptest! {
     #[test]
-    fn whatever_an_agent_does_the_order_rules_hold(record in testkit::wild::records()) {
+    fn random_runs_keep_the_order_rules(record in testkit::wild::records()) {
         for options in ALL {
-            let told = told(&record, options);
-            laws::ends_once(&told, |frame| frame.data == "[DONE]");
+            let output = encode(&record, options);
+            laws::ends_once(&output, |frame| frame.data == "[DONE]");
             if *options == "{}" {
-                keeps_the_order_rules(&told, &record);
+                keeps_the_order_rules(&output, &record);
             }
         }
     }
 }
 
 #[test]
-fn a_script_s_calls_are_remembered_for_the_next_stream() {
+fn the_calls_of_a_script_are_remembered_for_the_next_stream() {
     let record = testkit::script("client_tool").record();
-    let view = Shown::known(&record, known(&record));
+    let view = Shown::known(&record, run_info(&record));
     let mut exchange = open("/send-message", "{}");
     decode(exchange.as_mut(), r#"{"conversationId":"c","messages":[{"role":"user","content":"hi"}]}"#)
         .expect("a request");
     let reply = exchange.reply(interlingua_core::Reply::Run(view.view()), &mut interlingua_core::Out::new());
     let Ok(interlingua_core::Next::Call(interlingua_core::Call::Run(run))) = reply else { panic!("{reply:?}") };
+
     assert!(!run.labels.is_null() && run.labels != Json::from_serialize(""), "{:?}", run.labels);
-    let again = Shown::known(&record, known(&record)).labels(run.labels);
-    assert_eq!(laws::encode(asked("{}").as_mut(), again.view()), "data: [DONE]\n\n", "told once in a conversation");
+    let next_stream = Shown::known(&record, run_info(&record)).labels(run.labels);
+    assert_eq!(
+        laws::encode(started("{}").as_mut(), next_stream.view()),
+        "data: [DONE]\n\n",
+        "a call is sent once in a conversation"
+    );
 }

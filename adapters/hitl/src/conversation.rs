@@ -1,4 +1,4 @@
-//! What was said, in the form of LangChain's messages (section 7, «Serving»).
+//! Converts messages to the format of LangChain (section 7, «Serving»).
 
 use interlingua_core::json::Json;
 use interlingua_core::model::{self, Body, MessageType, Role};
@@ -7,61 +7,62 @@ use interlingua_core::{Extra, answer};
 
 use crate::{Reasoning, wire};
 
-/// Messages told one after the other.
-pub(crate) struct Teller {
+/// Collects converted messages in order.
+pub(crate) struct ConversationBuilder {
     reasoning: Reasoning,
     messages: Vec<wire::Message>,
-    /// Reasoning that belongs to the next `ai` message.
-    thoughts: String,
-    /// Whether the last message takes further calls: parallel calls share one message.
-    takes_calls: bool,
+    /// Reasoning that is sent with the next `ai` message.
+    reasoning_text: String,
+    /// True if the last message accepts further calls: parallel calls share one message.
+    accepts_calls: bool,
 }
 
-impl Teller {
+impl ConversationBuilder {
     pub(crate) const fn new(reasoning: Reasoning) -> Self {
-        Self { reasoning, messages: Vec::new(), thoughts: String::new(), takes_calls: false }
+        Self { reasoning, messages: Vec::new(), reasoning_text: String::new(), accepts_calls: false }
     }
 
-    /// Tells one message.
-    pub(crate) fn tell(&mut self, id: Option<&str>, message: &model::Message) {
+    /// Adds one message.
+    pub(crate) fn add(&mut self, id: Option<&str>, message: &model::Message) {
         let id = message.id.as_deref().filter(|id| !id.is_empty()).or(id);
         match &message.kind {
             MessageType::Reasoning if self.reasoning == Reasoning::Kwargs => {
-                if !self.thoughts.is_empty() {
-                    self.thoughts.push_str("\n\n");
+                if !self.reasoning_text.is_empty() {
+                    self.reasoning_text.push_str("\n\n");
                 }
-                self.thoughts.push_str(&message.text());
+
+                self.reasoning_text.push_str(&message.text());
             }
             MessageType::Message => {
                 let text = text_of(message);
                 match message.role.as_ref().unwrap_or(&Role::User) {
                     Role::User => {
-                        // What was thought and led to nothing is told by itself.
-                        self.finish_thoughts();
+                        // Reasoning without a following `ai` message gets one of its own.
+                        self.flush_reasoning();
                         self.push("human", text, id);
                     }
                     Role::System => {
                         self.push("system", text, id);
                     }
                     Role::Assistant => self.push_ai(text, id),
-                    // A tool's word without a call: no agent in use means anything by it.
+                    // Text of a tool outside of a call: no known agent sends this.
                     Role::Tool | Role::Other(_) => {}
                 }
             }
-            kind if kind.is_call() => message.calls().for_each(|call| self.call(call, id)),
-            kind if kind.is_output() => message.outputs().for_each(|output| self.output(output, id)),
+            kind if kind.is_call() => message.calls().for_each(|call| self.add_call(call, id)),
+            kind if kind.is_output() => message.outputs().for_each(|output| self.add_output(output, id)),
             _ => {}
         }
     }
 
-    /// Everything that was told.
+    /// Returns all messages.
     pub(crate) fn finish(mut self) -> wire::Conversation {
-        self.finish_thoughts();
+        self.flush_reasoning();
         wire::Conversation { messages: self.messages }
     }
 
     fn push(&mut self, kind: &'static str, content: String, id: Option<&str>) -> &mut wire::Message {
-        self.takes_calls = false;
+        self.accepts_calls = false;
         self.messages.push(wire::Message {
             content,
             additional_kwargs: wire::Kwargs::default(),
@@ -72,29 +73,33 @@ impl Teller {
             ai: None,
             tool: None,
         });
+
         let last = self.messages.len() - 1;
         &mut self.messages[last]
     }
 
     fn push_ai(&mut self, content: String, id: Option<&str>) {
-        let thoughts = std::mem::take(&mut self.thoughts);
+        let reasoning_text = std::mem::take(&mut self.reasoning_text);
         let message = self.push("ai", content, id);
-        message.additional_kwargs.reasoning_content = Some(thoughts).filter(|thoughts| !thoughts.is_empty());
+        message.additional_kwargs.reasoning_content =
+            Some(reasoning_text).filter(|reasoning_text| !reasoning_text.is_empty());
         message.ai = Some(wire::Ai::default());
     }
 
-    fn finish_thoughts(&mut self) {
-        if !self.thoughts.is_empty() {
+    fn flush_reasoning(&mut self) {
+        if !self.reasoning_text.is_empty() {
             self.push_ai(String::new(), None);
         }
     }
 
-    fn call(&mut self, call: model::ToolCall, id: Option<&str>) {
-        if !self.takes_calls {
+    fn add_call(&mut self, call: model::ToolCall, id: Option<&str>) {
+        if !self.accepts_calls {
             self.push_ai(String::new(), id);
-            self.takes_calls = true;
+            self.accepts_calls = true;
         }
+
         let Some(ai) = self.messages.last_mut().and_then(|message| message.ai.as_mut()) else { return };
+
         let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
         match Json::parse(text).filter(Json::is_object) {
             Some(args) => {
@@ -110,20 +115,20 @@ impl Teller {
         }
     }
 
-    fn output(&mut self, output: model::ToolOutput, id: Option<&str>) {
+    fn add_output(&mut self, output: model::ToolOutput, id: Option<&str>) {
         let message = self.push("tool", output.output, id);
         message.name = output.name;
         message.tool = Some(wire::Tool { tool_call_id: output.call_id, artifact: None, status: "success" });
     }
 }
 
-/// The texts of a message; media as Markdown links where they have one, since clients show `content` as text.
+/// The text of a message. Media with a URL become Markdown links, since clients show `content` as text.
 fn text_of(message: &model::Message) -> String {
     let mut text = String::new();
     for content in &message.content {
         let (label, url, mark) = match &content.body {
-            Body::Text(said) | Body::Refusal(said) => {
-                text.push_str(said);
+            Body::Text(content) | Body::Refusal(content) => {
+                text.push_str(content);
                 continue;
             }
             Body::Data(data) => {
@@ -136,50 +141,57 @@ fn text_of(message: &model::Message) -> String {
             Body::File(file) => ("file", file.url.as_deref(), ""),
             Body::Other(_) => continue,
         };
+
         let is_link = |url: &&str| {
-            let plain = |letter: char| !letter.is_whitespace() && !matches!(letter, '(' | ')' | '<' | '>');
-            (url.starts_with("https://") || url.starts_with("http://")) && url.chars().all(plain)
+            let is_plain = |character: char| !character.is_whitespace() && !matches!(character, '(' | ')' | '<' | '>');
+            (url.starts_with("https://") || url.starts_with("http://")) && url.chars().all(is_plain)
         };
+
         if let Some(url) = url.filter(is_link) {
             text.push_str(&format!("{mark}[{label}]({url})"));
         }
     }
+
     text
 }
 
-/// The question, as `interrupt_data` (human-in-the-loop page, sections 5 and 7).
+/// Converts a pending item to `interrupt_data` (human-in-the-loop page, sections 5 and 7).
 pub(crate) fn interrupt_data(item: &Pending, approval_extension: bool) -> wire::InterruptData {
-    let offered = answer::offer(item, answer::taken(item, approval_extension));
-    let has = |decision| offered.contains(&decision);
+    let decisions = answer::offer(item, answer::supported_decisions(item, approval_extension));
+    let allows = |decision| decisions.contains(&decision);
     let config = wire::Config {
-        allow_accept: has(Decision::Accept),
-        allow_edit: has(Decision::Edit),
-        allow_respond: has(Decision::Respond),
-        allow_ignore: has(Decision::Reject) || has(Decision::Cancel),
+        allow_accept: allows(Decision::Accept),
+        allow_edit: allows(Decision::Edit),
+        allow_respond: allows(Decision::Respond),
+        allow_ignore: allows(Decision::Reject) || allows(Decision::Cancel),
     };
+
     let mut rest = Extra::new();
+
     let payload: Option<Extra> = item.payload.as_ref().filter(|payload| payload.is_object()).and_then(Json::decode);
     match (&payload, &item.payload) {
-        // The source's own form is this one: what it has besides goes along.
+        // The source already uses this format: its additional fields are passed on.
         (Some(payload), _) if payload.get("action_request").is_some() => {
-            let named = ["action_request", "config", "description", "interrupt_type"];
+            let standard_fields = ["action_request", "config", "description", "interrupt_type"];
             payload
                 .iter()
-                .filter(|(name, _)| !named.contains(name))
+                .filter(|(name, _)| !standard_fields.contains(name))
                 .for_each(|(name, value)| rest.push(name, value.clone()));
         }
         (_, Some(payload)) => rest.push("payload", payload.clone()),
         (_, None) => {}
     }
+
     if let Some(schema) = &item.response_schema {
         rest.push("response_schema", schema.clone());
     }
-    let word = |name: &str| payload.as_ref()?.get(name)?.decode::<String>();
+
+    let text_field = |name: &str| payload.as_ref()?.get(name)?.decode::<String>();
     wire::InterruptData {
         action_request: wire::ActionRequest { action: action(item), args: arguments(item) },
         config: Some(config),
-        description: item.message.clone().or_else(|| word("description")).unwrap_or_default(),
-        interrupt_type: word("interrupt_type").unwrap_or_else(|| interrupt_type(item).to_owned()),
+        description: item.message.clone().or_else(|| text_field("description")).unwrap_or_default(),
+        interrupt_type: text_field("interrupt_type").unwrap_or_else(|| interrupt_type(item).to_owned()),
         rest,
     }
 }
@@ -187,21 +199,21 @@ pub(crate) fn interrupt_data(item: &Pending, approval_extension: bool) -> wire::
 fn action(item: &Pending) -> String {
     match item.kind {
         PendingKind::Approval | PendingKind::Tool => item.name.clone(),
-        // For questions the action is the reason.
+        // For questions the reason serves as the action.
         PendingKind::Input | PendingKind::Auth => item.reason.clone().unwrap_or_else(|| item.name.clone()),
     }
 }
 
-/// The arguments, always an object: what is none is shown under a name.
+/// The arguments, always as an object: anything else is wrapped under the name `arguments`.
 fn arguments(item: &Pending) -> Json {
     let arguments = Json::parse(&item.arguments);
     match arguments {
         Some(arguments) if arguments.is_object() => arguments,
         _ if item.arguments.trim().is_empty() => Json::from_serialize(&Extra::new()),
         _ => {
-            let mut named = Extra::new();
-            named.push("arguments", Json::from_serialize(&item.arguments));
-            Json::from_serialize(&named)
+            let mut wrapped = Extra::new();
+            wrapped.push("arguments", Json::from_serialize(&item.arguments));
+            Json::from_serialize(&wrapped)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `DELETE /agent/session/{user_id}` and `/{user_id}/{session_id}`: sessions are stopped and forgotten.
+//! `DELETE /agent/session/{user_id}` and `/{user_id}/{session_id}`: cancels and deletes sessions.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request, Step};
 use crate::names::Names;
 use crate::{Route, fault, wire};
 
-/// One removal.
+/// One deletion.
 pub(crate) struct Delete {
     route: Arc<Route>,
     user: String,
-    named: Option<String>,
+    requested_session: Option<String>,
     names: Names,
-    /// The session that is being removed.
+    /// The session that is being deleted.
     session: Option<String>,
-    removed: usize,
-    is_kept: bool,
+    deleted: usize,
+    names_stored: bool,
 }
 
 impl Delete {
@@ -26,44 +26,47 @@ impl Delete {
         Self {
             route: Arc::clone(route),
             user: String::new(),
-            named: None,
+            requested_session: None,
             names: Names::default(),
             session: None,
-            removed: 0,
-            is_kept: false,
+            deleted: 0,
+            names_stored: false,
         }
     }
 
     fn not_found(&self) -> Fault {
-        match &self.named {
+        match &self.requested_session {
             None => Fault::not_found(format_args!("a session of user '{}'", self.user)),
             Some(session) => Fault::not_found(format_args!("session '{session}' of user '{}'", self.user)),
         }
     }
 
-    /// Removes the next one; when none is left, keeps the names of the others.
-    fn go_on(&mut self) -> Call {
+    /// Deletes the next session; after the last one, stores the remaining names.
+    fn delete_next(&mut self) -> Call {
         let is_first = self.session.is_none();
         if let Some(session) = self.session.take() {
-            self.names.forget(&session);
+            self.names.remove(&session);
         }
-        let next = match &self.named {
-            Some(named) => is_first.then(|| named.clone()),
+
+        let next = match &self.requested_session {
+            Some(requested_session) => is_first.then(|| requested_session.clone()),
             None => self.names.active().map(str::to_owned),
         };
         if let Some(session) = next {
             self.session = Some(session.clone());
             return Call::Session(SessionCall::Delete { session });
         }
-        self.is_kept = true;
+
+        self.names_stored = true;
         self.names.put(&self.route, &self.user)
     }
 
     fn write(&self, out: &mut Out) {
-        let message = match &self.named {
+        let message = match &self.requested_session {
             None => format!("the session of user '{}' is deleted", self.user),
             Some(session) => format!("session '{session}' of user '{}' is deleted", self.user),
         };
+
         out.status(200);
         out.json(&wire::Deleted { status: "success", message });
     }
@@ -72,45 +75,47 @@ impl Delete {
 impl Exchange for Delete {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         self.user = request.param("user_id").to_owned();
-        self.named = Some(request.param("session_id").to_owned()).filter(|session| !session.is_empty());
+        self.requested_session = Some(request.param("session_id").to_owned()).filter(|session| !session.is_empty());
         Ok(Names::get(&self.route, &self.user))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match reply {
             Reply::Documents(documents) => {
-                self.names = Names::read(documents);
-                let is_there = match &self.named {
-                    Some(session) => self.names.may_have(session),
+                self.names = Names::parse(documents);
+                let exists = match &self.requested_session {
+                    Some(session) => self.names.may_access(session),
                     None => self.names.active().is_some(),
                 };
-                if !is_there {
+
+                if !exists {
                     return Err(self.not_found());
                 }
-                if let Some(session) = self.named.clone().filter(|session| !self.names.has(session)) {
-                    // Begun elsewhere: whose it is has to be known first.
-                    return Ok(Next::Call(Call::Session(SessionCall::Look { session })));
+
+                if let Some(session) = self.requested_session.clone().filter(|session| !self.names.has(session)) {
+                    // The session was started over another route: its user has to be checked first.
+                    return Ok(Next::Call(Call::Session(SessionCall::Get { session })));
                 }
-                Ok(Next::Call(self.go_on()))
+                Ok(Next::Call(self.delete_next()))
             }
-            Reply::Session([view]) if Names::is_open_to(&self.user, view) => Ok(Next::Call(self.go_on())),
+            Reply::Session([view]) if Names::is_open_to(&self.user, view) => Ok(Next::Call(self.delete_next())),
             Reply::Session(_) => Err(self.not_found()),
-            Reply::Done if self.is_kept && self.removed == 0 => Err(self.not_found()),
-            Reply::Done if self.is_kept => {
+            Reply::Done if self.names_stored && self.deleted == 0 => Err(self.not_found()),
+            Reply::Done if self.names_stored => {
                 self.write(out);
                 Ok(Next::Done)
             }
             Reply::Done => {
-                self.removed += 1;
-                Ok(Next::Call(self.go_on()))
+                self.deleted += 1;
+                Ok(Next::Call(self.delete_next()))
             }
             _ => Err(fault::unexpected()),
         }
     }
 
-    fn missed(&mut self, _: &Fault) -> Option<Call> {
-        // The engine has forgotten it already.
-        self.session.is_some().then(|| self.go_on())
+    fn on_not_found(&mut self, _: &Fault) -> Option<Call> {
+        // The engine has deleted the session already.
+        self.session.is_some().then(|| self.delete_next())
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {

@@ -1,4 +1,4 @@
-//! `POST /agent/invoke`: a query in a user's session, which is made if there is none.
+//! `POST /agent/invoke`: a query in a user's session, which is created if there is none.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ pub(crate) struct Invoke {
     user: String,
     query: String,
     instructions: Option<String>,
-    /// The session the client named.
-    named: Option<String>,
+    /// The session id in the request.
+    requested_session: Option<String>,
     names: Names,
     now: Millis,
-    has_looked: bool,
-    /// The session was begun elsewhere: whose it is towards the agent was settled there.
-    is_elsewhere: bool,
+    names_stored: bool,
+    /// True if the session was started over another route, which determined its user towards the agent.
+    is_foreign: bool,
 }
 
 impl Invoke {
@@ -39,57 +39,60 @@ impl Invoke {
             user: String::new(),
             query: String::new(),
             instructions: None,
-            named: None,
+            requested_session: None,
             names: Names::default(),
             now: 0,
-            has_looked: false,
-            is_elsewhere: false,
+            names_stored: false,
+            is_foreign: false,
         }
     }
 
-    /// The names are known: which session, and what has to be known of it before the agent is asked?
-    fn choose(&mut self, names: Names) -> Call {
+    /// Chooses the session. A session that has to be inspected before the agent is called is loaded next.
+    fn choose_session(&mut self, names: Names) -> Call {
         self.names = names;
         let active = || self.names.active().map(str::to_owned);
-        let session = self.named.clone().or_else(active).unwrap_or_else(|| self.names.fresh(&self.user));
+        let session = self.requested_session.clone().or_else(active).unwrap_or_else(|| self.names.new_name(&self.user));
         self.turn.session.clone_from(&session);
-        let is_own = Names::is_made_for(&self.user, &session);
-        if !is_own || self.instructions.is_some() || self.route.options.session_idle.is_some() {
-            return Call::Session(SessionCall::Look { session });
+
+        let is_created_here = Names::is_created_for(&self.user, &session);
+        if !is_created_here || self.instructions.is_some() || self.route.options.session_idle.is_some() {
+            return Call::Session(SessionCall::Get { session });
         }
-        self.keep_names()
+        self.store_names()
     }
 
-    /// The session is known.
-    fn look(&mut self, view: &SessionView) -> Call {
-        self.is_elsewhere = !Names::is_made_for(&self.user, &view.id);
-        let idle = self.route.options.session_idle.map(|idle| u64::try_from(idle.0.as_millis()).unwrap_or(u64::MAX));
+    /// Handles the loaded session.
+    fn handle_session(&mut self, view: &SessionView) -> Call {
+        self.is_foreign = !Names::is_created_for(&self.user, &view.id);
+        let idle_ms = self.route.options.session_idle.map(|idle| u64::try_from(idle.0.as_millis()).unwrap_or(u64::MAX));
+
         let is_working = matches!(view.state, Some(RunState::Queued | RunState::Running));
-        let is_over = idle.is_some_and(|idle| view.updated_at.saturating_add(idle) < self.now);
-        if is_over && !is_working && self.named.is_none() {
-            self.names.forget(&self.turn.session);
-            self.turn.session = self.names.fresh(&self.user);
+        let is_expired = idle_ms.is_some_and(|idle| view.updated_at.saturating_add(idle) < self.now);
+        if is_expired && !is_working && self.requested_session.is_none() {
+            self.names.remove(&self.turn.session);
+            self.turn.session = self.names.new_name(&self.user);
         } else if instructions(view) == self.instructions {
-            // They hold already.
+            // The same instructions are in effect already.
             self.instructions = None;
         }
-        self.keep_names()
+        self.store_names()
     }
 
-    fn keep_names(&mut self) -> Call {
-        self.has_looked = true;
+    fn store_names(&mut self) -> Call {
+        self.names_stored = true;
         if self.names.activate(&self.turn.session) {
             return self.names.put(&self.route, &self.user);
         }
-        self.ask()
+        self.start()
     }
 
-    fn ask(&mut self) -> Call {
+    fn start(&mut self) -> Call {
         let instructions = self.instructions.take().map(Message::system);
         let query = Message::user(std::mem::take(&mut self.query));
         let input = instructions.into_iter().chain([query]).collect();
-        let user_id = (!self.is_elsewhere).then(|| self.user.clone());
-        self.turn.ask(AgentRequest { input, user_id, ..AgentRequest::default() }, None)
+
+        let user_id = (!self.is_foreign).then(|| self.user.clone());
+        self.turn.start(AgentRequest { input, user_id, ..AgentRequest::default() }, None)
     }
 }
 
@@ -99,11 +102,12 @@ impl Exchange for Invoke {
         self.user = body.id("user_id");
         self.query = body.text("query");
         self.instructions = body.optional_text("system_message").filter(|text| !text.is_empty());
-        self.named = body.optional_id("session_id");
+        self.requested_session = body.optional_id("session_id");
         self.now = request.now;
-        self.turn.at(request.now);
+        self.turn.set_time(request.now);
+
         body.finish().map_err(|bad| {
-            let fault = bad.fault();
+            let fault = bad.to_fault();
             self.bad = Some(bad);
             fault
         })?;
@@ -111,27 +115,27 @@ impl Exchange for Invoke {
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        if self.turn.is_asked() {
+        if self.turn.is_started() {
             return self.turn.reply(&reply, out);
         }
         Ok(Next::Call(match reply {
-            Reply::Documents(documents) => self.choose(Names::read(documents)),
-            Reply::Session([view]) => self.look(view),
-            Reply::Done => self.ask(),
+            Reply::Documents(documents) => self.choose_session(Names::parse(documents)),
+            Reply::Session([view]) => self.handle_session(view),
+            Reply::Done => self.start(),
             _ => return Err(fault::unexpected()),
         }))
     }
 
-    fn missed(&mut self, _: &Fault) -> Option<Call> {
-        if self.turn.is_asked() {
-            return self.turn.missed();
+    fn on_not_found(&mut self, _: &Fault) -> Option<Call> {
+        if self.turn.is_started() {
+            return self.turn.on_not_found();
         }
-        // The session is new, or was forgotten.
-        (!self.has_looked).then(|| self.keep_names())
+        // The session is new, or was deleted.
+        (!self.names_stored).then(|| self.store_names())
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        match self.bad.as_ref().filter(|bad| bad.is(fault)) {
+        match self.bad.as_ref().filter(|bad| bad.matches(fault)) {
             Some(bad) => fault::write_bad_fields(&bad.0, out),
             None => self.turn.fail(fault, out),
         }

@@ -1,8 +1,8 @@
-//! The human-in-the-loop agent service: a REST service around approvals, JSON in and out (human-in-the-loop page,
-//! section 7): serving it.
+//! The human-in-the-loop agent service: a REST service around approvals, with JSON requests and responses
+//! (human-in-the-loop page, section 7). This is the server side.
 //!
-//! Here are its name, its options and its table of endpoints; each endpoint has a file. What a session is doing, what
-//! it said and what it waits for is the engine's: the adapter keeps the names of each user's sessions, nothing else.
+//! This file has the protocol's name, options and endpoints; each endpoint has a module. A session's state, messages
+//! and pending items belong to the engine: the adapter only stores the names of each user's sessions.
 
 mod body;
 mod conversation;
@@ -24,66 +24,66 @@ use interlingua_core::exchange::{Cors, Mounted};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use serde::Deserialize;
 
-/// Serves the human-in-the-loop agent service.
+/// The server adapter for the human-in-the-loop agent service.
 #[derive(Clone, Copy, Debug)]
 pub struct Hitl;
 
-/// What an operator may choose for a route of this service.
+/// Options of a route of this service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Which agent it is, where the route has several.
+    /// The agent, on routes with several agents.
     pub agent: Option<String>,
-    /// What `result.messages` holds.
-    pub result: Shown,
-    /// What becomes of reasoning.
+    /// What `result.messages` contains.
+    pub result: ResultScope,
+    /// How reasoning is sent.
     pub reasoning: Reasoning,
-    /// What becomes of a query while an answer is waited for.
+    /// What happens to a query while the session waits for an answer.
     pub invoke_while_interrupted: WhileInterrupted,
-    /// Whether a client that hangs up stops its run.
+    /// If true, a client that disconnects cancels its run.
     pub cancel_on_disconnect: bool,
-    /// After how long an interrupt can only be cancelled. Seconds, or `"15m"`.
+    /// Time after which an interrupt can only be cancelled: seconds, or `"15m"`. `None`: never.
     pub interrupt_ttl: Option<Ttl>,
-    /// After how long without a word a session is begun anew. Never, if not set.
+    /// Idle time after which the next query starts a new session. `None`: never.
     pub session_idle: Option<Ttl>,
-    /// Whether web pages of any origin may ask: the route's `cors = ["*"]`.
+    /// If true, web pages of any origin may send requests, as with the route's `cors = ["*"]`.
     pub cors: bool,
 }
 
-/// `result`
+/// Values of the option `result`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Shown {
-    /// Everything that was said in the session.
+pub enum ResultScope {
+    /// All messages of the session.
     #[default]
     Conversation,
-    /// What was said since the call.
+    /// The messages since the request.
     Turn,
 }
 
-/// `reasoning`
+/// Values of the option `reasoning`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reasoning {
-    /// In `additional_kwargs.reasoning_content` of the `ai` message after it.
+    /// Sent in `additional_kwargs.reasoning_content` of the next `ai` message.
     #[default]
     Kwargs,
-    /// Left out.
+    /// Omitted.
     Drop,
 }
 
-/// `invoke_while_interrupted`
+/// Values of the option `invoke_while_interrupted`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhileInterrupted {
-    /// The question is asked again.
+    /// The response repeats the question.
     #[default]
     Repeat,
-    /// 409.
+    /// The request fails with status 409.
     Conflict,
 }
 
-/// What all exchanges of one mount share.
+/// State shared by all exchanges of one mount.
 #[derive(Debug)]
 struct Route {
     agent: Arc<AgentCard>,
@@ -91,13 +91,13 @@ struct Route {
 }
 
 impl Route {
-    /// One question fits an answer, and tools are asked for like the rest.
-    fn terms(&self) -> AnswerPolicy {
+    /// A response can carry one question; tool calls are treated as questions, too.
+    fn answer_policy(&self) -> AnswerPolicy {
         AnswerPolicy {
             asking: AskPolicy::OneByOneWithTools,
             ttl: self.options.interrupt_ttl.map(|ttl| ttl.0),
             orphans: OrphanPolicy::Refuse,
-            taken_one_by_one: false,
+            accepts_single_answers: false,
         }
     }
 }
@@ -111,17 +111,21 @@ impl ProtocolAdapter for Hitl {
         let agent = match (named, mount.agents.as_slice()) {
             (None, [only]) => only,
             (None, _) => {
-                return Err("the service is that of one agent: put {agent} into the path, or name one in the route's \
+                return Err(
+                    "this service needs exactly one agent: put {agent} into the path, or name one in the route's \
                             agents or in options.agent"
-                    .to_owned());
+                        .to_owned(),
+                );
             }
             (Some(name), agents) => agents
                 .iter()
                 .find(|agent| agent.name == name)
                 .ok_or_else(|| format!("the route has no agent '{name}'"))?,
         };
+
         let any_origin = options.cors;
         let route = Arc::new(Route { agent: Arc::clone(agent), options });
+
         Ok(Mounted {
             endpoints: endpoints(&route),
             fallback: Box::new(|| Box::new(fault::Fallback)),
@@ -142,20 +146,21 @@ impl ProtocolAdapter for Hitl {
 
     fn options_schema() -> serde_json::Value {
         let switch = |text: &str| serde_json::json!({ "type": "boolean", "description": text });
-        let word = |words: &[&str], text: &str| serde_json::json!({ "enum": words, "description": text });
+        let choice = |values: &[&str], text: &str| serde_json::json!({ "enum": values, "description": text });
         let time = |text: &str| serde_json::json!({ "type": ["string", "integer"], "description": text });
+
         serde_json::json!({
             "type": "object",
             "additionalProperties": false,
             "properties": {
-                "agent": { "type": "string", "description": "which agent it is, where the route has several" },
-                "result": word(&["conversation", "turn"], "what result.messages holds"),
-                "reasoning": word(&["kwargs", "drop"], "what becomes of reasoning"),
-                "invoke_while_interrupted": word(&["repeat", "conflict"], "what becomes of a query meanwhile"),
-                "cancel_on_disconnect": switch("a client that hangs up stops its run"),
-                "interrupt_ttl": time("after how long an interrupt can only be cancelled"),
-                "session_idle": time("after how long without a word a session is begun anew"),
-                "cors": switch("any web page may ask: the route's cors = [\"*\"]"),
+                "agent": { "type": "string", "description": "the agent, if the route has several" },
+                "result": choice(&["conversation", "turn"], "what result.messages contains"),
+                "reasoning": choice(&["kwargs", "drop"], "how reasoning is sent"),
+                "invoke_while_interrupted": choice(&["repeat", "conflict"], "what happens to a query while the session waits for an answer"),
+                "cancel_on_disconnect": switch("cancel the run when its client disconnects"),
+                "interrupt_ttl": time("time after which an interrupt can only be cancelled"),
+                "session_idle": time("idle time after which the next query starts a new session"),
+                "cors": switch("allow requests from any web page, as with the route's cors = [\"*\"]"),
             }
         })
     }

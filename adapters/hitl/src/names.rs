@@ -1,5 +1,5 @@
-//! The names of a user's sessions. The service knows sessions by their user, the engine by their id; this small
-//! record joins the two, and holds nothing that the engine knows: no status, no messages, nothing pending.
+//! The names of a user's sessions. The service identifies sessions by user, the engine by id; this small document maps
+//! one to the other. It contains nothing that the engine knows: no status, no messages, no pending items.
 
 use interlingua_core::call::{DocumentCall, SessionView};
 use interlingua_core::{Call, Json};
@@ -7,36 +7,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::Route;
 
-/// Sessions of one user that are kept in mind; the oldest are forgotten first.
+/// Maximum number of stored sessions per user; the oldest are removed first.
 const MAX_SESSIONS: usize = 64;
 
 /// The names of one user's sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Names {
-    /// Counts the sessions made without a name, so that a new one never goes on where a deleted one ended.
+    /// Number for the next session without a name, so that a new session never reuses a deleted one's name.
     next: u64,
     /// In the order of their last use.
     sessions: Vec<String>,
 }
 
 impl Names {
-    /// What was found of a user.
-    pub(crate) fn read(documents: &[(String, Json)]) -> Self {
+    /// Parses the stored document of a user.
+    pub(crate) fn parse(documents: &[(String, Json)]) -> Self {
         documents.first().and_then(|(_, document)| document.decode()).unwrap_or_default()
     }
 
-    /// Asks for a user's names.
+    /// The call that loads a user's names.
     pub(crate) fn get(route: &Route, user: &str) -> Call {
         Call::Document(DocumentCall::Get { collection: collection(route), key: user.to_owned() })
     }
 
-    /// Asks for everybody's names.
+    /// The call that loads the names of all users.
     pub(crate) fn list(route: &Route) -> Call {
         Call::Document(DocumentCall::List { collection: collection(route), prefix: String::new() })
     }
 
-    /// Keeps a user's names.
+    /// The call that stores a user's names.
     pub(crate) fn put(&self, route: &Route, user: &str) -> Call {
         let (collection, key) = (collection(route), user.to_owned());
         Call::Document(DocumentCall::Put { collection, key, value: Json::from_serialize(self) })
@@ -47,7 +47,7 @@ impl Names {
         self.sessions.last().map(String::as_str)
     }
 
-    /// The sessions, the one used last at the end.
+    /// The sessions, the last used one at the end.
     pub(crate) fn sessions(&self) -> &[String] {
         &self.sessions
     }
@@ -56,55 +56,57 @@ impl Names {
         self.sessions.iter().any(|known| known == session)
     }
 
-    /// The name of the session a user without one gets. Two first calls at once get the same, so that one of them is
-    /// told that the other is under way.
-    pub(crate) fn fresh(&self, user: &str) -> String {
+    /// The name for a user's new session. Two concurrent first requests get the same name, so that one of them is
+    /// refused as busy.
+    pub(crate) fn new_name(&self, user: &str) -> String {
         format!("hitl_{user}_{}", self.next)
     }
 
-    /// True for the sessions that this service made for a user.
-    pub(crate) fn is_made_for(user: &str, session: &str) -> bool {
+    /// True if this service created the session for this user.
+    pub(crate) fn is_created_for(user: &str, session: &str) -> bool {
         let number = session.strip_prefix("hitl_").and_then(|rest| rest.strip_prefix(user)?.strip_prefix('_'));
         number.is_some_and(|number| number.parse::<u64>().is_ok())
     }
 
-    /// True if a session may be looked at for a user: it is one of theirs, or it was begun elsewhere and turns out to be
-    /// nobody else's. Those that this service made are known to their users alone.
-    pub(crate) fn may_have(&self, session: &str) -> bool {
-        self.has(session) || !Self::is_made_here(session)
+    /// True if a session may be loaded for a user: it is one of theirs, or it was started over another route and may
+    /// turn out to be accessible. Sessions that this service created are accessible to their users only.
+    pub(crate) fn may_access(&self, session: &str) -> bool {
+        self.has(session) || !Self::is_created_here(session)
     }
 
-    /// True if a session that was looked at is this user's, or nobody's in particular.
+    /// True if a loaded session belongs to this user or to no user.
     pub(crate) fn is_open_to(user: &str, view: &SessionView) -> bool {
         view.user.as_deref().is_none_or(|known| known == user)
     }
 
-    /// True for the sessions that this service made, for whomever.
-    fn is_made_here(session: &str) -> bool {
+    /// True if this service created the session, for any user.
+    fn is_created_here(session: &str) -> bool {
         let number = session.strip_prefix("hitl_").and_then(|rest| rest.rsplit_once('_'));
         number.is_some_and(|(_, number)| number.parse::<u64>().is_ok())
     }
 
-    /// Makes a session the one used last. True if that is news.
+    /// Makes a session the last used one. True if that changed anything.
     pub(crate) fn activate(&mut self, session: &str) -> bool {
         if self.active() == Some(session) {
             return false;
         }
+
         self.sessions.retain(|known| known != session);
         self.sessions.push(session.to_owned());
+
         let surplus = self.sessions.len().saturating_sub(MAX_SESSIONS);
         self.sessions.drain(..surplus);
         true
     }
 
-    /// Forgets a session.
-    pub(crate) fn forget(&mut self, session: &str) {
+    /// Removes a session.
+    pub(crate) fn remove(&mut self, session: &str) {
         self.sessions.retain(|known| known != session);
         self.next += 1;
     }
 }
 
-/// Sessions belong to an agent.
+/// The collection for the agent's sessions.
 fn collection(route: &Route) -> String {
     format!("hitl.sessions.{}", route.agent.name)
 }
@@ -114,28 +116,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deleted_session_s_name_is_not_used_again() {
+    fn the_name_of_a_deleted_session_is_not_reused() {
         let mut names = Names::default();
-        let first = names.fresh("ada");
+        let first = names.new_name("ada");
         assert!(names.activate(&first) && !names.activate(&first));
-        assert!(Names::is_made_for("ada", &first) && !Names::is_made_for("ad", &first));
-        names.forget(&first);
-        assert_ne!(names.fresh("ada"), first);
-        assert_ne!(names.fresh("ada_1"), Names { next: 11, ..Names::default() }.fresh("ada"));
+        assert!(Names::is_created_for("ada", &first) && !Names::is_created_for("ad", &first));
+        names.remove(&first);
+        assert_ne!(names.new_name("ada"), first);
+        assert_ne!(names.new_name("ada_1"), Names { next: 11, ..Names::default() }.new_name("ada"));
     }
 
     #[test]
-    fn a_session_begun_elsewhere_may_be_anybodys_and_one_made_here_is_its_users_alone() {
+    fn sessions_created_here_are_private_and_other_sessions_are_not() {
         let mut names = Names::default();
-        let own = names.fresh("ada");
+        let own = names.new_name("ada");
         names.activate(&own);
         for (session, may) in [(own.as_str(), true), ("c1", true), ("hitl_bob_0", false), ("hitl_bob_x", true)] {
-            assert_eq!(names.may_have(session), may, "{session}");
+            assert_eq!(names.may_access(session), may, "{session}");
         }
     }
 
     #[test]
-    fn the_session_used_last_is_active_and_there_are_not_too_many() {
+    fn the_last_used_session_is_active_and_their_number_is_limited() {
         let mut names = Names::default();
         for number in 0..200 {
             names.activate(&number.to_string());

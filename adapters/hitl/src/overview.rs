@@ -1,5 +1,5 @@
-//! Which sessions there are: `GET /agent/sessionids/{user_id}`, `GET /agent/active/sessionid/{user_id}` and
-//! `GET /system/info`. Only sessions count that the engine still has.
+//! Lists of sessions: `GET /agent/sessionids/{user_id}`, `GET /agent/active/sessionid/{user_id}` and
+//! `GET /system/info`. Only sessions that the engine still has are counted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,35 +11,35 @@ use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request, Step};
 use crate::names::Names;
 use crate::{Route, fault, wire};
 
-/// Which question is answered.
+/// The endpoint that is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Subject {
+enum ViewKind {
     Sessions,
     Active,
     System,
 }
 
-/// One look at the sessions that are there: first their names, then which of them the engine knows.
+/// One request: loads the names of the sessions first, then checks which of them the engine has.
 pub(crate) struct Overview {
     route: Arc<Route>,
-    subject: Subject,
+    view_kind: ViewKind,
     users: Vec<(String, Names)>,
 }
 
 impl Overview {
     /// `GET /agent/sessionids/{user_id}`
     pub(crate) fn sessions(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), subject: Subject::Sessions, users: Vec::new() }
+        Self { route: Arc::clone(route), view_kind: ViewKind::Sessions, users: Vec::new() }
     }
 
     /// `GET /agent/active/sessionid/{user_id}`
     pub(crate) fn active(route: &Arc<Route>) -> Self {
-        Self { subject: Subject::Active, ..Self::sessions(route) }
+        Self { view_kind: ViewKind::Active, ..Self::sessions(route) }
     }
 
     /// `GET /system/info`
     pub(crate) fn system(route: &Arc<Route>) -> Self {
-        Self { subject: Subject::System, ..Self::sessions(route) }
+        Self { view_kind: ViewKind::System, ..Self::sessions(route) }
     }
 
     fn write(&self, views: &[SessionView], out: &mut Out) {
@@ -48,18 +48,20 @@ impl Overview {
             names.sessions().iter().filter(|session| known.contains(session.as_str())).cloned().collect()
         };
         let users = self.users.iter().map(|(user, names)| (user, sessions_of(names)));
+
         let users: Vec<(&String, Vec<String>)> = users.filter(|(_, sessions)| !sessions.is_empty()).collect();
+
         out.status(200);
-        match self.subject {
-            Subject::Sessions => {
+        match self.view_kind {
+            ViewKind::Sessions => {
                 let session_ids = users.into_iter().flat_map(|(_, sessions)| sessions).collect();
                 out.json(&wire::SessionIds { session_ids });
             }
-            Subject::Active => {
+            ViewKind::Active => {
                 let active = users.into_iter().filter_map(|(_, sessions)| sessions.into_iter().last()).next();
                 out.json(&wire::ActiveSession { active_session_id: active.unwrap_or_default() });
             }
-            Subject::System => out.json(&wire::SystemInfo {
+            ViewKind::System => out.json(&wire::SystemInfo {
                 sessions_count: users.iter().map(|(_, sessions)| sessions.len()).sum(),
                 active_users: users.into_iter().map(|(user, _)| user.clone()).collect(),
             }),
@@ -69,9 +71,9 @@ impl Overview {
 
 impl Exchange for Overview {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        Ok(match self.subject {
-            Subject::System => Names::list(&self.route),
-            Subject::Sessions | Subject::Active => Names::get(&self.route, request.param("user_id")),
+        Ok(match self.view_kind {
+            ViewKind::System => Names::list(&self.route),
+            ViewKind::Sessions | ViewKind::Active => Names::get(&self.route, request.param("user_id")),
         })
     }
 

@@ -1,9 +1,9 @@
-//! `POST /agent/resume`: what a person decided about the question that was shown. Strict where the original is
-//! careless: what decides nothing, or not what it says, runs nothing.
+//! `POST /agent/resume`: a person's decision on the question that was shown. Stricter than the original: an answer that
+//! is unclear, or contains no decision, starts no run.
 
 use std::sync::Arc;
 
-use interlingua_core::answer::{Answer, Given, NOT_TAKEN, NOT_WAITING, UNDECIDED, decision_word};
+use interlingua_core::answer::{Answer, AnswerBody, NOT_TAKEN, NOT_WAITING, UNDECIDED, decision_word};
 use interlingua_core::call::{RunState, SessionCall, SessionView};
 use interlingua_core::exchange::{Flow, Next};
 use interlingua_core::json::Json;
@@ -22,41 +22,50 @@ pub(crate) struct Resume {
     turn: Turn,
     bad: Option<BadBody>,
     user: String,
-    word: String,
+    response_type: String,
     args: Option<Json>,
-    /// Whether the user has any session: then another one is a mistake, and no unknown user.
-    is_known: bool,
-    /// Whether this session is one of them.
-    has: bool,
+    /// True if the user has any session: then an unknown session id is a client error rather than an unknown user.
+    user_has_sessions: bool,
+    /// True if the requested session is one of them.
+    owns_session: bool,
 }
 
 impl Resume {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        let (user, word) = (String::new(), String::new());
+        let (user, response_type) = (String::new(), String::new());
         let turn = Turn::new(route);
-        Self { route: Arc::clone(route), turn, bad: None, user, word, args: None, is_known: false, has: false }
+        Self {
+            route: Arc::clone(route),
+            turn,
+            bad: None,
+            user,
+            response_type,
+            args: None,
+            user_has_sessions: false,
+            owns_session: false,
+        }
     }
 
-    fn find(&mut self, names: &Names) -> Result<Call, Fault> {
-        self.is_known = !names.sessions().is_empty();
-        self.has = names.has(&self.turn.session);
-        if !names.may_have(&self.turn.session) {
+    fn find_session(&mut self, names: &Names) -> Result<Call, Fault> {
+        self.user_has_sessions = !names.sessions().is_empty();
+        self.owns_session = names.has(&self.turn.session);
+        if !names.may_access(&self.turn.session) {
             return Err(self.not_found());
         }
-        Ok(Call::Session(SessionCall::Look { session: self.turn.session.clone() }))
+        Ok(Call::Session(SessionCall::Get { session: self.turn.session.clone() }))
     }
 
     fn not_found(&self) -> Fault {
         let (user, session) = (&self.user, &self.turn.session);
-        if self.is_known {
-            Fault::new(FaultKind::Conflict, format!("'{session}' is no session of user '{user}'"))
+        if self.user_has_sessions {
+            Fault::new(FaultKind::Conflict, format!("'{session}' is not a session of user '{user}'"))
         } else {
             Fault::not_found(format_args!("a session of user '{user}'"))
         }
     }
 
-    fn answer(&mut self, view: &SessionView) -> Result<Call, Fault> {
-        if !self.has && !Names::is_open_to(&self.user, view) {
+    fn start(&mut self, view: &SessionView) -> Result<Call, Fault> {
+        if !self.owns_session && !Names::is_open_to(&self.user, view) {
             return Err(self.not_found());
         }
         let is_working = matches!(view.state, Some(RunState::Queued | RunState::Running));
@@ -64,23 +73,27 @@ impl Resume {
             view.pending.first().filter(|_| !is_working).ok_or_else(|| {
                 Fault::new(FaultKind::Conflict, "the session is not interrupted").with_code(NOT_WAITING)
             })?;
-        let Some(decision) = decision_word(&self.word) else {
-            let message = format!("unknown response_type '{}': must be accept, edit, response or reject", self.word);
+
+        let Some(decision) = decision_word(&self.response_type) else {
+            let message =
+                format!("unknown response_type '{}': must be accept, edit, response or reject", self.response_type);
             return Err(Fault::invalid("response_type", message).with_code(UNDECIDED));
         };
-        // The table would take an empty object for the arguments; here they stand inside of it.
+        // `args` contains the arguments here, so an empty object has none; the core would accept it as arguments.
         let is_empty = self.args.as_ref().and_then(Json::decode::<Extra>).is_some_and(|args| args.is_empty());
         if decision == Decision::Edit && is_empty {
             return Err(Fault::invalid("args", "an edit needs the new arguments as an object").with_code(NOT_TAKEN));
         }
-        // The table that reads everybody's answers knows this form.
+
+        // The core parses this form of answers.
         let mut payload = Extra::new();
-        payload.push("type", Json::from_serialize(&self.word));
+        payload.push("type", Json::from_serialize(&self.response_type));
         payload.push("args", self.args.take().unwrap_or_else(Json::null));
-        let answer = Answer::new(item.id.clone(), Given::Payload(Json::from_serialize(&payload)));
-        // In a session that was begun elsewhere, whose it is towards the agent was settled there.
-        let user_id = Some(self.user.clone()).filter(|user| Names::is_made_for(user, &view.id));
-        Ok(self.turn.ask(AgentRequest { user_id, ..AgentRequest::default() }, Some(answer)))
+        let answer = Answer::new(item.id.clone(), AnswerBody::Payload(Json::from_serialize(&payload)));
+
+        // If the session was started over another route, that route determined its user towards the agent.
+        let user_id = Some(self.user.clone()).filter(|user| Names::is_created_for(user, &view.id));
+        Ok(self.turn.start(AgentRequest { user_id, ..AgentRequest::default() }, Some(answer)))
     }
 }
 
@@ -89,11 +102,12 @@ impl Exchange for Resume {
         let mut body = Body::new(request);
         self.user = body.id("user_id");
         self.turn.session = body.id("session_id");
-        self.word = body.text("response_type");
+        self.response_type = body.text("response_type");
         self.args = body.json("args");
-        self.turn.at(request.now);
+        self.turn.set_time(request.now);
+
         body.finish().map_err(|bad| {
-            let fault = bad.fault();
+            let fault = bad.to_fault();
             self.bad = Some(bad);
             fault
         })?;
@@ -101,33 +115,35 @@ impl Exchange for Resume {
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        if self.turn.is_asked() {
+        if self.turn.is_started() {
             return self.turn.reply(&reply, out);
         }
         Ok(Next::Call(match reply {
-            Reply::Documents(documents) => self.find(&Names::read(documents))?,
-            Reply::Session([view]) => self.answer(view)?,
+            Reply::Documents(documents) => self.find_session(&Names::parse(documents))?,
+            Reply::Session([view]) => self.start(view)?,
             _ => return Err(fault::unexpected()),
         }))
     }
 
-    fn missed(&mut self, _: &Fault) -> Option<Call> {
-        self.turn.missed()
+    fn on_not_found(&mut self, _: &Fault) -> Option<Call> {
+        self.turn.on_not_found()
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        if let Some(bad) = self.bad.as_ref().filter(|bad| bad.is(fault)) {
+        if let Some(bad) = self.bad.as_ref().filter(|bad| bad.matches(fault)) {
             return fault::write_bad_fields(&bad.0, out);
         }
+
         let missing = self.not_found();
-        // One of the user's own that is gone is said to be gone.
-        let is_missing = fault.kind == FaultKind::NotFound && !self.turn.is_asked() && !self.has;
-        let fault = if is_missing { &missing } else { fault };
-        let is_refused = matches!(fault.code.as_deref(), Some(UNDECIDED | NOT_TAKEN | NOT_WAITING));
+        // If one of the user's own sessions is missing, the original fault says so.
+        let is_unknown = fault.kind == FaultKind::NotFound && !self.turn.is_started() && !self.owns_session;
+        let fault = if is_unknown { &missing } else { fault };
+        let is_bad_answer = matches!(fault.code.as_deref(), Some(UNDECIDED | NOT_TAKEN | NOT_WAITING));
+
         match fault.kind {
-            // Whatever the reason why this cannot be answered now, the original has one status for it.
+            // The original has one status for all reasons why the session cannot be answered now.
             FaultKind::Conflict | FaultKind::Busy | FaultKind::Waiting => fault::write_as(400, fault, out),
-            _ if is_refused => fault::write_as(400, fault, out),
+            _ if is_bad_answer => fault::write_as(400, fault, out),
             _ => self.turn.fail(fault, out),
         }
     }

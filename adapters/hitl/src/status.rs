@@ -1,5 +1,4 @@
-//! `GET /agent/status/{user_id}` and `/{user_id}/{session_id}`: what a session is doing, read off the engine's own
-//! knowledge of it.
+//! `GET /agent/status/{user_id}` and `/{user_id}/{session_id}`: the state of a session, as the engine reports it.
 
 use std::sync::Arc;
 
@@ -12,31 +11,37 @@ use crate::names::Names;
 use crate::turn::{conversation, response};
 use crate::{Route, fault, wire};
 
-/// One look at a session.
+/// One status request.
 pub(crate) struct Status {
     route: Arc<Route>,
     user: String,
-    named: Option<String>,
-    /// Whether it is one of the user's own.
-    has: bool,
-    /// The session, while its latest run is looked at.
+    requested_session: Option<String>,
+    /// True if it is one of the user's own sessions.
+    owns_session: bool,
+    /// The session, while its latest run is being loaded.
     session: Option<SessionView>,
 }
 
 impl Status {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), user: String::new(), named: None, has: false, session: None }
+        Self {
+            route: Arc::clone(route),
+            user: String::new(),
+            requested_session: None,
+            owns_session: false,
+            session: None,
+        }
     }
 
     fn not_found(&self, out: &mut Out) {
-        let message = match &self.named {
+        let message = match &self.requested_session {
             None => format!("user '{}' has no session", self.user),
             Some(session) => format!("user '{}' has no session '{session}'", self.user),
         };
         out.status(200);
         out.json(&wire::SessionStatus {
             user_id: self.user.clone(),
-            session_id: self.named.clone(),
+            session_id: self.requested_session.clone(),
             status: "not_found",
             message: Some(message),
             last_query: None,
@@ -50,21 +55,24 @@ impl Status {
         let last_response = run.filter(|_| !matches!(status, "running" | "idle")).map(|run| {
             let mut last = response(&self.route, &view.id, run.run(), &view.pending);
             if last.status == "completed" {
-                let is_there = view.items.iter().any(|item| item.run == Some(run.run().id));
-                let said: Vec<Message> = if is_there { Vec::new() } else { run.run().conversation().collect() };
-                last.result = Some(conversation(&self.route, &view.items, &said));
+                let is_included = view.items.iter().any(|item| item.run == Some(run.run().id));
+                let run_messages: Vec<Message> =
+                    if is_included { Vec::new() } else { run.run().conversation().collect() };
+                last.result = Some(conversation(&self.route, &view.items, &run_messages));
             }
             last
         });
-        let asked = run.into_iter().flat_map(|run| &run.run().turns).flat_map(|turn| &turn.input);
-        let said = view.items.iter().map(|item| &item.message);
+
+        let run_input = run.into_iter().flat_map(|run| &run.run().turns).flat_map(|turn| &turn.input);
+        let session_messages = view.items.iter().map(|item| &item.message);
+
         out.status(200);
         out.json(&wire::SessionStatus {
             user_id: self.user.clone(),
             session_id: Some(view.id.clone()),
             status,
             message: last_response.as_ref().and_then(|last| last.message.clone()),
-            last_query: said.chain(asked).rfind(|message| is_query(message)).map(Message::text),
+            last_query: session_messages.chain(run_input).rfind(|message| is_query(message)).map(Message::text),
             last_updated: Some(wire::seconds(view.updated_at)),
             last_response,
         });
@@ -88,23 +96,26 @@ fn status(view: &SessionView) -> &'static str {
 impl Exchange for Status {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         self.user = request.param("user_id").to_owned();
-        self.named = Some(request.param("session_id").to_owned()).filter(|session| !session.is_empty());
+        self.requested_session = Some(request.param("session_id").to_owned()).filter(|session| !session.is_empty());
         Ok(Names::get(&self.route, &self.user))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match reply {
             Reply::Documents(documents) => {
-                let names = Names::read(documents);
-                self.has = self.named.as_deref().is_none_or(|named| names.has(named));
-                let session = self.named.as_deref().filter(|session| names.may_have(session));
-                let session = if self.named.is_some() { session } else { names.active() };
+                let names = Names::parse(documents);
+                self.owns_session =
+                    self.requested_session.as_deref().is_none_or(|requested_session| names.has(requested_session));
+
+                let session = self.requested_session.as_deref().filter(|session| names.may_access(session));
+                let session = if self.requested_session.is_some() { session } else { names.active() };
+
                 if let Some(session) = session {
-                    return Ok(Next::Call(Call::Session(SessionCall::Look { session: session.to_owned() })));
+                    return Ok(Next::Call(Call::Session(SessionCall::Get { session: session.to_owned() })));
                 }
                 self.not_found(out);
             }
-            Reply::Session([view]) if !self.has && !Names::is_open_to(&self.user, view) => self.not_found(out),
+            Reply::Session([view]) if !self.owns_session && !Names::is_open_to(&self.user, view) => self.not_found(out),
             Reply::Session([view]) => {
                 if let Some(latest) = view.latest {
                     self.session = Some(view.clone());
@@ -116,7 +127,7 @@ impl Exchange for Status {
                 let Some(view) = self.session.take() else { return Err(fault::unexpected()) };
                 self.write(&view, Some(&run), out);
             }
-            // What was looked for is not there.
+            // The session or the run was not found.
             Reply::Done => match self.session.take() {
                 Some(view) => self.write(&view, None, out),
                 None => self.not_found(out),
@@ -126,7 +137,7 @@ impl Exchange for Status {
         Ok(Next::Done)
     }
 
-    fn missed(&mut self, _: &Fault) -> Option<Call> {
+    fn on_not_found(&mut self, _: &Fault) -> Option<Call> {
         Some(Call::Nothing)
     }
 

@@ -1,4 +1,5 @@
-//! What invoke and resume have in common: the agent is asked, and its answer is told whole, with what was said before.
+//! The common part of invoke and resume: call the agent, and send its complete answer together with the conversation so
+//! far.
 
 use std::sync::Arc;
 
@@ -10,28 +11,28 @@ use interlingua_core::pending::Pending;
 use interlingua_core::run::Run;
 use interlingua_core::{Blame, Call, End, Fault, FaultKind, Out, Reply, RunCall, RunId, Thread};
 
-use crate::conversation::{Teller, interrupt_data};
-use crate::{Reasoning, Route, Shown, WhileInterrupted, fault, wire};
+use crate::conversation::{ConversationBuilder, interrupt_data};
+use crate::{Reasoning, ResultScope, Route, WhileInterrupted, fault, wire};
 
-/// One question and its answer, once it is known in which session.
+/// One call of the agent in a known session.
 pub(crate) struct Turn {
     route: Arc<Route>,
     pub(crate) session: String,
-    /// When the client asked.
+    /// Time of the request.
     now: Millis,
-    /// The answer, while the rest of the conversation is looked up.
-    answered: Option<Answered>,
-    is_asked: bool,
-    /// Whether something was answered, not asked.
-    is_answer: bool,
+    /// The agent's answer, while the rest of the conversation is being loaded.
+    answer: Option<AgentAnswer>,
+    is_started: bool,
+    /// True if the request is an answer to a question, not a query.
+    is_resume: bool,
 }
 
-/// What the agent answered.
-struct Answered {
+/// The agent's answer.
+struct AgentAnswer {
     run: RunId,
     response: wire::AgentResponse,
-    /// What was said in this run, in case the session does not have it.
-    said: Vec<Message>,
+    /// The messages of this run, in case the session does not contain them.
+    messages: Vec<Message>,
 }
 
 impl Turn {
@@ -40,67 +41,71 @@ impl Turn {
             route: Arc::clone(route),
             session: String::new(),
             now: 0,
-            answered: None,
-            is_asked: false,
-            is_answer: false,
+            answer: None,
+            is_started: false,
+            is_resume: false,
         }
     }
 
-    /// The time of the request.
-    pub(crate) const fn at(&mut self, now: Millis) {
+    /// Sets the time of the request.
+    pub(crate) const fn set_time(&mut self, now: Millis) {
         self.now = now;
     }
 
-    /// Asks.
-    pub(crate) fn ask(&mut self, request: AgentRequest, answer: Option<interlingua_core::answer::Answer>) -> Call {
-        self.is_asked = true;
-        self.is_answer = answer.is_some();
+    /// Starts the turn: the call that sends the request to the agent.
+    pub(crate) fn start(&mut self, request: AgentRequest, answer: Option<interlingua_core::answer::Answer>) -> Call {
+        self.is_started = true;
+        self.is_resume = answer.is_some();
         let request = AgentRequest { session_id: Some(self.session.clone()), ..request };
         let mut run = RunCall::new(&self.route.agent.name, request);
+
         run.delivery = Delivery::Collect;
         run.thread = Thread::Session(self.session.clone());
-        run.answer_policy = self.route.terms();
+        run.answer_policy = self.route.answer_policy();
         run.answers.extend(answer);
-        // This service is used so: hang up, and ask for the status later.
+        // Clients of this service commonly disconnect and request the status later.
         run.detached = !self.route.options.cancel_on_disconnect;
         run.busy = Some(Busy::Refuse);
         Call::Run(Box::new(run))
     }
 
-    /// True once the agent was asked: what comes back is for this turn.
-    pub(crate) const fn is_asked(&self) -> bool {
-        self.is_asked
+    /// True once the turn has started: further replies belong to it.
+    pub(crate) const fn is_started(&self) -> bool {
+        self.is_started
     }
 
     pub(crate) fn reply(&mut self, reply: &Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match reply {
-            Reply::Run(view) => self.answered(view, out),
+            Reply::Run(view) => self.handle_run(view, out),
             Reply::Waiting(view) => {
-                // An answer was taken, and more are waited for: that is no query in the wrong place.
-                let refuses = self.route.options.invoke_while_interrupted == WhileInterrupted::Conflict;
-                if refuses && !self.is_answer {
-                    return Err(Fault::new(FaultKind::Conflict, "the session waits for an answer, not for a query"));
+                // After an answer further questions may be open; that is no error of the client, unlike a query.
+                let is_conflict = self.route.options.invoke_while_interrupted == WhileInterrupted::Conflict;
+                if is_conflict && !self.is_resume {
+                    return Err(Fault::new(
+                        FaultKind::Conflict,
+                        "the session is waiting for an answer, not for a query",
+                    ));
                 }
                 let response = response(&self.route, &self.session, view.run(), view.pending);
                 write(&response, out);
                 Ok(Next::Done)
             }
-            Reply::Session([view]) => self.whole(&view.items, out),
-            // The session went away while it was looked at.
-            Reply::Done => self.whole(&[], out),
+            Reply::Session([view]) => self.finish(&view.items, out),
+            // The session was deleted while it was being loaded.
+            Reply::Done => self.finish(&[], out),
             _ => Err(fault::unexpected()),
         }
     }
 
-    /// Asked when the session was not found.
-    pub(crate) fn missed(&self) -> Option<Call> {
-        self.answered.is_some().then_some(Call::Nothing)
+    /// The fallback if the session was not found.
+    pub(crate) fn on_not_found(&self) -> Option<Call> {
+        self.answer.is_some().then_some(Call::Nothing)
     }
 
-    /// Writes a refusal of something that was asked. What an agent does wrong is an answer of this service.
+    /// Writes an error. Errors of the agent are regular responses in this service.
     pub(crate) fn fail(&self, fault: &Fault, out: &mut Out) {
-        let is_agents = fault.kind.blame() == Blame::Upstream || fault.kind == FaultKind::Canceled;
-        if !(self.is_asked && is_agents) {
+        let is_agent_error = fault.kind.blame() == Blame::Upstream || fault.kind == FaultKind::Canceled;
+        if !(self.is_started && is_agent_error) {
             return fault::write(fault, out);
         }
         write(
@@ -116,54 +121,62 @@ impl Turn {
         );
     }
 
-    fn answered(&mut self, view: &RunView<'_>, out: &mut Out) -> Result<Next, Fault> {
+    fn handle_run(&mut self, view: &RunView<'_>, out: &mut Out) -> Result<Next, Fault> {
         let run = view.run();
+
         let mut response = response(&self.route, &self.session, run, view.pending);
         if response.status != "completed" {
             write(&response, out);
             return Ok(Next::Done);
         }
-        let said: Vec<Message> = run.conversation().collect();
-        if self.route.options.result == Shown::Turn {
-            response.result = Some(conversation(&self.route, &[], &said));
+
+        let messages: Vec<Message> = run.conversation().collect();
+        if self.route.options.result == ResultScope::Turn {
+            response.result = Some(conversation(&self.route, &[], &messages));
             write(&response, out);
             return Ok(Next::Done);
         }
-        self.answered = Some(Answered { run: run.id, response, said });
-        Ok(Next::Call(Call::Session(SessionCall::Look { session: self.session.clone() })))
+
+        self.answer = Some(AgentAnswer { run: run.id, response, messages });
+        Ok(Next::Call(Call::Session(SessionCall::Get { session: self.session.clone() })))
     }
 
-    fn whole(&mut self, items: &[SessionItem], out: &mut Out) -> Result<Next, Fault> {
-        let Some(Answered { run, mut response, said }) = self.answered.take() else { return Err(fault::unexpected()) };
-        let is_there = items.iter().any(|item| item.run == Some(run));
-        response.result = Some(conversation(&self.route, items, if is_there { &[] } else { &said }));
+    fn finish(&mut self, items: &[SessionItem], out: &mut Out) -> Result<Next, Fault> {
+        let Some(AgentAnswer { run, mut response, messages }) = self.answer.take() else {
+            return Err(fault::unexpected());
+        };
+        let is_included = items.iter().any(|item| item.run == Some(run));
+
+        response.result = Some(conversation(&self.route, items, if is_included { &[] } else { &messages }));
         write(&response, out);
         Ok(Next::Done)
     }
 }
 
-/// What was said in a session, and then besides.
-pub(crate) fn conversation(route: &Route, items: &[SessionItem], said: &[Message]) -> wire::Conversation {
+/// Converts the items of a session, followed by further messages.
+pub(crate) fn conversation(route: &Route, items: &[SessionItem], messages: &[Message]) -> wire::Conversation {
     let reasoning: Reasoning = route.options.reasoning;
-    let mut teller = Teller::new(reasoning);
-    items.iter().for_each(|item| teller.tell(Some(&item.id), &item.message));
-    said.iter().for_each(|message| teller.tell(None, message));
-    teller.finish()
+    let mut builder = ConversationBuilder::new(reasoning);
+    items.iter().for_each(|item| builder.add(Some(&item.id), &item.message));
+    messages.iter().for_each(|message| builder.add(None, message));
+    builder.finish()
 }
 
-/// A run that has come to a stop, without its `result`.
+/// The response for a run that has stopped, without its `result`.
 pub(crate) fn response(route: &Route, session: &str, run: &Run, pending: &[Pending]) -> wire::AgentResponse {
     let turn = run.turn();
     let end = turn.and_then(|turn| turn.end).or(run.end);
-    let at = turn.and_then(|turn| turn.ended_at).or(run.finished_at).unwrap_or(run.created_at);
+    let timestamp = turn.and_then(|turn| turn.ended_at).or(run.finished_at).unwrap_or(run.created_at);
+
     let mut response = wire::AgentResponse {
         session_id: session.to_owned(),
         status: "completed",
-        timestamp: wire::seconds(at),
+        timestamp: wire::seconds(timestamp),
         message: None,
         result: None,
         interrupt_data: None,
     };
+
     match end {
         Some(End::Completed | End::Incomplete) | None => {
             if let Some(item) = pending.first() {
@@ -189,7 +202,7 @@ pub(crate) fn write(response: &wire::AgentResponse, out: &mut Out) {
     out.json(response);
 }
 
-/// The instructions a session goes by now.
+/// The instructions that are in effect in a session.
 pub(crate) fn instructions(view: &SessionView) -> Option<String> {
     use interlingua_core::model::{MessageType, Role};
     let is_system =

@@ -1,9 +1,9 @@
-//! The service's own types, as its page spells them: all keys are present, unused ones null.
+//! The service's types, as its documentation defines them: all keys are present, unused ones are null.
 
 use interlingua_core::{Extra, Json};
 use serde::Serialize;
 
-/// The answer of invoke and resume.
+/// The response of invoke and resume.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AgentResponse {
     pub(crate) session_id: String,
@@ -15,13 +15,13 @@ pub(crate) struct AgentResponse {
     pub(crate) interrupt_data: Option<InterruptData>,
 }
 
-/// `result`
+/// The value of `result`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<Message>,
 }
 
-/// One message, in the form of LangChain.
+/// One message, in the format of LangChain.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Message {
     pub(crate) content: String,
@@ -36,7 +36,7 @@ pub(crate) struct Message {
     pub(crate) tool: Option<Tool>,
 }
 
-/// What an `ai` message has besides.
+/// Additional fields of an `ai` message.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Ai {
     pub(crate) tool_calls: Vec<ToolCall>,
@@ -44,7 +44,7 @@ pub(crate) struct Ai {
     pub(crate) usage_metadata: Option<Empty>,
 }
 
-/// What a `tool` message has besides.
+/// Additional fields of a `tool` message.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Tool {
     pub(crate) tool_call_id: String,
@@ -58,7 +58,7 @@ pub(crate) struct Kwargs {
     pub(crate) reasoning_content: Option<String>,
 }
 
-/// `{}`
+/// An empty object.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Empty {}
 
@@ -70,7 +70,7 @@ pub(crate) struct ToolCall {
     pub(crate) r#type: &'static str,
 }
 
-/// A call whose arguments are no object: the model's text.
+/// A call whose arguments are no JSON object; `args` is the model's text.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct InvalidToolCall {
     pub(crate) name: String,
@@ -80,14 +80,14 @@ pub(crate) struct InvalidToolCall {
     pub(crate) r#type: &'static str,
 }
 
-/// `interrupt_data`
+/// The value of `interrupt_data`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct InterruptData {
     pub(crate) action_request: ActionRequest,
     pub(crate) config: Option<Config>,
     pub(crate) description: String,
     pub(crate) interrupt_type: String,
-    /// What the source's own payload holds besides, verbatim; the whole of it, where it has another form.
+    /// Additional fields of the source's payload, verbatim; the complete payload if it has another format.
     #[serde(flatten)]
     pub(crate) rest: Extra,
 }
@@ -106,7 +106,7 @@ pub(crate) struct Config {
     pub(crate) allow_ignore: bool,
 }
 
-/// The answer of status.
+/// The response of status.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SessionStatus {
     pub(crate) user_id: String,
@@ -118,45 +118,45 @@ pub(crate) struct SessionStatus {
     pub(crate) last_response: Option<AgentResponse>,
 }
 
-/// The answer of delete.
+/// The response of delete.
 #[derive(Debug, Serialize)]
 pub(crate) struct Deleted {
     pub(crate) status: &'static str,
     pub(crate) message: String,
 }
 
-/// The answer of `/agent/sessionids`.
+/// The response of `/agent/sessionids`.
 #[derive(Debug, Serialize)]
 pub(crate) struct SessionIds {
     pub(crate) session_ids: Vec<String>,
 }
 
-/// The answer of `/agent/active/sessionid`.
+/// The response of `/agent/active/sessionid`.
 #[derive(Debug, Serialize)]
 pub(crate) struct ActiveSession {
     pub(crate) active_session_id: String,
 }
 
-/// The answer of `/system/info`.
+/// The response of `/system/info`.
 #[derive(Debug, Serialize)]
 pub(crate) struct SystemInfo {
     pub(crate) sessions_count: usize,
     pub(crate) active_users: Vec<String>,
 }
 
-/// A refusal with one sentence.
+/// An error response with a message.
 #[derive(Debug, Serialize)]
-pub(crate) struct Refusal<'a> {
+pub(crate) struct ErrorBody<'a> {
     pub(crate) detail: &'a str,
 }
 
-/// A refusal of a body, field by field.
+/// An error response with one error per field.
 #[derive(Debug, Serialize)]
 pub(crate) struct BadFields<'a> {
     pub(crate) detail: &'a [BadField],
 }
 
-/// What is wrong with one field.
+/// The error of one field.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct BadField {
     pub(crate) r#type: &'static str,
@@ -165,7 +165,7 @@ pub(crate) struct BadField {
     pub(crate) input: Json,
 }
 
-/// Seconds since 1970, as this service tells time.
+/// Converts a time to seconds since 1970, the unit of this service.
 #[expect(clippy::cast_precision_loss, reason = "milliseconds of any year people will see are exact in a float")]
 pub(crate) fn seconds(millis: interlingua_core::event::Millis) -> f64 {
     millis as f64 / 1000.0

@@ -7,7 +7,7 @@ use divan::{AllocProfiler, Bencher};
 use interlingua_core::call::AgentCard;
 use interlingua_core::exchange::{Caller, Exchange};
 use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::{Announced, Record, Run};
+use interlingua_core::run::{MessageStart, Record, Run};
 use interlingua_core::{Mount, Out, ProtocolAdapter, Request, RunId};
 use interlingua_native::{Native, Options};
 
@@ -25,7 +25,7 @@ fn told(text: &str) -> Record {
     let mut record = Record::new(Run::new(RunId(uuid::Uuid::from_u128(7)), "demo", "session-1", 0));
     record.start_turn(Vec::new());
     let id = "msg_3f30a8e6-a67d-4cfa-bcd0-29da63b9711b";
-    let message = record.start_message(Announced::new(id, MessageType::Message, Role::Assistant));
+    let message = record.start_message(MessageStart::new(id, MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     for _ in 0..DELTAS {
         record.push(message, content, text);
@@ -50,7 +50,7 @@ fn opened(record: &Record, path: &str, out: &mut Out) -> (Box<dyn Exchange>, u64
         base_url: "",
         caller: &Caller { owner: "anonymous".into(), authenticated: false },
         now: 0,
-        fresh: record.run().id,
+        new_id: record.run().id,
     };
     exchange.decode(&request).expect("a request");
     let first = record.len() - DELTAS;

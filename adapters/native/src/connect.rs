@@ -286,7 +286,7 @@ mod tests {
     fn a_request_goes_upstream_with_everything_in_it() {
         let body =
             br#"{"input":[{"role":"user","content":"hi","x":[1]}],"session_id":"s","temperature":0.5,"biz":{"a": 1}}"#;
-        let request = AgentRequest::read(&Node::parse_object(body).expect("JSON")).expect("a request");
+        let request = AgentRequest::parse(&Node::parse_object(body).expect("JSON")).expect("a request");
         assert_eq!(
             sent(&request, &[]),
             r#"{"input":[{"type":"message","role":"user","content":[{"type":"text","text":"hi"}],"x":[1]}],"stream":true,"session_id":"s","temperature":0.5,"biz":{"a": 1}}"#
@@ -297,11 +297,11 @@ mod tests {
     fn the_question_goes_in_front_of_its_answer_once() {
         let answer = r#"{"type":"mcp_approval_response","role":"user","content":[{"type":"data","data":{"approve":true,"approval_request_id":"a1"}}]}"#;
         let question = r#"{"id":"m1","type":"mcp_approval_request","role":"assistant","content":[{"type":"data","data":{"id":"a1","name":"rm"}}]}"#;
-        let mut item = Pending::read(&Json::parse(r#"{"id":"a1","name":"rm"}"#).expect("JSON")).expect("an id");
+        let mut item = Pending::parse(&Json::parse(r#"{"id":"a1","name":"rm"}"#).expect("JSON")).expect("an id");
         item.request = Json::parse(question);
         for given in [format!("[{answer}]"), format!("[{question},{answer}]")] {
             let body = format!(r#"{{"input":{given}}}"#);
-            let request = AgentRequest::read(&Node::parse_object(body.as_bytes()).expect("JSON")).expect("a request");
+            let request = AgentRequest::parse(&Node::parse_object(body.as_bytes()).expect("JSON")).expect("a request");
             let sent = sent(&request, std::slice::from_ref(&item));
             assert!(sent.starts_with(&format!(r#"{{"input":[{question},{answer}]"#)), "{sent}");
         }
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn a_request_stands_once_in_front_of_its_answer() {
         let item =
-            Pending::read(&Json::parse(r#"{"id":"appr_1","name":"send_mail"}"#).expect("JSON")).expect("an item");
+            Pending::parse(&Json::parse(r#"{"id":"appr_1","name":"send_mail"}"#).expect("JSON")).expect("an item");
         let answer = Decided::new(Decision::Accept).message(&item, false);
         let input = [answer, Message::user("and now?")];
 

@@ -126,7 +126,7 @@ pub(crate) fn with_response<T>(terminal: Terminal, view: RunView<'_>, write: imp
     let response = match stop(view) {
         Some(end) => terminal_response(terminal, run, end, last, output, &mut error),
         None => Response {
-            status: if view.about.state == RunState::Queued { "queued" } else { "in_progress" },
+            status: if view.info.state == RunState::Queued { "queued" } else { "in_progress" },
             sequence_number: last,
             output: Some(output),
             ..begun_response(run)
@@ -142,7 +142,7 @@ pub(crate) fn listed_response<'a>(terminal: Terminal, view: RunView<'a>, error: 
     let response = match stop(view) {
         Some(end) => terminal_response(terminal, run, end, None, output, error),
         None => Response {
-            status: if view.about.state == RunState::Queued { "queued" } else { "in_progress" },
+            status: if view.info.state == RunState::Queued { "queued" } else { "in_progress" },
             ..begun_response(run)
         },
     };
@@ -151,7 +151,7 @@ pub(crate) fn listed_response<'a>(terminal: Terminal, view: RunView<'a>, error: 
 
 /// How a run ended. One that waits, as runs of other protocols do, is shown as its last turn left it.
 fn stop(view: RunView<'_>) -> Option<End> {
-    let works = matches!(view.about.state, RunState::Queued | RunState::Running);
+    let works = matches!(view.info.state, RunState::Queued | RunState::Running);
     view.run().outcome().filter(|_| !works || view.run().end.is_some()).map(|(end, _)| end)
 }
 

@@ -38,7 +38,7 @@ impl Process {
 impl Exchange for Process {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let object = body::object(request)?;
-        let asked = AgentRequest::read(&object)?;
+        let asked = AgentRequest::parse(&object)?;
         // No server honours `stream: false`; the field's meaning is plain all the same (rule 13.7).
         let streamed = object.boolean("stream")?.unwrap_or(true);
         let delivery = if streamed { Delivery::Stream } else { Delivery::Collect };

@@ -27,7 +27,7 @@ impl Submit {
 impl Exchange for Submit {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let object = body::object(request)?;
-        let mut asked = AgentRequest::read(&object)?;
+        let mut asked = AgentRequest::parse(&object)?;
         // Read and not honoured: how long an agent may take is the operator's to say.
         object.number("timeout")?;
         asked.extra.remove("timeout");
@@ -86,7 +86,7 @@ impl Exchange for Poll {
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         let Reply::Run(view) = reply else { return Err(fault::unexpected(&reply)) };
         let terminal = self.route.options.terminal;
-        match view.about.state {
+        match view.info.state {
             RunState::Queued => out.json(&Unfinished { status: "pending", started_at: None }),
             RunState::Running => {
                 let started_at = view.run().turns.first().map(|turn| turn.started_at / 1000);
@@ -191,7 +191,7 @@ impl Exchange for Stop {
             Reply::Runs(page) => {
                 // Those that wait are stopped first: none of them is to have its turn when the one under way ends.
                 let (waiting, working): (Vec<RunView<'_>>, Vec<RunView<'_>>) =
-                    page.runs.iter().copied().partition(|view| view.about.state == RunState::Queued);
+                    page.runs.iter().copied().partition(|view| view.info.state == RunState::Queued);
                 self.left = working.into_iter().chain(waiting).map(|view| view.run().id).collect();
             }
             Reply::Run(_) => {}
@@ -200,7 +200,7 @@ impl Exchange for Stop {
         Ok(self.next(out))
     }
 
-    fn missed(&mut self, _: &Fault) -> Option<Call> {
+    fn on_not_found(&mut self, _: &Fault) -> Option<Call> {
         // Gone since it was listed.
         if let Some(run) = self.left.pop() {
             return Some(Call::Cancel(Target::Run(run)));

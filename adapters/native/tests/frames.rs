@@ -4,7 +4,7 @@
 mod support;
 
 use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::{Announced, CallHead, Message, MessageEnd, Record, Run, RunError};
+use interlingua_core::run::{CallHead, Message, MessageEnd, MessageStart, Record, Run, RunError};
 use interlingua_core::testkit::{self, NOW, RUN};
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, Out};
 use proptest::prelude::*;
@@ -151,7 +151,7 @@ fn the_whole_answer_is_the_last_frame() {
 }
 
 fn text_message(record: &mut Record, id: &str, text: &str) {
-    let message = record.start_message(Announced::new(id, MessageType::Message, Role::Assistant));
+    let message = record.start_message(MessageStart::new(id, MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     record.push(message, content, text);
     record.finish_content(message, content, None, Extra::new());
@@ -176,7 +176,7 @@ fn a_run_of_several_turns_is_one_response() {
 #[test]
 fn a_run_that_never_begins_ends_all_the_same() {
     let mut record = Record::new(Run::new(RUN, "demo", "s", NOW));
-    record.cut(End::Canceled, None);
+    record.close(End::Canceled, None);
     let frames = frames(&process(&record));
     let statuses: Vec<_> = frames.iter().map(|frame| frame["status"].as_str().expect("a word")).collect();
     assert_eq!(statuses, ["created", "canceled"]);
@@ -185,21 +185,21 @@ fn a_run_that_never_begins_ends_all_the_same() {
 #[test]
 fn a_text_that_was_told_wrongly_is_told_anew() {
     let mut record = testkit::begun();
-    let message = record.start_message(Announced::new("m", MessageType::Message, Role::Assistant));
+    let message = record.start_message(MessageStart::new("m", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     record.push(message, content, "Helo");
     record.replace(message, content, "Hello");
     record.push(message, content, " there");
     record.finish_content(message, content, None, Extra::new());
     record.finish_message(message, MessageEnd::new(End::Completed));
-    record.cut(End::Completed, None);
+    record.close(End::Completed, None);
     insta::assert_snapshot!(process(&record));
 }
 
 #[test]
 fn an_agents_call_is_announced_empty_and_told_when_it_is_whole() {
     let mut record = testkit::begun();
-    let message = record.start_message(Announced::new("m", MessageType::McpCall, Role::Assistant));
+    let message = record.start_message(MessageStart::new("m", MessageType::McpCall, Role::Assistant));
     let head = CallHead { call_id: "c".into(), name: "f".into(), server_label: Some("srv".into()) };
     let content = record.start_content(message, ContentType::Data, Some(head));
     for piece in ["{\"a\"", ":", "\"b\\n\"}"] {
@@ -207,7 +207,7 @@ fn an_agents_call_is_announced_empty_and_told_when_it_is_whole() {
     }
     record.finish_content(message, content, None, Extra::new());
     record.finish_message(message, MessageEnd::new(End::Completed));
-    record.cut(End::Completed, None);
+    record.close(End::Completed, None);
     insta::assert_snapshot!(process(&record));
 }
 
@@ -254,7 +254,7 @@ fn other_ends_are_precise_or_failed_as_the_operator_has_it() {
 fn a_stream_that_is_interrupted_says_so_and_ends() {
     let record = {
         let mut record = testkit::begun();
-        let message = record.start_message(Announced::new("m", MessageType::Message, Role::Assistant));
+        let message = record.start_message(MessageStart::new("m", MessageType::Message, Role::Assistant));
         let content = record.start_content(message, ContentType::Text, None);
         record.push(message, content, "Hel");
         record
@@ -312,7 +312,7 @@ fn acted(acts: &[Act], end: u8, live: &mut support::ActiveRun) -> Record {
         match act {
             Act::Begin(call) => {
                 let kind = if *call { MessageType::PluginCall } else { MessageType::Message };
-                let mut announced = Announced::new("", kind, Role::Assistant);
+                let mut announced = MessageStart::new("", kind, Role::Assistant);
                 announced.metadata = call.then(|| Json::from_serialize(&[1]));
                 let message = record.start_message(announced);
                 open.push((message, None));
@@ -357,7 +357,7 @@ fn acted(acts: &[Act], end: u8, live: &mut support::ActiveRun) -> Record {
         live.see(&record, &mut seen);
     }
     let end = [End::Completed, End::Incomplete, End::Failed, End::Rejected, End::Canceled][usize::from(end)];
-    record.cut(end, None);
+    record.close(end, None);
     live.see(&record, &mut seen);
     record
 }

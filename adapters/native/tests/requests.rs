@@ -41,7 +41,7 @@ fn replied(mut exchange: Opened, reply: Reply<'_>) -> (u16, Value) {
 
 fn with_run(exchange: Opened, record: &Record, state: RunState) -> Value {
     let about = about(state);
-    let (status, body) = replied(exchange, Reply::Run(RunView { record, about: &about, pending: &[] }));
+    let (status, body) = replied(exchange, Reply::Run(RunView { record, info: &about, pending: &[] }));
     assert_eq!(status, 0, "no status of its own: 200");
     body
 }
@@ -226,7 +226,7 @@ fn a_run_is_read_stopped_and_forgotten_by_any_spelling_of_its_id() {
 fn a_run_under_way_is_shown_as_far_as_it_is() {
     let mut record = testkit::begun();
     let message =
-        record.start_message(interlingua_core::run::Announced::new("m", MessageType::Message, Role::Assistant));
+        record.start_message(interlingua_core::run::MessageStart::new("m", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, interlingua_core::model::ContentType::Text, None);
     record.push(message, content, "Hel");
     let fetch = || Native::new("{}").open("GET", "/runs/{id}", b"", "").0;
@@ -263,7 +263,7 @@ fn runs_are_listed_page_by_page() {
     let Ok(Call::List(filter)) = call else { panic!("{call:?}") };
     assert_eq!((filter.session.as_deref(), filter.limit, filter.cursor), (Some("s"), 2, None));
     let about = about(state(&record));
-    let runs = vec![RunView { record: &record, about: &about, pending: &[] }];
+    let runs = vec![RunView { record: &record, info: &about, pending: &[] }];
     let (_, page) = replied(exchange, Reply::Runs(Page { runs, total: 3, next: Some(cursor) }));
     assert_eq!((&page["total"], &page["data"][0]["status"]), (&json!(3), &json!("completed")));
     assert!(page["data"][0]["output"].is_null());
@@ -278,11 +278,11 @@ fn runs_are_listed_page_by_page() {
 
 #[test]
 fn a_session_that_waits_says_for_what() {
-    let item = Pending::read(&Json::parse(r#"{"id":"appr_1","name":"delete_file"}"#).expect("JSON")).expect("an id");
+    let item = Pending::parse(&Json::parse(r#"{"id":"appr_1","name":"delete_file"}"#).expect("JSON")).expect("an id");
     let record = finished();
     let about = about(state(&record));
     let (exchange, _) = Native::new("{}").open("POST", "/process", HELLO, "");
-    let view = RunView { record: &record, about: &about, pending: &[item] };
+    let view = RunView { record: &record, info: &about, pending: &[item] };
     let (status, body) = replied(exchange, Reply::Waiting(view));
     assert_eq!(status, 409);
     assert_eq!(body["detail"], "the session waits for answers to appr_1 first");

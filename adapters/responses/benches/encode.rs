@@ -1,7 +1,7 @@
-//! What a delta costs on its way to a Responses client: nanoseconds and allocations; and what a whole object costs.
+//! Cost of a delta to a Responses client, in nanoseconds and allocations, and cost of a complete object.
 //!
-//! Only the encoder, with the texts of the native adapter's benchmark: the two stand side by side in one run of
-//! `cargo xtask bench`.
+//! Measures only the encoder, with the same texts as the native adapter's benchmark, so that one run of
+//! `cargo xtask bench` compares the two.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::exchange::{Caller, Exchange, Mount, ProtocolAdapter};
 use interlingua_core::json::Extra;
 use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::{Announced, MessageEnd};
+use interlingua_core::run::{MessageEnd, MessageStart};
 use interlingua_core::testkit::{self, Shown};
 use interlingua_core::{End, Out, Record, Reply, Request};
 use interlingua_responses::{Options, Responses};
@@ -25,10 +25,10 @@ fn main() {
     divan::main();
 }
 
-/// A run that has told this many deltas after a first one, which opens the part.
-fn told(text: &str) -> Record {
+/// A run with [`DELTAS`] deltas after a first one, which opens the part.
+fn record(text: &str) -> Record {
     let mut record = testkit::begun();
-    let message = record.start_message(Announced::new("", MessageType::Message, Role::Assistant));
+    let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     for _ in 0..=DELTAS {
         record.push(message, content, text);
@@ -36,12 +36,14 @@ fn told(text: &str) -> Record {
     record
 }
 
-fn asked(method: &str, body: &str) -> Box<dyn Exchange> {
+fn exchange(method: &str, body: &str) -> Box<dyn Exchange> {
     let agents = vec![Arc::new(AgentCard { name: "demo".into(), ..AgentCard::default() })];
+
     let mount = Mount { path: "/v1".into(), agents, public_url: None, authenticates: false };
-    let mounted = Responses::mount(&mount, Options::default()).expect("it mounts");
+    let mounted = Responses::mount(&mount, Options::default()).expect("the options are valid");
     let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == "/responses").expect("an endpoint");
     let mut exchange = (endpoint.open)();
+
     let request = Request {
         method,
         path: "/responses",
@@ -52,31 +54,32 @@ fn asked(method: &str, body: &str) -> Box<dyn Exchange> {
         base_url: "",
         caller: &Caller { owner: "anonymous".into(), authenticated: false },
         now: testkit::NOW,
-        fresh: testkit::RUN,
+        new_id: testkit::RUN,
     };
     exchange.decode(&request).expect("a request");
     exchange
 }
 
 fn deltas(bencher: Bencher<'_, '_>, text: &str, method: &str, body: &str) {
-    let record = told(text);
+    let record = record(text);
     let first = record.len() - DELTAS;
     bencher
         .counter(ItemsCount::new(DELTAS))
         .with_inputs(|| {
             let mut out = Out::new();
-            let mut exchange = asked(method, body);
+            let mut exchange = exchange(method, body);
             exchange.begin(Shown::new(&record).view(), &mut out);
             for sequence in 0..first {
-                exchange.encode(record.step(sequence).expect("it was told"), &mut out);
+                exchange.encode(record.step(sequence).expect("the step exists"), &mut out);
             }
+
             out.body.clear();
             out.body.reserve(1 << 20);
             (exchange, out)
         })
         .bench_local_refs(|(exchange, out)| {
             for sequence in first..record.len() {
-                exchange.encode(record.step(sequence).expect("it was told"), out);
+                exchange.encode(record.step(sequence).expect("the step exists"), out);
             }
             divan::black_box(&out.body);
         });
@@ -94,13 +97,13 @@ fn socket(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn object(bencher: Bencher<'_, '_>) {
-    let mut record = told(" token");
+    let mut record = record(" token");
     record.finish_content(0, 0, None, Extra::new());
     record.finish_message(0, MessageEnd::new(End::Completed));
-    record.cut(End::Completed, None);
+    record.close(End::Completed, None);
     let shown = Shown::new(&record);
     bencher
         .counter(ItemsCount::new(DELTAS))
-        .with_inputs(|| (asked("POST", r#"{"model":"demo","input":"hi"}"#), Out::new()))
+        .with_inputs(|| (exchange("POST", r#"{"model":"demo","input":"hi"}"#), Out::new()))
         .bench_local_refs(|(exchange, out)| exchange.reply(Reply::Run(shown.view()), out).expect("an object"));
 }

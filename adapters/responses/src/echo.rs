@@ -1,12 +1,12 @@
-//! The echo of a request: what every response object repeats of it, and what an encoder has to know of it. It travels
-//! with the run as its labels, so that a response can be told again after a restart.
+//! The echo of a request: the settings that every response object repeats, and that the encoder needs. It is stored as
+//! the labels of the run, so that a response can be written again after a restart.
 
 use std::collections::BTreeMap;
 
 use interlingua_core::{Extra, Json};
 use serde::{Deserialize, Serialize};
 
-/// What a response repeats of its request. What is None stood not in the request and has its default in the response.
+/// Settings that a response repeats from its request. `None`: not in the request; the response has the default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Echo {
@@ -58,31 +58,30 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// What a run's labels say; for runs begun over other protocols, what can be said all the same.
-    pub(crate) fn of(labels: &Json, agent: &str) -> Self {
+    /// Reads the labels of a run. A run that another protocol started has none and gets defaults.
+    pub(crate) fn from_labels(labels: &Json, agent: &str) -> Self {
         labels.decode().unwrap_or_else(|| Self { model: agent.to_owned(), store: true, ..Self::default() })
     }
 
     /// The functions the client declared.
-    pub(crate) fn declared(&self) -> Declared {
-        Declared::of(&self.tools)
+    pub(crate) fn declared(&self) -> DeclaredTools {
+        DeclaredTools::from_tools(&self.tools)
     }
 }
 
-/// What a client declared under a name.
+/// A function that the client declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Function {
-    /// The name in its namespace, which is the whole name where there is none.
+    /// Name within the namespace; the full name if there is no namespace.
     pub(crate) name: String,
-    /// The namespace it stands in.
     pub(crate) namespace: Option<String>,
-    /// Takes free text, not JSON.
+    /// True if it takes free text instead of JSON.
     pub(crate) custom: bool,
 }
 
-/// The functions a client declared, by the name agents know them by.
+/// The functions the client declared, by the flat name under which the agent sees them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Declared(BTreeMap<String, Function>);
+pub(crate) struct DeclaredTools(BTreeMap<String, Function>);
 
 #[derive(Deserialize)]
 struct Tool {
@@ -94,9 +93,9 @@ struct Tool {
     tools: Vec<Json>,
 }
 
-impl Declared {
-    /// Reads checked tools.
-    pub(crate) fn of(tools: &[Json]) -> Self {
+impl DeclaredTools {
+    /// Collects the functions among tools that are already validated.
+    pub(crate) fn from_tools(tools: &[Json]) -> Self {
         let mut declared = Self::default();
         declared.add(tools, None);
         declared
@@ -106,43 +105,42 @@ impl Declared {
         for tool in tools.iter().filter_map(Json::decode::<Tool>) {
             let Some(name) = tool.name else { continue };
             match tool.kind.as_str() {
-                // Namespaces do not nest.
+                // Namespaces cannot be nested.
                 "namespace" if namespace.is_none() => self.add(&tool.tools, Some(&name)),
                 kind @ ("function" | "custom") => {
-                    let known = self.flat(namespace, &name);
+                    let flat_name = self.new_flat_name(namespace, &name);
                     let namespace = namespace.map(str::to_owned);
-                    self.0.insert(known, Function { name, namespace, custom: kind == "custom" });
+                    self.0.insert(flat_name, Function { name, namespace, custom: kind == "custom" });
                 }
                 _ => {}
             }
         }
     }
 
-    /// The name agents know a function by: its own, where that is free.
-    fn flat(&self, namespace: Option<&str>, name: &str) -> String {
+    /// Chooses the flat name of a function: its own name if that is free.
+    fn new_flat_name(&self, namespace: Option<&str>, name: &str) -> String {
         match namespace {
             Some(namespace) if self.0.contains_key(name) => format!("{namespace}__{name}"),
             _ => name.to_owned(),
         }
     }
 
-    /// What was declared under a name agents use.
+    /// The function with this flat name.
     pub(crate) fn get(&self, name: &str) -> Option<&Function> {
         self.0.get(name)
     }
 
-    /// The name agents use for a function of a client's. None if the client declared no such function.
-    pub(crate) fn known_as(&self, namespace: Option<&str>, name: &str) -> Option<String> {
+    /// The flat name of a function. `None` if the client did not declare it.
+    pub(crate) fn flat_name(&self, namespace: Option<&str>, name: &str) -> Option<String> {
         let long = namespace.map(|namespace| format!("{namespace}__{name}"));
-        [Some(name.to_owned()), long].into_iter().flatten().find(|known| {
-            self.0.get(known).is_some_and(|found| found.name == name && found.namespace.as_deref() == namespace)
+        [Some(name.to_owned()), long].into_iter().flatten().find(|flat_name| {
+            self.0.get(flat_name).is_some_and(|found| found.name == name && found.namespace.as_deref() == namespace)
         })
     }
 
-    /// All of them, by the name agents use.
     #[cfg(test)]
     fn iter(&self) -> impl Iterator<Item = (&str, &Function)> {
-        self.0.iter().map(|(known, function)| (known.as_str(), function))
+        self.0.iter().map(|(flat_name, function)| (flat_name.as_str(), function))
     }
 }
 
@@ -151,25 +149,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_are_flattened_and_found_again() {
+    fn namespaces_are_flattened_and_resolved_again() {
         let tools = [
             Json::parse(r#"{"type":"function","name":"find"}"#).expect("JSON"),
             Json::parse(r#"{"type":"namespace","name":"crm","tools":[{"type":"function","name":"find"},{"type":"custom","name":"run"}]}"#)
                 .expect("JSON"),
             Json::parse(r#"{"type":"web_search"}"#).expect("JSON"),
         ];
-        let declared = Declared::of(&tools);
-        assert_eq!(declared.iter().map(|(known, _)| known).collect::<Vec<_>>(), ["crm__find", "find", "run"]);
-        assert_eq!(declared.known_as(Some("crm"), "find").as_deref(), Some("crm__find"));
-        assert_eq!(declared.known_as(None, "find").as_deref(), Some("find"));
-        assert_eq!(declared.known_as(Some("crm"), "run").as_deref(), Some("run"));
-        assert_eq!(declared.known_as(None, "run"), None);
+        let declared = DeclaredTools::from_tools(&tools);
+        assert_eq!(declared.iter().map(|(flat_name, _)| flat_name).collect::<Vec<_>>(), ["crm__find", "find", "run"]);
+        assert_eq!(declared.flat_name(Some("crm"), "find").as_deref(), Some("crm__find"));
+        assert_eq!(declared.flat_name(None, "find").as_deref(), Some("find"));
+        assert_eq!(declared.flat_name(Some("crm"), "run").as_deref(), Some("run"));
+        assert_eq!(declared.flat_name(None, "run"), None);
+
         let run = declared.get("run").expect("declared");
         assert!(run.custom && run.namespace.as_deref() == Some("crm"));
     }
 
     #[test]
-    fn what_the_labels_hold_comes_back() {
+    fn an_echo_survives_the_labels() {
         let echo = Echo {
             model: "m".into(),
             store: true,
@@ -177,8 +176,9 @@ mod tests {
             tools: vec![Json::parse(r#"{"type":"x"}"#).expect("JSON")],
             ..Echo::default()
         };
-        assert_eq!(Echo::of(&Json::from_serialize(&echo), "agent"), echo);
-        let foreign = Echo::of(&Json::null(), "agent");
-        assert!(foreign.store && foreign.model == "agent");
+        assert_eq!(Echo::from_labels(&Json::from_serialize(&echo), "agent"), echo);
+
+        let other = Echo::from_labels(&Json::null(), "agent");
+        assert!(other.store && other.model == "agent");
     }
 }

@@ -1,5 +1,5 @@
-//! What is in the way, in this protocol's words (section 11): one function from a kind to status, type and code, one
-//! from an agent's failure to the error of a response.
+//! Faults as errors of this protocol (section 11): one function maps a fault kind to status, type and code, another
+//! maps an agent's failure to the error of a response.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use serde::Serialize;
 
 use crate::wire::ErrorObject;
 
-/// A code of this adapter's own, where the kind alone says too little. Set by [`previous_not_found`] and its like.
+/// A code of this adapter, for a case that the fault kind does not identify. Set by [`previous_not_found`].
 const PREVIOUS_NOT_FOUND: &str = "previous_response_not_found";
-/// Marks what was told in this protocol's words already. Clients are not shown it.
-const TOLD: &str = "told";
+/// Marks faults whose message is already worded as OpenAI words it. Never sent to clients.
+const OPENAI_WORDING: &str = "told";
 
-/// How a kind is spelled: status, `type`, `code`.
-pub(crate) const fn spelled(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
+/// Status, `type` and `code` of a fault kind.
+pub(crate) const fn error_fields(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
     use FaultKind as K;
     const INVALID: &str = "invalid_request_error";
     const SERVER: &str = "server_error";
@@ -31,7 +31,7 @@ pub(crate) const fn spelled(kind: FaultKind) -> (u16, &'static str, Option<&'sta
         | K::MethodNotAllowed
         | K::NotFound
         | K::Canceled => (kind.status(), INVALID, None),
-        // Waiting and Conflict are no conflict here: clients would try those again by themselves (section 2).
+        // Waiting and Conflict are sent as 400, not 409: clients retry a 409 automatically (section 2).
         K::Waiting | K::Conflict => (400, INVALID, None),
         K::Missing => (400, INVALID, Some("missing_required_parameter")),
         K::WrongType => (400, INVALID, Some("invalid_type")),
@@ -55,9 +55,9 @@ pub(crate) const fn spelled(kind: FaultKind) -> (u16, &'static str, Option<&'sta
     }
 }
 
-/// The error object of an answer that is no success. Invariant: always these four keys.
+/// The error object of an unsuccessful reply. Invariant: all four keys are always written.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Refusal<'a> {
+pub(crate) struct ErrorBody<'a> {
     message: Cow<'a, str>,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -67,23 +67,25 @@ pub(crate) struct Refusal<'a> {
     status: u16,
 }
 
-impl<'a> Refusal<'a> {
-    /// What a fault is to a client.
-    pub(crate) fn of(fault: &'a Fault) -> Self {
-        let (mut status, kind, mut code) = spelled(fault.kind);
+impl<'a> ErrorBody<'a> {
+    /// The error a client sees for a fault.
+    pub(crate) fn from_fault(fault: &'a Fault) -> Self {
+        let (mut status, kind, mut code) = error_fields(fault.kind);
+
         let mut param = fault.field.as_deref();
         match (fault.kind, fault.code.as_deref()) {
             (_, Some(PREVIOUS_NOT_FOUND)) => (status, code) = (400, Some(PREVIOUS_NOT_FOUND)),
             (FaultKind::UpstreamRateLimited, Some("MODEL_QUOTA_EXCEEDED")) => code = Some("insufficient_quota"),
-            // Open or foreign answers: they stand in the input, wherever they were looked for.
+            // The answers to pending items are in the input, whichever field the engine reports.
             (FaultKind::Waiting, _) => param = Some("input"),
             (FaultKind::NoSuchAgent, _) => param = param.or(Some("model")),
             _ => {}
         }
+
         let message = match fault.kind {
-            // No inner details.
-            FaultKind::Internal => "the gateway made a mistake while it handled the request".into(),
-            // The field stands in the sentence as well: several clients show nothing else.
+            // Internal details stay in the log.
+            FaultKind::Internal => "internal error in the gateway".into(),
+            // The message names the field as well: several clients show only the message.
             FaultKind::WrongType | FaultKind::Invalid => match &fault.field {
                 Some(field) if !fault.message.contains(field.as_str()) => {
                     format!("invalid '{field}': {}", fault.message).into()
@@ -95,12 +97,13 @@ impl<'a> Refusal<'a> {
         Self { message, kind, param, code, status }
     }
 
-    /// Writes it as an HTTP answer.
+    /// Writes the error as an HTTP response.
     pub(crate) fn write(&self, fault: &Fault, out: &mut Out) {
         #[derive(Serialize)]
         struct Body<'a> {
-            error: &'a Refusal<'a>,
+            error: &'a ErrorBody<'a>,
         }
+
         out.status(self.status);
         if self.status == 405 && !fault.allow.is_empty() {
             out.header("allow", fault.allow.join(", "));
@@ -108,14 +111,15 @@ impl<'a> Refusal<'a> {
         if let Some(seconds) = retry_after(fault, self.status) {
             out.header("retry-after", seconds.to_string());
         }
-        if begun(fault.kind) {
+        if may_have_side_effects(fault.kind) {
             out.header("x-should-retry", "false");
         }
         out.json(&Body { error: self });
     }
 }
 
-/// The `error` event: flat, as it is published, and nested, as it is sent (section 11).
+/// The `error` event: the fields are flat, as the specification has them, and nested, as OpenAI sends them (section
+/// 11).
 #[derive(Serialize)]
 pub(crate) struct ErrorEvent<'a> {
     #[serde(rename = "type")]
@@ -128,35 +132,35 @@ pub(crate) struct ErrorEvent<'a> {
     code: Option<&'static str>,
     message: &'a str,
     param: Option<&'a str>,
-    error: &'a Refusal<'a>,
+    error: &'a ErrorBody<'a>,
 }
 
 impl<'a> ErrorEvent<'a> {
-    pub(crate) fn new(refusal: &'a Refusal<'a>, stream_id: Option<&'a str>, sequence_number: Option<u64>) -> Self {
+    pub(crate) fn new(error: &'a ErrorBody<'a>, stream_id: Option<&'a str>, sequence_number: Option<u64>) -> Self {
         Self {
             event: "error",
             stream_id,
             sequence_number,
-            status: refusal.status,
-            code: refusal.code,
-            message: &refusal.message,
-            param: refusal.param,
-            error: refusal,
+            status: error.status,
+            code: error.code,
+            message: &error.message,
+            param: error.param,
+            error,
         }
     }
 }
 
-/// When to try again, in seconds, for the statuses that promise to say so.
+/// Value of `retry-after` in seconds. Always set for 429 and 503, since clients expect it there.
 fn retry_after(fault: &Fault, status: u16) -> Option<u64> {
-    let told = fault.retry_after.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+    let seconds = fault.retry_after.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
     match status {
-        429 | 503 => Some(told.unwrap_or(1).max(1)),
-        _ => told,
+        429 | 503 => Some(seconds.unwrap_or(1).max(1)),
+        _ => seconds,
     }
 }
 
-/// Whether the agent had begun to work on it: doing it again by itself would do it twice (section 2).
-const fn begun(kind: FaultKind) -> bool {
+/// True if the agent may have started to work on the request: an automatic retry would do the work twice (section 2).
+const fn may_have_side_effects(kind: FaultKind) -> bool {
     use FaultKind as K;
     matches!(
         kind,
@@ -169,59 +173,62 @@ const fn begun(kind: FaultKind) -> bool {
     )
 }
 
-/// The response a request builds on is not there for this caller.
+/// The previous response does not exist for this caller.
 pub(crate) fn previous_not_found(id: &str) -> Fault {
     Fault::new(FaultKind::NotFound, format!("Previous response with id '{id}' not found."))
         .with_field("previous_response_id")
         .with_code(PREVIOUS_NOT_FOUND)
 }
 
-/// Nothing of this sort and id is there for this caller. `what` begins with a capital: the text is OpenAI's.
+/// An object does not exist for this caller. `what` starts with a capital letter: the text is OpenAI's.
 pub(crate) fn not_found(what: &str, id: &str) -> Fault {
-    Fault::new(FaultKind::NotFound, format!("{what} with id '{id}' not found.")).with_code(TOLD)
+    Fault::new(FaultKind::NotFound, format!("{what} with id '{id}' not found.")).with_code(OPENAI_WORDING)
 }
 
-/// A fault about a body's meaning that has no code of its own.
-pub(crate) fn about_input(message: impl Into<String>) -> Fault {
+/// The input contradicts what is stored. Has no code of its own.
+pub(crate) fn input_conflict(message: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Conflict, message).with_field("input")
 }
 
-/// A field that is understood and not served.
+/// A known field that this gateway does not support.
 pub(crate) fn unsupported(field: impl Into<String>, message: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Unsupported, message).with_field(field)
 }
 
-/// A field that has to be there.
+/// A required field is missing.
 pub(crate) fn missing(field: impl Into<String>) -> Fault {
     let field = field.into();
     Fault::new(FaultKind::Missing, format!("missing required parameter: '{field}'")).with_field(field)
 }
 
-/// The error of a response whose run ended badly (section 11). None where it ended otherwise.
-pub(crate) fn of_run(end: End, error: Option<&RunError>) -> Option<ErrorObject<'_>> {
+/// The error of a response whose run failed (section 11). `None` if the run ended otherwise.
+pub(crate) fn run_error(end: End, error: Option<&RunError>) -> Option<ErrorObject<'_>> {
     let code = match end {
         End::Rejected => "invalid_prompt",
         End::Failed => error.map_or("server_error", |error| response_code(&error.code)),
         End::Completed | End::Incomplete | End::Canceled => return None,
     };
-    let fallback = if end == End::Rejected { "the agent turned the request away" } else { "the agent failed" };
+
+    let fallback = if end == End::Rejected { "the agent rejected the request" } else { "the agent failed" };
     let message = error.filter(|error| !error.message.is_empty()).map_or(fallback, |error| error.message.as_str());
+
     let kind = match code {
         "rate_limit_exceeded" | "insufficient_quota" => "rate_limit_error",
         "invalid_prompt" | "context_length_exceeded" => "invalid_request_error",
         _ => "server_error",
     };
+
     Some(ErrorObject { code, message, kind, param: () })
 }
 
-/// From an agent's code to a response's: a closed set, where a native code never belongs.
-fn response_code(native: &str) -> &'static str {
-    match native {
+/// Maps an agent's error code to one of the closed set that responses may have.
+fn response_code(agent_code: &str) -> &'static str {
+    match agent_code {
         "MODEL_CONTEXT_LENGTH_EXCEEDED" => "context_length_exceeded",
         "MODEL_QUOTA_EXCEEDED" => "insufficient_quota",
         "RATE_LIMIT_EXCEEDED" | "UPSTREAM_RATE_LIMITED" => "rate_limit_exceeded",
         "INVALID_PARAMETER" | "PARAMETER_VALIDATION" => "invalid_prompt",
-        // Codes of this protocol's own, from agents that speak it.
+        // Codes of this protocol, from agents that speak it.
         "context_length_exceeded" => "context_length_exceeded",
         "insufficient_quota" => "insufficient_quota",
         "rate_limit_exceeded" => "rate_limit_exceeded",
@@ -235,12 +242,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_that_gives_no_code_is_told_in_its_own_words() {
+    fn a_failure_without_a_code_keeps_the_message_of_the_agent() {
         let error = |message: &str| RunError { code: "AGENT_UNKNOWN_ERROR".to_owned(), message: message.to_owned() };
-        for (message, told) in [("upstream model exploded", "upstream model exploded"), ("", "the agent failed")] {
+        for (message, expected) in [("upstream model exploded", "upstream model exploded"), ("", "the agent failed")] {
             let error = error(message);
-            let object = of_run(End::Failed, Some(&error)).expect("an error");
-            assert_eq!((object.code, object.message), ("server_error", told));
+            let object = run_error(End::Failed, Some(&error)).expect("an error");
+            assert_eq!((object.code, object.message), ("server_error", expected));
         }
     }
 }

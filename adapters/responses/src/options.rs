@@ -1,6 +1,6 @@
-//! What an operator can choose for a Responses route (section 19 of the protocol's page).
+//! Options of a Responses route (section 19 of the protocol's page).
 //!
-//! Not here: keep-alive, retention and access. They are the gateway's settings and hold for every protocol.
+//! Not here: keep-alive, retention and access. They are settings of the gateway and apply to every protocol.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,54 +13,54 @@ use serde_json::json;
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Further names of the route's agents: what a client may write as `model`, and the agent it means.
+    /// Additional model names: the `model` a client may send, and the agent it maps to.
     pub models: BTreeMap<String, String>,
-    /// Any `model` means the route's agent. Only for routes with one agent.
+    /// Accept any `model` for the route's agent. Only for routes with one agent.
     pub any_model: bool,
-    /// Tells the agent the `model` the client asked for.
+    /// Send the client's `model` to the agent.
     pub forward_model: bool,
     /// How calls that the agent runs itself are shown.
     pub tool_items: ToolItems,
-    /// How the agent's thinking is shown.
+    /// How the agent's reasoning is shown.
     pub reasoning: Reasoning,
-    /// Whether reasoning items of the client's history reach the agent.
+    /// Whether reasoning items in the client's history reach the agent.
     pub reasoning_input: ReasoningInput,
-    /// Whether outputs of tools are unwrapped.
+    /// Whether tool outputs are unwrapped.
     pub tool_output: ToolOutput,
     /// Whether data in ordinary messages is shown, as JSON text.
-    pub data: Shown,
-    /// What becomes of messages of unknown types.
+    pub data: DataDisplay,
+    /// How messages of unknown types are handled.
     pub custom_items: CustomItems,
-    /// What becomes of the tools the client offers.
+    /// How tools that the client declares are handled.
     pub client_tools: ClientTools,
-    /// What becomes of tools that OpenAI would run.
-    pub hosted_tools: Refusable,
-    /// What becomes of `text.format`.
+    /// How tools that OpenAI would run are handled.
+    pub hosted_tools: IgnoreOrRefuse,
+    /// How `text.format` is handled.
     pub structured_output: StructuredOutput,
-    /// What becomes of fields nobody knows.
-    pub unknown_fields: Refusable,
+    /// How unknown fields are handled.
+    pub unknown_fields: IgnoreOrRefuse,
     /// Whether calls of the previous response may stay unanswered.
     pub open_calls: OpenCalls,
     /// How refusals in the client's history reach the agent.
     pub refusal_input: RefusalInput,
-    /// `POST /responses/compact`.
+    /// Whether `POST /responses/compact` is served.
     pub compact: Compact,
-    /// `POST /responses/input_tokens`, an estimate.
+    /// Whether `POST /responses/input_tokens` is served. It returns an estimate.
     pub input_tokens: Switch,
-    /// `/conversations` and the request's `conversation`.
+    /// Whether `/conversations` and the request's `conversation` are served.
     pub conversations: Switch,
-    /// The WebSocket form of `/responses`.
+    /// Whether `/responses` accepts WebSocket connections.
     pub websocket: Switch,
-    /// `background: true`.
+    /// Whether `background: true` is accepted.
     pub background: Switch,
     /// Whether a stream ends with `data: [DONE]`.
     pub done_frame: bool,
-    /// What becomes of a foreground run whose client leaves.
+    /// What happens to a foreground run when its client disconnects.
     pub disconnect: Disconnect,
-    /// The largest body, in bytes or as `"8MiB"`; by default what the server says.
+    /// Maximum size of a request body, in bytes or as `"8MiB"`. `None`: the limit of the server.
     #[serde(deserialize_with = "size")]
     pub max_body: Option<usize>,
-    /// The function a client sees called when the agent asks a person for something.
+    /// Name of the function call that represents a question of the agent to a person.
     pub request_input: String,
 }
 
@@ -74,12 +74,12 @@ impl Default for Options {
             reasoning: Reasoning::default(),
             reasoning_input: ReasoningInput::default(),
             tool_output: ToolOutput::default(),
-            data: Shown::default(),
+            data: DataDisplay::default(),
             custom_items: CustomItems::default(),
             client_tools: ClientTools::default(),
-            hosted_tools: Refusable::default(),
+            hosted_tools: IgnoreOrRefuse::default(),
             structured_output: StructuredOutput::default(),
-            unknown_fields: Refusable::default(),
+            unknown_fields: IgnoreOrRefuse::default(),
             open_calls: OpenCalls::default(),
             refusal_input: RefusalInput::default(),
             compact: Compact::default(),
@@ -107,100 +107,100 @@ macro_rules! choice {
 choice! {
     /// How calls that the agent runs itself are shown (section 14).
     ToolItems {
-        /// As `mcp_call` items: what all common clients understand.
+        /// As `mcp_call` items, which all common clients understand.
         #[default]
         McpCall,
-        /// Not at all.
+        /// Hidden.
         Hide,
         /// As `function_call` and `function_call_output` items, which several clients cannot read.
         Pair,
     }
 }
 choice! {
-    /// How the agent's thinking is shown (section 10 c).
+    /// How the agent's reasoning is shown (section 10 c).
     Reasoning {
-        /// As a summary: what all common clients show.
+        /// As a summary, which all common clients show.
         #[default]
         Summary,
         /// As reasoning text.
         Text,
-        /// Both ways, each delta twice.
+        /// As both, so every delta is sent twice.
         Both,
-        /// Not at all.
+        /// Hidden.
         Hide,
     }
 }
 choice! {
-    /// Whether reasoning of the client's history reaches the agent.
+    /// Whether reasoning in the client's history reaches the agent.
     ReasoningInput {
-        /// It does.
+        /// Send it to the agent.
         #[default]
         Forward,
-        /// It does not.
+        /// Leave it out.
         Drop,
     }
 }
 choice! {
-    /// Whether outputs of tools are unwrapped.
+    /// Whether tool outputs are unwrapped.
     ToolOutput {
         /// A JSON list of text blocks is joined, a JSON string unquoted.
         #[default]
         Plain,
-        /// As the agent wrote it.
+        /// Unchanged.
         Raw,
     }
 }
 choice! {
-    /// Whether something is shown.
-    Shown {
+    /// How data in ordinary messages is shown.
+    DataDisplay {
         /// As text.
         #[default]
         Text,
-        /// Not at all.
+        /// Hidden.
         Hide,
     }
 }
 choice! {
-    /// What becomes of messages of unknown types.
+    /// How messages of unknown types are handled.
     CustomItems {
-        /// Kept in the stored run, not shown.
+        /// Stored with the run, but not shown.
         #[default]
         Drop,
-        /// Shown as an item of type `interlingua:<type>`.
+        /// DataDisplay as an item of type `interlingua:<type>`.
         Extension,
     }
 }
 choice! {
-    /// What becomes of the tools the client offers.
+    /// How tools that the client declares are handled.
     ClientTools {
-        /// The agent is told of them.
+        /// Send them to the agent.
         #[default]
         Forward,
-        /// The request is refused.
+        /// Refuse the request.
         Refuse,
-        /// The agent is not told of them.
+        /// Do not send them to the agent.
         Ignore,
     }
 }
 choice! {
-    /// Whether what has no effect is refused.
-    Refusable {
-        /// It is accepted.
+    /// Whether a setting without effect is refused.
+    IgnoreOrRefuse {
+        /// Accept it.
         #[default]
         Ignore,
-        /// The request is refused.
+        /// Refuse the request.
         Refuse,
     }
 }
 choice! {
-    /// What becomes of `text.format`.
+    /// How `text.format` is handled.
     StructuredOutput {
-        /// The agent is told, in the extra field `text`.
+        /// Send it to the agent, in the extra field `text`.
         #[default]
         Forward,
-        /// The agent is told in words, in front of the conversation.
+        /// Send it as a system message before the conversation.
         Instruct,
-        /// The request is refused.
+        /// Refuse the request.
         Refuse,
     }
 }
@@ -210,7 +210,7 @@ choice! {
         /// They may.
         #[default]
         Allow,
-        /// The request is refused, as at OpenAI.
+        /// Refuse the request, as OpenAI does.
         Refuse,
     }
 }
@@ -220,27 +220,27 @@ choice! {
         /// As refusals.
         #[default]
         Refusal,
-        /// As text, for agents that know no refusals.
+        /// As text, for agents that do not support refusals.
         Text,
     }
 }
 choice! {
     /// `POST /responses/compact` (section 12).
     Compact {
-        /// A `compaction` item that holds the whole context.
+        /// Return a `compaction` item that contains the complete context.
         #[default]
         Keep,
-        /// 404.
+        /// Answer with 404.
         Off,
     }
 }
 choice! {
-    /// What becomes of a foreground run whose client leaves.
+    /// What happens to a foreground run when its client disconnects.
     Disconnect {
-        /// It is cancelled.
+        /// Cancel it.
         #[default]
         Cancel,
-        /// It goes on.
+        /// Let it continue.
         Detach,
     }
 }
@@ -254,12 +254,15 @@ impl<'de> Deserialize<'de> for Switch {
         struct OnOff;
         impl Visitor<'_> for OnOff {
             type Value = Switch;
+
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("\"on\" or \"off\"")
             }
+
             fn visit_bool<E: de::Error>(self, on: bool) -> Result<Switch, E> {
                 Ok(Switch(on))
             }
+
             fn visit_str<E: de::Error>(self, word: &str) -> Result<Switch, E> {
                 match word {
                     "on" => Ok(Switch(true)),
@@ -278,9 +281,10 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::
 
 /// JSON Schema of [`Options`].
 pub(crate) fn schema() -> serde_json::Value {
-    let words = |words: &[&str], what: &str| json!({ "enum": words, "default": words[0], "description": what });
-    let flag = |value: bool, what: &str| json!({ "type": "boolean", "default": value, "description": what });
-    let switch = |what: &str| json!({ "enum": ["on", "off", true, false], "default": "on", "description": what });
+    let words = |words: &[&str], text: &str| json!({ "enum": words, "default": words[0], "description": text });
+    let flag = |value: bool, text: &str| json!({ "type": "boolean", "default": value, "description": text });
+    let switch = |text: &str| json!({ "enum": ["on", "off", true, false], "default": "on", "description": text });
+
     json!({
         "type": "object",
         "additionalProperties": false,
@@ -288,37 +292,37 @@ pub(crate) fn schema() -> serde_json::Value {
             "models": {
                 "type": "object",
                 "additionalProperties": { "type": "string" },
-                "description": "further model names, and the agent each of them means",
+                "description": "additional model names, and the agent each of them maps to",
             },
-            "any_model": flag(false, "any model name means the route's only agent"),
-            "forward_model": flag(false, "tell the agent the model the client asked for"),
+            "any_model": flag(false, "accept any model name for the route's only agent"),
+            "forward_model": flag(false, "send the client's model to the agent"),
             "tool_items": words(&["mcp_call", "hide", "pair"], "how calls that the agent runs itself are shown"),
-            "reasoning": words(&["summary", "text", "both", "hide"], "how the agent's thinking is shown"),
-            "reasoning_input": words(&["forward", "drop"], "reasoning items of the client's history"),
-            "tool_output": words(&["plain", "raw"], "unwrap outputs of tools, or show them as they came"),
+            "reasoning": words(&["summary", "text", "both", "hide"], "how the agent's reasoning is shown"),
+            "reasoning_input": words(&["forward", "drop"], "reasoning items in the client's history"),
+            "tool_output": words(&["plain", "raw"], "unwrap tool outputs, or show them unchanged"),
             "data": words(&["text", "hide"], "data in ordinary messages"),
             "custom_items": words(&["drop", "extension"], "messages of unknown types"),
-            "client_tools": words(&["forward", "refuse", "ignore"], "tools the client offers"),
+            "client_tools": words(&["forward", "refuse", "ignore"], "tools that the client declares"),
             "hosted_tools": words(&["ignore", "refuse"], "tools that OpenAI would run"),
             "structured_output": words(&["forward", "instruct", "refuse"], "text.format of a request"),
-            "unknown_fields": words(&["ignore", "refuse"], "fields of a request nobody knows"),
+            "unknown_fields": words(&["ignore", "refuse"], "unknown fields of a request"),
             "open_calls": words(&["allow", "refuse"], "calls of the previous response without an output"),
             "refusal_input": words(&["refusal", "text"], "refusals in the client's history"),
             "compact": words(&["keep", "off"], "POST /responses/compact"),
             "input_tokens": switch("POST /responses/input_tokens, an estimate"),
             "conversations": switch("/conversations"),
-            "websocket": switch("the WebSocket form of /responses"),
-            "background": switch("responses that outlive their request"),
+            "websocket": switch("WebSocket connections to /responses"),
+            "background": switch("responses that continue after their request"),
             "done_frame": flag(true, "end streams with [DONE]"),
-            "disconnect": words(&["cancel", "detach"], "foreground runs whose client leaves"),
+            "disconnect": words(&["cancel", "detach"], "foreground runs whose client disconnects"),
             "max_body": {
                 "type": ["string", "integer"],
-                "description": "the largest body, with a unit or in bytes; by default what the server says",
+                "description": "maximum request body size, with a unit or in bytes; default: the limit of the server",
             },
             "request_input": {
                 "type": "string",
                 "default": "request_input",
-                "description": "the function that is called when the agent asks a person for something",
+                "description": "name of the function call that represents a question of the agent to a person",
             },
         },
     })
@@ -330,25 +334,28 @@ mod tests {
 
     #[test]
     fn every_option_is_in_the_schema_and_nothing_else() {
-        let options: Options = serde_json::from_str("{}").expect("all have defaults");
+        let options: Options = serde_json::from_str("{}").expect("every option has a default");
         assert!(options.websocket.0 && options.max_body.is_none());
+
         let schema = schema();
         for (name, property) in schema["properties"].as_object().expect("an object") {
             let Some(value) = property.get("default") else { continue };
             let written = json!({ name: value });
             serde_json::from_value::<Options>(written).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
-        let unknown = serde_json::from_str::<Options>(r#"{"tool_item":"hide"}"#).expect_err("a slip").to_string();
+
+        let unknown = serde_json::from_str::<Options>(r#"{"tool_item":"hide"}"#).expect_err("a typo").to_string();
         assert!(unknown.contains("unknown field `tool_item`") && unknown.contains("tool_items"), "{unknown}");
         let known = unknown.matches('`').count() / 2 - 1;
         assert_eq!(known, schema["properties"].as_object().expect("an object").len());
     }
 
     #[test]
-    fn sizes_and_switches_are_read_as_people_write_them() {
+    fn sizes_and_switches_accept_common_notations() {
         let options: Options =
             serde_json::from_str(r#"{"max_body":"8 MiB","websocket":"off","background":false}"#).expect("options");
         assert_eq!((options.max_body, options.websocket.0, options.background.0), (Some(8 << 20), false, false));
+
         for wrong in [r#"{"max_body":"8 miles"}"#, r#"{"websocket":"maybe"}"#, r#"{"max_body":-1}"#] {
             assert!(serde_json::from_str::<Options>(wrong).is_err(), "{wrong}");
         }

@@ -1,4 +1,4 @@
-//! Every complaint about a request, word for word, and every fault's spelling (section 11).
+//! Every error about a request, with its exact text, and the error of every fault (section 11).
 
 mod support;
 
@@ -8,24 +8,24 @@ use std::time::Duration;
 use interlingua_core::{Fault, FaultKind};
 use support::{HELLO, mounted, route};
 
-/// A body to `POST /responses`, and what is said to it.
-fn complaints(options: &str, bodies: &[&str]) -> String {
+/// Each body with the reply of `POST /responses` to it.
+fn replies(options: &str, bodies: &[&str]) -> String {
     let route = route(options);
     let mut table = String::new();
     for body in bodies {
-        let asked = route.ask("POST", "/responses", body);
-        let said = match &asked.outcome {
+        let sent = route.send("POST", "/responses", body);
+        let reply = match &sent.outcome {
             Ok(_) => "accepted".to_owned(),
-            Err(_) => asked.refusal().line(),
+            Err(_) => sent.error_reply().line(),
         };
-        writeln!(table, "{body}\n  {said}").expect("writing into a string");
+        writeln!(table, "{body}\n  {reply}").expect("writing into a string");
     }
     table
 }
 
 #[test]
-fn bodies_that_are_no_request() {
-    insta::assert_snapshot!(complaints(
+fn bodies_that_are_not_requests() {
+    insta::assert_snapshot!(replies(
         "{}",
         &[
             "",
@@ -41,7 +41,7 @@ fn bodies_that_are_no_request() {
 }
 
 #[test]
-fn settings_out_of_type_or_range() {
+fn settings_of_a_wrong_type_or_out_of_range() {
     let fields = [
         r#""stream":"yes""#,
         r#""store":1"#,
@@ -85,24 +85,24 @@ fn settings_out_of_type_or_range() {
     ];
     let bodies: Vec<String> = fields.iter().map(|field| format!(r#"{{"model":"demo",{field}}}"#)).collect();
     let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(complaints("{}", &bodies));
+    insta::assert_snapshot!(replies("{}", &bodies));
 }
 
 #[test]
-fn pairs_of_metadata_are_counted() {
+fn metadata_is_limited_in_count_and_length() {
     let pairs: Vec<String> = (0..17).map(|number| format!(r#""k{number}":"v""#)).collect();
     let many = format!(r#"{{"model":"demo","metadata":{{{}}}}}"#, pairs.join(","));
     let long_key = format!(r#"{{"model":"demo","metadata":{{"{}":"v"}}}}"#, "k".repeat(65));
     let long_value = format!(r#"{{"model":"demo","metadata":{{"k":"{}"}}}}"#, "v".repeat(513));
     for body in [many, long_key, long_value] {
-        let refusal = route("{}").ask("POST", "/responses", &body).refusal();
-        assert_eq!(refusal.status, 400, "{}", refusal.body);
-        assert_eq!(refusal.json()["error"]["code"], "invalid_value");
+        let error_reply = route("{}").send("POST", "/responses", &body).error_reply();
+        assert_eq!(error_reply.status, 400, "{}", error_reply.body);
+        assert_eq!(error_reply.json()["error"]["code"], "invalid_value");
     }
 }
 
 #[test]
-fn items_and_parts_are_named_by_their_path() {
+fn errors_name_items_and_parts_by_their_path() {
     let items = [
         r#"7"#,
         r#"{}"#,
@@ -143,11 +143,11 @@ fn items_and_parts_are_named_by_their_path() {
         .map(|item| format!(r#"{{"model":"demo","input":[{{"role":"user","content":"x"}},{item}]}}"#))
         .collect();
     let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(complaints("{}", &bodies));
+    insta::assert_snapshot!(replies("{}", &bodies));
 }
 
 #[test]
-fn what_an_operator_may_refuse() {
+fn requests_that_options_refuse() {
     let tools = r#"{"model":"demo","tools":[{"type":"function","name":"f"}]}"#;
     let hosted = r#"{"model":"demo","tools":[{"type":"web_search"}]}"#;
     let json = r#"{"model":"demo","text":{"format":{"type":"json_object"}}}"#;
@@ -162,91 +162,97 @@ fn what_an_operator_may_refuse() {
         (r#"{"any_model":true}"#, r#"{"model":"anything"}"#),
         (r#"{"models":{"gpt-4o":"demo"}}"#, r#"{"model":"gpt-4o"}"#),
     ] {
-        all.push_str(&format!("{options}\n{}", complaints(options, &[body])));
+        all.push_str(&format!("{options}\n{}", replies(options, &[body])));
     }
     insta::assert_snapshot!(all);
 }
 
-/// This table is documentation: every fault of the gateway as a Responses client sees it.
+/// The snapshot is documentation: every fault of the gateway as a Responses client sees it.
 #[test]
-fn every_fault_has_its_spelling() {
+fn every_fault_kind_has_an_error() {
     let mut table = String::new();
     for kind in FaultKind::ALL {
-        let fault = Fault::new(*kind, "what is in the way");
-        let refusal = route("{}").ask("GET", "/nowhere", "").refused(&fault);
+        let fault = Fault::new(*kind, "what went wrong");
+        let error_reply = route("{}").send("GET", "/nowhere", "").fail_with(&fault);
         let headers: Vec<String> = ["retry-after", "x-should-retry"]
             .into_iter()
-            .filter_map(|name| Some(format!(" {name}: {}", refusal.head.get(name)?)))
+            .filter_map(|name| Some(format!(" {name}: {}", error_reply.head.get(name)?)))
             .collect();
-        writeln!(table, "{kind:?}: {}{}", refusal.line(), headers.concat()).expect("writing into a string");
+        writeln!(table, "{kind:?}: {}{}", error_reply.line(), headers.concat()).expect("writing into a string");
     }
     insta::assert_snapshot!(table);
 }
 
 #[test]
-fn what_the_engine_says_while_it_asks() {
+fn faults_of_the_engine() {
     let chained = format!(r#"{{"model":"demo","input":"x","previous_response_id":"{}"}}"#, support::response_id(9));
     let mut table = String::new();
     let mut add = |what: &str, line: String| writeln!(table, "{what}\n  {line}").expect("writing into a string");
     let gone = Fault::not_found("run");
-    add("the previous response is unknown", route("{}").ask("POST", "/responses", &chained).refused(&gone).line());
+    add("the previous response is unknown", route("{}").send("POST", "/responses", &chained).fail_with(&gone).line());
+
     let conversation = format!(r#"{{"model":"demo","conversation":"conv_{}"}}"#, support::run_id(9).to_prefixed(""));
-    add("the conversation is unknown", route("{}").ask("POST", "/responses", &conversation).refused(&gone).line());
+    add("the conversation is unknown", route("{}").send("POST", "/responses", &conversation).fail_with(&gone).line());
+
     let reference = format!(
         r#"{{"model":"demo","input":[{{"type":"item_reference","id":"msg_{}_0"}}]}}"#,
         support::run_id(9).to_prefixed("")
     );
-    add("the item is unknown", route("{}").ask("POST", "/responses", &reference).refused(&gone).line());
-    let hello = || route("{}").ask("POST", "/responses", HELLO);
+    add("the item is unknown", route("{}").send("POST", "/responses", &reference).fail_with(&gone).line());
+
+    let hello = || route("{}").send("POST", "/responses", HELLO);
+
     let answered = Fault::new(FaultKind::Conflict, "'appr_1' was answered already").with_code("NOT_WAITING");
-    add("an approval is answered twice", hello().refused(&answered).line());
-    add("an answer to nothing", hello().refused(&Fault::not_found("approval 'x'")).line());
+    add("an approval is answered twice", hello().fail_with(&answered).line());
+    add("an answer to nothing", hello().fail_with(&Fault::not_found("approval 'x'")).line());
     add(
         "the conversation is busy",
-        hello().refused(&Fault::new(FaultKind::Busy, "session 'x' has a run under way")).line(),
+        hello().fail_with(&Fault::new(FaultKind::Busy, "session 'x' has a run under way")).line(),
     );
+
     let mut slow =
         Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited").with_code("MODEL_QUOTA_EXCEEDED");
     slow.retry_after = Some(Duration::from_millis(2500));
-    let refusal = hello().refused(&slow);
-    add("a quota is used up", format!("{} retry-after: {:?}", refusal.line(), refusal.head.get("retry-after")));
-    let get = |target: String| route("{}").ask("GET", &target, "");
-    add("a response is unknown", get(format!("/responses/{}", support::response_id(9))).refused(&gone).line());
-    add("an id of another shape", get("/responses/resp_1".into()).refusal().line());
+    let error_reply = hello().fail_with(&slow);
+    add("a quota is used up", format!("{} retry-after: {:?}", error_reply.line(), error_reply.head.get("retry-after")));
+
+    let get = |target: String| route("{}").send("GET", &target, "");
+    add("a response is unknown", get(format!("/responses/{}", support::response_id(9))).fail_with(&gone).line());
+    add("an id of another shape", get("/responses/resp_1".into()).error_reply().line());
     add(
-        "a cursor that is no number",
-        get(format!("/responses/{}?stream=true&starting_after=x", support::response_id(9))).refusal().line(),
+        "a cursor that is not a number",
+        get(format!("/responses/{}?stream=true&starting_after=x", support::response_id(9))).error_reply().line(),
     );
     add(
         "a page that is too large",
-        get(format!("/responses/{}/input_items?limit=101", support::response_id(9))).refusal().line(),
+        get(format!("/responses/{}/input_items?limit=101", support::response_id(9))).error_reply().line(),
     );
-    add("an unknown path", get("/nowhere".into()).refusal().line());
-    add("a page of sockets without one", get("/responses".into()).refusal().line());
+    add("an unknown path", get("/nowhere".into()).error_reply().line());
+    add("the WebSocket endpoint without an upgrade", get("/responses".into()).error_reply().line());
     insta::assert_snapshot!(table);
 }
 
 #[test]
-fn every_answer_has_a_request_id_and_a_wrong_method_names_the_right_one() {
-    let refusal = route("{}").ask("GET", "/responses", "").refusal();
-    assert_eq!((refusal.status, refusal.head.get("allow")), (405, Some("POST")));
-    assert!(refusal.head.get("x-request-id").is_some_and(|id| id.starts_with("req_")));
-    assert_eq!(refusal.head.get("openai-version"), Some("2020-10-01"));
-    assert_eq!(refusal.head.get("content-type"), Some("application/json"));
+fn every_reply_has_a_request_id_and_a_wrong_method_names_the_allowed_one() {
+    let error_reply = route("{}").send("GET", "/responses", "").error_reply();
+    assert_eq!((error_reply.status, error_reply.head.get("allow")), (405, Some("POST")));
+    assert!(error_reply.head.get("x-request-id").is_some_and(|id| id.starts_with("req_")));
+    assert_eq!(error_reply.head.get("openai-version"), Some("2020-10-01"));
+    assert_eq!(error_reply.head.get("content-type"), Some("application/json"));
 }
 
 #[test]
-fn a_route_that_cannot_be_mounted_says_why() {
+fn a_route_that_cannot_be_mounted_names_the_reason() {
     use interlingua_core::exchange::{Mount, ProtocolAdapter};
     let agents = vec![support::card("a"), support::card("b")];
     let mount = Mount { path: "/v1".into(), agents, public_url: None, authenticates: false };
-    for (options, wanted) in [
-        (r#"{"models":{"m":"c"}}"#, "\"c\", which is no agent"),
+    for (options, expected) in [
+        (r#"{"models":{"m":"c"}}"#, "\"c\", which is not an agent"),
         (r#"{"any_model":true}"#, "several agents"),
-        (r#"{"request_input":""}"#, "needs a name"),
+        (r#"{"request_input":""}"#, "must not be empty"),
     ] {
         let error = interlingua_responses::Responses::mount(&mount, support::options(options)).err().expect("refused");
-        assert!(error.contains(wanted), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
-    assert!(mounted(&["a", "b"], "{}").ask("POST", "/responses", r#"{"model":"b"}"#).outcome.is_ok());
+    assert!(mounted(&["a", "b"], "{}").send("POST", "/responses", r#"{"model":"b"}"#).outcome.is_ok());
 }

@@ -1,4 +1,4 @@
-//! What holds for every answer, whatever the agent said: scripts of the test kit, and upstreams nobody would want.
+//! Properties that hold for every response, checked with the scripts of the test kit and with random upstreams.
 
 mod support;
 
@@ -9,10 +9,10 @@ use interlingua_core::testkit::{self, laws, wild};
 use interlingua_core::{Call, Record};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use support::{Asked, route, strict};
+use support::{Sent, route, strict};
 
-/// Options that change what is told.
-const DIALECTS: &[&str] = &[
+/// Options that change the output.
+const OPTIONS: &[&str] = &[
     "{}",
     r#"{"tool_items":"hide","reasoning":"hide","data":"hide"}"#,
     r#"{"tool_items":"pair","reasoning":"both","tool_output":"raw","custom_items":"extension"}"#,
@@ -28,12 +28,12 @@ fn request(stream: bool) -> String {
     .to_string()
 }
 
-fn asked(options: &str) -> Asked {
-    route(options).ask("POST", "/responses", &request(true))
+fn send(options: &str) -> Sent {
+    route(options).send("POST", "/responses", &request(true))
 }
 
-fn about(record: &Record, asked: &Asked) -> RunInfo {
-    let labels = match &asked.outcome {
+fn about(record: &Record, sent: &Sent) -> RunInfo {
+    let labels = match &sent.outcome {
         Ok(Call::Run(call)) => call.labels.clone(),
         _ => Json::null(),
     };
@@ -41,51 +41,52 @@ fn about(record: &Record, asked: &Asked) -> RunInfo {
 }
 
 fn streamed(options: &str, record: &Record) -> String {
-    let mut asked = asked(options);
-    let about = about(record, &asked);
-    asked.stream_as(record, &about).body
+    let mut sent = send(options);
+    let about = about(record, &sent);
+    sent.stream_as(record, &about).body
 }
 
-/// The same response, asked for by its id.
-fn retrieved(options: &str, target: &str, record: &Record) -> Result<String, Asked> {
-    let about = about(record, &asked(options));
+/// The same response, retrieved by its id.
+fn retrieved(options: &str, target: &str, record: &Record) -> Result<String, Sent> {
+    let about = about(record, &send(options));
     let id = record.run().id.to_prefixed("resp_");
-    let asked = route(options).ask("GET", &format!("/responses/{id}{target}"), "");
-    let view = RunView { record, about: &about, pending: &[] };
-    asked.answered(Reply::Run(view)).map(|answer| answer.body)
+    let sent = route(options).send("GET", &format!("/responses/{id}{target}"), "");
+    let view = RunView { record, info: &about, pending: &[] };
+    sent.reply_with(Reply::Run(view)).map(|answer| answer.body)
 }
 
 fn followed(options: &str, target: &str, record: &Record) -> String {
-    let about = about(record, &asked(options));
-    let mut asked = retrieved(options, target, record).expect_err("a stream");
-    assert!(matches!(&asked.outcome, Ok(Call::Follow(_))));
-    asked.stream_as(record, &about).body
+    let about = about(record, &send(options));
+    let mut sent = retrieved(options, target, record).expect_err("a stream");
+    assert!(matches!(&sent.outcome, Ok(Call::Follow(_))));
+    sent.stream_as(record, &about).body
 }
 
-/// Every law for one record.
-fn lawful(options: &str, record: &Record) -> Result<(), TestCaseError> {
-    let whole = streamed(options, record);
-    let events = support::events(&whole);
+/// Checks every property for one record.
+fn check(options: &str, record: &Record) -> Result<(), TestCaseError> {
+    let stream = streamed(options, record);
+    let events = support::events(&stream);
+
     let last = strict::read(&events);
     let done = !options.contains("done_frame");
-    prop_assert_eq!(whole.ends_with("\n\ndata: [DONE]\n\n"), done);
-    prop_assert_eq!(whole.matches("[DONE]\n\n").count(), usize::from(done));
+    prop_assert_eq!(stream.ends_with("\n\ndata: [DONE]\n\n"), done);
+    prop_assert_eq!(stream.matches("[DONE]\n\n").count(), usize::from(done));
 
-    // The object is the same, however it is asked for.
+    // Streaming and retrieving give the same object.
     let object = retrieved(options, "", record).expect("an object");
     prop_assert_eq!(&serde_json::from_str::<Value>(&object).expect("JSON"), &last);
 
     // A resumed stream is the rest of the stream, byte for byte.
-    let frames: Vec<&str> = whole.split_inclusive("\n\n").collect();
+    let frames: Vec<&str> = stream.split_inclusive("\n\n").collect();
     for after in [0, events.len() / 2, events.len() - 1, events.len() + 5] {
         let rest = followed(options, &format!("?stream=true&starting_after={after}"), record);
-        let wanted: String = match frames.get(after + 1..events.len()) {
+        let expected: String = match frames.get(after + 1..events.len()) {
             Some(rest) => rest.concat(),
-            // Whoever has counted further than the run came is told its end.
+            // A client that resumes after the last event still receives the end.
             None => frames[events.len() - 1].to_owned(),
         };
-        let wanted = if done { wanted + "data: [DONE]\n\n" } else { wanted };
-        prop_assert_eq!(rest, wanted, "after {}", after);
+        let expected = if done { expected + "data: [DONE]\n\n" } else { expected };
+        prop_assert_eq!(rest, expected, "after {}", after);
     }
     Ok(())
 }
@@ -93,29 +94,29 @@ fn lawful(options: &str, record: &Record) -> Result<(), TestCaseError> {
 #[test]
 fn every_script_becomes_its_golden_transcript() {
     for script in testkit::scripts().iter().filter(|script| !script.is_large()) {
-        let told = support::tale(&streamed("{}", &script.record()));
-        let told = told.replace(&testkit::RUN.to_prefixed(""), "RUN");
+        let events = support::transcript(&streamed("{}", &script.record()));
+        let events = events.replace(&testkit::RUN.to_prefixed(""), "RUN");
         insta::with_settings!({ description => script.shows, omit_expression => true }, {
-            insta::assert_snapshot!(format!("script_{}", script.name), told);
+            insta::assert_snapshot!(format!("script_{}", script.name), events);
         });
     }
 }
 
 #[test]
-fn every_script_is_told_lawfully_in_every_dialect() {
+fn every_script_has_the_properties_with_all_options() {
     for script in testkit::scripts() {
-        for options in DIALECTS {
-            lawful(options, &script.record()).unwrap_or_else(|error| panic!("{} with {options}: {error}", script.name));
+        for options in OPTIONS {
+            check(options, &script.record()).unwrap_or_else(|error| panic!("{} with {options}: {error}", script.name));
         }
     }
 }
 
 #[test]
-fn who_listens_hears_what_is_replayed() {
+fn a_live_stream_equals_its_replay() {
     for script in testkit::scripts() {
-        for options in DIALECTS {
-            let labels = about(&script.record(), &asked(options)).labels;
-            let open = || -> Box<dyn Exchange> { asked(options).exchange };
+        for options in OPTIONS {
+            let labels = about(&script.record(), &send(options)).labels;
+            let open = || -> Box<dyn Exchange> { send(options).exchange };
             laws::replay_equals_live_as(open, &script, |record| RunInfo {
                 labels: labels.clone(),
                 ..testkit::about(record)
@@ -125,16 +126,17 @@ fn who_listens_hears_what_is_replayed() {
 }
 
 #[test]
-fn a_response_under_way_shows_what_is_there() {
+fn an_unfinished_response_shows_its_current_output() {
     for script in testkit::scripts().iter().filter(|script| !script.is_large()) {
         let mut listener = testkit::Recorder::new(script.input.clone());
         for frame in &script.frames {
             listener.emit(&script.event(frame));
             let record = listener.record();
-            // Between two turns it is shown as the last one left it.
+            // Between two turns the response is that of the last turn.
             if record.is_finished() || !record.in_turn() {
                 continue;
             }
+
             let object: Value = serde_json::from_str(&retrieved("{}", "", record).expect("an object")).expect("JSON");
             assert_eq!((&object["status"], &object["usage"]), (&json!("in_progress"), &Value::Null), "{}", script.name);
             for item in object["output"].as_array().expect("a list") {
@@ -145,22 +147,23 @@ fn a_response_under_way_shows_what_is_there() {
 }
 
 #[test]
-fn a_socket_is_told_the_same() {
+fn a_websocket_receives_the_same_events() {
     let frame = |options| {
         let body: Value = serde_json::from_str(&request(true)).expect("JSON");
         let mut frame = body.clone();
         frame["type"] = json!("response.create");
-        route(options).ask("WEBSOCKET", "/responses", &frame.to_string())
+        route(options).send("WEBSOCKET", "/responses", &frame.to_string())
     };
     for script in testkit::scripts() {
         let record = script.record();
-        let mut asked = frame("{}");
-        let about = about(&record, &asked);
-        let told = asked.stream_as(&record, &about).body;
-        let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let mut sent = frame("{}");
+        let about = about(&record, &sent);
+        let messages = sent.stream_as(&record, &about).body;
+        let messages: Vec<Value> = messages.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+
         let streamed: Vec<Value> =
             support::events(&streamed("{}", &record)).into_iter().map(|(_, event)| event).collect();
-        assert_eq!(told, streamed, "{}", script.name);
+        assert_eq!(messages, streamed, "{}", script.name);
     }
 }
 
@@ -168,25 +171,25 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, max_shrink_time: 20_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_an_upstream_does_the_stream_is_well_formed(record in wild::records(), dialect in 0..DIALECTS.len()) {
-        lawful(DIALECTS[dialect], &record)?;
+    fn every_upstream_gives_a_well_formed_stream(record in wild::records(), dialect in 0..OPTIONS.len()) {
+        check(OPTIONS[dialect], &record)?;
     }
 
-    /// Untrusted bytes are refused or read, and never panic.
+    /// Every body is accepted or refused with an error, and never panics.
     #[test]
-    fn no_body_is_too_strange(body in body()) {
-        let asked = route("{}").ask("POST", "/responses", &body);
-        if asked.outcome.is_err() {
-            let refusal = asked.refusal();
-            prop_assert!((400..500).contains(&refusal.status), "{}", refusal.line());
-            let error = &refusal.json()["error"];
+    fn no_body_causes_a_panic(body in body()) {
+        let sent = route("{}").send("POST", "/responses", &body);
+        if sent.outcome.is_err() {
+            let reply = sent.error_reply();
+            prop_assert!((400..500).contains(&reply.status), "{}", reply.line());
+            let error = &reply.json()["error"];
             let keys: Vec<&str> = error.as_object().expect("an object").keys().map(String::as_str).collect();
             prop_assert_eq!(keys, ["code", "message", "param", "type"]);
         }
     }
 }
 
-/// Requests with something at random in the place of something known.
+/// Requests with a random value in a known field.
 fn body() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -197,6 +200,7 @@ fn body() -> impl Strategy<Value = String> {
         Just(json!("function_call")),
         Just(json!("user")),
     ];
+
     let name = prop_oneof![
         Just("type"),
         Just("role"),
@@ -212,6 +216,7 @@ fn body() -> impl Strategy<Value = String> {
         Just("tools"),
         Just("summary"),
     ];
+
     let value = leaf.prop_recursive(4, 24, 4, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
@@ -220,6 +225,7 @@ fn body() -> impl Strategy<Value = String> {
             )),
         ]
     });
+
     let field = prop_oneof![
         Just("input"),
         Just("tools"),

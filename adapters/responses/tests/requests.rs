@@ -1,18 +1,19 @@
-//! Requests as agents see them (section 15), and what they build on (section 12).
+//! Requests as agents receive them (section 15), and what they refer to (section 12).
 
 mod support;
 
+use interlingua_core::answer::{Answer, AnswerBody};
 use interlingua_core::call::{Reply, SessionCall, SessionItem, SessionView, Target};
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{Message, MessageType};
 use interlingua_core::{Call, Delivery, End, Thread};
 use serde_json::{Value, json};
-use support::{Tale, about, pending, response_id, route, run_id};
+use support::{RunBuilder, about, pending, response_id, route, run_id};
 
-/// What the agent is asked, as JSON.
-fn asked(options: &str, body: &Value) -> Value {
-    let asked = route(options).ask("POST", "/responses", &body.to_string());
-    let call = asked.run_call();
+/// The request to the agent, as JSON.
+fn agent_request(options: &str, body: &Value) -> Value {
+    let sent = route(options).send("POST", "/responses", &body.to_string());
+    let call = sent.run_call();
     let mut value = serde_json::to_value(&call.request).expect("JSON");
     if !call.preamble.is_empty() {
         value["preamble"] = serde_json::to_value(&call.preamble).expect("JSON");
@@ -22,7 +23,7 @@ fn asked(options: &str, body: &Value) -> Value {
 
 #[test]
 fn every_setting_reaches_the_agent() {
-    insta::assert_json_snapshot!(asked(
+    insta::assert_json_snapshot!(agent_request(
         "{}",
         &json!({
             "model": "demo", "instructions": "Be kind.", "input": "hi", "temperature": 0.7, "top_p": 1, "max_output_tokens": 50,
@@ -45,7 +46,7 @@ fn every_setting_reaches_the_agent() {
 
 #[test]
 fn every_item_reaches_the_agent() {
-    insta::assert_json_snapshot!(asked(
+    insta::assert_json_snapshot!(agent_request(
         "{}",
         &json!({
             "model": "demo",
@@ -76,90 +77,93 @@ fn every_item_reaches_the_agent() {
 }
 
 #[test]
-fn tools_are_not_offered_where_none_are_to_be_called() {
+fn tools_are_not_sent_if_none_may_be_called() {
     let body = json!({"model": "demo", "tools": [{"type": "function", "name": "f"}], "tool_choice": "none"});
-    assert!(asked("{}", &body).get("tools").is_none());
-    let ignored =
-        asked(r#"{"client_tools":"ignore"}"#, &json!({"model": "demo", "tools": [{"type": "function", "name": "f"}]}));
+    assert!(agent_request("{}", &body).get("tools").is_none());
+    let ignored = agent_request(
+        r#"{"client_tools":"ignore"}"#,
+        &json!({"model": "demo", "tools": [{"type": "function", "name": "f"}]}),
+    );
     assert!(ignored.get("tools").is_none());
 }
 
 #[test]
-fn options_change_what_the_agent_is_told() {
+fn options_change_the_request_to_the_agent() {
     let json_wanted = json!({"model": "demo", "input": "x", "text": {"format": {"type": "json_object"}}});
-    let instructed = asked(r#"{"structured_output":"instruct"}"#, &json_wanted);
+    let instructed = agent_request(r#"{"structured_output":"instruct"}"#, &json_wanted);
     assert!(instructed["preamble"][0]["content"][0]["text"].as_str().expect("text").contains("JSON object"));
     assert!(instructed.get("text").is_none());
-    assert_eq!(asked(r#"{"forward_model":true}"#, &json_wanted)["model"], "demo");
+    assert_eq!(agent_request(r#"{"forward_model":true}"#, &json_wanted)["model"], "demo");
     let thought =
         json!({"model": "demo", "input": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}]}]});
-    assert_eq!(asked(r#"{"reasoning_input":"drop"}"#, &thought)["input"], json!([]));
+    assert_eq!(agent_request(r#"{"reasoning_input":"drop"}"#, &thought)["input"], json!([]));
     let refused =
         json!({"model": "demo", "input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}]});
-    assert_eq!(asked(r#"{"refusal_input":"text"}"#, &refused)["input"][0]["content"][0]["type"], "text");
+    assert_eq!(agent_request(r#"{"refusal_input":"text"}"#, &refused)["input"][0]["content"][0]["type"], "text");
 }
 
 #[test]
-fn the_answer_is_delivered_as_it_was_asked_for() {
-    let asked = |body: &str| {
-        let asked = route("{}").ask("POST", "/responses", body);
-        let call = asked.run_call();
+fn the_delivery_follows_the_request() {
+    let call_for = |body: &str| {
+        let sent = route("{}").send("POST", "/responses", body);
+        let call = sent.run_call();
         (call.delivery, call.detached, call.respond_immediately, call.stored, call.thread.clone(), call.id)
     };
-    let fresh = Some(run_id(0x100));
-    assert_eq!(asked(r#"{"model":"demo"}"#), (Delivery::Collect, false, false, true, Thread::New, fresh));
+    let new_id = Some(run_id(0x100));
+    assert_eq!(call_for(r#"{"model":"demo"}"#), (Delivery::Collect, false, false, true, Thread::New, new_id));
     assert_eq!(
-        asked(r#"{"model":"demo","stream":true,"store":false}"#),
-        (Delivery::Stream, false, false, false, Thread::New, fresh)
+        call_for(r#"{"model":"demo","stream":true,"store":false}"#),
+        (Delivery::Stream, false, false, false, Thread::New, new_id)
     );
     assert_eq!(
-        asked(r#"{"model":"demo","background":true}"#),
-        (Delivery::Background, true, true, true, Thread::New, fresh)
+        call_for(r#"{"model":"demo","background":true}"#),
+        (Delivery::Background, true, true, true, Thread::New, new_id)
     );
     assert_eq!(
-        asked(r#"{"model":"demo","background":true,"stream":true}"#),
-        (Delivery::Stream, true, true, true, Thread::New, fresh)
+        call_for(r#"{"model":"demo","background":true,"stream":true}"#),
+        (Delivery::Stream, true, true, true, Thread::New, new_id)
     );
-    let detached = route(r#"{"disconnect":"detach"}"#).ask("POST", "/responses", r#"{"model":"demo"}"#);
+    let detached = route(r#"{"disconnect":"detach"}"#).send("POST", "/responses", r#"{"model":"demo"}"#);
     assert!(detached.run_call().detached);
 }
 
 #[test]
-fn a_chain_goes_on_after_its_response() {
-    let mut told = Tale::begin();
-    told.call(MessageType::FunctionCall, "call_1", "f", &["{}"]);
-    let record = told.finish(End::Completed);
+fn a_chain_continues_after_its_response() {
+    let mut run = RunBuilder::begin();
+    run.call(MessageType::FunctionCall, "call_1", "f", &["{}"]);
+    let record = run.finish(End::Completed);
     let body = |call: &str| {
         json!({"model": "demo", "previous_response_id": response_id(1),
             "input": [{"type": "function_call_output", "call_id": call, "output": "x"}]})
         .to_string()
     };
-    let ask = |call: &str, stored: bool| {
-        let asked = route("{}").ask("POST", "/responses", &body(call));
-        assert!(matches!(&asked.outcome, Ok(Call::Fetch(Target::Run(run))) if *run == run_id(1)));
+    let send = |call: &str, stored: bool| {
+        let sent = route("{}").send("POST", "/responses", &body(call));
+        assert!(matches!(&sent.outcome, Ok(Call::Fetch(Target::Run(run))) if *run == run_id(1)));
         let mut about = about(&record, Json::null());
         about.stored = stored;
         let pending = pending(&record);
-        let view = interlingua_core::call::RunView { record: &record, about: &about, pending: &pending };
-        asked.answered(Reply::Run(view)).expect_err("something else is asked")
+        let view = interlingua_core::call::RunView { record: &record, info: &about, pending: &pending };
+        sent.reply_with(Reply::Run(view)).expect_err("another call")
     };
-    let next = ask("call_1", true);
+
+    let next = send("call_1", true);
     let call = next.run_call();
     assert_eq!(call.thread, Thread::After(run_id(1)));
     assert_eq!(call.request.input[0].kind, MessageType::FunctionCallOutput);
 
-    // An unknown call is looked for in the whole session before it is refused.
-    let next = ask("call_9", true);
-    assert!(matches!(&next.outcome, Ok(Call::Session(SessionCall::Look { session })) if session == "session-1"));
-    let refused = next.answered(Reply::Session(&[session("session-1", Vec::new(), false)])).expect_err("refused");
+    // An unknown call is looked up in the complete session before it is refused.
+    let next = send("call_9", true);
+    assert!(matches!(&next.outcome, Ok(Call::Session(SessionCall::Get { session })) if session == "session-1"));
+    let refused = next.reply_with(Reply::Session(&[session("session-1", Vec::new(), false)])).expect_err("refused");
     assert_eq!(
-        refused.refusal().line(),
+        refused.error_reply().line(),
         r#"400 {"error":{"message":"No tool call found for function call output with call_id call_9.","type":"invalid_request_error","param":"input","code":null}}"#
     );
 
-    // What was not stored is not there.
-    let refusal = ask("call_1", false).refusal();
-    assert_eq!((refusal.status, &refusal.json()["error"]["code"]), (400, &json!("previous_response_not_found")));
+    // An unstored response does not exist.
+    let reply = send("call_1", false).error_reply();
+    assert_eq!((reply.status, &reply.json()["error"]["code"]), (400, &json!("previous_response_not_found")));
 }
 
 fn session(id: &str, items: Vec<SessionItem>, ours: bool) -> SessionView {
@@ -183,11 +187,11 @@ fn session(id: &str, items: Vec<SessionItem>, ours: bool) -> SessionView {
 
 #[test]
 fn references_are_resolved_from_stored_runs() {
-    let mut told = Tale::begin();
-    told.says(&["Hello"]);
-    told.call(MessageType::PluginCall, "call_1", "t", &["{}"]);
-    told.output(MessageType::PluginCallOutput, "call_1", "18 C");
-    let record = told.finish(End::Completed);
+    let mut run = RunBuilder::begin();
+    run.add_message(&["Hello"]);
+    run.call(MessageType::PluginCall, "call_1", "t", &["{}"]);
+    run.output(MessageType::PluginCallOutput, "call_1", "18 C");
+    let record = run.finish(End::Completed);
     let run = run_id(1).to_prefixed("");
     let body = json!({"model": "demo", "input": [
         {"type": "item_reference", "id": format!("msg_{run}_in0_0")},
@@ -196,45 +200,45 @@ fn references_are_resolved_from_stored_runs() {
         {"role": "user", "content": "and now?"},
     ]});
     let about = about(&record, Json::null());
-    let view = || interlingua_core::call::RunView { record: &record, about: &about, pending: &[] };
-    let asked = route("{}").ask("POST", "/responses", &body.to_string());
-    let next = asked.answered(Reply::Run(view())).expect_err("the agent is asked");
-    let said: Vec<String> =
+    let view = || interlingua_core::call::RunView { record: &record, info: &about, pending: &[] };
+    let sent = route("{}").send("POST", "/responses", &body.to_string());
+    let next = sent.reply_with(Reply::Run(view())).expect_err("a run call");
+    let texts: Vec<String> =
         next.run_call().request.input.iter().map(|message| format!("{} {}", message.kind, message.text())).collect();
-    assert_eq!(said, ["message hi", "message Hello", "plugin_call ", "plugin_call_output ", "message and now?"]);
+    assert_eq!(texts, ["message hi", "message Hello", "plugin_call ", "plugin_call_output ", "message and now?"]);
 
     let twice = json!({"model": "demo", "input": [{"id": format!("msg_{run}_0")}, {"id": format!("msg_{run}_0")}]});
-    let refusal = route("{}").ask("POST", "/responses", &twice.to_string()).refusal();
-    assert_eq!(refusal.json()["error"]["param"], "input[1].id");
+    let reply = route("{}").send("POST", "/responses", &twice.to_string()).error_reply();
+    assert_eq!(reply.json()["error"]["param"], "input[1].id");
     let beyond = json!({"model": "demo", "input": [{"id": format!("msg_{run}_77")}]});
-    let asked = route("{}").ask("POST", "/responses", &beyond.to_string());
-    assert_eq!(asked.answered(Reply::Run(view())).expect_err("refused").refusal().status, 404);
+    let sent = route("{}").send("POST", "/responses", &beyond.to_string());
+    assert_eq!(sent.reply_with(Reply::Run(view())).expect_err("refused").error_reply().status, 404);
 }
 
 #[test]
-fn an_approval_is_answered_without_a_chain() {
+fn an_approval_can_be_answered_without_a_chain() {
     let body = json!({"model": "demo", "input": [
         {"role": "user", "content": "send it"},
         {"type": "message", "role": "assistant", "content": "May I?"},
         {"type": "mcp_approval_request", "id": "appr_1", "name": "send", "arguments": "{}", "server_label": "m"},
         {"type": "mcp_approval_response", "approval_request_id": "appr_1", "approve": true},
     ]});
-    let asked = route("{}").ask("POST", "/responses", &body.to_string());
-    let call = asked.run_call();
+    let sent = route("{}").send("POST", "/responses", &body.to_string());
+    let call = sent.run_call();
     assert_eq!(call.thread, Thread::New, "the engine finds the session by the answer");
     let kinds: Vec<&str> = call.request.input.iter().map(|message| message.kind.as_str()).collect();
     assert_eq!(kinds, ["mcp_approval_request", "mcp_approval_response"], "the session knows the rest");
 
-    // By reference, as the AI SDK has it.
+    // By reference, as the AI SDK does it.
     let body = json!({"model": "demo", "input": [
         {"type": "item_reference", "id": "appr_1"},
         {"type": "mcp_approval_response", "approval_request_id": "appr_1", "approve": false, "reason": "no"},
     ]});
-    let asked = route("{}").ask("POST", "/responses", &body.to_string());
-    let answer = asked.run_call().request.input[0].content[0].as_data().expect("data").text().to_owned();
+    let sent = route("{}").send("POST", "/responses", &body.to_string());
+    let answer = sent.run_call().request.input[0].content[0].as_data().expect("data").text().to_owned();
     assert_eq!(answer, r#"{"approval_request_id":"appr_1","id":"appr_1","approve":false,"reason":"no"}"#);
 
-    // Long decided, and only history by now.
+    // Decided earlier: the approval is only history.
     let body = json!({"model": "demo", "input": [
         {"role": "user", "content": "send it"},
         {"type": "mcp_approval_request", "id": "appr_1", "name": "send", "arguments": "{}", "server_label": "m"},
@@ -242,28 +246,28 @@ fn an_approval_is_answered_without_a_chain() {
         {"type": "message", "role": "assistant", "content": "Sent."},
         {"role": "user", "content": "thanks"},
     ]});
-    let asked = route("{}").ask("POST", "/responses", &body.to_string());
-    let said: Vec<String> = asked.run_call().request.input.iter().map(Message::text).collect();
-    assert_eq!(said, ["send it", "Sent.", "thanks"]);
+    let sent = route("{}").send("POST", "/responses", &body.to_string());
+    let texts: Vec<String> = sent.run_call().request.input.iter().map(Message::text).collect();
+    assert_eq!(texts, ["send it", "Sent.", "thanks"]);
 }
 
 #[test]
-fn a_question_is_answered_by_an_output_or_by_plain_text() {
-    let mut told = Tale::begin();
-    let message = told.message(MessageType::McpApprovalRequest);
-    told.data(message, r#"{"id":"ask_1","name":"date","interrupt":{"kind":"input","message":"When?"}}"#);
-    told.end(message);
-    let record = told.finish(End::Completed);
+fn a_question_can_be_answered_by_an_output_or_by_plain_text() {
+    let mut run = RunBuilder::begin();
+    let message = run.message(MessageType::McpApprovalRequest);
+    run.data(message, r#"{"id":"ask_1","name":"date","interrupt":{"kind":"input","message":"When?"}}"#);
+    run.end(message);
+    let record = run.finish(End::Completed);
     let pending = pending(&record);
     let about = about(&record, Json::null());
-    let view = || interlingua_core::call::RunView { record: &record, about: &about, pending: &pending };
+    let view = || interlingua_core::call::RunView { record: &record, info: &about, pending: &pending };
     for input in [json!([{"type": "function_call_output", "call_id": "ask_1", "output": "monday"}]), json!("monday")] {
         let body = json!({"model": "demo", "previous_response_id": response_id(1), "input": input});
-        let asked = route("{}").ask("POST", "/responses", &body.to_string());
-        let next = asked.answered(Reply::Run(view())).expect_err("the agent is asked");
+        let sent = route("{}").send("POST", "/responses", &body.to_string());
+        let next = sent.reply_with(Reply::Run(view())).expect_err("a run call");
         let call = next.run_call();
         assert!(call.request.input.is_empty(), "{:?}", call.request.input);
-        assert_eq!(format!("{:?}", call.answers), r#"[Answer { id: "ask_1", given: Text("monday"), said: None }]"#);
+        assert_eq!(call.answers, [Answer::new("ask_1".to_owned(), AnswerBody::Text("monday".to_owned()))]);
     }
     // Without a chain, the question is in the input.
     let body = json!({"model": "demo", "input": [
@@ -271,13 +275,13 @@ fn a_question_is_answered_by_an_output_or_by_plain_text() {
         {"type": "function_call", "call_id": "ask_1", "name": "request_input", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "ask_1", "output": "monday"},
     ]});
-    let asked = route("{}").ask("POST", "/responses", &body.to_string());
-    let call = asked.run_call();
+    let sent = route("{}").send("POST", "/responses", &body.to_string());
+    let call = sent.run_call();
     assert_eq!((call.answers.len(), call.request.input.len(), &call.thread), (1, 0, &Thread::New));
 }
 
 #[test]
-fn a_question_answered_long_ago_is_history() {
+fn a_question_answered_earlier_is_history() {
     let body = json!({"model": "demo", "input": [
         {"role": "user", "content": "book it"},
         {"type": "function_call", "call_id": "ask_1", "name": "request_input", "arguments": "{}"},
@@ -285,88 +289,90 @@ fn a_question_answered_long_ago_is_history() {
         {"type": "message", "role": "assistant", "content": "Booked."},
         {"role": "user", "content": "thanks"},
     ]});
-    let asked = route("{}").ask("POST", "/responses", &body.to_string());
-    let call = asked.run_call();
+    let sent = route("{}").send("POST", "/responses", &body.to_string());
+    let call = sent.run_call();
     assert_eq!((call.answers.len(), call.request.input.len()), (0, 5));
     assert!(matches!(call.thread, Thread::Session(_)));
 }
 
 #[test]
-fn a_history_with_tools_is_a_session_of_its_own() {
+fn a_history_with_tools_starts_a_new_session() {
     let body = json!({"model": "demo", "input": [
         {"role": "user", "content": "x"},
         {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": "y"},
     ]});
-    let asked = route("{}").ask("POST", "/responses", &body.to_string());
-    assert!(matches!(asked.run_call().thread, Thread::Session(_)));
+    let sent = route("{}").send("POST", "/responses", &body.to_string());
+    assert!(matches!(sent.run_call().thread, Thread::Session(_)));
 }
 
 #[test]
-fn something_open_is_a_complaint_about_the_input() {
-    let mut told = Tale::begin();
-    let message = told.message(MessageType::McpApprovalRequest);
-    told.data(message, r#"{"id":"appr_1","name":"send","arguments":"{}"}"#);
-    told.end(message);
-    let record = told.finish(End::Completed);
+fn a_pending_item_is_an_error_about_the_input() {
+    let mut run = RunBuilder::begin();
+    let message = run.message(MessageType::McpApprovalRequest);
+    run.data(message, r#"{"id":"appr_1","name":"send","arguments":"{}"}"#);
+    run.end(message);
+    let record = run.finish(End::Completed);
     let (pending, about) = (pending(&record), about(&record, Json::null()));
-    let view = interlingua_core::call::RunView { record: &record, about: &about, pending: &pending };
-    let asked = route("{}").ask("POST", "/responses", support::HELLO);
-    let refusal = asked.answered(Reply::Waiting(view)).expect_err("refused").refusal();
-    assert_eq!((refusal.status, &refusal.json()["error"]["param"]), (400, &json!("input")));
-    assert!(refusal.body.contains("'appr_1'"));
+    let view = interlingua_core::call::RunView { record: &record, info: &about, pending: &pending };
+    let sent = route("{}").send("POST", "/responses", support::HELLO);
+    let reply = sent.reply_with(Reply::Waiting(view)).expect_err("refused").error_reply();
+    assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!("input")));
+    assert!(reply.body.contains("'appr_1'"));
 }
 
 #[test]
-fn a_call_left_open_is_refused_where_the_operator_wants_it_so() {
-    let mut told = Tale::begin();
-    told.call(MessageType::FunctionCall, "call_1", "f", &["{}"]);
-    let record = told.finish(End::Completed);
+fn an_unanswered_call_is_refused_if_the_options_say_so() {
+    let mut run = RunBuilder::begin();
+    run.call(MessageType::FunctionCall, "call_1", "f", &["{}"]);
+    let record = run.finish(End::Completed);
     let (pending, about) = (pending(&record), about(&record, Json::null()));
-    let view = interlingua_core::call::RunView { record: &record, about: &about, pending: &pending };
+    let view = interlingua_core::call::RunView { record: &record, info: &about, pending: &pending };
     let body = json!({"model": "demo", "previous_response_id": response_id(1), "input": "never mind"}).to_string();
-    let asked = route(r#"{"open_calls":"refuse"}"#).ask("POST", "/responses", &body);
-    let refusal = asked.answered(Reply::Run(view)).expect_err("refused").refusal();
-    assert!(refusal.body.contains("No tool output found for function call call_1."), "{}", refusal.body);
-    let asked = route("{}").ask("POST", "/responses", &body);
-    assert!(asked.answered(Reply::Run(view)).expect_err("asked").outcome.is_ok());
+    let sent = route(r#"{"open_calls":"refuse"}"#).send("POST", "/responses", &body);
+    let reply = sent.reply_with(Reply::Run(view)).expect_err("refused").error_reply();
+    assert!(reply.body.contains("No tool output found for function call call_1."), "{}", reply.body);
+    let sent = route("{}").send("POST", "/responses", &body);
+    assert!(sent.reply_with(Reply::Run(view)).expect_err("asked").outcome.is_ok());
 }
 
 #[test]
-fn a_conversation_moves_to_the_agent_that_is_asked_first() {
+fn a_conversation_moves_to_the_agent_of_its_first_request() {
     let id = format!("conv_{}", run_id(5).to_prefixed(""));
     let body = json!({"model": "other", "conversation": {"id": id}, "input": "x"}).to_string();
     let route = support::mounted(&["demo", "other"], "{}");
-    let said = SessionItem { id: "msg_a".into(), run: None, message: Message::user("before") };
-    let view = session(&id, vec![said], true);
-    let asked =
-        route.ask("POST", "/responses", &body).answered(Reply::Session(std::slice::from_ref(&view))).expect_err("more");
-    assert!(matches!(&asked.outcome, Ok(Call::Session(SessionCall::Delete { .. }))), "{:?}", asked.outcome);
-    let asked = asked.answered(Reply::Done).expect_err("more");
-    let Ok(Call::Session(SessionCall::Create { agent, items, .. })) = &asked.outcome else {
-        panic!("{:?}", asked.outcome)
+    let item = SessionItem { id: "msg_a".into(), run: None, message: Message::user("before") };
+    let view = session(&id, vec![item], true);
+    let sent = route
+        .send("POST", "/responses", &body)
+        .reply_with(Reply::Session(std::slice::from_ref(&view)))
+        .expect_err("more");
+    assert!(matches!(&sent.outcome, Ok(Call::Session(SessionCall::Delete { .. }))), "{:?}", sent.outcome);
+    let sent = sent.reply_with(Reply::Done).expect_err("more");
+    let Ok(Call::Session(SessionCall::Create { agent, items, .. })) = &sent.outcome else {
+        panic!("{:?}", sent.outcome)
     };
     assert_eq!((agent.as_str(), items.len()), ("other", 1));
-    let asked = asked.answered(Reply::Session(std::slice::from_ref(&view))).expect_err("the agent is asked");
-    assert_eq!(asked.run_call().thread, Thread::Session(id.clone()));
+    let sent = sent.reply_with(Reply::Session(std::slice::from_ref(&view))).expect_err("a run call");
+    assert_eq!(sent.run_call().thread, Thread::Session(id.clone()));
 
     let mut used = session(&id, Vec::new(), true);
     used.latest = Some(run_id(1));
-    let asked = route.ask("POST", "/responses", &body).answered(Reply::Session(&[used])).expect_err("refused");
-    assert_eq!(asked.refusal().json()["error"]["param"], "conversation");
+    let sent = route.send("POST", "/responses", &body).reply_with(Reply::Session(&[used])).expect_err("refused");
+    assert_eq!(sent.error_reply().json()["error"]["param"], "conversation");
     let foreign = session(&id, Vec::new(), false);
-    let asked = route.ask("POST", "/responses", &body).answered(Reply::Session(&[foreign])).expect_err("refused");
-    assert_eq!(asked.refusal().status, 404);
+    let sent = route.send("POST", "/responses", &body).reply_with(Reply::Session(&[foreign])).expect_err("refused");
+    assert_eq!(sent.error_reply().status, 404);
 }
 
 #[test]
-fn a_frame_of_a_websocket_is_a_request() {
+fn a_websocket_frame_is_a_request() {
     let frame = r#"{"type":"response.create","stream_id":"s1","model":"demo","input":"hi"}"#;
-    let asked = route("{}").ask("WEBSOCKET", "/responses", frame);
-    assert_eq!(asked.run_call().delivery, Delivery::Stream);
-    let mut told = Tale::begin();
-    told.says(&["one\ntwo"]);
-    let answer = asked.streamed(&told.finish(End::Completed));
+    let sent = route("{}").send("WEBSOCKET", "/responses", frame);
+    assert_eq!(sent.run_call().delivery, Delivery::Stream);
+    let mut run = RunBuilder::begin();
+    run.add_message(&["one\ntwo"]);
+    let answer = sent.streamed(&run.finish(End::Completed));
     let lines: Vec<Value> = answer.body.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert!(lines.iter().all(|event| event["stream_id"] == "s1"));
     assert_eq!(lines.first().expect("events")["type"], "response.created");
@@ -379,46 +385,47 @@ fn a_frame_of_a_websocket_is_a_request() {
         (r#"{"model":"demo"}"#, json!("missing_required_parameter")),
         (r#"{"type":"response.steer"}"#, json!("unsupported_parameter")),
     ] {
-        let refusal = route("{}").ask("WEBSOCKET", "/responses", frame).refusal();
-        let event = refusal.json();
-        assert!(refusal.body.ends_with('\n') && event["type"] == "error" && event["status"] == 400, "{event}");
+        let reply = route("{}").send("WEBSOCKET", "/responses", frame).error_reply();
+
+        let event = reply.json();
+        assert!(reply.body.ends_with('\n') && event["type"] == "error" && event["status"] == 400, "{event}");
         assert_eq!((&event["code"], &event["error"]["code"]), (&code, &code));
     }
 }
 
 #[test]
-fn a_warm_up_is_taken_down_without_asking() {
+fn a_warm_up_is_recorded_without_calling_the_agent() {
     let frame = r#"{"type":"response.create","model":"demo","store":false,"generate":false,"input":"hi"}"#;
-    let asked = route("{}").ask("WEBSOCKET", "/responses", frame);
-    assert!(asked.run_call().record_only && !asked.run_call().stored);
-    assert!(!route("{}").ask("WEBSOCKET", "/responses", &frame.replace("false", "true")).run_call().record_only);
-    // Over HTTP nothing is warmed up; the field says nothing there.
-    assert!(!route("{}").ask("POST", "/responses", frame).run_call().record_only);
+    let sent = route("{}").send("WEBSOCKET", "/responses", frame);
+    assert!(sent.run_call().record_only && !sent.run_call().stored);
+    assert!(!route("{}").send("WEBSOCKET", "/responses", &frame.replace("false", "true")).run_call().record_only);
+    // Over HTTP the field has no effect.
+    assert!(!route("{}").send("POST", "/responses", frame).run_call().record_only);
 }
 
 #[test]
-fn an_unstored_response_is_followed_over_a_socket_alone() {
+fn an_unstored_response_can_only_be_continued_over_a_websocket() {
     let body =
         json!({"type": "response.create", "model": "demo", "previous_response_id": response_id(1), "input": "x"})
             .to_string();
-    let mut told = Tale::begin();
-    told.says(&["x"]);
-    let record = told.finish(End::Completed);
+    let mut run = RunBuilder::begin();
+    run.add_message(&["x"]);
+    let record = run.finish(End::Completed);
     let labels = Json::parse(r#"{"model":"demo","store":false}"#).expect("JSON");
     let mut about = about(&record, labels);
     about.stored = false;
-    let view = interlingua_core::call::RunView { record: &record, about: &about, pending: &[] };
+    let view = interlingua_core::call::RunView { record: &record, info: &about, pending: &[] };
     for (method, known) in [("WEBSOCKET", true), ("POST", false)] {
-        let next = route("{}").ask(method, "/responses", &body).answered(Reply::Run(view)).expect_err("more");
+        let next = route("{}").send(method, "/responses", &body).reply_with(Reply::Run(view)).expect_err("more");
         assert_eq!(next.outcome.is_ok(), known, "{method}");
         assert_eq!(next.exchange.builds_on(), Some(run_id(1)), "{method}");
     }
 }
 
 #[test]
-fn a_field_of_chat_completions_is_answered_by_its_name_here() {
+fn a_field_of_chat_completions_is_refused_with_its_name_in_this_api() {
     let messages = json!([{ "role": "user", "content": "hi" }]);
-    for (theirs, value, ours) in [
+    for (field, value, equivalent) in [
         ("messages", messages, "input"),
         ("max_tokens", json!(5), "max_output_tokens"),
         ("max_completion_tokens", json!(5), "max_output_tokens"),
@@ -427,15 +434,15 @@ fn a_field_of_chat_completions_is_answered_by_its_name_here() {
         ("functions", json!([]), "tools"),
         ("prompt", json!("hi"), "input"),
     ] {
-        let refusal =
-            route("{}").ask("POST", "/responses", &json!({ "model": "demo", theirs: value }).to_string()).refusal();
-        let error = refusal.json()["error"].clone();
+        let reply =
+            route("{}").send("POST", "/responses", &json!({ "model": "demo", field: value }).to_string()).error_reply();
+        let error = reply.json()["error"].clone();
         assert_eq!(
-            (refusal.status, &error["code"], &error["param"]),
-            (400, &json!("unsupported_parameter"), &json!(theirs))
+            (reply.status, &error["code"], &error["param"]),
+            (400, &json!("unsupported_parameter"), &json!(field))
         );
-        assert!(error["message"].as_str().expect("a sentence").contains(&format!("'{ours}'")), "{error}");
+        assert!(error["message"].as_str().expect("a sentence").contains(&format!("'{equivalent}'")), "{error}");
     }
     let empty = json!({ "model": "demo", "input": "hi", "messages": null }).to_string();
-    assert_eq!(route("{}").ask("POST", "/responses", &empty).run_call().request.input.len(), 1, "null says nothing");
+    assert_eq!(route("{}").send("POST", "/responses", &empty).run_call().request.input.len(), 1, "null means absent");
 }

@@ -1,4 +1,4 @@
-//! What is there already: responses, their input, conversations and their items, models, counts (sections 1 and 12).
+//! Stored objects: responses, their input, conversations and their items, models, counts (sections 1 and 12).
 
 mod support;
 
@@ -7,77 +7,77 @@ use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{Content, Message, MessageType, Role};
 use interlingua_core::{Call, End, Record, RunId};
 use serde_json::{Value, json};
-use support::{Answer, Asked, Tale, about, mounted, response_id, route, run_id};
+use support::{HttpReply, RunBuilder, Sent, about, mounted, response_id, route, run_id};
 
 fn hello() -> Record {
-    let mut told = Tale::begin();
-    told.says(&["Hello"]);
-    told.finish(End::Completed)
+    let mut run = RunBuilder::begin();
+    run.add_message(&["Hello"]);
+    run.finish(End::Completed)
 }
 
 /// Labels of a background response.
 const BACKGROUND: &str = r#"{"model":"demo","background":true,"store":true}"#;
 
-/// Answers the first lookup with a record; the rest is the test's.
-fn looked_up(asked: Asked, record: &Record, labels: &str, stored: bool) -> Result<Answer, Asked> {
+/// Answers the first lookup with a record.
+fn looked_up(sent: Sent, record: &Record, labels: &str, stored: bool) -> Result<HttpReply, Sent> {
     let mut about = about(record, Json::parse(labels).expect("JSON"));
     about.stored = stored;
-    asked.answered(Reply::Run(interlingua_core::call::RunView { record, about: &about, pending: &[] }))
+    sent.reply_with(Reply::Run(interlingua_core::call::RunView { record, info: &about, pending: &[] }))
 }
 
-fn get(target: &str) -> Asked {
-    route("{}").ask("GET", target, "")
+fn get(target: &str) -> Sent {
+    route("{}").send("GET", target, "")
 }
 
 #[test]
-fn a_response_that_was_not_stored_is_not_there() {
+fn an_unstored_response_does_not_exist() {
     let record = hello();
     for (method, target) in [("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")] {
-        let asked = route("{}").ask(method, &format!("/responses/{}{target}", response_id(1)), "");
-        let refusal = looked_up(asked, &record, BACKGROUND, false).expect_err("refused").refusal();
-        assert_eq!(refusal.status, 404, "{method} {target}: {}", refusal.body);
-        assert!(refusal.body.contains("Response with id 'resp_"), "{}", refusal.body);
+        let sent = route("{}").send(method, &format!("/responses/{}{target}", response_id(1)), "");
+        let reply = looked_up(sent, &record, BACKGROUND, false).expect_err("refused").error_reply();
+        assert_eq!(reply.status, 404, "{method} {target}: {}", reply.body);
+        assert!(reply.body.contains("Response with id 'resp_"), "{}", reply.body);
     }
 }
 
 #[test]
 fn a_response_is_deleted() {
-    let asked = route("{}").ask("DELETE", &format!("/responses/{}", response_id(1)), "");
-    let asked = looked_up(asked, &hello(), BACKGROUND, true).expect_err("the engine deletes");
-    assert!(matches!(&asked.outcome, Ok(Call::Delete(Target::Run(run))) if *run == run_id(1)));
-    let answer = asked.answered(Reply::Done).expect("an answer");
+    let sent = route("{}").send("DELETE", &format!("/responses/{}", response_id(1)), "");
+    let sent = looked_up(sent, &hello(), BACKGROUND, true).expect_err("the engine deletes");
+    assert!(matches!(&sent.outcome, Ok(Call::Delete(Target::Run(run))) if *run == run_id(1)));
+    let answer = sent.reply_with(Reply::Done).expect("an answer");
     assert_eq!(answer.json(), json!({"id": response_id(1), "object": "response", "deleted": true}));
     assert!(answer.head.get("x-request-id").is_some());
 }
 
 #[test]
-fn only_background_responses_that_go_on_are_cancelled() {
-    let cancel = || route("{}").ask("POST", &format!("/responses/{}/cancel", response_id(1)), "");
-    let under_way = Tale::begin().0;
-    let asked = looked_up(cancel(), &under_way, BACKGROUND, true).expect_err("the engine stops it");
-    assert!(matches!(&asked.outcome, Ok(Call::Cancel(Target::Run(run))) if *run == run_id(1)));
-    let stopped = Tale::begin().finish(End::Canceled);
-    let answer = looked_up(asked, &stopped, BACKGROUND, true).expect("an answer");
+fn only_running_background_responses_can_be_cancelled() {
+    let cancel = || route("{}").send("POST", &format!("/responses/{}/cancel", response_id(1)), "");
+    let under_way = RunBuilder::begin().0;
+    let sent = looked_up(cancel(), &under_way, BACKGROUND, true).expect_err("the engine stops it");
+    assert!(matches!(&sent.outcome, Ok(Call::Cancel(Target::Run(run))) if *run == run_id(1)));
+    let stopped = RunBuilder::begin().finish(End::Canceled);
+    let answer = looked_up(sent, &stopped, BACKGROUND, true).expect("an answer");
     assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("cancelled")));
 
     let again = looked_up(cancel(), &stopped, BACKGROUND, true).expect("an answer");
-    assert_eq!(again.json(), answer.json(), "once more changes nothing");
-    let refused = looked_up(cancel(), &hello(), BACKGROUND, true).expect_err("refused").refusal();
+    assert_eq!(again.json(), answer.json(), "a second cancel changes nothing");
+    let refused = looked_up(cancel(), &hello(), BACKGROUND, true).expect_err("refused").error_reply();
     assert!(refused.status == 400 && refused.body.contains("completed"), "{}", refused.line());
     let foreground = looked_up(cancel(), &under_way, r#"{"model":"demo","store":true}"#, true).expect_err("refused");
-    assert_eq!(foreground.refusal().status, 400);
+    assert_eq!(foreground.error_reply().status, 400);
 }
 
 #[test]
-fn a_background_response_is_queued_before_it_is_asked() {
-    let asked = route("{}").ask("POST", "/responses", r#"{"model":"demo","input":"x","background":true}"#);
-    let labels = asked.run_call().labels.text().to_owned();
+fn a_background_response_is_queued_first() {
+    let sent = route("{}").send("POST", "/responses", r#"{"model":"demo","input":"x","background":true}"#);
+    let labels = sent.run_call().labels.text().to_owned();
     let run = interlingua_core::Run::new(run_id(0x100), "demo", "s", support::NOW);
     let record = Record::new(run);
     let mut about = about(&record, Json::parse(&labels).expect("JSON"));
     about.state = RunState::Queued;
-    let view = interlingua_core::call::RunView { record: &record, about: &about, pending: &[] };
-    let answer = asked.answered(Reply::Run(view)).expect("an answer").json();
+    let view = interlingua_core::call::RunView { record: &record, info: &about, pending: &[] };
+    let answer = sent.reply_with(Reply::Run(view)).expect("an answer").json();
     assert_eq!(
         (&answer["status"], &answer["output"], &answer["id"]),
         (&json!("queued"), &json!([]), &json!(response_id(0x100)))
@@ -104,40 +104,43 @@ fn the_input_of_a_response_is_shown_as_items() {
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
         {"type": "mcp_list_tools", "id": "l_1", "server_label": "s", "tools": []},
     ]});
-    let asked = route("{}").ask("POST", "/responses", &body.to_string());
+    let sent = route("{}").send("POST", "/responses", &body.to_string());
     let mut record = Record::new(interlingua_core::Run::new(run_id(1), "demo", "s", support::NOW));
-    record.start_turn(asked.run_call().request.input.clone());
-    record.cut(End::Completed, None);
-    let asked = get(&format!("/responses/{}/input_items?order=asc", response_id(1)));
-    let page = looked_up(asked, &record, "null", true).expect("a page").json();
+    record.start_turn(sent.run_call().request.input.clone());
+    record.close(End::Completed, None);
+    let sent = get(&format!("/responses/{}/input_items?order=asc", response_id(1)));
+    let page = looked_up(sent, &record, "null", true).expect("a page").json();
     insta::assert_json_snapshot!(page);
 }
 
 #[test]
-fn pages_begin_after_an_item_and_end_at_their_limit() {
+fn pages_start_after_an_item_and_end_at_their_limit() {
     let mut record = Record::new(interlingua_core::Run::new(run_id(1), "demo", "s", support::NOW));
     record.start_turn((0..5).map(|number| Message::user(number.to_string())).collect::<Vec<_>>());
-    record.cut(End::Completed, None);
+    record.close(End::Completed, None);
     let page = |query: &str| {
-        let asked = get(&format!("/responses/{}/input_items{query}", response_id(1)));
-        looked_up(asked, &record, "null", true).expect("a page").json()
+        let sent = get(&format!("/responses/{}/input_items{query}", response_id(1)));
+        looked_up(sent, &record, "null", true).expect("a page").json()
     };
     let texts = |page: &Value| -> Vec<String> {
         let items = page["data"].as_array().expect("a list");
         items.iter().map(|item| item["content"][0]["text"].as_str().expect("a text").to_owned()).collect()
     };
+
     let newest = page("?limit=2");
     assert_eq!((texts(&newest), &newest["has_more"]), (vec!["4".to_owned(), "3".to_owned()], &json!(true)));
+
     let next = page(&format!("?limit=3&after={}", newest["last_id"].as_str().expect("an id")));
     assert_eq!(
         (texts(&next), &next["has_more"]),
         (vec!["2".to_owned(), "1".to_owned(), "0".to_owned()], &json!(false))
     );
+
     let end = page(&format!("?after={}", next["last_id"].as_str().expect("an id")));
     assert_eq!(end, json!({"object": "list", "data": [], "first_id": null, "last_id": null, "has_more": false}));
-    let asked = get(&format!("/responses/{}/input_items?after=msg_nope", response_id(1)));
+    let sent = get(&format!("/responses/{}/input_items?after=msg_nope", response_id(1)));
     assert_eq!(
-        looked_up(asked, &record, "null", true).expect_err("refused").refusal().json()["error"]["param"],
+        looked_up(sent, &record, "null", true).expect_err("refused").error_reply().json()["error"]["param"],
         "after"
     );
 }
@@ -163,54 +166,54 @@ fn conversation_id() -> String {
     run_id(0x100).to_prefixed("conv_")
 }
 
-fn session_call(asked: &Asked) -> &SessionCall {
-    match &asked.outcome {
+fn session_call(sent: &Sent) -> &SessionCall {
+    match &sent.outcome {
         Ok(Call::Session(call)) => call,
-        other => panic!("nothing about a session: {other:?}"),
+        other => panic!("not a session call: {other:?}"),
     }
 }
 
 #[test]
-fn a_conversation_is_made_with_its_items() {
+fn a_conversation_is_created_with_its_items() {
     let body = r#"{"metadata":{"topic":"x"},"items":[{"role":"user","content":"before"}]}"#;
-    let asked = route("{}").ask("POST", "/conversations", body);
-    let SessionCall::Create { agent, session: id, items, labels } = session_call(&asked) else { panic!("{asked:?}") };
+    let sent = route("{}").send("POST", "/conversations", body);
+    let SessionCall::Create { agent, session: id, items, labels } = session_call(&sent) else { panic!("{sent:?}") };
     assert_eq!((agent.as_str(), id.as_str(), items.len()), ("demo", conversation_id().as_str(), 1));
     assert!(items[0].id.as_deref().is_some_and(|id| id.starts_with("msg_")));
     assert_eq!(labels.get("responses").map(Json::text), Some(r#"{"metadata":{"topic":"x"}}"#));
-    let answer = asked.answered(Reply::Session(&[session(Vec::new())])).expect("an answer");
-    let wanted = json!({"id": conversation_id(), "object": "conversation", "created_at": 1_795_168_800, "metadata": {"topic": "x"}});
-    assert_eq!(answer.json(), wanted);
+    let answer = sent.reply_with(Reply::Session(&[session(Vec::new())])).expect("an answer");
+    let expected = json!({"id": conversation_id(), "object": "conversation", "created_at": 1_795_168_800, "metadata": {"topic": "x"}});
+    assert_eq!(answer.json(), expected);
 
-    assert!(matches!(session_call(&route("{}").ask("POST", "/conversations", "")), SessionCall::Create { .. }));
+    assert!(matches!(session_call(&route("{}").send("POST", "/conversations", "")), SessionCall::Create { .. }));
     let many: Vec<Value> = (0..21).map(|_| json!({"role": "user", "content": "x"})).collect();
-    let refusal = route("{}").ask("POST", "/conversations", &json!({"items": many}).to_string()).refusal();
-    assert_eq!(refusal.json()["error"]["param"], "items");
+    let reply = route("{}").send("POST", "/conversations", &json!({"items": many}).to_string()).error_reply();
+    assert_eq!(reply.json()["error"]["param"], "items");
 }
 
 #[test]
-fn a_conversation_is_read_changed_and_forgotten() {
+fn a_conversation_is_read_updated_and_deleted() {
     let path = format!("/conversations/{}", conversation_id());
     let found = session(Vec::new());
-    let read = get(&path).answered(Reply::Session(std::slice::from_ref(&found))).expect("an answer");
+    let read = get(&path).reply_with(Reply::Session(std::slice::from_ref(&found))).expect("an answer");
     assert_eq!(read.json()["metadata"], json!({"topic": "x"}));
 
-    let asked = route("{}").ask("POST", &path, r#"{"metadata":{"topic":"y"}}"#);
-    let asked = asked.answered(Reply::Session(std::slice::from_ref(&found))).expect_err("it is changed");
-    assert!(matches!(session_call(&asked), SessionCall::Label { .. }));
-    let answer = asked.answered(Reply::Session(std::slice::from_ref(&found))).expect("an answer");
+    let sent = route("{}").send("POST", &path, r#"{"metadata":{"topic":"y"}}"#);
+    let sent = sent.reply_with(Reply::Session(std::slice::from_ref(&found))).expect_err("it is changed");
+    assert!(matches!(session_call(&sent), SessionCall::Label { .. }));
+    let answer = sent.reply_with(Reply::Session(std::slice::from_ref(&found))).expect("an answer");
     assert_eq!(answer.json()["metadata"], json!({"topic": "y"}));
 
-    let asked = route("{}").ask("DELETE", &path, "");
-    let asked = asked.answered(Reply::Session(std::slice::from_ref(&found))).expect_err("it is forgotten");
-    assert!(matches!(session_call(&asked), SessionCall::Delete { .. }));
-    let answer = asked.answered(Reply::Done).expect("an answer");
+    let sent = route("{}").send("DELETE", &path, "");
+    let sent = sent.reply_with(Reply::Session(std::slice::from_ref(&found))).expect_err("it is forgotten");
+    assert!(matches!(session_call(&sent), SessionCall::Delete { .. }));
+    let answer = sent.reply_with(Reply::Done).expect("an answer");
     assert_eq!(answer.json(), json!({"id": conversation_id(), "object": "conversation.deleted", "deleted": true}));
 
-    // A session of another protocol is no conversation.
+    // A session of another protocol is not a conversation.
     let foreign = SessionView { labels: Extra::new(), ..found };
-    assert_eq!(get(&path).answered(Reply::Session(&[foreign])).expect_err("refused").refusal().status, 404);
-    assert_eq!(get("/conversations/s-7").refusal().status, 404);
+    assert_eq!(get(&path).reply_with(Reply::Session(&[foreign])).expect_err("refused").error_reply().status, 404);
+    assert_eq!(get("/conversations/s-7").error_reply().status, 404);
 }
 
 #[test]
@@ -220,140 +223,143 @@ fn items_of_a_conversation_have_the_ids_of_their_responses() {
     let output = json!({"call_id": "c", "output": "18 C"});
     let message = |kind, role, data: &Value| Message::new(kind, Some(role), vec![Content::data(data)]);
     let digits = run.to_prefixed("");
-    let (asked_id, call_id, output_id) =
+    let (message_id, call_id, output_id) =
         (format!("msg_{digits}_in0_0"), format!("msg_{digits}_0"), format!("msg_{digits}_1"));
     let view = session(vec![
         ("msg_put", None, Message::user("put there")),
-        (&asked_id, Some(run), Message::user("asked")),
+        (&message_id, Some(run), Message::user("asked")),
         (&call_id, Some(run), message(MessageType::PluginCall, Role::Assistant, &call)),
         (&output_id, Some(run), message(MessageType::PluginCallOutput, Role::Tool, &output)),
     ]);
     let path = format!("/conversations/{}/items", conversation_id());
-    let page = get(&format!("{path}?order=asc")).answered(Reply::Session(std::slice::from_ref(&view))).expect("a page");
+    let page =
+        get(&format!("{path}?order=asc")).reply_with(Reply::Session(std::slice::from_ref(&view))).expect("a page");
     let ids: Vec<String> = page.json()["data"]
         .as_array()
         .expect("a list")
         .iter()
         .map(|item| item["id"].as_str().expect("an id").to_owned())
         .collect();
-    assert_eq!(ids, ["msg_put".to_owned(), asked_id.clone(), format!("mcp_{digits}_0")]);
+    assert_eq!(ids, ["msg_put".to_owned(), message_id.clone(), format!("mcp_{digits}_0")]);
     assert_eq!(page.json()["data"][2]["output"], "18 C");
 
-    let one =
-        get(&format!("{path}/mcp_{digits}_0")).answered(Reply::Session(std::slice::from_ref(&view))).expect("an item");
+    let one = get(&format!("{path}/mcp_{digits}_0"))
+        .reply_with(Reply::Session(std::slice::from_ref(&view)))
+        .expect("an item");
     assert_eq!(one.json()["type"], "mcp_call");
     let none =
-        get(&format!("{path}/msg_nope")).answered(Reply::Session(std::slice::from_ref(&view))).expect_err("refused");
-    assert!(none.refusal().body.contains("Item with id 'msg_nope' not found."));
+        get(&format!("{path}/msg_nope")).reply_with(Reply::Session(std::slice::from_ref(&view))).expect_err("refused");
+    assert!(none.error_reply().body.contains("Item with id 'msg_nope' not found."));
 
-    // A call and its output are taken out together.
-    let asked = route("{}").ask("DELETE", &format!("{path}/mcp_{digits}_0"), "");
-    let asked = asked.answered(Reply::Session(std::slice::from_ref(&view))).expect_err("it is taken out");
-    assert!(matches!(session_call(&asked), SessionCall::Remove { item, .. } if *item == call_id));
-    let asked = asked.answered(Reply::Session(std::slice::from_ref(&view))).expect_err("so is its output");
-    assert!(matches!(session_call(&asked), SessionCall::Remove { item, .. } if *item == output_id));
-    let answer = asked.answered(Reply::Session(std::slice::from_ref(&view))).expect("an answer");
+    // A call and its output are removed together.
+    let sent = route("{}").send("DELETE", &format!("{path}/mcp_{digits}_0"), "");
+    let sent = sent.reply_with(Reply::Session(std::slice::from_ref(&view))).expect_err("it is taken out");
+    assert!(matches!(session_call(&sent), SessionCall::Remove { item, .. } if *item == call_id));
+    let sent = sent.reply_with(Reply::Session(std::slice::from_ref(&view))).expect_err("so is its output");
+    assert!(matches!(session_call(&sent), SessionCall::Remove { item, .. } if *item == output_id));
+    let answer = sent.reply_with(Reply::Session(std::slice::from_ref(&view))).expect("an answer");
     assert_eq!(answer.json()["object"], "conversation");
 
-    let asked = route("{}").ask("POST", &path, r#"{"items":[{"role":"user","content":"more"}]}"#);
-    let asked = asked.answered(Reply::Session(std::slice::from_ref(&view))).expect_err("it is added");
-    assert!(matches!(session_call(&asked), SessionCall::Append { items, .. } if items.len() == 1));
+    let sent = route("{}").send("POST", &path, r#"{"items":[{"role":"user","content":"more"}]}"#);
+    let sent = sent.reply_with(Reply::Session(std::slice::from_ref(&view))).expect_err("it is added");
+    assert!(matches!(session_call(&sent), SessionCall::Append { items, .. } if items.len() == 1));
     let mut grown = view.clone();
     grown.items.push(SessionItem { id: "msg_more".into(), run: None, message: Message::user("more") });
-    let page = asked.answered(Reply::Session(&[grown])).expect("a page").json();
+    let page = sent.reply_with(Reply::Session(&[grown])).expect("a page").json();
     assert_eq!((&page["data"][0]["id"], page["data"].as_array().map(Vec::len)), (&json!("msg_more"), Some(1)));
 }
 
 #[test]
-fn a_reference_is_looked_for_in_the_conversation_first() {
+fn a_reference_is_resolved_in_the_conversation_first() {
     let view = session(vec![("odd-id", None, Message::user("put there"))]);
     let body = json!({"model": "demo", "conversation": conversation_id(), "input": [{"type": "item_reference", "id": "odd-id"}]});
-    let asked = route("{}").ask("POST", "/responses", &body.to_string());
-    let asked = asked.answered(Reply::Session(&[view])).expect_err("the agent is asked");
-    assert_eq!(asked.run_call().request.input[0].text(), "put there");
+    let sent = route("{}").send("POST", "/responses", &body.to_string());
+    let sent = sent.reply_with(Reply::Session(&[view])).expect_err("a run call");
+    assert_eq!(sent.run_call().request.input[0].text(), "put there");
     let body = json!({"model": "demo", "conversation": conversation_id(), "input": [{"type": "item_reference", "id": "nope"}]});
-    let asked = route("{}").ask("POST", "/responses", &body.to_string());
-    assert_eq!(asked.answered(Reply::Session(&[session(Vec::new())])).expect_err("refused").refusal().status, 404);
+    let sent = route("{}").send("POST", "/responses", &body.to_string());
+    assert_eq!(sent.reply_with(Reply::Session(&[session(Vec::new())])).expect_err("refused").error_reply().status, 404);
 }
 
 #[test]
 fn every_agent_is_a_model_under_each_of_its_names() {
     let route = mounted(&["weather", "news"], r#"{"models":{"org/gpt-4o":"weather"}}"#);
     let agents = [support::card("weather"), support::card("news")];
-    let all = route.ask("GET", "/models", "").answered(Reply::Agents(&agents)).expect("a list").json();
+    let all = route.send("GET", "/models", "").reply_with(Reply::Agents(&agents)).expect("a list").json();
     let ids: Vec<&str> =
         all["data"].as_array().expect("a list").iter().map(|model| model["id"].as_str().expect("an id")).collect();
     assert_eq!(ids, ["weather", "news", "org/gpt-4o"]);
-    let one = route.ask("GET", "/models/news", "").answered(Reply::Agents(&agents)).expect("one").json();
+    let one = route.send("GET", "/models/news", "").reply_with(Reply::Agents(&agents)).expect("one").json();
     assert_eq!(one, json!({"id": "news", "object": "model", "created": 1_795_168_800, "owned_by": "interlingua"}));
-    let none = route.ask("GET", "/models/who", "").answered(Reply::Agents(&agents)).expect_err("refused").refusal();
+    let none =
+        route.send("GET", "/models/who", "").reply_with(Reply::Agents(&agents)).expect_err("refused").error_reply();
     assert_eq!((none.status, &none.json()["error"]["code"]), (404, &json!("model_not_found")));
-    // What the caller may not know of is not listed.
-    let few = route.ask("GET", "/models", "").answered(Reply::Agents(&agents[1..])).expect("a list").json();
+    // Agents that the caller may not see are not listed.
+    let few = route.send("GET", "/models", "").reply_with(Reply::Agents(&agents[1..])).expect("a list").json();
     assert_eq!(few["data"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
-fn a_context_is_counted_and_made_small_and_large_again() {
+fn a_context_is_counted_compacted_and_restored() {
     let body = r#"{"model":"demo","input":"some words to count"}"#;
-    let asked = route("{}").ask("POST", "/responses/input_tokens", body);
-    assert!(matches!(&asked.outcome, Ok(Call::Nothing)));
-    let count = asked.answered(Reply::Done).expect("a count").json();
+    let sent = route("{}").send("POST", "/responses/input_tokens", body);
+    assert!(matches!(&sent.outcome, Ok(Call::Nothing)));
+    let count = sent.reply_with(Reply::Done).expect("a count").json();
     assert_eq!(count, json!({"object": "response.input_tokens", "input_tokens": 9}));
 
-    // The whole chain, not its last link alone.
+    // The complete chain, not only its last response.
     let record = hello();
     let body = json!({"model": "demo", "previous_response_id": response_id(1)}).to_string();
-    let asked =
-        looked_up(route("{}").ask("POST", "/responses/compact", &body), &record, "null", true).expect_err("more");
-    assert!(matches!(session_call(&asked), SessionCall::Look { session } if session == "session-1"));
+    let sent =
+        looked_up(route("{}").send("POST", "/responses/compact", &body), &record, "null", true).expect_err("more");
+    assert!(matches!(session_call(&sent), SessionCall::Get { session } if session == "session-1"));
     let mut view = session(vec![
         ("a", Some(run_id(9)), Message::user("long ago")),
         ("b", Some(run_id(1)), Message::user("lately")),
         ("c", Some(run_id(2)), Message::user("later")),
     ]);
     view.id = "session-1".into();
-    let asked = asked.answered(Reply::Session(&[view])).expect_err("that is all");
-    let compaction = asked.answered(Reply::Done).expect("a compaction").json();
+    let sent = sent.reply_with(Reply::Session(&[view])).expect_err("that is all");
+    let compaction = sent.reply_with(Reply::Done).expect("a compaction").json();
     assert_eq!(compaction["object"], "response.compaction");
     let item = compaction["output"][0].clone();
     assert_eq!(item["type"], "compaction");
     let again = json!({"model": "demo", "input": [item, {"role": "user", "content": "go on"}]});
-    let asked = route("{}").ask("POST", "/responses", &again.to_string());
-    let said: Vec<String> = asked.run_call().request.input.iter().map(Message::text).collect();
-    assert_eq!(said, ["long ago", "lately", "go on"]);
+    let sent = route("{}").send("POST", "/responses", &again.to_string());
+    let texts: Vec<String> = sent.run_call().request.input.iter().map(Message::text).collect();
+    assert_eq!(texts, ["long ago", "lately", "go on"]);
 
-    let refusal = route("{}").ask("POST", "/responses/compact", r#"{"input":"x"}"#).refusal();
-    assert_eq!(refusal.json()["error"]["code"], "missing_required_parameter");
+    let reply = route("{}").send("POST", "/responses/compact", r#"{"input":"x"}"#).error_reply();
+    assert_eq!(reply.json()["error"]["code"], "missing_required_parameter");
     for (options, path) in
         [(r#"{"compact":"off"}"#, "/responses/compact"), (r#"{"input_tokens":"off"}"#, "/responses/input_tokens")]
     {
-        assert_eq!(route(options).ask("POST", path, body.as_str()).refusal().status, 404);
+        assert_eq!(route(options).send("POST", path, body.as_str()).error_reply().status, 404);
     }
 }
 
 #[test]
 fn a_stream_that_is_interrupted_ends_in_an_error_event() {
     let record = hello();
-    let mut asked = route("{}").ask("POST", "/responses", support::HELLO);
+    let mut sent = route("{}").send("POST", "/responses", support::HELLO);
     let about = about(&record, Json::null());
     let mut out = interlingua_core::Out::new();
-    asked.exchange.begin(interlingua_core::call::RunView { record: &record, about: &about, pending: &[] }, &mut out);
+    sent.exchange.begin(interlingua_core::call::RunView { record: &record, info: &about, pending: &[] }, &mut out);
     for step in record.steps(0).take(4) {
-        asked.encode(step, &mut out);
+        sent.encode(step, &mut out);
     }
-    let told = support::events(std::str::from_utf8(&out.body).expect("UTF-8")).len();
+    let sent_events = support::events(std::str::from_utf8(&out.body).expect("UTF-8")).len();
     out.body.clear();
     let fault = interlingua_core::Fault::new(interlingua_core::FaultKind::ShuttingDown, "the gateway is shutting down");
-    asked.exchange.interrupt(&fault, &mut out);
+    sent.exchange.interrupt(&fault, &mut out);
     let events = support::events(std::str::from_utf8(&out.body).expect("UTF-8"));
     let (name, event) = &events[0];
-    assert_eq!((name.as_str(), &event["sequence_number"], events.len()), ("error", &json!(told), 1));
+    assert_eq!((name.as_str(), &event["sequence_number"], events.len()), ("error", &json!(sent_events), 1));
     assert_eq!(
         (&event["message"], &event["error"]["message"]),
         (&json!("the gateway is shutting down"), &json!("the gateway is shutting down"))
     );
     out.body.clear();
-    asked.exchange.heartbeat(&mut out);
+    sent.exchange.heartbeat(&mut out);
     assert_eq!(&out.body[..], b": ping\n\n");
 }

@@ -1,4 +1,4 @@
-//! The load: many streams at once, each counted to its terminal event. Prints one line that the runner reads.
+//! The load client: many concurrent streams, each read to its terminal event. Prints one line for the runner.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -16,36 +16,37 @@ use crate::script::Script;
 use crate::servers;
 use crate::wire::{self, Chunked, Ended, Events};
 
-/// Between two connections, so that a thousand of them do not knock at the same instant.
+/// Pause between two connects, so that a thousand of them do not arrive at once.
 const STAGGER: Duration = Duration::from_micros(500);
 
-/// A stream without a byte for so long will not go on.
-const SILENCE: Duration = Duration::from_secs(60);
+/// A stream without a byte for this long has failed.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What to ask, how often and of whom.
+/// The load to generate and its target.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) port: u16,
     pub(crate) path: String,
-    /// Connections at once.
+    /// Concurrent connections.
     pub(crate) streams: usize,
-    /// Runs on each, one after the other.
+    /// Consecutive runs on each connection.
     pub(crate) runs: usize,
     pub(crate) script: Script,
 }
 
-/// What one run looked like from here.
+/// Measurements of one run.
 struct Run {
     events: usize,
     bytes: usize,
-    /// From the request's last byte to the first byte of the body, and to the first content event.
+    /// From the last byte of the request to the first event.
     first_event: Duration,
+    /// From the last byte of the request to the first content event.
     first_content: Duration,
 }
 
-/// Puts on the load and prints what was seen: `key=value` pairs, times in microseconds.
+/// Generates the load and prints the results as `key=value` pairs, times in microseconds.
 pub(crate) async fn load(load: &Load) -> Result<()> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let open = Arc::new(AtomicUsize::new(0));
     let mut streams = JoinSet::new();
     for number in 0..load.streams {
@@ -53,20 +54,22 @@ pub(crate) async fn load(load: &Load) -> Result<()> {
         streams.spawn(async move { stream(&load, number, &open).await });
         time::sleep(STAGGER).await;
     }
-    let (mut runs, mut failed, mut why) = (Vec::new(), 0, None);
+
+    let (mut runs, mut failed, mut first_error) = (Vec::new(), 0, None);
     while let Some(ended) = streams.join_next().await {
         match ended? {
             Ok(seen) => runs.extend(seen),
             Err(error) => {
                 failed += 1;
-                why.get_or_insert(error);
+                first_error.get_or_insert(error);
             }
         }
     }
-    if let Some(why) = why {
-        eprintln!("{failed} of {} streams failed, the first: {why:#}", load.streams);
+    if let Some(first_error) = first_error {
+        eprintln!("{failed} of {} streams failed, first error: {first_error:#}", load.streams);
     }
-    let mut line = format!("runs={} failed={failed} micros={}", runs.len(), begun.elapsed().as_micros());
+
+    let mut line = format!("runs={} failed={failed} micros={}", runs.len(), started.elapsed().as_micros());
     let events: usize = runs.iter().map(|run| run.events).sum();
     let bytes: usize = runs.iter().map(|run| run.bytes).sum();
     write!(line, " events={events} bytes={bytes}")?;
@@ -94,7 +97,7 @@ async fn stream(load: &Load, number: usize, open: &AtomicUsize) -> Result<Vec<Ru
     for run in 0..load.runs {
         let session = format!("{}-{number}-{run}", std::process::id());
         let a2a = load.path == servers::A2A;
-        let body = if a2a { load.script.message(&session) } else { load.script.question(&session) };
+        let body = if a2a { load.script.a2a_body(&session) } else { load.script.agent_api_body(&session) };
         let version = if a2a { "a2a-version: 1.0\r\n" } else { "" };
         let request = format!(
             "POST {} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: text/event-stream\r\n\
@@ -110,7 +113,7 @@ async fn stream(load: &Load, number: usize, open: &AtomicUsize) -> Result<Vec<Ru
 }
 
 async fn read_run(load: &Load, socket: &mut TcpStream, buffer: &mut Vec<u8>, open: &AtomicUsize) -> Result<Run> {
-    let asked = Instant::now();
+    let sent_at = Instant::now();
     buffer.clear();
     let end = loop {
         read(socket, buffer).await?;
@@ -131,10 +134,10 @@ async fn read_run(load: &Load, socket: &mut TcpStream, buffer: &mut Vec<u8>, ope
         chunked.read(buffer, |bytes| events.read(bytes))?;
         buffer.clear();
         if first_event.is_none() && events.count > 0 {
-            first_event = Some(asked.elapsed());
+            first_event = Some(sent_at.elapsed());
         }
         if first_content.is_none() && events.has_content {
-            first_content = Some(asked.elapsed());
+            first_content = Some(sent_at.elapsed());
             if load.script == Script::Idle {
                 return hold(load, socket, open).await;
             }
@@ -147,6 +150,7 @@ async fn read_run(load: &Load, socket: &mut TcpStream, buffer: &mut Vec<u8>, ope
     if events.ended != Some(Ended::Completed) {
         bail!("the terminal event is {:?} after {} events", events.ended, events.count);
     }
+
     Ok(Run {
         events: events.count,
         bytes: events.bytes,
@@ -155,20 +159,20 @@ async fn read_run(load: &Load, socket: &mut TcpStream, buffer: &mut Vec<u8>, ope
     })
 }
 
-/// Keeps an idle stream open until this process is killed; says how many are open once all are.
+/// Keeps an idle stream open until this process is killed. Prints the number of open streams once all are open.
 async fn hold(load: &Load, socket: &mut TcpStream, open: &AtomicUsize) -> Result<Run> {
     if open.fetch_add(1, Ordering::Relaxed) + 1 == load.streams {
         println!("open={}", load.streams);
     }
-    // Heartbeats come and are thrown away.
-    let mut heard = [0; 256];
-    while socket.read(&mut heard).await? > 0 {}
+    // Heartbeats are discarded.
+    let mut discarded = [0; 256];
+    while socket.read(&mut discarded).await? > 0 {}
     bail!("an idle stream was closed")
 }
 
 async fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<()> {
-    match time::timeout(SILENCE, socket.read_buf(buffer)).await.context("the stream fell silent")?? {
-        0 => bail!("the connection was closed inside the answer"),
+    match time::timeout(READ_TIMEOUT, socket.read_buf(buffer)).await.context("no data on the stream")?? {
+        0 => bail!("the connection was closed before the end of the response"),
         _ => Ok(()),
     }
 }

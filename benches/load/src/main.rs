@@ -1,17 +1,17 @@
-//! The load rig: a scripted upstream, a load client and the runner that measures the gateway between them, beside
-//! nginx as a pass-through proxy and beside no proxy at all.
+//! The load rig: a scripted upstream, a load client, and a runner that measures the gateway between them. Baselines are
+//! nginx as a pass-through proxy and no proxy at all.
 //!
 //! ```text
 //! load-rig measure --gateway BINARY [MODE]… [--streams N] [--events N] [--rounds N] [--workers N]
-//!     modes: paced, burst, flood, tongues, ttfb, idle, start; none means all
+//!     modes: paced, burst, flood, tongues, ttfb, idle, start; default: all
 //! load-rig upstream PORT
 //! load-rig client PORT PATH STREAMS RUNS SCRIPT…
 //! ```
 //!
-//! Upstream and client are processes of their own, so that their time is nobody else's. People start it by
-//! `cargo xtask bench load`; what is measured, and what came out, is in `benches/README.md`.
+//! Upstream and client are separate processes, so that their CPU time is not counted as the gateway's. Started by
+//! `cargo xtask bench load`; methods and results are in `benches/README.md`.
 //!
-//! What deliberately is not here: a general HTTP client or server. Both halves speak just the HTTP/1.1 this needs.
+//! Not here: a general HTTP client or server. Both sides implement only the HTTP/1.1 that the rig needs.
 
 mod client;
 mod measure;
@@ -29,8 +29,8 @@ fn main() -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     processes::raise_open_files()?;
     match arguments.as_slice() {
-        ["upstream", port] => waiting(upstream::serve(port.parse().context("PORT")?)),
-        ["client", port, path, streams, runs, script @ ..] => waiting(client::load(&client::Load {
+        ["upstream", port] => block_on_current_thread(upstream::serve(port.parse().context("PORT")?)),
+        ["client", port, path, streams, runs, script @ ..] => block_on_current_thread(client::load(&client::Load {
             port: port.parse().context("PORT")?,
             path: (*path).to_owned(),
             streams: streams.parse().context("STREAMS")?,
@@ -42,6 +42,6 @@ fn main() -> Result<()> {
     }
 }
 
-fn waiting(work: impl Future<Output = Result<()>>) -> Result<()> {
+fn block_on_current_thread(work: impl Future<Output = Result<()>>) -> Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }

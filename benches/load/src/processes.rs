@@ -1,4 +1,4 @@
-//! Children of the rig, and what the system says of them: time spent and memory held by a process and all below it.
+//! Child processes of the rig, and the CPU time and memory of a process tree as `/proc` reports them.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
-/// The kernel counts time for `/proc` in hundredths of a second, on every architecture that matters here.
+/// `/proc` counts CPU time in hundredths of a second on all supported architectures.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Lets this process and its children open as many files as the system allows.
+/// Raises the soft limit on open files to the hard limit, for this process and its children.
 pub(crate) fn raise_open_files() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
         .context("cannot raise the number of open files")
 }
 
-/// A child that ends with its handle.
+/// A child process that is stopped when the handle is dropped.
 pub(crate) struct Running {
     child: Child,
     name: String,
 }
 
 impl Running {
-    /// Starts it with its output in a file.
+    /// Starts a child with its output in a file.
     pub(crate) fn start(name: &str, command: &mut Command, log: &Path) -> Result<Self> {
         let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let child = command
@@ -39,7 +39,7 @@ impl Running {
         Ok(Self { child, name: name.to_owned() })
     }
 
-    /// Starts it and keeps its output to be read.
+    /// Starts a child and returns its standard output.
     pub(crate) fn start_reading(name: &str, command: &mut Command) -> Result<(Self, BufReader<ChildStdout>)> {
         let mut child = command
             .stdin(Stdio::null())
@@ -54,7 +54,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Fails where the child has ended.
+    /// Fails if the child has exited.
     pub(crate) fn still_runs(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -65,7 +65,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // SIGTERM first: nginx has children of its own to end.
+        // SIGTERM first, so that nginx can stop its workers.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let deadline = Instant::now() + Duration::from_secs(5);
         while Instant::now() < deadline {
@@ -79,33 +79,34 @@ impl Drop for Running {
     }
 }
 
-/// Reads one line of a child's output, which is to hold `key=value` pairs.
+/// Reads one line of `key=value` pairs.
 pub(crate) fn read_pairs(output: &mut impl BufRead) -> Result<HashMap<String, u64>> {
     let mut line = String::new();
     output.read_line(&mut line)?;
     let pairs = line.split_whitespace().map(|pair| {
-        let (key, value) = pair.split_once('=').with_context(|| format!("{pair:?} is no pair"))?;
+        let (key, value) = pair.split_once('=').with_context(|| format!("{pair:?} is not a key=value pair"))?;
         Ok((key.to_owned(), value.parse()?))
     });
     let pairs: HashMap<_, _> = pairs.collect::<Result<_>>()?;
     if pairs.is_empty() {
-        bail!("the client ended without a word");
+        bail!("the client exited without output");
     }
     Ok(pairs)
 }
 
-/// The process and all that descend from it.
+/// The process and all its descendants.
 fn tree(root: u32) -> Result<Vec<u32>> {
     let mut parents = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         if let Some(id) = name.to_str().and_then(|name| name.parse::<u32>().ok()) {
-            // A process may end while the list is read.
+            // A process may exit while the list is read.
             if let Ok(stat) = fs::read_to_string(format!("/proc/{id}/stat")) {
                 parents.push((id, field(&stat, 4)? as u32));
             }
         }
     }
+
     let mut found = vec![root];
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
@@ -115,14 +116,14 @@ fn tree(root: u32) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// A field of `/proc/PID/stat` by its number in the manual; those behind the name in brackets.
+/// A field of `/proc/PID/stat` by its number in proc(5). Only fields after the process name.
 fn field(stat: &str, number: usize) -> Result<u64> {
     let (_, rest) = stat.rsplit_once(") ").context("a stat line without a name")?;
     let value = rest.split(' ').nth(number - 3).context("a short stat line")?;
     Ok(value.parse()?)
 }
 
-/// Processor time of the tree so far, in seconds.
+/// CPU time of the process tree so far, in seconds.
 pub(crate) fn cpu_seconds(root: u32) -> Result<f64> {
     let mut ticks = 0;
     for id in tree(root)? {
@@ -132,7 +133,7 @@ pub(crate) fn cpu_seconds(root: u32) -> Result<f64> {
     Ok(ticks as f64 / TICKS_PER_SECOND)
 }
 
-/// Resident memory of the tree, in KiB. Pages that its processes share are counted once each.
+/// Resident memory of the process tree in KiB. Shared pages are counted once per process.
 pub(crate) fn resident_kib(root: u32) -> Result<u64> {
     let mut sum = 0;
     for id in tree(root)? {
@@ -148,13 +149,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_blanks_and_brackets_does_not_confuse_the_fields() {
+    fn a_process_name_with_spaces_and_parentheses_is_parsed() {
         let stat = "17 (a ) b) S 4 17 17 0 -1 4194560 1 0 0 0 321 654 0 0";
         assert_eq!([4, 14, 15].map(|number| field(stat, number).expect("it is there")), [4, 321, 654]);
     }
 
     #[test]
-    fn a_process_is_seen_with_its_children() {
+    fn a_process_tree_includes_its_children() {
         let child = Command::new("sleep").arg("30").spawn().expect("sleep is everywhere");
         let child = Running { child, name: "sleep".to_owned() };
         let own = std::process::id();

@@ -1,5 +1,5 @@
-//! What the upstream is asked to say, and the native frames it says it in. The wish travels in the question's text,
-//! since a gateway passes that on as it is.
+//! The script that the upstream plays, and its frames in the Agent API. The script travels in the text of the user
+//! message, which the gateway forwards unchanged.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,24 +7,24 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// RunInfo twenty tokens, as a model says between two breaths.
+/// About twenty tokens, the text of one delta.
 const WORDS: &str = "and so the river went on its slow way down to the sea, past the mill and the last lamp, ";
 
 /// One run of the upstream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Script {
-    /// A delta each so many milliseconds: a model at work.
+    /// One delta per interval, like a model that generates.
     Paced { deltas: usize, every: Duration },
-    /// All deltas as fast as they can be sent, each by itself, as agent servers flush every event.
+    /// All deltas as fast as possible, each flushed separately as agent servers do.
     Burst { deltas: usize },
-    /// The same, sixteen KiB at a time: the most a pass-through can gain from not looking.
+    /// All deltas in blocks of 16 KiB, the best case for a pass-through proxy.
     Flood { deltas: usize },
-    /// A first delta, and then silence until somebody hangs up.
+    /// One delta, then silence until the client disconnects.
     Idle,
 }
 
 impl Script {
-    /// How many events the upstream sends for it.
+    /// The number of events that the upstream sends.
     pub(crate) fn events(self) -> usize {
         match self {
             // Three before the first delta, three after the last.
@@ -33,24 +33,24 @@ impl Script {
         }
     }
 
-    /// Finds the wish in a request's body.
-    pub(crate) fn within(body: &[u8]) -> Result<Self> {
-        let start = memchr::memmem::find(body, b"rig:").context("the question holds no script")?;
+    /// Finds the script in a request body.
+    pub(crate) fn find_in(body: &[u8]) -> Result<Self> {
+        let start = memchr::memmem::find(body, b"rig:").context("the request contains no script")?;
         let rest = &body[start + 4..];
         let end = memchr::memchr(b'"', rest).context("the script has no end")?;
         std::str::from_utf8(&rest[..end])?.parse()
     }
 
-    /// The request that asks for it, in A2A.
-    pub(crate) fn message(self, session: &str) -> String {
+    /// The A2A request body that carries the script.
+    pub(crate) fn a2a_body(self, session: &str) -> String {
         format!(
             "{{\"message\":{{\"messageId\":\"m\",\"contextId\":\"{session}\",\"role\":\"ROLE_USER\",\
              \"parts\":[{{\"text\":\"rig:{self}\"}}]}}}}"
         )
     }
 
-    /// The request that asks for it.
-    pub(crate) fn question(self, session: &str) -> String {
+    /// The Agent API request body that carries the script.
+    pub(crate) fn agent_api_body(self, session: &str) -> String {
         format!(
             "{{\"input\":[{{\"role\":\"user\",\"type\":\"message\",\"content\":[{{\"type\":\"text\",\"text\":\"rig:{self}\"}}]}}],\
              \"session_id\":\"{session}\",\"user_id\":\"{session}\"}}"
@@ -90,12 +90,12 @@ impl FromStr for Script {
 pub(crate) struct Frames {
     id: u64,
     sequence: u64,
-    said: String,
+    text_so_far: String,
 }
 
 impl Frames {
     pub(crate) fn new(id: u64) -> Self {
-        Self { id, sequence: 0, said: String::new() }
+        Self { id, sequence: 0, text_so_far: String::new() }
     }
 
     /// Response `created`, response `in_progress`, message `in_progress`.
@@ -104,7 +104,7 @@ impl Frames {
     }
 
     pub(crate) fn delta(&mut self) -> String {
-        self.said.push_str(WORDS);
+        self.text_so_far.push_str(WORDS);
         self.content(true)
     }
 
@@ -112,8 +112,8 @@ impl Frames {
     pub(crate) fn end(&mut self) -> [String; 3] {
         let content = self.content(false);
         let message = self.message(true);
-        let whole = message["data: ".len()..].trim_end().to_owned();
-        [content, message, self.response("completed", "1795167919", &format!("[{whole}]"))]
+        let completed = message["data: ".len()..].trim_end().to_owned();
+        [content, message, self.response("completed", "1795167919", &format!("[{completed}]"))]
     }
 
     fn number(&mut self) -> u64 {
@@ -130,9 +130,9 @@ impl Frames {
         )
     }
 
-    fn message(&mut self, whole: bool) -> String {
+    fn message(&mut self, completed: bool) -> String {
         let (number, id) = (self.number(), self.id);
-        let (status, content) = if whole {
+        let (status, content) = if completed {
             ("completed", format!("[{}]", self.text(number - 1, false)))
         } else {
             ("in_progress", "null".into())
@@ -152,7 +152,7 @@ impl Frames {
     fn text(&self, number: u64, delta: bool) -> String {
         let id = self.id;
         let (status, delta, text) =
-            if delta { ("in_progress", "true", WORDS) } else { ("completed", "null", self.said.as_str()) };
+            if delta { ("in_progress", "true", WORDS) } else { ("completed", "null", self.text_so_far.as_str()) };
         format!(
             "{{\"sequence_number\":{number},\"object\":\"content\",\"status\":\"{status}\",\"error\":null,\
              \"type\":\"text\",\"index\":0,\"delta\":{delta},\"msg_id\":\"msg_{id:032x}\",\"text\":\"{text}\"}}"
@@ -165,14 +165,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_survives_the_way_through_a_question() {
+    fn a_script_round_trips_through_a_request_body() {
         let scripts = [
             Script::Paced { deltas: 500, every: Duration::from_millis(20) },
             Script::Burst { deltas: 7 },
             Script::Idle,
         ];
+
         for script in scripts {
-            assert_eq!(Script::within(script.question("s-1").as_bytes()).expect("it is in there"), script);
+            assert_eq!(Script::find_in(script.agent_api_body("s-1").as_bytes()).expect("it is in there"), script);
         }
     }
 
@@ -183,6 +184,7 @@ mod tests {
         all.extend((0..3).map(|_| frames.delta()));
         all.extend(frames.end());
         assert_eq!(all.len(), Script::Burst { deltas: 3 }.events());
+
         for (number, frame) in all.iter().enumerate() {
             assert!(frame.starts_with(&format!("data: {{\"sequence_number\":{number},")), "{frame}");
             assert!(frame.ends_with("}\n\n"), "{frame}");

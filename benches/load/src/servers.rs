@@ -1,5 +1,5 @@
-//! What stands between client and upstream: nothing, nginx, or the gateway over one of its stores. Each is a process
-//! with a configuration written for it.
+//! The candidates between client and upstream: nothing, nginx, or the gateway with one of its stores. Each is a process
+//! with a generated configuration.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -11,27 +11,27 @@ use anyhow::{Context, Result, bail};
 
 use crate::processes::Running;
 
-/// Where candidates are asked in the native tongue; nginx and the bare upstream answer on any path.
+/// The Agent API path of all candidates. nginx and the upstream itself accept any path.
 pub(crate) const PATH: &str = "/agents/rig/process";
-/// Where the gateway is asked in A2A.
+/// The A2A path of the gateway.
 pub(crate) const A2A: &str = "/a2a/rig/message:stream";
 
-/// How long any of them may take to answer its first request.
-const READY: Duration = Duration::from_secs(10);
+/// How long a process may take to respond to its first request.
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One candidate.
+/// A candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Between {
+pub(crate) enum Candidate {
     Nothing,
     Nginx,
     Gateway {
         store: &'static str,
     },
-    /// The gateway over its memory store, asked in A2A.
+    /// The gateway with its memory store, called over A2A.
     GatewayA2a,
 }
 
-impl Between {
+impl Candidate {
     pub(crate) fn name(self) -> String {
         match self {
             Self::Nothing => "direct".to_owned(),
@@ -41,7 +41,7 @@ impl Between {
         }
     }
 
-    /// Where it is asked.
+    /// The path of requests to it.
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::GatewayA2a => A2A,
@@ -50,71 +50,73 @@ impl Between {
     }
 }
 
-/// What every candidate is started with.
-pub(crate) struct Setting {
+/// Settings that all candidates share.
+pub(crate) struct Setup {
     pub(crate) gateway: PathBuf,
     pub(crate) workers: usize,
     pub(crate) upstream: u16,
-    /// Configurations, logs and databases.
+    /// Folder for configurations, logs and databases.
     pub(crate) scratch: PathBuf,
 }
 
-/// A candidate that answers.
-pub(crate) struct Standing {
-    pub(crate) between: Between,
+/// A running candidate.
+pub(crate) struct Target {
+    pub(crate) between: Candidate,
     pub(crate) port: u16,
-    /// None where nothing stands between.
+    /// `None` for [`Candidate::Nothing`].
     pub(crate) running: Option<Running>,
-    /// From the start of the process to its first good answer.
+    /// From the start of the process to its first 200 response.
     pub(crate) ready_after: Duration,
 }
 
-impl Standing {
-    pub(crate) fn start(setting: &Setting, between: Between) -> Result<Self> {
+impl Target {
+    pub(crate) fn start(setup: &Setup, between: Candidate) -> Result<Self> {
         let port = free_port()?;
-        let folder = setting.scratch.join(between.name().replace(", ", "-"));
+        let folder = setup.scratch.join(between.name().replace(", ", "-"));
         if folder.exists() {
             std::fs::remove_dir_all(&folder)?;
         }
+
         std::fs::create_dir_all(&folder)?;
         let (mut command, path) = match between {
-            Between::Nothing => {
-                return Ok(Self { between, port: setting.upstream, running: None, ready_after: Duration::ZERO });
+            Candidate::Nothing => {
+                return Ok(Self { between, port: setup.upstream, running: None, ready_after: Duration::ZERO });
             }
-            Between::Nginx => (nginx(setting, port, &folder)?, "/"),
-            Between::Gateway { store } => (gateway(setting, port, store, &folder)?, "/readyz"),
-            Between::GatewayA2a => (gateway(setting, port, "memory", &folder)?, "/readyz"),
+            Candidate::Nginx => (nginx(setup, port, &folder)?, "/"),
+            Candidate::Gateway { store } => (gateway(setup, port, store, &folder)?, "/readyz"),
+            Candidate::GatewayA2a => (gateway(setup, port, "memory", &folder)?, "/readyz"),
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut running = Running::start(&between.name(), &mut command, &folder.join("log"))?;
-        while !answers(port, path) {
+
+        while !responds(port, path) {
             running.still_runs().with_context(|| format!("see {}", folder.join("log").display()))?;
-            if begun.elapsed() > READY {
-                bail!("{} does not answer, see {}", between.name(), folder.join("log").display());
+            if started.elapsed() > READY_TIMEOUT {
+                bail!("{} does not respond, see {}", between.name(), folder.join("log").display());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(Self { between, port, running: Some(running), ready_after: begun.elapsed() })
+        Ok(Self { between, port, running: Some(running), ready_after: started.elapsed() })
     }
 }
 
-/// The upstream, as a process of its own.
+/// Starts the upstream as a separate process.
 pub(crate) fn upstream(port: u16, scratch: &Path) -> Result<Running> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["upstream", &port.to_string()]);
     let mut running = Running::start("upstream", &mut command, &scratch.join("upstream.log"))?;
-    let begun = Instant::now();
-    while !answers(port, "/") {
+    let started = Instant::now();
+    while !responds(port, "/") {
         running.still_runs()?;
-        if begun.elapsed() > READY {
-            bail!("the upstream does not answer");
+        if started.elapsed() > READY_TIMEOUT {
+            bail!("the upstream does not respond");
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(running)
 }
 
-fn gateway(setting: &Setting, port: u16, store: &str, folder: &Path) -> Result<Command> {
+fn gateway(setup: &Setup, port: u16, store: &str, folder: &Path) -> Result<Command> {
     let config = folder.join("gateway.toml");
     let text = format!(
         r#"[server]
@@ -140,18 +142,18 @@ path = "/agents/{{agent}}"
 protocol = "a2a"
 path = "/a2a/{{agent}}"
 "#,
-        workers = setting.workers,
-        upstream = setting.upstream,
+        workers = setup.workers,
+        upstream = setup.upstream,
         path = if store == "sqlite" { "path = \"rig.db\"" } else { "" },
     );
     std::fs::write(&config, text)?;
-    let mut command = Command::new(&setting.gateway);
+    let mut command = Command::new(&setup.gateway);
     command.args(["serve", "--config"]).arg(config);
     Ok(command)
 }
 
-/// nginx as one would put it in front of a stream: nothing buffered, connections to the upstream kept.
-fn nginx(setting: &Setting, port: u16, folder: &Path) -> Result<Command> {
+/// nginx configured for streams: no buffering, keep-alive connections to the upstream.
+fn nginx(setup: &Setup, port: u16, folder: &Path) -> Result<Command> {
     let config = folder.join("nginx.conf");
     let here = folder.canonicalize()?;
     let here = here.to_str().context("the scratch folder's path is not UTF-8")?;
@@ -183,8 +185,8 @@ http {{
     }}
 }}
 "#,
-        workers = setting.workers,
-        upstream = setting.upstream,
+        workers = setup.workers,
+        upstream = setup.upstream,
     );
     std::fs::write(&config, text)?;
     let mut command = Command::new("nginx");
@@ -192,12 +194,13 @@ http {{
     Ok(command)
 }
 
-/// Whether nginx can be started here. Where it is not installed, Debian's package is.
+/// True if nginx can be started. Tries to install the Debian package if it is missing.
 pub(crate) fn have_nginx() -> bool {
     let there = || Command::new("nginx").arg("-v").output().is_ok_and(|output| output.status.success());
     if there() {
         return true;
     }
+
     println!("nginx is not installed, trying apt-get install nginx-light");
     for arguments in [&["update", "-q"][..], &["install", "-y", "-q", "nginx-light"]] {
         let installed = Command::new("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive").output();
@@ -212,7 +215,7 @@ pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-fn answers(port: u16, path: &str) -> bool {
+fn responds(port: u16, path: &str) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_read_timeout(Some(Duration::from_secs(2)))?;

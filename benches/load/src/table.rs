@@ -1,5 +1,4 @@
-//! Tables for people: columns as wide as their widest cell, the first to the left and the others to the right. The
-//! same text can be pasted into Markdown.
+//! Tables in Markdown with aligned columns: the first column to the left, the others to the right.
 
 /// Prints a table with a heading.
 pub(crate) fn print(heading: &str, columns: &[&str], rows: &[Vec<String>]) {
@@ -10,16 +9,17 @@ pub(crate) fn print(heading: &str, columns: &[&str], rows: &[Vec<String>]) {
             *width = (*width).max(cell.chars().count());
         }
     }
+
     let line = |cells: &[String]| {
         let cells = cells.iter().zip(&widths).enumerate();
-        let padded = cells.map(|(place, (cell, &width))| match place {
+        let padded = cells.map(|(index, (cell, &width))| match index {
             0 => format!("{cell:<width$}"),
             _ => format!("{cell:>width$}"),
         });
         format!("| {} |", padded.collect::<Vec<_>>().join(" | "))
     };
     println!("{}", line(&columns.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>()));
-    let rules = widths.iter().enumerate().map(|(place, &width)| match place {
+    let rules = widths.iter().enumerate().map(|(index, &width)| match index {
         0 => "-".repeat(width),
         _ => format!("{}:", "-".repeat(width.saturating_sub(1))),
     });
@@ -29,7 +29,7 @@ pub(crate) fn print(heading: &str, columns: &[&str], rows: &[Vec<String>]) {
     }
 }
 
-/// The middle one of the values; of an even number, the mean of the two in the middle.
+/// The median; NaN without values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_owned();
     sorted.sort_by(f64::total_cmp);

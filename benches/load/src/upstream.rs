@@ -1,5 +1,5 @@
-//! The upstream of every measurement: answers each POST with the script found in its body, as the native runtime
-//! frames it, each event a chunk of its own. One thread; it must be cheaper than what it feeds.
+//! The upstream of every measurement: plays the script in the body of each POST, framed as the agent runtime does, with
+//! one chunk per event. It is single-threaded and must be cheaper than the candidates.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,18 +15,19 @@ use crate::wire;
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\n\
                     transfer-encoding: chunked\r\n\r\n";
 
-/// In a flood this much is handed to the socket at once.
+/// Bytes per write in [`Script::Flood`].
 const BATCH: usize = 16 * 1024;
 
 static RUNS: AtomicU64 = AtomicU64::new(1);
 
-/// Answers until it is killed.
+/// Serves until the process is killed.
 pub(crate) async fn serve(port: u16) -> Result<()> {
     let listener = listen(port)?;
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        // A client that leaves is the normal end of a connection here.
+
+        // Connections normally end when the client disconnects.
         tokio::spawn(async move {
             let _ = converse(stream).await;
         });
@@ -40,7 +41,7 @@ fn listen(port: u16) -> Result<TcpListener> {
     Ok(socket.listen(4096)?)
 }
 
-/// Requests of one connection, one after the other.
+/// Serves the requests of one connection in order.
 async fn converse(mut stream: TcpStream) -> Result<()> {
     let mut buffer = Vec::with_capacity(2048);
     loop {
@@ -64,7 +65,7 @@ async fn converse(mut stream: TcpStream) -> Result<()> {
                 return Ok(());
             }
         }
-        let script = Script::within(&buffer[end..end + length])?;
+        let script = Script::find_in(&buffer[end..end + length])?;
         buffer.drain(..end + length);
         answer(&mut stream, script).await?;
     }
@@ -76,13 +77,14 @@ async fn answer(stream: &mut TcpStream, script: Script) -> Result<()> {
     for frame in frames.begin() {
         chunk(&mut out, &frame);
     }
+
     match script {
         Script::Idle => {
             chunk(&mut out, &frames.delta());
             stream.write_all(&out).await?;
-            // Nobody sends a second request while the first is answered, so anything read is a goodbye.
+            // The client sends no second request meanwhile, so the read ends when it disconnects.
             stream.read_u8().await?;
-            bail!("a request came while an answer was held");
+            bail!("a request arrived while a response was open");
         }
         Script::Paced { deltas, every } => {
             let mut ticks = time::interval_at(Instant::now() + every, every);
@@ -107,6 +109,7 @@ async fn answer(stream: &mut TcpStream, script: Script) -> Result<()> {
     for frame in frames.end() {
         chunk(&mut out, &frame);
     }
+
     out.extend_from_slice(b"0\r\n\r\n");
     stream.write_all(&out).await?;
     Ok(())

@@ -1,15 +1,14 @@
-//! The little HTTP/1.1 that the rig speaks: reading a head, undoing chunks, finding events in a body. Knows nothing
-//! of sockets.
+//! The minimal HTTP/1.1 of the rig: reading a head, decoding chunks, finding events in a body. Not here: sockets.
 
 use anyhow::{Context, Result, bail};
 use memchr::memmem;
 
-/// Where a head ends in the buffer, past its blank line.
+/// The end of a head in the buffer, after its blank line.
 pub(crate) fn end_of_head(buffer: &[u8]) -> Option<usize> {
     memmem::find(buffer, b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// A header's value, by its name in lower case.
+/// The value of a header; `name` is in lower case.
 pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.split("\r\n").skip(1).find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -17,16 +16,16 @@ pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Undoes `transfer-encoding: chunked`, whatever pieces it comes in.
+/// Incremental decoder of `transfer-encoding: chunked`.
 #[derive(Debug)]
 pub(crate) enum Chunked {
-    /// Inside the line that tells a chunk's size, with what was read of it.
+    /// In the size line of a chunk, with the bytes read so far.
     Size(Vec<u8>),
-    /// Inside a chunk, with what is left of it.
+    /// In the data of a chunk, with the number of bytes left.
     Data(usize),
-    /// Before the line end behind a chunk, with how much of it is left.
+    /// In the line break after a chunk, with the number of bytes left.
     LineEnd(usize),
-    /// Inside the line behind the last chunk.
+    /// In the line after the last chunk, with the number of bytes left.
     Last(usize),
     /// The body has ended.
     Done,
@@ -41,7 +40,7 @@ impl Chunked {
         matches!(self, Self::Done)
     }
 
-    /// Hands every piece of the body to `take`.
+    /// Passes the decoded bytes to `take`.
     pub(crate) fn read(&mut self, mut bytes: &[u8], mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         while !bytes.is_empty() {
             match self {
@@ -85,16 +84,16 @@ impl Chunked {
     }
 }
 
-/// What was found of one stream of events.
+/// Counters of one event stream.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     rest: Vec<u8>,
-    /// How much of `rest` was searched already.
+    /// Length of the prefix of `rest` that was already searched.
     searched: usize,
     pub(crate) count: usize,
     pub(crate) bytes: usize,
     pub(crate) has_content: bool,
-    /// The status of the terminal frame, once it came.
+    /// The result in the terminal frame, once received.
     pub(crate) ended: Option<Ended>,
 }
 
@@ -121,30 +120,31 @@ impl Events {
                     bail!("an event follows the terminal one");
                 }
                 let frame = &self.rest[start..end];
-                self.look_at(&frame.to_owned()[..frame.len().min(160)]);
+                self.classify(&frame.to_owned()[..frame.len().min(160)]);
             }
         }
         self.rest.drain(..from);
-        // A blank line may be cut in two.
+
+        // A blank line may be split between two reads.
         self.searched = self.rest.len().saturating_sub(1);
         Ok(())
     }
 
-    /// The frame's own object and status stand before anything long.
-    fn look_at(&mut self, start: &[u8]) {
-        let holds = |what: &str| memmem::find(start, what.as_bytes()).is_some();
-        if holds("\"object\":\"content\"") || holds("{\"artifactUpdate\":") {
+    /// Classifies a frame by its start: object and status precede long fields.
+    fn classify(&mut self, start: &[u8]) {
+        let contains = |what: &str| memmem::find(start, what.as_bytes()).is_some();
+        if contains("\"object\":\"content\"") || contains("{\"artifactUpdate\":") {
             self.has_content = true;
-        } else if holds("{\"statusUpdate\":") {
-            if holds("\"state\":\"TASK_STATE_COMPLETED\"") {
+        } else if contains("{\"statusUpdate\":") {
+            if contains("\"state\":\"TASK_STATE_COMPLETED\"") {
                 self.ended = Some(Ended::Completed);
-            } else if !holds("\"state\":\"TASK_STATE_WORKING\"") {
+            } else if !contains("\"state\":\"TASK_STATE_WORKING\"") {
                 self.ended = Some(Ended::Otherwise);
             }
-        } else if holds("\"object\":\"response\"") {
-            if holds("\"status\":\"completed\"") {
+        } else if contains("\"object\":\"response\"") {
+            if contains("\"status\":\"completed\"") {
                 self.ended = Some(Ended::Completed);
-            } else if !holds("\"status\":\"created\"") && !holds("\"status\":\"in_progress\"") {
+            } else if !contains("\"status\":\"created\"") && !contains("\"status\":\"in_progress\"") {
                 self.ended = Some(Ended::Otherwise);
             }
         }
@@ -164,6 +164,7 @@ mod tests {
         all.push(frames.delta());
         all.extend(frames.end());
         let mut body = Vec::new();
+
         for frame in all {
             body.extend(format!("{:x}\r\n{frame}\r\n", frame.len()).bytes());
         }
@@ -172,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn events_are_found_wherever_the_bytes_are_cut() {
+    fn events_are_found_at_any_chunk_boundary() {
         let body = body();
         for cut in 0..=body.len() {
             let (mut chunked, mut events) = (Chunked::new(), Events::default());
             for piece in [&body[..cut], &body[cut..]] {
-                chunked.read(piece, |bytes| events.read(bytes)).expect("the body is sound");
+                chunked.read(piece, |bytes| events.read(bytes)).expect("the body is valid");
             }
             assert!(chunked.is_done());
             assert_eq!((events.count, events.ended, events.has_content), (7, Some(Ended::Completed), true));
@@ -185,11 +186,11 @@ mod tests {
     }
 
     #[test]
-    fn an_event_after_the_terminal_one_is_noticed() {
+    fn an_event_after_the_terminal_one_is_an_error() {
         let mut frames = Frames::new(7);
         let mut events = Events::default();
         for frame in frames.end() {
-            events.read(frame.as_bytes()).expect("the ending itself is sound");
+            events.read(frame.as_bytes()).expect("the closing frames are valid");
         }
         assert!(events.read(frames.delta().as_bytes()).is_err());
     }

@@ -1,110 +1,112 @@
-//! One answer judged against one item: the table of section 4, and what a decision must bring along.
+//! Checks one answer against one item: the table of section 4, and the data a decision requires.
 //!
 //! Not here: whether the item is open at all ([`super::Waiting`]).
 
 use std::fmt;
 
-use crate::answer::schema::{Misfit, fits};
+use crate::answer::schema::{SchemaMismatch, fits};
 use crate::answer::text;
-use crate::answer::{Given, NOT_TAKEN, UNDECIDED, decision_word};
+use crate::answer::{AnswerBody, NOT_TAKEN, UNDECIDED, decision_word};
 use crate::fault::{Fault, FaultKind};
 use crate::json::{Extra, Json};
 use crate::pending::{Decision, Pending, PendingKind};
 
-/// What was decided about an item, and checked against it.
+/// A decision on an item, validated against it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Decided {
-    /// The decision.
+    /// The decision itself.
     pub decision: Decision,
     /// For an edit: the complete new arguments, a JSON object as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
-    /// For a response: its text. For a rejection: why. For a tool: its output.
+    /// For a response: its text. For a rejection: the reason. For a tool call: its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The answer to a question: the value that was checked, whatever form it came in. Else the client's answer, verbatim.
+    /// For a question: the validated value, whatever form the answer had. Otherwise the client's answer, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Json>,
 }
 
 impl Decided {
-    /// A decision that needs nothing else.
+    /// A decision without further data.
     #[must_use]
     pub const fn new(decision: Decision) -> Self {
         Self { decision, arguments: None, text: None, payload: None }
     }
 }
 
-/// Why an answer decides nothing. The item stays open.
+/// Why an answer is not accepted. The item stays open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Undecided {
-    /// It says neither yes nor no.
+pub enum AnswerError {
+    /// The answer contains no decision.
     Unclear,
-    /// It says what cannot be done with this item.
+    /// The decision is not allowed for this item; and those that are.
     NotOffered(Decision, Vec<Decision>),
-    /// An edit without arguments, or with arguments that are no object.
-    WithoutArguments,
-    /// A response without a text.
-    WithoutText,
-    /// An edit that names another tool than the one that was asked about.
+    /// An edit without arguments, or with arguments that are not an object.
+    MissingArguments,
+    /// A response without text.
+    MissingText,
+    /// An edit for another tool than the one in the request.
     OtherTool(String),
-    /// What it brings does not fit the schema.
-    Misfit(Misfit),
-    /// What it says does not fit the question's schema; and what would.
-    Unfit(Misfit, Option<String>),
+    /// New arguments that do not match the tool's schema.
+    SchemaMismatch(SchemaMismatch),
+    /// A value that does not match the question's schema, and a hint.
+    ValueMismatch(SchemaMismatch, Option<String>),
 }
 
-impl fmt::Display for Undecided {
+impl fmt::Display for AnswerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unclear => f.write_str("the answer decides nothing"),
             Self::NotOffered(decision, offered) => {
                 let offered: Vec<&str> = offered.iter().map(|offered| offered.as_str()).collect();
-                write!(f, "'{}' cannot be decided here, only {}", decision.as_str(), offered.join(", "))
+                write!(f, "decision '{}' is not allowed: must be one of {}", decision.as_str(), offered.join(", "))
             }
-            Self::WithoutArguments => f.write_str("an edit needs the new arguments as an object"),
-            Self::WithoutText => f.write_str("a response needs a text"),
+            Self::MissingArguments => f.write_str("an edit needs the new arguments as an object"),
+            Self::MissingText => f.write_str("a response needs a text"),
             Self::OtherTool(name) => write!(f, "the edit names another tool, '{name}'"),
-            Self::Misfit(misfit) | Self::Unfit(misfit, None) => {
-                write!(f, "the answer does not fit its schema: {misfit}")
+            Self::SchemaMismatch(mismatch) | Self::ValueMismatch(mismatch, None) => {
+                write!(f, "the answer does not match its schema: {mismatch}")
             }
-            Self::Unfit(misfit, Some(help)) => write!(f, "the answer does not fit its schema: {misfit}; {help}"),
+            Self::ValueMismatch(mismatch, Some(hint)) => {
+                write!(f, "the answer does not match its schema: {mismatch}; {hint}")
+            }
         }
     }
 }
 
-impl From<Undecided> for Fault {
-    fn from(undecided: Undecided) -> Self {
-        let code = if undecided == Undecided::Unclear { UNDECIDED } else { NOT_TAKEN };
-        Self::new(FaultKind::Invalid, undecided.to_string()).with_code(code)
+impl From<AnswerError> for Fault {
+    fn from(error: AnswerError) -> Self {
+        let code = if error == AnswerError::Unclear { UNDECIDED } else { NOT_TAKEN };
+        Self::new(FaultKind::Invalid, error.to_string()).with_code(code)
     }
 }
 
-/// Reads an answer to an item. `offered` is what may be decided ([`super::offer`]); to cancel is always possible.
+/// Interprets an answer to an item. `offered` are the allowed decisions ([`super::offer`]); `Cancel` is always allowed.
 ///
 /// # Errors
-/// If it decides nothing, or what it decides cannot be done.
-pub fn decide(item: &Pending, given: &Given, offered: &[Decision]) -> Result<Decided, Undecided> {
-    let spoken = match given {
-        Given::Decided { decision, arguments, text, payload } => Spoken {
-            decision: meant(item, *decision, text.as_deref(), offered),
+/// The answer contains no decision, or one that is not allowed.
+pub fn decide(item: &Pending, given: &AnswerBody, offered: &[Decision]) -> Result<Decided, AnswerError> {
+    let parsed = match given {
+        AnswerBody::Decided { decision, arguments, text, payload } => ParsedAnswer {
+            decision: effective_decision(item, *decision, text.as_deref(), offered),
             arguments: arguments.as_deref().map(|text| Json::parse(text).unwrap_or_else(Json::null)),
             value: payload.clone(),
             text: text.clone(),
             payload: payload.clone(),
-            ..Spoken::new(*decision)
+            ..ParsedAnswer::new(*decision)
         },
-        Given::Text(text) => spoken_text(item, text, offered)?,
-        Given::Payload(payload) => match payload.decode::<String>() {
-            Some(text) => spoken_text(item, &text, offered)?,
-            None => spoken_json(item, payload, offered)?,
+        AnswerBody::Text(text) => parse_text(item, text, offered)?,
+        AnswerBody::Payload(payload) => match payload.decode::<String>() {
+            Some(text) => parse_text(item, &text, offered)?,
+            None => parse_json(item, payload, offered)?,
         },
     };
-    spoken.checked(item, offered)
+    parsed.validate(item, offered)
 }
 
-/// The plain native form has no word for an answer: it goes along with a yes (section 2).
-fn meant(item: &Pending, decision: Decision, text: Option<&str>, offered: &[Decision]) -> Decision {
+/// The plain canonical form has no word for a response: a text with an approval is one (section 2).
+fn effective_decision(item: &Pending, decision: Decision, text: Option<&str>, offered: &[Decision]) -> Decision {
     let answers = item.kind == PendingKind::Input && text.is_some_and(|text| !text.is_empty());
     let is_offered = |decision| offered.contains(&decision);
     match decision {
@@ -113,72 +115,76 @@ fn meant(item: &Pending, decision: Decision, text: Option<&str>, offered: &[Deci
     }
 }
 
-/// A decision as it was said, not yet checked.
-struct Spoken {
+/// An answer as parsed, not yet validated.
+struct ParsedAnswer {
     decision: Decision,
     arguments: Option<Json>,
-    /// The tool an edit names.
+    /// The tool that an edit names.
     tool: Option<String>,
     text: Option<String>,
-    /// What answers a question, where that is no text, or besides it.
+    /// The value for a question, if it is not a text or accompanies one.
     value: Option<Json>,
     payload: Option<Json>,
 }
 
-impl Spoken {
+impl ParsedAnswer {
     const fn new(decision: Decision) -> Self {
         Self { decision, arguments: None, tool: None, text: None, value: None, payload: None }
     }
 
-    /// The value a question is answered with, and has been found to fit.
-    fn answer(&self, item: &Pending) -> Result<Json, Undecided> {
+    /// The value for a question, validated against its schema.
+    fn answer(&self, item: &Pending) -> Result<Json, AnswerError> {
         let text = self.text.as_deref().filter(|text| !text.is_empty());
         let value = self.value.as_ref();
         let Some(schema) = &item.response_schema else {
-            return value.cloned().or_else(|| text.map(Json::from_serialize)).ok_or(Undecided::WithoutText);
+            return value.cloned().or_else(|| text.map(Json::from_serialize)).ok_or(AnswerError::MissingText);
         };
         let value = value.map(|value| match value.decode::<String>() {
-            Some(text) => text::fitted(schema, &text),
+            Some(text) => text::coerce(schema, &text),
             None => fits(schema, value).map(|()| value.clone()),
         });
+
         let fitting = match (value, text) {
             (Some(Ok(value)), _) => Ok(value),
-            (_, Some(text)) => text::fitted(schema, text),
-            (Some(misfit), None) => misfit,
-            (None, None) => return Err(Undecided::WithoutText),
+            (_, Some(text)) => text::coerce(schema, text),
+            (Some(mismatch), None) => mismatch,
+            (None, None) => return Err(AnswerError::MissingText),
         };
-        fitting.map_err(|misfit| Undecided::Unfit(misfit, text::help(schema)))
+        fitting.map_err(|mismatch| AnswerError::ValueMismatch(mismatch, text::hint(schema)))
     }
 
-    fn checked(self, item: &Pending, offered: &[Decision]) -> Result<Decided, Undecided> {
+    fn validate(self, item: &Pending, offered: &[Decision]) -> Result<Decided, AnswerError> {
         let decision = self.decision;
         if decision != Decision::Cancel && !offered.contains(&decision) {
-            return Err(Undecided::NotOffered(decision, offered.to_vec()));
+            return Err(AnswerError::NotOffered(decision, offered.to_vec()));
         }
+
         let mut decided = Decided::new(decision);
         if decision == Decision::Respond && matches!(item.kind, PendingKind::Input | PendingKind::Auth) {
             let answer = self.answer(item)?;
-            let besides = self.text.filter(|text| item.response_schema.is_none() && text != answer.text());
-            decided.text = answer.decode::<String>().or(besides);
+            let comment = self.text.filter(|text| item.response_schema.is_none() && text != answer.text());
+            decided.text = answer.decode::<String>().or(comment);
             decided.payload = Some(answer);
             return Ok(decided);
         }
+
         decided.text = self.text;
         decided.payload = self.payload;
+
         match decision {
             Decision::Edit => {
-                let arguments = self.arguments.and_then(as_object).ok_or(Undecided::WithoutArguments)?;
+                let arguments = self.arguments.and_then(as_object).ok_or(AnswerError::MissingArguments)?;
                 if let Some(tool) = self.tool.filter(|tool| *tool != item.name) {
-                    return Err(Undecided::OtherTool(tool));
+                    return Err(AnswerError::OtherTool(tool));
                 }
                 decided.arguments = Some(arguments.text().to_owned());
             }
             Decision::Respond => {
                 let has_text = decided.text.as_ref().is_some_and(|text| !text.is_empty());
                 match item.kind {
-                    // What a tool returned may be empty.
+                    // The output of a tool may be empty.
                     PendingKind::Tool if decided.text.is_some() => decided.payload = None,
-                    _ if !has_text => return Err(Undecided::WithoutText),
+                    _ if !has_text => return Err(AnswerError::MissingText),
                     _ => {}
                 }
             }
@@ -188,50 +194,53 @@ impl Spoken {
     }
 }
 
-/// JSON text inside of JSON text is looked through once: `arguments` travels so in the canonical form.
+/// Accepts one level of JSON text inside JSON: the canonical form sends `arguments` that way.
 fn as_object(json: Json) -> Option<Json> {
     let json = json.decode::<String>().and_then(|text| Json::parse(&text)).unwrap_or(json);
-    // Read once, so that what goes on is an object a tool can be called with, and not nested beyond any parser.
+    // Decode it once to make sure that it is a valid object and not nested beyond the parser's limit.
     (json.is_object() && json.decode::<serde_json::Value>().is_some()).then_some(json)
 }
 
-fn spoken_text(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spoken, Undecided> {
+fn parse_text(item: &Pending, text: &str, offered: &[Decision]) -> Result<ParsedAnswer, AnswerError> {
     if item.kind == PendingKind::Tool {
-        return Ok(Spoken { text: Some(text.to_owned()), ..Spoken::new(Decision::Respond) });
+        return Ok(ParsedAnswer { text: Some(text.to_owned()), ..ParsedAnswer::new(Decision::Respond) });
     }
     if let Some(json) = Json::parse(text.trim()) {
-        let mut spoken = match json.decode::<String>() {
-            Some(inner) => spoken_words(item, &inner, offered)?,
-            None => spoken_json(item, &json, offered)?,
+        let mut parsed = match json.decode::<String>() {
+            Some(inner) => parse_words(item, &inner, offered)?,
+            None => parse_json(item, &json, offered)?,
         };
-        // As a whole it is the answer: a text that is JSON may be meant as the text it is.
-        let is_whole = spoken.decision == Decision::Respond && spoken.value.as_ref() == Some(&json);
-        if is_whole && item.response_schema.is_some() && !json.is_object() {
-            spoken.text = Some(text.to_owned());
+        // If all of the text is the answer, it may also be meant as a string.
+
+        let is_complete = parsed.decision == Decision::Respond && parsed.value.as_ref() == Some(&json);
+        if is_complete && item.response_schema.is_some() && !json.is_object() {
+            parsed.text = Some(text.to_owned());
         }
-        return Ok(spoken);
+        return Ok(parsed);
     }
-    spoken_words(item, text, offered)
+    parse_words(item, text, offered)
 }
 
-/// A text that is no JSON: a word that decides, or the answer to a question.
-fn spoken_words(item: &Pending, text: &str, offered: &[Decision]) -> Result<Spoken, Undecided> {
+/// Parses text that is not JSON: a decision word, or the answer to a question.
+fn parse_words(item: &Pending, text: &str, offered: &[Decision]) -> Result<ParsedAnswer, AnswerError> {
     let payload = Some(Json::from_serialize(text));
-    let word = decision_word(text).or_else(|| done(text).filter(|_| item.kind == PendingKind::Auth));
+
+    let word = decision_word(text).or_else(|| login_confirmation(text).filter(|_| item.kind == PendingKind::Auth));
     if let Some(decision) = word
-        && may_mean(item, decision, offered)
+        && is_possible(item, decision, offered)
     {
-        return Ok(Spoken { payload, ..Spoken::new(decision) });
+        return Ok(ParsedAnswer { payload, ..ParsedAnswer::new(decision) });
     }
-    if !takes_anything(item, offered) || text.trim().is_empty() {
-        return Err(Undecided::Unclear);
+
+    if !accepts_any_value(item, offered) || text.trim().is_empty() {
+        return Err(AnswerError::Unclear);
     }
     let value = payload.clone();
-    Ok(Spoken { text: Some(text.to_owned()), value, payload, ..Spoken::new(Decision::Respond) })
+    Ok(ParsedAnswer { text: Some(text.to_owned()), value, payload, ..ParsedAnswer::new(Decision::Respond) })
 }
 
-/// What people say when they have logged in. Going on lets nothing run that was not approved.
-fn done(text: &str) -> Option<Decision> {
+/// What people write after they have logged in. It only continues the run and approves nothing.
+fn login_confirmation(text: &str) -> Option<Decision> {
     const WORDS: [&str; 9] = [
         "done",
         "i am done",
@@ -247,36 +256,38 @@ fn done(text: &str) -> Option<Decision> {
     WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)).then_some(Decision::Accept)
 }
 
-fn spoken_json(item: &Pending, json: &Json, offered: &[Decision]) -> Result<Spoken, Undecided> {
-    let said = said(json);
+fn parse_json(item: &Pending, json: &Json, offered: &[Decision]) -> Result<ParsedAnswer, AnswerError> {
+    let decision = parse_decision(json);
     if item.kind == PendingKind::Tool {
-        // Only an outspoken decision is one: whatever else is JSON is what the tool returned.
-        let outspoken =
+        // Only an explicit decision counts: any other JSON is the tool's output.
+        let is_explicit =
             object(json).is_some_and(|fields| word(&fields, "decision").or(word(&fields, "type")).is_some());
-        return Ok(said
-            .filter(|_| outspoken)
-            .unwrap_or_else(|| Spoken { text: Some(json.text().to_owned()), ..Spoken::new(Decision::Respond) }));
+        return Ok(decision.filter(|_| is_explicit).unwrap_or_else(|| ParsedAnswer {
+            text: Some(json.text().to_owned()),
+            ..ParsedAnswer::new(Decision::Respond)
+        }));
     }
-    if let Some(mut said) = said
-        && may_mean(item, said.decision, offered)
+
+    if let Some(mut parsed) = decision
+        && is_possible(item, parsed.decision, offered)
     {
-        said.payload = Some(json.clone());
-        return Ok(said);
+        parsed.payload = Some(json.clone());
+        return Ok(parsed);
     }
     let empty = json.is_null() || (item.response_schema.is_none() && matches!(json.text(), "{}" | "[]"));
-    if !takes_anything(item, offered) || empty {
-        return Err(Undecided::Unclear);
+    if !accepts_any_value(item, offered) || empty {
+        return Err(AnswerError::Unclear);
     }
-    Ok(Spoken { value: Some(json.clone()), payload: Some(json.clone()), ..Spoken::new(Decision::Respond) })
+    Ok(ParsedAnswer { value: Some(json.clone()), payload: Some(json.clone()), ..ParsedAnswer::new(Decision::Respond) })
 }
 
-/// To a question that offers no yes and no, «yes» is an answer like any other.
-fn may_mean(item: &Pending, decision: Decision, offered: &[Decision]) -> bool {
+/// If a question offers no yes and no, "yes" is an ordinary answer.
+fn is_possible(item: &Pending, decision: Decision, offered: &[Decision]) -> bool {
     let is_question = matches!(item.kind, PendingKind::Input | PendingKind::Auth);
     !is_question || decision == Decision::Cancel || offered.contains(&decision)
 }
 
-fn takes_anything(item: &Pending, offered: &[Decision]) -> bool {
+fn accepts_any_value(item: &Pending, offered: &[Decision]) -> bool {
     match item.kind {
         PendingKind::Input => true,
         PendingKind::Auth => offered.contains(&Decision::Respond),
@@ -284,28 +295,31 @@ fn takes_anything(item: &Pending, offered: &[Decision]) -> bool {
     }
 }
 
-/// What a JSON value says by the rows of the table. None: nothing.
-fn said(json: &Json) -> Option<Spoken> {
+/// Parses a JSON value by the rows of the table. `None`: not a decision.
+fn parse_decision(json: &Json) -> Option<ParsedAnswer> {
     match json.text() {
-        "true" => return Some(Spoken::new(Decision::Accept)),
-        "false" => return Some(Spoken::new(Decision::Reject)),
+        "true" => return Some(ParsedAnswer::new(Decision::Accept)),
+        "false" => return Some(ParsedAnswer::new(Decision::Reject)),
         _ => {}
     }
     if json.text().starts_with('[') {
-        // List in, list out: agents that ask with a list of one are answered with one.
-        return one_of(&json.decode::<Vec<Json>>()?);
+        // Agents that ask with a list of one are answered with a list of one.
+        return parse_decision_list(&json.decode::<Vec<Json>>()?);
     }
+
     let fields = object(json)?;
     if let Some(decisions) = field(&fields, "decisions") {
-        return one_of(&decisions.decode::<Vec<Json>>()?);
+        return parse_decision_list(&decisions.decode::<Vec<Json>>()?);
     }
-    let flag = flag(&fields)?;
-    let told = match (word(&fields, "decision"), word(&fields, "type")) {
+
+    let flag = approval_flag(&fields)?;
+    let named = match (word(&fields, "decision"), word(&fields, "type")) {
         (Some(decision), _) => Some(decision_word(&decision)?),
         (None, Some(word)) => decision_word(&word),
         (None, None) => None,
     };
-    let mut decision = match (told, flag) {
+
+    let mut decision = match (named, flag) {
         (Some(decision), None) => decision,
         (None, Some(yes)) => {
             if yes {
@@ -314,47 +328,50 @@ fn said(json: &Json) -> Option<Spoken> {
                 Decision::Reject
             }
         }
-        // Said twice, it has to be said alike.
+        // A word and a flag must agree.
         (Some(decision @ (Decision::Accept | Decision::Edit)), Some(true)) => decision,
         (Some(decision @ (Decision::Reject | Decision::Cancel)), Some(false)) => decision,
         (Some(Decision::Respond), Some(_)) => Decision::Respond,
         _ => return None,
     };
-    let edit = edited(&fields);
-    // Approved with other arguments is never approved with the old ones.
+
+    let edit = edited_arguments(&fields);
+    // An approval with new arguments must never approve the old ones.
     if decision == Decision::Accept && edit.is_some() {
         decision = Decision::Edit;
     }
-    let mut spoken = Spoken::new(decision);
+
+    let mut parsed = ParsedAnswer::new(decision);
     let args = field(&fields, "args").cloned();
+
     match decision {
         Decision::Edit => {
             let (arguments, tool) = edit.unwrap_or_else(|| inner_arguments(&fields));
-            spoken.arguments = arguments;
-            spoken.tool = tool;
+            parsed.arguments = arguments;
+            parsed.tool = tool;
         }
         Decision::Respond => {
             let inner = args.as_ref().and_then(object).and_then(|args| field(&args, "args").cloned());
-            let whole = inner.or(args);
-            spoken.text = text(&fields);
-            if spoken.text.is_none() {
-                spoken.text = whole.as_ref().map(|whole| whole.text().to_owned());
-                spoken.value = whole.or_else(|| field(&fields, "payload").cloned());
+            let value = inner.or(args);
+            parsed.text = text(&fields);
+            if parsed.text.is_none() {
+                parsed.text = value.as_ref().map(|value| value.text().to_owned());
+                parsed.value = value.or_else(|| field(&fields, "payload").cloned());
             }
         }
-        Decision::Reject | Decision::Cancel | Decision::Accept => spoken.text = text(&fields),
+        Decision::Reject | Decision::Cancel | Decision::Accept => parsed.text = text(&fields),
     }
-    Some(spoken)
+    Some(parsed)
 }
 
-/// Several decisions for one item count as one if they are all the same plain one.
-fn one_of(decisions: &[Json]) -> Option<Spoken> {
+/// Several decisions for one item count as one if they are the same and have no data.
+fn parse_decision_list(decisions: &[Json]) -> Option<ParsedAnswer> {
     let mut all = decisions.iter().map(|one| match one.decode::<String>() {
-        Some(word) => decision_word(&word).map(Spoken::new),
-        // One level: a list in a list says nothing.
+        Some(word) => decision_word(&word).map(ParsedAnswer::new),
+        // Only one level: nested lists are not decisions.
         None if one.text().starts_with('[') => None,
         None if object(one).is_some_and(|fields| field(&fields, "decisions").is_some()) => None,
-        None => said(one),
+        None => parse_decision(one),
     });
     let first = all.next()??;
     if decisions.len() == 1 {
@@ -364,8 +381,8 @@ fn one_of(decisions: &[Json]) -> Option<Spoken> {
     all.all(|other| other.is_some_and(|other| other.decision == first.decision)).then_some(first).filter(|_| plain)
 }
 
-/// The outer option is None if the flags contradict one another or are no booleans.
-fn flag(fields: &Extra) -> Option<Option<bool>> {
+/// The yes/no flag of an answer. The outer `Option` is `None` if the flags contradict each other or are not booleans.
+fn approval_flag(fields: &Extra) -> Option<Option<bool>> {
     let mut flag = None;
     for name in ["approved", "approve", "accepted", "confirmed"] {
         if let Some(value) = field(fields, name) {
@@ -379,8 +396,8 @@ fn flag(fields: &Extra) -> Option<Option<bool>> {
     Some(flag)
 }
 
-/// Arguments that are plainly said to be new ones, and the tool they are for.
-fn edited(fields: &Extra) -> Option<(Option<Json>, Option<String>)> {
+/// Arguments that are explicitly new ones, and the tool they are for.
+fn edited_arguments(fields: &Extra) -> Option<(Option<Json>, Option<String>)> {
     if let Some(arguments) = field(fields, "editedArgs").or_else(|| field(fields, "edited_args")) {
         return Some((Some(arguments.clone()), None));
     }
@@ -392,7 +409,7 @@ fn edited(fields: &Extra) -> Option<(Option<Json>, Option<String>)> {
     Some((Some(field(&args, "edited_args")?.clone()), None))
 }
 
-/// Arguments of something that calls itself an edit.
+/// The arguments of an answer with the type `edit`.
 fn inner_arguments(fields: &Extra) -> (Option<Json>, Option<String>) {
     if let Some(arguments) = field(fields, "arguments") {
         return (Some(arguments.clone()), None);
@@ -401,7 +418,7 @@ fn inner_arguments(fields: &Extra) -> (Option<Json>, Option<String>) {
     let inner = object(args).unwrap_or_default();
     match field(&inner, "args") {
         Some(arguments) if arguments.is_object() => (Some(arguments.clone()), word(&inner, "action")),
-        // Meant as the form around the arguments, and nothing is in it.
+        // `args` was meant as a wrapper, but contains no arguments.
         Some(_) if inner.iter().count() == 1 => (None, None),
         _ => (Some(args.clone()), None),
     }

@@ -1,5 +1,5 @@
-//! Payloads of agents built with LangGraph, which many upstreams hand through: what they ask, and what they want to
-//! hear (sections 6 and 8). Also the payload we write ourselves where a protocol needs one and the source had none.
+//! Payloads of LangGraph agents, which many upstreams pass through: what they ask, and the answer they expect
+//! (sections 6 and 8). Also the payload the gateway makes if a protocol needs one and the source has none.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -8,42 +8,42 @@ use crate::answer::Decided;
 use crate::json::{Extra, Json};
 use crate::pending::{Decision, Pending, PendingKind};
 
-/// The form an answer made by the gateway takes (`resume_style`).
+/// The form of an answer that the gateway makes (`resume_style`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
-    /// `{"approved":bool,"editedArgs"?,"text"?}`
+    /// `{"approved":bool,"editedArgs"?,"text"?}`.
     Approved,
-    /// `{"type":"accept|edit|response|ignore","args":…}`
+    /// `{"type":"accept|edit|response|ignore","args":…}`.
     Langgraph,
-    /// The same, in a list of one.
+    /// Like `Langgraph`, as the only element of a list.
     LanggraphList,
-    /// `{"decisions":[…]}`, one for each action.
+    /// `{"decisions":[…]}`, one per action.
     Decisions,
     /// The text or payload itself.
     Plain,
 }
 
-/// One question in a payload.
+/// LanggraphDecision question in a payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Approval or input.
     pub kind: PendingKind,
-    /// The tool. Empty for input.
+    /// Tool name. Empty for input.
     pub name: String,
-    /// JSON text. Empty for input.
+    /// Arguments as JSON text. Empty for input.
     pub arguments: String,
-    /// Prompt for a person.
+    /// Prompt for the user.
     pub message: Option<String>,
-    /// What may be decided.
+    /// Allowed decisions.
     pub decisions: Vec<Decision>,
-    /// Schema of the arguments.
+    /// JSON Schema of the arguments.
     pub schema: Option<Json>,
 }
 
-/// What a payload asks: one question, or one for each action; and how it wants to be answered.
+/// Parses a payload: one question, or one per action, and the form of the expected answer.
 #[must_use]
-pub fn read(payload: &Json) -> (Vec<Question>, Style) {
+pub fn parse(payload: &Json) -> (Vec<Question>, Style) {
     action_requests(payload)
         .or_else(|| action_request(payload).map(|question| (vec![question], Style::Langgraph)))
         .or_else(|| {
@@ -56,6 +56,7 @@ pub fn read(payload: &Json) -> (Vec<Question>, Style) {
 fn action_request(payload: &Json) -> Option<Question> {
     let fields = object(payload)?;
     let action = object(fields.get("action_request")?)?;
+
     let decisions = match fields.get("config").and_then(object) {
         None => vec![Decision::Accept, Decision::Edit, Decision::Respond, Decision::Cancel],
         Some(config) => [
@@ -69,6 +70,7 @@ fn action_request(payload: &Json) -> Option<Question> {
         .map(|(_, decision)| decision)
         .collect(),
     };
+
     Some(Question {
         kind: PendingKind::Approval,
         name: word(&action, "action").unwrap_or_default(),
@@ -94,6 +96,7 @@ fn action_requests(payload: &Json) -> Option<(Vec<Question>, Style)> {
                 |words| words.iter().filter_map(|word| super::decision_word(word)).collect(),
             );
             let arguments = action.get("args").or_else(|| action.get("arguments"));
+
             Question {
                 kind: PendingKind::Approval,
                 name,
@@ -122,19 +125,20 @@ fn input(payload: &Json) -> Question {
     }
 }
 
-/// The items an upstream's interrupt stands for, in the canonical form: one for each action, all of them answered
-/// together. `id` is the source's; where there are several, their place is added.
+/// The pending items for an upstream's interrupt: one per action, all answered together. `id` is the source's; with
+/// several actions, their index is appended.
 #[must_use]
 pub fn items(id: &str, reason: Option<&str>, payload: &Json) -> Vec<Pending> {
-    let (questions, _) = read(payload);
+    let (questions, _) = parse(payload);
     let several = questions.len() > 1;
+
     questions
         .into_iter()
         .enumerate()
-        .map(|(place, question)| {
+        .map(|(index, question)| {
             let is_input = question.kind == PendingKind::Input;
             Pending {
-                id: if several { format!("{id}:{place}") } else { id.to_owned() },
+                id: if several { format!("{id}:{index}") } else { id.to_owned() },
                 kind: question.kind,
                 name: if is_input { reason.unwrap_or("input_required").to_owned() } else { question.name },
                 arguments: if is_input { payload.text().to_owned() } else { question.arguments },
@@ -153,17 +157,20 @@ pub fn items(id: &str, reason: Option<&str>, payload: &Json) -> Vec<Pending> {
         .collect()
 }
 
-/// The answer to an upstream that asked with one payload, in a style. `decided` are its items, in order.
+/// The answer to an upstream that asked with one payload. `decided` are its items, in order.
 #[must_use]
 pub fn answer(style: Style, decided: &[(&Pending, &Decided)]) -> Json {
     if style == Style::Decisions {
-        let decisions: Vec<One<'_>> = decided.iter().map(|(item, decided)| one(item, decided)).collect();
+        let decisions: Vec<LanggraphDecision<'_>> =
+            decided.iter().map(|(item, decided)| to_decision(item, decided)).collect();
         return Json::from_serialize(&Decisions { decisions });
     }
+
     let Some((item, decided)) = decided.first() else { return Json::null() };
+
     match style {
-        Style::Langgraph => Json::from_serialize(&typed(item, decided)),
-        Style::LanggraphList => Json::from_serialize(&[typed(item, decided)]),
+        Style::Langgraph => Json::from_serialize(&to_typed(item, decided)),
+        Style::LanggraphList => Json::from_serialize(&[to_typed(item, decided)]),
         Style::Plain if decided.decision == Decision::Respond => {
             decided.payload.clone().unwrap_or_else(|| Json::from_serialize(&decided.text))
         }
@@ -200,15 +207,15 @@ enum Args<'a> {
 
 #[derive(Serialize)]
 struct Decisions<'a> {
-    decisions: Vec<One<'a>>,
+    decisions: Vec<LanggraphDecision<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum One<'a> {
+enum LanggraphDecision<'a> {
     Approve,
     Edit {
-        edited_action: Named<'a>,
+        edited_action: EditedAction<'a>,
     },
     Reject {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,12 +224,12 @@ enum One<'a> {
 }
 
 #[derive(Serialize)]
-struct Named<'a> {
+struct EditedAction<'a> {
     name: &'a str,
     args: &'a RawValue,
 }
 
-fn typed<'a>(item: &'a Pending, decided: &'a Decided) -> Typed<'a> {
+fn to_typed<'a>(item: &'a Pending, decided: &'a Decided) -> Typed<'a> {
     let (word, args) = match decided.decision {
         Decision::Accept => ("accept", None),
         Decision::Edit => {
@@ -235,12 +242,14 @@ fn typed<'a>(item: &'a Pending, decided: &'a Decided) -> Typed<'a> {
     Typed { r#type: word, args }
 }
 
-fn one<'a>(item: &'a Pending, decided: &'a Decided) -> One<'a> {
+fn to_decision<'a>(item: &'a Pending, decided: &'a Decided) -> LanggraphDecision<'a> {
     match (decided.decision, raw(decided.arguments.as_deref())) {
-        (Decision::Accept, _) => One::Approve,
-        (Decision::Edit, Some(args)) => One::Edit { edited_action: Named { name: &item.name, args } },
-        (Decision::Cancel, _) => One::Reject { message: Some("cancelled") },
-        _ => One::Reject { message: decided.text.as_deref() },
+        (Decision::Accept, _) => LanggraphDecision::Approve,
+        (Decision::Edit, Some(args)) => {
+            LanggraphDecision::Edit { edited_action: EditedAction { name: &item.name, args } }
+        }
+        (Decision::Cancel, _) => LanggraphDecision::Reject { message: Some("cancelled") },
+        _ => LanggraphDecision::Reject { message: decided.text.as_deref() },
     }
 }
 
@@ -270,12 +279,12 @@ struct Request<'a> {
 }
 
 #[derive(Serialize)]
-struct Ask<'a> {
+struct InputRequest<'a> {
     message: Option<&'a str>,
     response_schema: Option<&'a Json>,
 }
 
-/// The payload to ask with: the source's own, verbatim, else one of ours (section 5).
+/// The payload to ask with: the source's own, verbatim, else a generated one (section 5).
 #[must_use]
 pub fn payload(item: &Pending, offered: &[Decision]) -> Json {
     if let Some(payload) = &item.payload {
@@ -283,14 +292,14 @@ pub fn payload(item: &Pending, offered: &[Decision]) -> Json {
     }
     match item.kind {
         PendingKind::Approval | PendingKind::Tool => request(item, offered),
-        PendingKind::Input | PendingKind::Auth => Json::from_serialize(&Ask {
+        PendingKind::Input | PendingKind::Auth => Json::from_serialize(&InputRequest {
             message: item.message.as_deref(),
             response_schema: item.response_schema.as_ref(),
         }),
     }
 }
 
-/// The `action_request` form of an item, whatever its source wrote.
+/// The item as an `action_request`, whatever the source's form.
 #[must_use]
 pub fn request(item: &Pending, offered: &[Decision]) -> Json {
     let has = |decision| offered.contains(&decision);
@@ -306,7 +315,7 @@ pub fn request(item: &Pending, offered: &[Decision]) -> Json {
     })
 }
 
-/// Arguments as JSON. They are the model's text and may be invalid: then they are shown as text.
+/// Arguments as JSON. The model writes them, so they may be invalid; then they become a JSON string.
 fn arguments(text: &str) -> Json {
     if text.trim().is_empty() {
         return Json::from_serialize(&Extra::new());
@@ -331,21 +340,21 @@ mod tests {
     }
 
     #[test]
-    fn each_payload_of_the_table_is_understood() {
+    fn each_payload_of_the_table_is_parsed() {
         use Decision::{Accept, Cancel, Edit, Reject, Respond};
         let action = r#"{"action_request":{"action":"book","args":{"n":1}},"config":{"allow_accept":true,"allow_edit":false,"allow_ignore":true},"description":"Book?"}"#;
-        let (questions, style) = read(&json(action));
+        let (questions, style) = parse(&json(action));
         assert_eq!(style, Style::Langgraph);
-        let [question] = questions.try_into().expect("one");
+        let [question] = questions.try_into().expect("one question");
         assert_eq!((question.kind, question.decisions), (PendingKind::Approval, vec![Accept, Cancel]));
         assert_eq!((question.name.as_str(), question.arguments.as_str()), ("book", r#"{"n":1}"#));
 
-        let (questions, style) = read(&json(&format!("[{}]", r#"{"action_request":{"action":"b"},"config":null}"#)));
+        let (questions, style) = parse(&json(&format!("[{}]", r#"{"action_request":{"action":"b"},"config":null}"#)));
         assert_eq!((style, &questions[0].decisions), (Style::LanggraphList, &vec![Accept, Edit, Respond, Cancel]));
 
         let several = r#"{"action_requests":[{"name":"a","args":{}},{"name":"b","args":{"x":1},"description":"B?"}],
             "review_configs":[{"action_name":"b","allowed_decisions":["approve","reject"]}]}"#;
-        let (questions, style) = read(&json(several));
+        let (questions, style) = parse(&json(several));
         assert_eq!((style, questions.len()), (Style::Decisions, 2));
         assert_eq!(questions[0].decisions, [Accept, Edit, Reject]);
         assert_eq!((&questions[1].decisions, questions[1].message.as_deref()), (&vec![Accept, Reject], Some("B?")));
@@ -358,15 +367,15 @@ mod tests {
             ("[1,2]", None),
             (r#"{"action_requests":[]}"#, None),
         ] {
-            let (questions, style) = read(&json(payload));
-            let [question] = questions.try_into().expect("one");
+            let (questions, style) = parse(&json(payload));
+            let [question] = questions.try_into().expect("one question");
             assert_eq!((style, question.kind), (Style::Plain, PendingKind::Input), "{payload}");
             assert_eq!((question.message.as_deref(), question.decisions), (message, vec![Respond]), "{payload}");
         }
     }
 
     #[test]
-    fn several_actions_are_several_items_with_one_payload() {
+    fn several_actions_become_several_items_with_one_payload() {
         let payload =
             json(r#"{"action_requests":[{"name":"a","args":{}},{"name":"b","args":{}}],"review_configs":[]}"#);
         let items = items("int-1", Some("review"), &payload);
@@ -394,22 +403,23 @@ mod tests {
         let mut table = String::new();
         for style in [Style::Approved, Style::Langgraph, Style::LanggraphList, Style::Decisions, Style::Plain] {
             for decided in &decisions {
-                let said = answer(style, &[(item, decided)]);
-                table.push_str(&format!("{style:?} {:?}: {}\n", decided.decision, said.text()));
-                // Whatever we say, our own reading of it is what was decided.
-                let read =
-                    crate::answer::decide(item, &crate::answer::Given::Payload(said), super::super::ALL_DECISIONS);
-                let heard = read.map(|read| read.decision).ok();
-                let says_no = matches!(decided.decision, Decision::Reject | Decision::Cancel | Decision::Respond);
-                let heard_no = !matches!(heard, Some(Decision::Accept | Decision::Edit));
-                assert_eq!(says_no, heard_no, "{style:?} {decided:?} {heard:?}");
+                let message = answer(style, &[(item, decided)]);
+                table.push_str(&format!("{style:?} {:?}: {}\n", decided.decision, message.text()));
+                // Our own parser must understand the answer as the decision it came from.
+                let given = crate::answer::AnswerBody::Payload(message);
+                let parsed = crate::answer::decide(item, &given, super::super::ALL_DECISIONS);
+                let parsed = parsed.map(|parsed| parsed.decision).ok();
+
+                let denies = matches!(decided.decision, Decision::Reject | Decision::Cancel | Decision::Respond);
+                let parsed_as_denial = !matches!(parsed, Some(Decision::Accept | Decision::Edit));
+                assert_eq!(denies, parsed_as_denial, "{style:?} {decided:?} {parsed:?}");
             }
         }
         insta::assert_snapshot!(table);
     }
 
     #[test]
-    fn a_source_s_own_payload_is_shown_unchanged() {
+    fn the_source_s_own_payload_is_used_verbatim() {
         let own = json(r#"{ "z":1, "a" : [ 2.50 ] }"#);
         let mut item = items("i", None, &own).remove(0);
         assert_eq!(payload(&item, &[]).text(), own.text());

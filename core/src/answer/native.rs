@@ -1,13 +1,13 @@
-//! Answers as native messages, both ways: what goes upstream, and what native clients send (sections 2 and 6).
+//! Answers as canonical messages, in both directions: sent upstream, and received from clients (sections 2 and 6).
 
 use serde::Serialize;
 
-use crate::answer::{Answer, Decided, Given, decision_word};
+use crate::answer::{Answer, AnswerBody, Decided, decision_word};
 use crate::json::{Extra, Json};
 use crate::model::{Content, Message, MessageType, Role};
 use crate::pending::{Decision, Pending, PendingKind, approval_id};
 
-/// The body of an `mcp_approval_response`.
+/// The data of an `mcp_approval_response`.
 #[derive(Serialize)]
 struct Response<'a> {
     approval_request_id: &'a str,
@@ -19,7 +19,7 @@ struct Response<'a> {
     interrupt: Option<Extension<'a>>,
 }
 
-/// What the plain native answer has no word for.
+/// What the plain canonical answer cannot express.
 #[derive(Serialize)]
 struct Extension<'a> {
     decision: Decision,
@@ -31,7 +31,7 @@ struct Extension<'a> {
     payload: Option<&'a Json>,
 }
 
-/// The body of a `function_call_output`.
+/// The data of a `function_call_output`.
 #[derive(Serialize)]
 struct Output<'a> {
     call_id: &'a str,
@@ -39,38 +39,43 @@ struct Output<'a> {
 }
 
 impl Decided {
-    /// The native message that tells the agent. `extension`: the upstream understands the `interrupt` block; an item
-    /// that came with one is answered with one in any case.
+    /// The canonical message for the agent. `extension`: the upstream understands the `interrupt` block. An item that
+    /// came with one is always answered with one.
     #[must_use]
     pub fn message(&self, item: &Pending, extension: bool) -> Message {
         if item.kind == PendingKind::Tool {
             let output = Output { call_id: &item.id, output: self.output() };
             return Message::new(MessageType::FunctionCallOutput, Some(Role::Tool), vec![Content::data(&output)]);
         }
+
         let extension = extension || item.extension.is_some();
+
         let (approve, reason) = match self.decision {
-            // Never offered, never decided; all the same nothing runs that was not decided (section 3, rule 2).
-            Decision::Edit if !extension => (false, Some("the edit could not be handed on")),
+            // Not offered, so it should never be decided. Reject it, so that nothing runs without approval
+            // (section 3, rule 2).
+            Decision::Edit if !extension => (false, Some("the upstream does not support edits")),
             Decision::Accept | Decision::Edit => (true, self.text.as_deref()),
-            // An answer to a question lets the agent go on; a text in a tool's place does not let the tool run. An answer
-            // that is no text is told as the JSON it is.
+            // An answer to a question lets the agent continue, but a text in place of an approval does not run the
+            // call. A value that is not a text is sent as JSON.
             Decision::Respond => {
                 (item.kind != PendingKind::Approval, self.text.as_deref().or(self.payload.as_ref().map(Json::text)))
             }
             Decision::Reject => (false, self.text.as_deref()),
             Decision::Cancel => (false, Some("cancelled")),
         };
+
         let extension = extension.then_some(Extension {
             decision: self.decision,
             arguments: self.arguments.as_deref(),
             text: self.text.as_deref(),
             payload: self.payload.as_ref(),
         });
+
         let response = Response { approval_request_id: &item.id, id: &item.id, approve, reason, interrupt: extension };
         Message::new(MessageType::McpApprovalResponse, Some(Role::User), vec![Content::data(&response)])
     }
 
-    /// What a tool that a person stands in for is said to have returned.
+    /// The output of a client-side tool call that a person answered.
     fn output(&self) -> &str {
         self.text.as_deref().unwrap_or(match self.decision {
             Decision::Reject => "rejected",
@@ -80,7 +85,7 @@ impl Decided {
     }
 }
 
-/// The answers a native message holds: approvals, and outputs of tools the client ran. Several in one message occur.
+/// The answers in a canonical message: approvals, and outputs of client-side tools. A message may hold several.
 #[must_use]
 pub fn native(message: &Message) -> Vec<Answer> {
     match message.kind {
@@ -90,7 +95,7 @@ pub fn native(message: &Message) -> Vec<Answer> {
         MessageType::FunctionCallOutput => message
             .outputs()
             .filter(|output| !output.call_id.is_empty())
-            .map(|output| Answer::new(output.call_id, Given::Text(output.output)))
+            .map(|output| Answer::new(output.call_id, AnswerBody::Text(output.output)))
             .collect(),
         _ => Vec::new(),
     }
@@ -102,26 +107,30 @@ fn approval(data: &Json) -> Option<Answer> {
     let text = |fields: &Extra, name: &str| fields.get(name).and_then(Json::decode::<String>);
     let approve = fields.get("approve").and_then(Json::decode::<bool>);
     let extension: Extra = fields.get("interrupt").and_then(Json::decode).unwrap_or_default();
-    let told = match text(&extension, "decision") {
-        // A word nobody knows decides nothing, whatever stands beside it.
+
+    let decision = match text(&extension, "decision") {
+        // An unknown word is not a decision, whatever other fields say.
         Some(word) => decision_word(&word),
         None => approve.map(|approve| if approve { Decision::Accept } else { Decision::Reject }),
     };
-    let contradicts = match (told, approve) {
+
+    let contradicts = match (decision, approve) {
         (Some(Decision::Accept | Decision::Edit), Some(approve)) => !approve,
         (Some(Decision::Reject | Decision::Cancel), Some(approve)) => approve,
         _ => false,
     };
-    let given = match told.filter(|_| !contradicts) {
-        Some(decision) => Given::Decided {
+
+    let given = match decision.filter(|_| !contradicts) {
+        Some(decision) => AnswerBody::Decided {
             decision,
             arguments: text(&extension, "arguments"),
             text: text(&extension, "text").or_else(|| text(&fields, "reason")),
             payload: extension.get("payload").filter(|payload| !payload.is_null()).cloned(),
         },
-        // Reads as «nothing», for any kind of item.
-        None => Given::Payload(Json::null()),
+        // Not a decision for any kind of item.
+        None => AnswerBody::Payload(Json::null()),
     };
+
     Some(Answer::new(id, given))
 }
 
@@ -131,7 +140,8 @@ mod tests {
 
     fn item(kind: PendingKind, extension: bool) -> Pending {
         let data = r#"{"id":"appr_1","name":"send_mail","arguments":"{\"to\":\"a\"}","server_label":"mailer"}"#;
-        let mut item = Pending::read(&Json::parse(data).expect("JSON")).expect("an item");
+        let mut item = Pending::parse(&Json::parse(data).expect("JSON")).expect("an item");
+
         item.kind = kind;
         item.extension = extension.then(|| Json::parse("{}").expect("JSON"));
         item
@@ -164,34 +174,34 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_came_with_the_extension_is_answered_with_it() {
+    fn an_item_with_the_extension_is_answered_with_the_extension() {
         let body = body(&Decided::new(Decision::Accept), &item(PendingKind::Input, true), false);
         assert!(body.contains(r#""interrupt":{"decision":"accept"}"#), "{body}");
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn an_answer_survives_a_round_trip() {
         let item = item(PendingKind::Approval, false);
         for decision in [Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject, Decision::Cancel] {
-            let said = Decided {
+            let decided = Decided {
                 decision,
                 arguments: (decision == Decision::Edit).then(|| "{}".to_owned()),
                 text: Some("why".to_owned()),
                 payload: Json::parse(r#"{"x":1}"#),
             };
-            let heard = native(&said.message(&item, true));
-            let given = Given::Decided {
+            let parsed = native(&decided.message(&item, true));
+            let given = AnswerBody::Decided {
                 decision,
-                arguments: said.arguments.clone(),
-                text: said.text.clone(),
-                payload: said.payload.clone(),
+                arguments: decided.arguments.clone(),
+                text: decided.text.clone(),
+                payload: decided.payload.clone(),
             };
-            assert_eq!(heard, [Answer::new("appr_1".into(), given)]);
+            assert_eq!(parsed, [Answer::new("appr_1".into(), given)]);
         }
     }
 
     #[test]
-    fn an_answer_that_contradicts_itself_decides_nothing() {
+    fn a_contradictory_answer_is_not_a_decision() {
         for data in [
             r#"{"id":"a"}"#,
             r#"{"id":"a","approve":"yes"}"#,
@@ -200,7 +210,7 @@ mod tests {
             r#"{"id":"a","approve":true,"interrupt":{"decision":"perhaps"}}"#,
         ] {
             let data = Json::parse(data).expect("JSON");
-            assert_eq!(approval(&data).expect("an answer").given, Given::Payload(Json::null()), "{data:?}");
+            assert_eq!(approval(&data).expect("an answer").given, AnswerBody::Payload(Json::null()), "{data:?}");
         }
     }
 }

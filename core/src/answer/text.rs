@@ -1,37 +1,39 @@
-//! What a text is to a question that has a schema: people in a chat write words, not JSON (human-in-the-loop page,
-//! section 4). And what they are told if that does not help.
+//! Plain text as the answer to a question with a schema: people in a chat write words, not JSON (human-in-the-loop
+//! page, section 4). Also the hint they get if their text does not match.
 
 use serde_json::{Map, Value};
 
-use crate::answer::schema::{Misfit, fits};
+use crate::answer::schema::{SchemaMismatch, fits};
 use crate::json::Json;
 
-/// Fields named in a refusal at most.
+/// Maximum number of fields in a hint.
 const MAX_FIELDS: usize = 16;
-/// Values of an enumeration named in a refusal at most.
+/// Maximum number of enumeration values in a hint.
 const MAX_VALUES: usize = 8;
-/// How deep the example in a refusal is nested at most.
+/// Maximum nesting depth of the example in a hint.
 const MAX_DEPTH: usize = 4;
-/// The longest example that is shown, in bytes.
+/// Maximum length of the example in a hint, in bytes.
 const MAX_EXAMPLE: usize = 512;
 
-/// The value that a text stands for. JSON that fits is taken as it is. Other text is the value itself where the schema
-/// takes a string, else it fills the one property that does: the only one, or the only required one.
+/// Converts a text into a value that matches the schema. Matching JSON is used as it is. Other text becomes a string if
+/// the schema accepts strings, else it fills the one string property: the only one, or the only required one.
 ///
 /// # Errors
-/// What does not fit.
-pub(super) fn fitted(schema: &Json, text: &str) -> Result<Json, Misfit> {
+/// The mismatch.
+pub(super) fn coerce(schema: &Json, text: &str) -> Result<Json, SchemaMismatch> {
     let json = Json::parse(text.trim());
     if let Some(json) = json.as_ref().filter(|json| fits(schema, json).is_ok()) {
         return Ok(json.clone());
     }
     let value = Json::from_serialize(text);
-    let Err(misfit) = fits(schema, &value) else { return Ok(value) };
-    // Who writes an object means its fields.
+    let Err(mismatch) = fits(schema, &value) else { return Ok(value) };
+
+    // Text that is a JSON object names its own fields.
     if let Some(object) = json.filter(Json::is_object) {
         fits(schema, &object)?;
     }
-    let Some(name) = text_property(schema) else { return Err(misfit) };
+
+    let Some(name) = text_property(schema) else { return Err(mismatch) };
     let filled = Json::from_serialize(&Map::from_iter([(name, Value::String(text.to_owned()))]));
     fits(schema, &filled).map(|()| filled)
 }
@@ -45,12 +47,13 @@ fn text_property(schema: &Json) -> Option<String> {
     if let (Some(only), None) = (texts.next(), texts.next()) {
         return Some(only.clone());
     }
+
     let mut required = schema.get("required")?.as_array()?.iter().filter_map(Value::as_str);
     let (Some(only), None) = (required.next(), required.next()) else { return None };
     properties.get(only).is_some_and(is_text).then(|| only.to_owned())
 }
 
-/// Whether a schema takes strings.
+/// True if the schema accepts strings.
 fn is_text(schema: &Value) -> bool {
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         return values.iter().any(Value::is_string);
@@ -62,10 +65,11 @@ fn is_text(schema: &Value) -> bool {
     }
 }
 
-/// The fields an answer has, and one that would fit.
-pub(super) fn help(schema: &Json) -> Option<String> {
+/// A hint for the client: the fields of the schema, and an example that matches.
+pub(super) fn hint(schema: &Json) -> Option<String> {
     let schema: Value = schema.decode()?;
-    let mut help = String::new();
+    let mut hint = String::new();
+
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         let required: Vec<&str> =
             schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
@@ -80,17 +84,19 @@ pub(super) fn help(schema: &Json) -> Option<String> {
         if properties.len() > MAX_FIELDS {
             fields.push("…".to_owned());
         }
-        help = format!("its fields are {}; ", fields.join(", "));
+        hint = format!("its fields are {}; ", fields.join(", "));
     }
+
     let example = Json::from_serialize(&example(&schema, MAX_DEPTH));
     if example.text().len() <= MAX_EXAMPLE {
-        help.push_str(&format!("this would fit: {}", example.text()));
+        hint.push_str(&format!("this would fit: {}", example.text()));
     }
-    let help = help.trim_end_matches("; ");
-    (!help.is_empty()).then(|| help.to_owned())
+
+    let hint = hint.trim_end_matches("; ");
+    (!hint.is_empty()).then(|| hint.to_owned())
 }
 
-/// What a property takes, in a few words.
+/// A short description of a property's type.
 fn kind(schema: &Value) -> String {
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         let mut named: Vec<String> = values.iter().take(MAX_VALUES).map(Value::to_string).collect();
@@ -106,20 +112,23 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// A value that fits a schema, as far as this small part of JSON Schema can tell.
+/// A value that matches a schema, as far as the supported part of JSON Schema can tell.
 fn example(schema: &Value, depth: usize) -> Value {
     if let Some(only) = schema.get("const") {
         return only.clone();
     }
+
     if let Some(first) = schema.get("enum").and_then(Value::as_array).and_then(|values| values.first()) {
         return first.clone();
     }
+
     let kind = match schema.get("type") {
         Some(Value::String(name)) => name.as_str(),
         Some(Value::Array(names)) => names.first().and_then(Value::as_str).unwrap_or("string"),
         _ if schema.get("properties").is_some() => "object",
         _ => "string",
     };
+
     match kind {
         "null" => Value::Null,
         "boolean" => Value::Bool(true),
@@ -151,50 +160,50 @@ mod tests {
         Json::parse(text).expect("JSON")
     }
 
-    fn taken(schema: &str, text: &str) -> Option<String> {
-        fitted(&json(schema), text).ok().map(|value| value.text().to_owned())
+    fn coerced(schema: &str, text: &str) -> Option<String> {
+        coerce(&json(schema), text).ok().map(|value| value.text().to_owned())
     }
 
     const COLOUR: &str =
         r#"{"type":"object","properties":{"colour":{"enum":["red","blue"]},"count":{"type":"integer"}}}"#;
 
     #[test]
-    fn a_text_fills_the_one_property_that_takes_one() {
-        assert_eq!(taken(COLOUR, "blue").as_deref(), Some(r#"{"colour":"blue"}"#));
-        assert_eq!(taken(COLOUR, r#" {"colour": "blue"} "#).as_deref(), Some(r#"{"colour": "blue"}"#));
-        assert_eq!(taken(COLOUR, "purple"), None);
+    fn a_text_fills_the_only_string_property() {
+        assert_eq!(coerced(COLOUR, "blue").as_deref(), Some(r#"{"colour":"blue"}"#));
+        assert_eq!(coerced(COLOUR, r#" {"colour": "blue"} "#).as_deref(), Some(r#"{"colour": "blue"}"#));
+        assert_eq!(coerced(COLOUR, "purple"), None);
         let two = |required: &str| {
             format!(
                 r#"{{"type":"object","required":{required},
                     "properties":{{"name":{{"type":"string"}},"why":{{"type":["string","null"]}}}}}}"#
             )
         };
-        assert_eq!(taken(&two(r#"["name"]"#), "Ada").as_deref(), Some(r#"{"name":"Ada"}"#));
-        assert_eq!(taken(&two("[]"), "Ada"), None, "which of the two, nobody can know");
-        assert_eq!(taken(&two(r#"["name","why"]"#), "Ada"), None);
+        assert_eq!(coerced(&two(r#"["name"]"#), "Ada").as_deref(), Some(r#"{"name":"Ada"}"#));
+        assert_eq!(coerced(&two("[]"), "Ada"), None, "ambiguous");
+        assert_eq!(coerced(&two(r#"["name","why"]"#), "Ada"), None);
     }
 
     #[test]
-    fn a_text_that_is_json_is_a_text_where_a_string_is_asked_for() {
-        assert_eq!(taken(r#"{"type":"string"}"#, "5").as_deref(), Some(r#""5""#));
-        assert_eq!(taken(r#"{"type":"integer"}"#, "5").as_deref(), Some("5"));
+    fn json_text_is_a_string_if_the_schema_asks_for_a_string() {
+        assert_eq!(coerced(r#"{"type":"string"}"#, "5").as_deref(), Some(r#""5""#));
+        assert_eq!(coerced(r#"{"type":"integer"}"#, "5").as_deref(), Some("5"));
         let zip = r#"{"type":"object","properties":{"zip":{"type":"string"}},"required":["zip"]}"#;
-        assert_eq!(taken(zip, "10115").as_deref(), Some(r#"{"zip":"10115"}"#));
-        assert_eq!(taken(zip, r#"{"city":"Berlin"}"#), None, "an object is not put into a field");
+        assert_eq!(coerced(zip, "10115").as_deref(), Some(r#"{"zip":"10115"}"#));
+        assert_eq!(coerced(zip, r#"{"city":"Berlin"}"#), None, "an object does not fill a property");
     }
 
     #[test]
-    fn the_help_names_the_fields_and_shows_what_would_fit() {
-        let help = help(&json(COLOUR)).expect("some help");
+    fn the_hint_names_the_fields_and_has_an_example() {
+        let hint = hint(&json(COLOUR)).expect("a hint");
         assert_eq!(
-            help,
+            hint,
             "its fields are 'colour' (one of \"red\", \"blue\"), 'count' (integer); \
              this would fit: {\"colour\":\"red\",\"count\":1}"
         );
     }
 
     #[test]
-    fn what_is_shown_as_fitting_fits() {
+    fn the_example_in_a_hint_matches_the_schema() {
         for schema in [
             COLOUR,
             r#"{"type":"string"}"#,

@@ -1,32 +1,32 @@
-//! What the builder makes: frames, spelled as the runtime spells them (Agent API, sections 4 and 14.1).
+//! The frames the builder makes, serialized exactly as the runtime does (Agent API, sections 4 and 14.1).
 
 use std::fmt;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::Built;
+use super::MessageDraft;
 use crate::json::Json;
 use crate::model::{Content, MessageType, Role, Status};
 use crate::run::RunError;
 
-/// One frame of a native event stream.
+/// One frame of a canonical event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Frame(String);
 
 impl Frame {
-    pub(super) fn of<T: Serialize>(object: &T) -> Self {
+    pub(super) fn from_object<T: Serialize>(object: &T) -> Self {
         Self(serde_json::to_string(object).expect("texts, numbers and JSON are JSON"))
     }
 
-    /// The object, as compact JSON.
+    /// The object as compact JSON.
     #[must_use]
     pub fn json(&self) -> &str {
         &self.0
     }
 
-    /// The frame of an event stream: `data: `, the object, an empty line.
+    /// The SSE frame: `data: `, the object, an empty line.
     #[must_use]
     pub fn sse(&self) -> String {
         format!("data: {}\n\n", self.0)
@@ -71,32 +71,33 @@ pub(super) struct MessageFrame<'a> {
 }
 
 impl<'a> MessageFrame<'a> {
-    /// The message as it is announced.
-    pub(super) fn begun(built: &'a Built) -> Self {
-        Self { content: None, ..Self::whole(built) }
+    /// The message without contents, as in its first frame.
+    pub(super) fn without_content(draft: &'a MessageDraft) -> Self {
+        Self { content: None, ..Self::complete(draft) }
     }
 
-    /// The message with those of its contents that are complete.
-    pub(super) fn whole(built: &'a Built) -> Self {
-        let complete = built.contents.iter().enumerate().filter_map(|(index, content)| {
-            // The nested copy has no number: it is a place in the message and no frame.
+    /// The message with its completed contents.
+    pub(super) fn complete(draft: &'a MessageDraft) -> Self {
+        let complete = draft.contents.iter().enumerate().filter_map(|(index, content)| {
+            // A nested content has no sequence number, because it is not a frame of its own.
             let content = content.complete.as_ref()?;
-            Some(ContentFrame { number: None, status: "completed", index, delta: false, msg_id: &built.id, content })
+            Some(ContentFrame { number: None, status: "completed", index, delta: false, msg_id: &draft.id, content })
         });
         let content: Vec<_> = complete.collect();
+
         Self {
-            sequence_number: built.number,
+            sequence_number: draft.number,
             object: "message",
-            status: &built.status,
-            error: built.error.as_ref(),
-            id: &built.id,
-            kind: &built.kind,
-            role: &built.role,
+            status: &draft.status,
+            error: draft.error.as_ref(),
+            id: &draft.id,
+            kind: &draft.kind,
+            role: &draft.role,
             content: (!content.is_empty()).then_some(content),
-            code: built.error.as_ref().map(|error| error.code.as_str()),
-            message: built.error.as_ref().map(|error| error.message.as_str()),
-            usage: built.usage.as_ref(),
-            metadata: built.metadata.as_ref(),
+            code: draft.error.as_ref().map(|error| error.code.as_str()),
+            message: draft.error.as_ref().map(|error| error.message.as_str()),
+            usage: draft.usage.as_ref(),
+            metadata: draft.metadata.as_ref(),
         }
     }
 }

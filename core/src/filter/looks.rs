@@ -1,10 +1,10 @@
-//! What a secret looks like: by its name, by the beginning its maker chose, by how it is mixed.
+//! Recognizes secrets by their name, by a vendor's prefix, or by their mix of characters.
 //!
-//! Not here: taking texts apart ([`super::shapes`]).
+//! Not here: splitting texts into words ([`super::shapes`]).
 
-/// Whether a name is that of a secret: surely, or perhaps.
+/// Classifies the name of a value: `Some(true)` if it surely names a secret, `Some(false)` if it may, `None` otherwise.
 pub(super) fn secret_name(name: &str) -> Option<bool> {
-    const SURE: &[&str] = &[
+    const CERTAIN: &[&str] = &[
         "password",
         "passwd",
         "pwd",
@@ -25,16 +25,18 @@ pub(super) fn secret_name(name: &str) -> Option<bool> {
         "cookie",
         "connectionstring",
     ];
-    const PERHAPS: &[&str] = &["token", "signature", "auth", "sig", "jwt", "session", "key"];
+    const POSSIBLE: &[&str] = &["token", "signature", "auth", "sig", "jwt", "session", "key"];
+
     let name: String = name.chars().filter(|letter| !"_-".contains(*letter)).collect::<String>().to_ascii_lowercase();
-    if SURE.iter().any(|end| name.ends_with(end)) {
+
+    if CERTAIN.iter().any(|end| name.ends_with(end)) {
         return Some(true);
     }
-    PERHAPS.iter().any(|end| name.ends_with(end)).then_some(false)
+    POSSIBLE.iter().any(|end| name.ends_with(end)).then_some(false)
 }
 
-/// True for what a program made rather than a person: letters and digits mixed, or long.
-pub(super) fn looks_made(word: &str) -> bool {
+/// True if the word looks generated: long, or with mixed letters, digits or cases.
+pub(super) fn looks_generated(word: &str) -> bool {
     let digits = word.bytes().any(|letter| letter.is_ascii_digit());
     let letters = word.bytes().any(|letter| letter.is_ascii_alphabetic());
     let mixed = word.bytes().skip(1).any(|letter| letter.is_ascii_uppercase())
@@ -42,17 +44,17 @@ pub(super) fn looks_made(word: &str) -> bool {
     word.len() >= 8 && ((digits && letters) || mixed || word.len() >= 20)
 }
 
-/// A number or a word of a few letters: `key=3`, `session=none`.
+/// True for a number or a short word, as in `key=3` and `session=none`.
 pub(super) fn is_small(value: &str) -> bool {
     value.len() < 6 || value.bytes().all(|letter| letter.is_ascii_digit())
 }
 
-/// What a program made for one purpose: a key, a token, a digest.
+/// True for a key, a token or a digest.
 pub(super) fn is_secret(piece: &str) -> bool {
-    is_jwt(piece) || has_known_beginning(piece) || is_random(piece)
+    is_jwt(piece) || has_known_prefix(piece) || is_random(piece)
 }
 
-/// `eyJ….….…`, also without its end.
+/// True if the text contains a JWT, `eyJ….….…`, even a truncated one.
 fn is_jwt(piece: &str) -> bool {
     piece.find("eyJ").is_some_and(|at| {
         let token = &piece[at..];
@@ -60,9 +62,9 @@ fn is_jwt(piece: &str) -> bool {
     })
 }
 
-/// Beginnings that makers of keys chose so that keys are found.
-fn has_known_beginning(piece: &str) -> bool {
-    const BEGINNINGS: &[(&str, usize)] = &[
+/// True if the text contains a key with a prefix that its vendor chose to make keys recognizable.
+fn has_known_prefix(piece: &str) -> bool {
+    const PREFIXES: &[(&str, usize)] = &[
         ("sk-", 12),
         ("pk-", 12),
         ("rk-", 12),
@@ -98,22 +100,22 @@ fn has_known_beginning(piece: &str) -> bool {
         ("nvapi-", 12),
         ("LTAI", 16),
     ];
-    BEGINNINGS.iter().any(|(beginning, least)| {
-        piece.match_indices(beginning).any(|(at, _)| {
-            let begins = !piece[..at].ends_with(|before: char| before.is_ascii_alphanumeric());
+    PREFIXES.iter().any(|(prefix, min_length)| {
+        piece.match_indices(prefix).any(|(at, _)| {
+            let at_word_start = !piece[..at].ends_with(|before: char| before.is_ascii_alphanumeric());
             let key = &piece[at..];
-            let made = key[beginning.len()..].bytes().any(|letter| letter.is_ascii_digit()) || key.len() >= 16;
-            // Words joined by dashes are no key.
-            let words = key[beginning.len()..].split('-').filter(|part| part.len() > 2).count() > 2
+            let generated = key[prefix.len()..].bytes().any(|letter| letter.is_ascii_digit()) || key.len() >= 16;
+            // Words joined by dashes are not a key.
+            let words = key[prefix.len()..].split('-').filter(|part| part.len() > 2).count() > 2
                 && !key.bytes().any(|letter| letter.is_ascii_digit());
-            begins && made && !words && key.len() >= *least
+            at_word_start && generated && !words && key.len() >= *min_length
         })
     })
 }
 
-/// Long, and mixed as no name is. Ids with dashes in their places (UUID) are none, and ids that say whose they are.
+/// True for long mixed text that cannot be a name. UUIDs with dashes and ids with a known prefix do not count.
 fn is_random(piece: &str) -> bool {
-    const IDS: &[&str] = &[
+    const ID_PREFIXES: &[&str] = &[
         "resp_",
         "response_",
         "msg_",
@@ -133,9 +135,10 @@ fn is_random(piece: &str) -> bool {
         "chatcmpl-",
         "trace_",
     ];
-    if IDS.iter().any(|id| piece.starts_with(id)) {
+    if ID_PREFIXES.iter().any(|id| piece.starts_with(id)) {
         return false;
     }
+
     let is_hex = |part: &str| {
         part.len() >= 32
             && part.bytes().all(|letter| letter.is_ascii_hexdigit())
@@ -145,14 +148,18 @@ fn is_random(piece: &str) -> bool {
     if piece.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_hex) {
         return true;
     }
-    // Host names, versions, paths and file names have dots or begin with a slash.
+
+    // Host names, versions, paths and file names contain dots or start with a slash.
     if piece.len() < 32 || piece.contains('.') || piece.starts_with('/') {
         return false;
     }
+
     let count = |of: fn(&u8) -> bool| piece.bytes().filter(of).count();
     let (upper, lower, digits) =
         (count(u8::is_ascii_uppercase), count(u8::is_ascii_lowercase), count(u8::is_ascii_digit));
+
     let class = |letter: u8| (letter.is_ascii_uppercase(), letter.is_ascii_lowercase(), letter.is_ascii_digit());
     let changes = piece.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count();
+
     upper >= 3 && lower >= 3 && digits >= 2 && changes * 4 >= piece.len()
 }

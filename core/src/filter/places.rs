@@ -1,25 +1,26 @@
-//! What tells where somebody's machines and files are: private hosts and addresses, absolute paths of files.
+//! Recognizes private locations: private hosts and addresses, and absolute file paths.
 //!
-//! Not here: taking texts apart ([`super::shapes`]). Addresses that push receivers may have are judged more strictly, in
-//! [`crate::public_address`].
+//! Not here: splitting texts into words ([`super::shapes`]), and the stricter check of push receivers
+//! ([`crate::public_address`]).
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
 
-/// Where a private address of IPv6 stands, which is made of what else separates words.
-pub(super) fn sixth_version(word: &str) -> Option<Range<usize>> {
+/// The range of a private IPv6 address. Its colons otherwise separate words.
+pub(super) fn private_ipv6(word: &str) -> Option<Range<usize>> {
     let is_part = |letter: char| letter.is_ascii_hexdigit() || letter == ':';
     let from = word.find("::").or_else(|| word.find(':'))?;
     let start = word[..from]
         .rfind(|letter| !is_part(letter))
         .map_or(0, |at| at + word[at..].chars().next().map_or(1, char::len_utf8));
     let end = word[start..].find(|letter| !is_part(letter)).map_or(word.len(), |end| start + end);
+
     let address: Ipv6Addr = word[start..end].trim_end_matches(':').parse().ok()?;
     is_private(&format!("[{address}]")).then_some(start..end)
 }
 
-/// Where an absolute path of a file begins: links and routes are none.
-pub(super) fn path(word: &str) -> Option<usize> {
+/// The start of an absolute file path. URLs and routes do not count.
+pub(super) fn find_path(word: &str) -> Option<usize> {
     const FOLDERS: &[&str] = &[
         "home",
         "root",
@@ -51,13 +52,16 @@ pub(super) fn path(word: &str) -> Option<usize> {
         "sbin",
         "secrets",
     ];
+
     if word.starts_with("\\\\") {
         return Some(0);
     }
+
     let drive = |at: usize| {
         let bytes = word.as_bytes();
         bytes.get(at + 1) == Some(&b':') && matches!(bytes.get(at + 2), Some(b'\\'))
     };
+
     word.char_indices().find_map(|(at, letter)| {
         let begins =
             word[..at].chars().next_back().is_none_or(|before| !before.is_alphanumeric() && !"/.-_~".contains(before));
@@ -75,9 +79,9 @@ pub(super) fn path(word: &str) -> Option<usize> {
     })
 }
 
-/// A host that only means something inside somebody's network. A port may follow, a path too.
+/// True for a host that is only meaningful inside a private network. A port and a path may follow.
 pub(super) fn is_private(name: &str) -> bool {
-    const ENDS: &[&str] = &[
+    const SUFFIXES: &[&str] = &[
         ".internal",
         ".local",
         ".localdomain",
@@ -91,9 +95,11 @@ pub(super) fn is_private(name: &str) -> bool {
         ".cluster.local",
         ".consul",
     ];
+
     let name = name.split('/').next().unwrap_or(name);
     let inner = name.strip_prefix('[').and_then(|name| name.split(']').next());
     let host = inner.unwrap_or_else(|| name.rsplit_once(':').map_or(name, |(host, _)| host));
+
     if let Ok(address) = host.parse::<Ipv6Addr>() {
         let first = address.segments()[0];
         return address.is_loopback()
@@ -109,11 +115,12 @@ pub(super) fn is_private(name: &str) -> bool {
             || address.is_unspecified()
             || (first == 100 && second & 0xc0 == 64);
     }
+
     let host = host.to_ascii_lowercase();
-    host == "localhost" || ENDS.iter().any(|end| host.len() > end.len() && host.ends_with(end))
+    host == "localhost" || SUFFIXES.iter().any(|suffix| host.len() > suffix.len() && host.ends_with(suffix))
 }
 
-/// A name without a dot in an address: a machine next to the agent.
+/// True for a host name without a dot: a machine in the agent's network.
 pub(super) fn is_single(name: &str) -> bool {
     let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
     !host.is_empty() && !host.contains(['.', '[', '*', '{', '$']) && host.is_ascii()

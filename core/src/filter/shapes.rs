@@ -1,69 +1,71 @@
-//! What looks like a secret, or like a place inside somebody's network, in a text that nobody wrote for strangers:
-//! found by its shape and hidden, with the words around it left as they are.
+//! Redacts secrets and private locations in texts that were not written for outsiders. They are recognized by their
+//! shape, and the words around them stay unchanged.
 //!
-//! A text is taken apart word by word. Not here: what a secret looks like ([`super::looks`]), what tells places
-//! ([`super::places`]), class names and stacks ([`super`]).
+//! A text is processed word by word. Not here: what a secret looks like ([`super::looks`]), what a private location
+//! looks like ([`super::places`]), class names and stack traces ([`super`]).
 
-use super::looks::{is_secret, is_small, looks_made, secret_name};
-use super::places::{is_private, is_single, path, sixth_version};
+use super::looks::{is_secret, is_small, looks_generated, secret_name};
+use super::places::{find_path, is_private, is_single, private_ipv6};
 
-/// What stands where something was hidden.
-const HIDDEN: &str = "…";
+/// Replaces whatever is redacted.
+const REDACTED: &str = "…";
 
-/// How much is hidden.
+/// What is redacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hide {
-    /// Secrets: what a log line may not hold either.
+pub enum Redaction {
+    /// Only secrets: for log lines.
     Secrets,
-    /// Places too: private hosts and addresses, absolute paths of files. For clients.
-    SecretsAndPlaces,
+    /// Secrets, private hosts and addresses, and absolute file paths: for clients.
+    SecretsAndLocations,
 }
 
-/// A text with everything hidden that has the shape of a secret.
+/// Redacts everything in a text that has the shape of a secret.
 ///
 /// ```
-/// use interlingua_core::filter::{Hide, hide};
+/// use interlingua_core::filter::{Redaction, redact};
 /// let text = "cannot connect to postgresql://ada:pw@10.0.0.5/db with password=hunter2";
-/// assert_eq!(hide(text, Hide::SecretsAndPlaces), "cannot connect to postgresql://… with password=…");
-/// assert_eq!(hide(text, Hide::Secrets), "cannot connect to postgresql://…@10.0.0.5/db with password=…");
+/// assert_eq!(redact(text, Redaction::SecretsAndLocations), "cannot connect to postgresql://… with password=…");
+/// assert_eq!(redact(text, Redaction::Secrets), "cannot connect to postgresql://…@10.0.0.5/db with password=…");
 /// ```
 #[must_use]
-pub fn hide(text: &str, what: Hide) -> String {
+pub fn redact(text: &str, redaction: Redaction) -> String {
     let text = without_pem(text);
     let mut out = String::with_capacity(text.len());
-    let mut next = Next::Nothing;
+    let mut state = State::Plain;
     let mut rest = text.as_str();
     while !rest.is_empty() {
         let space = rest.find(|letter: char| !letter.is_whitespace()).unwrap_or(rest.len());
-        if !matches!(next, Next::Quoted(_)) {
+        if !matches!(state, State::Quoted(_)) {
             out.push_str(&rest[..space]);
         }
         rest = &rest[space..];
-        let end = piece_of(rest, rest.find(char::is_whitespace).unwrap_or(rest.len()));
+        let end = piece_end(rest, rest.find(char::is_whitespace).unwrap_or(rest.len()));
+
         let (word, after) = rest.split_at(end);
         rest = after;
         if !word.is_empty() {
-            next = next.word(word, after.trim_start(), what, &mut out);
+            state = state.word(word, after.trim_start(), redaction, &mut out);
         }
     }
     out
 }
 
-/// Where a word ends, or a part of one that is too long to be looked at in one piece: words are taken apart recursively.
-fn piece_of(text: &str, end: usize) -> usize {
-    const LONGEST: usize = 2048;
-    if end <= LONGEST {
+/// The end of a word, or of a part of it if the word is too long to process at once: processing a word is recursive.
+fn piece_end(text: &str, end: usize) -> usize {
+    const MAX_PIECE: usize = 2048;
+    if end <= MAX_PIECE {
         return end;
     }
-    let mut cut = LONGEST;
+    let mut cut = MAX_PIECE;
     while !text.is_char_boundary(cut) {
         cut -= 1;
     }
-    // Between two fields rather than inside one.
+
+    // Prefer to cut between two fields.
     text[..cut].rfind([',', ';', '&', '}']).map_or(cut, |at| at + 1)
 }
 
-/// Private keys and certificates, from their first line to their last.
+/// Removes private keys and certificates in PEM format.
 fn without_pem(text: &str) -> String {
     const BEGIN: &str = "-----BEGIN";
     const END: &str = "-----END";
@@ -71,9 +73,9 @@ fn without_pem(text: &str) -> String {
     let mut rest = text;
     while let Some(begin) = rest.find(BEGIN) {
         out.push_str(&rest[..begin]);
-        out.push_str(HIDDEN);
+        out.push_str(REDACTED);
         let inside = &rest[begin + BEGIN.len()..];
-        // One that was cut hides all that follows.
+        // A truncated key hides everything after it.
         let Some(end) = inside.find(END) else { return out };
         let last = &inside[end + END.len()..];
         rest = last.find("-----").map_or("", |at| &last[at + 5..]);
@@ -82,61 +84,66 @@ fn without_pem(text: &str) -> String {
     out
 }
 
-/// What the words before say about the next one.
-enum Next {
-    Nothing,
-    /// The value of a name that is nearly always secret.
+/// What the previous words imply for the next one.
+enum State {
+    Plain,
+    /// The value of a name that is nearly always a secret.
     Value,
-    /// The value of a name that is secret if the value looks so.
-    Suspect,
-    /// Credentials of a scheme that is called so.
+    /// The value of a name that is a secret if the value looks generated.
+    PossibleValue,
+    /// The credentials after `Bearer`.
     Bearer,
+    /// The credentials after `Basic`.
     Basic,
-    /// More of a secret in quotes.
+    /// The rest of a secret in quotes.
     Quoted(char),
 }
 
-impl Next {
-    fn word(self, word: &str, after: &str, what: Hide, out: &mut String) -> Self {
+impl State {
+    fn word(self, word: &str, after: &str, redaction: Redaction, out: &mut String) -> Self {
         let bare = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+
         let secret = match self {
-            Self::Nothing => false,
+            Self::Plain => false,
             Self::Quoted(quote) => {
                 let Some(end) = word.find(quote) else { return Self::Quoted(quote) };
-                return Self::Nothing.word(&word[end..], after, what, out);
+                return Self::Plain.word(&word[end..], after, redaction, out);
             }
-            // `Authorization: Bearer …`
-            Self::Value | Self::Suspect if is_scheme(bare) => {
+            // `Authorization: Bearer …`.
+            Self::Value | Self::PossibleValue if is_scheme(bare) => {
                 out.push_str(word);
                 return scheme(bare);
             }
-            // `password: must have eight letters` is a sentence.
+            // `password: must have eight letters` is prose.
             Self::Value => {
                 after.is_empty()
                     || word.starts_with(['"', '\'', '`'])
                     || !bare.chars().all(char::is_alphabetic)
                     || bare.is_empty()
             }
-            Self::Suspect => looks_made(bare),
+            Self::PossibleValue => looks_generated(bare),
             Self::Bearer => !is_prose(bare),
-            Self::Basic => bare.len() >= 8 && (looks_made(bare) || word.contains('=')),
+            Self::Basic => bare.len() >= 8 && (looks_generated(bare) || word.contains('=')),
         };
+
         if !secret || word == "=" || word == ":" {
-            return plain(word, what, out);
+            return plain(word, redaction, out);
         }
+
         let open = word.chars().next().filter(|letter| matches!(letter, '"' | '\'' | '`'));
         let inner = open.map_or(word, |quote| &word[quote.len_utf8()..]);
         out.extend(open);
-        out.push_str(HIDDEN);
+        out.push_str(REDACTED);
+
         match open {
             Some(quote) => match inner.find(quote) {
-                Some(end) => Self::Nothing.word(&inner[end..], after, what, out),
+                Some(end) => Self::Plain.word(&inner[end..], after, redaction, out),
                 None => Self::Quoted(quote),
             },
             None => {
-                let kept = word.trim_end_matches([',', ';', '.', ')', ']', '}', '\'', '"', '`']).len();
-                out.push_str(&word[kept..]);
-                Self::Nothing
+                let secret_end = word.trim_end_matches([',', ';', '.', ')', ']', '}', '\'', '"', '`']).len();
+                out.push_str(&word[secret_end..]);
+                Self::Plain
             }
         }
     }
@@ -146,11 +153,11 @@ fn is_scheme(word: &str) -> bool {
     word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("basic")
 }
 
-fn scheme(word: &str) -> Next {
-    if word.eq_ignore_ascii_case("bearer") { Next::Bearer } else { Next::Basic }
+fn scheme(word: &str) -> State {
+    if word.eq_ignore_ascii_case("bearer") { State::Bearer } else { State::Basic }
 }
 
-/// What follows the word "bearer" in sentences.
+/// True for words that follow "bearer" in sentences.
 fn is_prose(word: &str) -> bool {
     const WORDS: &[&str] = &[
         "token",
@@ -179,25 +186,26 @@ fn is_prose(word: &str) -> bool {
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-/// A word that nothing is known of.
-fn plain(word: &str, what: Hide, out: &mut String) -> Next {
+/// Processes a word without a known meaning.
+fn plain(word: &str, redaction: Redaction, out: &mut String) -> State {
     if let Some(at) = word.find("://") {
-        return address(word, at, what, out);
+        return address(word, at, redaction, out);
     }
     if let Some(assigned) = assignment(word) {
-        return assigned.write(word, what, out);
+        return assigned.write(word, redaction, out);
     }
+
     let bare = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
-    pieces(word, what, out);
-    if is_scheme(bare) { scheme(bare) } else { Next::Nothing }
+    pieces(word, redaction, out);
+    if is_scheme(bare) { scheme(bare) } else { State::Plain }
 }
 
-/// `name=value`, `"name":"value"`, `name:` with a name that says: what follows is secret.
+/// `name=value`, `"name":"value"` or `name:`, where the name implies a secret.
 struct Assignment {
-    /// Where the value begins.
+    /// Start of the value.
     value: usize,
     sign: char,
-    /// The name is nearly always that of a secret.
+    /// True if the name is nearly always that of a secret.
     sure: bool,
 }
 
@@ -208,7 +216,8 @@ fn assignment(word: &str) -> Option<Assignment> {
         let from = before.rfind(|letter: char| !letter.is_ascii_alphanumeric() && !"_-".contains(letter));
         let name = &before[from.map_or(0, |from| from + before[from..].chars().next().map_or(1, char::len_utf8))..];
         let sure = secret_name(name)?;
-        // Some write `name := value` or `name => value`.
+        // Also accept `name := value` and `name => value`.
+
         let rest = &word[at + 1..];
         let value = at + 1 + (rest.len() - rest.trim_start_matches(['=', '>', '\\']).len());
         Some(Assignment { value, sign, sure })
@@ -216,113 +225,123 @@ fn assignment(word: &str) -> Option<Assignment> {
 }
 
 impl Assignment {
-    fn write(self, word: &str, what: Hide, out: &mut String) -> Next {
+    fn write(self, word: &str, redaction: Redaction, out: &mut String) -> State {
         let (head, value) = word.split_at(self.value);
         let quote = value.trim_start_matches('\\').chars().next().filter(|letter| matches!(letter, '"' | '\'' | '`'));
         let opening = quote.map_or(0, |quote| value.find(quote).unwrap_or(0) + quote.len_utf8());
         let (open, inner) = value.split_at(opening);
+
         let end = match quote {
             Some(quote) => inner.find(quote).unwrap_or(inner.len()),
             None => inner.find([',', ';', '&', ')', '}', ']', '"', '\'', '`', '<']).unwrap_or(inner.len()),
         };
         let (secret, rest) = inner.split_at(end);
+
         if secret.is_empty() {
             out.push_str(word);
-            // `password= hunter2` and `"password": "hunter2"`, but not the end of a sentence about one.
+            // `password= hunter2` and `"password": "hunter2"`, but not the end of a sentence about a password.
             return if !rest.is_empty() || (quote.is_some() && value.len() > opening) {
-                Next::Nothing
+                State::Plain
             } else if self.sure {
-                Next::Value
+                State::Value
             } else {
-                Next::Suspect
+                State::PossibleValue
             };
         }
         if is_scheme(secret) {
             out.push_str(word);
             return scheme(secret);
         }
+
         out.push_str(head);
         out.push_str(open);
-        let hidden = self.sure || self.sign == '=' && !is_small(secret) || looks_made(secret);
-        if !hidden {
-            pieces(secret, what, out);
-            return plain_rest(rest, what, out);
+        let secret_value = self.sure || self.sign == '=' && !is_small(secret) || looks_generated(secret);
+        if !secret_value {
+            pieces(secret, redaction, out);
+            return plain_rest(rest, redaction, out);
         }
-        out.push_str(HIDDEN);
+        out.push_str(REDACTED);
         match quote {
-            // The secret goes on in the next word.
-            Some(quote) if rest.is_empty() => Next::Quoted(quote),
-            _ => plain_rest(rest, what, out),
+            // The secret continues in the next word.
+            Some(quote) if rest.is_empty() => State::Quoted(quote),
+            _ => plain_rest(rest, redaction, out),
         }
     }
 }
 
-fn plain_rest(rest: &str, what: Hide, out: &mut String) -> Next {
-    if rest.is_empty() { Next::Nothing } else { plain(rest, what, out) }
+fn plain_rest(rest: &str, redaction: Redaction, out: &mut String) -> State {
+    if rest.is_empty() { State::Plain } else { plain(rest, redaction, out) }
 }
 
-/// An address: without who logs in there and what is asked.
-fn address(word: &str, at: usize, what: Hide, out: &mut String) -> Next {
+/// Processes a URL: removes credentials and the query.
+fn address(word: &str, at: usize, redaction: Redaction, out: &mut String) -> State {
     let scheme = word[..at].rfind(|letter: char| !letter.is_ascii_alphanumeric() && !"+-.".contains(letter));
     let scheme = scheme.map_or(0, |from| from + word[from..].chars().next().map_or(1, char::len_utf8));
     let end = word[at + 3..].find(['"', '\'', '`', '<', '>', '|', '\\']).map_or(word.len(), |end| at + 3 + end);
+
     if scheme > 0 {
-        // `url=https://…`, or a name that is itself secret.
+        // `url=https://…`, or a name that itself implies a secret.
         if let Some(assigned) = assignment(&word[..scheme]).filter(|assigned| assigned.sure) {
             out.push_str(&word[..assigned.value]);
-            out.push_str(HIDDEN);
-            return plain_rest(&word[end..], what, out);
+            out.push_str(REDACTED);
+            return plain_rest(&word[end..], redaction, out);
         }
-        pieces(&word[..scheme], what, out);
+        pieces(&word[..scheme], redaction, out);
     }
     let url = &word[at + 3..end];
     out.push_str(&word[scheme..at + 3]);
+
     let authority = url.find(['/', '?', '#']).unwrap_or(url.len());
-    // A password may hold what ends an authority; the last `@` before the path's own is what counts.
+    // Passwords may contain `/`, `?` or `#`, so the last `@` before the query counts.
     let login = url[..authority].rfind('@').or_else(|| url.find('?').map_or(url, |query| &url[..query]).rfind('@'));
     let host = login.map_or(0, |login| login + 1);
     let authority = host + url[host..].find(['/', '?', '#']).unwrap_or(url.len() - host);
     let name = url[host..authority].trim_end_matches([')', ']', '}', ',', ';', '.', ':']);
+
     let is_file = word[scheme..at].eq_ignore_ascii_case("file");
-    if what == Hide::SecretsAndPlaces && (is_file || is_private(name) || is_single(name)) {
-        out.push_str(HIDDEN);
-        let kept = url.trim_end_matches([')', ']', '}', ',', ';', '.', ':']).len();
-        out.push_str(&url[kept..]);
-        return plain_rest(&word[end..], what, out);
+    if redaction == Redaction::SecretsAndLocations && (is_file || is_private(name) || is_single(name)) {
+        out.push_str(REDACTED);
+        let url_end = url.trim_end_matches([')', ']', '}', ',', ';', '.', ':']).len();
+        out.push_str(&url[url_end..]);
+        return plain_rest(&word[end..], redaction, out);
     }
+
     if login.is_some() {
-        out.push_str(HIDDEN);
+        out.push_str(REDACTED);
         out.push('@');
     }
+
     let rest = &url[host..];
     match rest.find('?') {
         Some(query) if query + 1 < rest.len() => {
             out.push_str(&rest[..=query]);
-            out.push_str(HIDDEN);
+            out.push_str(REDACTED);
         }
         _ => out.push_str(rest),
     }
-    plain_rest(&word[end..], what, out)
+    plain_rest(&word[end..], redaction, out)
 }
 
-/// The parts of a word between punctuation, each by its own shape.
-fn pieces(word: &str, what: Hide, out: &mut String) {
-    if what == Hide::SecretsAndPlaces
-        && let Some(from) = path(word)
+/// Processes the parts of a word between punctuation separately.
+fn pieces(word: &str, redaction: Redaction, out: &mut String) {
+    if redaction == Redaction::SecretsAndLocations
+        && let Some(from) = find_path(word)
     {
-        pieces(&word[..from], Hide::Secrets, out);
-        out.push_str(HIDDEN);
+        pieces(&word[..from], Redaction::Secrets, out);
+        out.push_str(REDACTED);
         let end = word[from..].find(['"', '\'', '`', ',', ';', ')', ']', '}', '>']).unwrap_or(word.len() - from);
         out.push_str(&word[from + end..]);
         return;
     }
-    if what == Hide::SecretsAndPlaces
-        && let Some(place) = sixth_version(word)
+
+    if redaction == Redaction::SecretsAndLocations
+        && let Some(range) = private_ipv6(word)
     {
-        pieces(&word[..place.start], what, out);
-        out.push_str(HIDDEN);
-        return pieces(&word[place.end..], what, out);
+        pieces(&word[..range.start], redaction, out);
+        out.push_str(REDACTED);
+        return pieces(&word[range.end..], redaction, out);
     }
+
     let mut rest = word;
     while !rest.is_empty() {
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_-.+/~".contains(letter);
@@ -333,10 +352,11 @@ fn pieces(word: &str, what: Hide, out: &mut String) {
         let (piece, after) = rest.split_at(end);
         rest = after;
         let known = piece.trim_end_matches('.');
-        if !known.is_empty() && (is_secret(known) || (what == Hide::SecretsAndPlaces && is_private(known))) {
-            out.push_str(HIDDEN);
+        if !known.is_empty() && (is_secret(known) || (redaction == Redaction::SecretsAndLocations && is_private(known)))
+        {
+            out.push_str(REDACTED);
             out.push_str(&piece[known.len()..]);
-            // Padding belongs to it.
+            // Base64 padding belongs to the secret.
             rest = rest.trim_start_matches('=');
         } else {
             out.push_str(piece);

@@ -1,5 +1,6 @@
-//! The written form of what is known of a run besides what was told in it: an object, since fields will be added.
-//! Not here: what was told.
+//! The serialized form of a run's metadata, beside its record: a JSON object, so that fields can be added later.
+//!
+//! Not here: the record itself ([`super`]).
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -11,8 +12,9 @@ use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, AgentRequest, Sampling, Stop};
 
+/// The metadata to serialize.
 #[derive(Serialize)]
-struct Told<'a> {
+struct InfoRef<'a> {
     protocol: &'a str,
     owner: &'a str,
     state: &'static str,
@@ -20,22 +22,22 @@ struct Told<'a> {
     previous: Option<RunId>,
     delivery: &'static str,
     stored: bool,
-    request: Asked<'a>,
+    request: RequestRef<'a>,
     labels: &'a Json,
     #[serde(skip_serializing_if = "Option::is_none")]
-    keeper: Option<KeptBy<&'a str>>,
+    keeper: Option<StoredRetention<&'a str>>,
 }
 
-/// Who keeps it.
+/// The route whose retention settings apply.
 #[derive(Serialize, Deserialize)]
-struct KeptBy<T> {
+struct StoredRetention<T> {
     route: T,
     #[serde(default)]
     remembered: bool,
 }
 
 #[derive(Serialize)]
-struct Asked<'a> {
+struct RequestRef<'a> {
     input: Vec<Message<'a>>,
     id: &'a Option<String>,
     session_id: &'a Option<String>,
@@ -55,22 +57,23 @@ struct Asked<'a> {
 
 impl Serialize for Written<&RunInfo> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let about = self.0;
-        let request = &about.request;
+        let info = self.0;
+        let request = &info.request;
         let sampling = &request.sampling;
-        let told = Told {
-            protocol: &about.protocol,
-            owner: &about.owner,
-            state: about.state.as_str(),
-            changed_at: about.changed_at,
-            previous: about.previous,
-            delivery: match about.delivery {
+
+        let stored = InfoRef {
+            protocol: &info.protocol,
+            owner: &info.owner,
+            state: info.state.as_str(),
+            changed_at: info.changed_at,
+            previous: info.previous,
+            delivery: match info.delivery {
                 Delivery::Stream => "stream",
                 Delivery::Collect => "collect",
                 Delivery::Background => "background",
             },
-            stored: about.stored,
-            request: Asked {
+            stored: info.stored,
+            request: RequestRef {
                 input: request.input.iter().map(Message).collect(),
                 id: &request.id,
                 session_id: &request.session_id,
@@ -87,18 +90,19 @@ impl Serialize for Written<&RunInfo> {
                 tools: &request.tools,
                 extra: &request.extra,
             },
-            labels: &about.labels,
-            keeper: about
+            labels: &info.labels,
+            keeper: info
                 .retention
                 .as_ref()
-                .map(|keeper| KeptBy { route: keeper.route.as_str(), remembered: keeper.remembered }),
+                .map(|keeper| StoredRetention { route: keeper.route.as_str(), remembered: keeper.remembered }),
         };
-        told.serialize(serializer)
+
+        stored.serialize(serializer)
     }
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct Info {
     protocol: String,
     owner: String,
     #[serde(deserialize_with = "state")]
@@ -108,14 +112,14 @@ struct Read {
     #[serde(deserialize_with = "delivery")]
     delivery: Delivery,
     stored: bool,
-    request: Heard,
+    request: Request,
     labels: Json,
     #[serde(default)]
-    keeper: Option<KeptBy<String>>,
+    keeper: Option<StoredRetention<String>>,
 }
 
 #[derive(Deserialize)]
-struct Heard {
+struct Request {
     input: Vec<Written<model::Message>>,
     id: Option<String>,
     session_id: Option<String>,
@@ -130,7 +134,7 @@ struct Heard {
     #[serde(deserialize_with = "exact")]
     presence_penalty: Option<f64>,
     max_tokens: Option<i64>,
-    stop: Option<Words>,
+    stop: Option<StopWords>,
     n: Option<i64>,
     seed: Option<i64>,
     tools: Option<Vec<Json>>,
@@ -139,15 +143,16 @@ struct Heard {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Words {
+enum StopWords {
     One(String),
     Many(Vec<String>),
 }
 
 impl<'de> Deserialize<'de> for Written<RunInfo> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Read { protocol, owner, state, changed_at, previous, delivery, stored, request, labels, keeper } =
-            Read::deserialize(deserializer)?;
+        let Info { protocol, owner, state, changed_at, previous, delivery, stored, request, labels, keeper } =
+            Info::deserialize(deserializer)?;
+
         let request = AgentRequest {
             input: request.input.into_iter().map(|Written(message)| message).collect(),
             id: request.id,
@@ -160,9 +165,9 @@ impl<'de> Deserialize<'de> for Written<RunInfo> {
                 frequency_penalty: request.frequency_penalty,
                 presence_penalty: request.presence_penalty,
                 max_tokens: request.max_tokens,
-                stop: request.stop.map(|words| match words {
-                    Words::One(word) => Stop::One(word),
-                    Words::Many(words) => Stop::Many(words),
+                stop: request.stop.map(|stop| match stop {
+                    StopWords::One(word) => Stop::One(word),
+                    StopWords::Many(words) => Stop::Many(words),
                 }),
                 n: request.n,
                 seed: request.seed,
@@ -170,19 +175,9 @@ impl<'de> Deserialize<'de> for Written<RunInfo> {
             tools: request.tools,
             extra: request.extra,
         };
-        let keeper = keeper.map(|KeptBy { route, remembered }| RetentionOwner { route, remembered });
-        Ok(Self(RunInfo {
-            protocol,
-            owner,
-            state,
-            changed_at,
-            previous,
-            delivery,
-            stored,
-            request,
-            labels,
-            retention: keeper,
-        }))
+        let retention = keeper.map(|StoredRetention { route, remembered }| RetentionOwner { route, remembered });
+
+        Ok(Self(RunInfo { protocol, owner, state, changed_at, previous, delivery, stored, request, labels, retention }))
     }
 }
 
@@ -200,7 +195,7 @@ fn delivery<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Delivery, D::E
     }
 }
 
-/// A number to its last bit: serde_json's own reading of fractions may miss it by one.
+/// An exact number: serde_json's own float parsing can be off by one bit.
 fn exact<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
     raw.get().parse().map(Some).map_err(serde::de::Error::custom)

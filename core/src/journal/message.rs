@@ -1,5 +1,7 @@
-//! The written form of messages and contents: every field at its place, so that nothing is lost or mistaken, unlike in
-//! the form of a request. Not here: facts about a run ([`super::about`]).
+//! The serialized form of messages and contents. Unlike in a request, every field has a fixed position, so that nothing
+//! is lost or ambiguous.
+//!
+//! Not here: metadata of a run ([`super::about`]).
 
 use std::fmt;
 
@@ -9,8 +11,8 @@ use serde::ser::{Serialize, SerializeSeq, SerializeTuple, Serializer};
 use crate::json::{Extra, Json};
 use crate::model::{self, Body, File, MessageType, Role, Status};
 
-/// A value in its written form: reads back as it was. For [`model::Message`], [`model::Content`] and
-/// [`crate::call::RunInfo`]; `Written(&value)` serializes, `Written<Value>` deserializes.
+/// A value in its serialized form, which reads back unchanged. For [`model::Message`], [`model::Content`] and
+/// [`crate::call::RunInfo`]: `Written(&value)` serializes, `Written<Value>` deserializes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written<T>(pub T);
 
@@ -26,10 +28,10 @@ impl Serialize for Written<&model::Content> {
     }
 }
 
-/// A value that may be missing, and may be `null`: those are two things.
-pub(super) struct Maybe<'a>(pub(super) Option<&'a Json>);
+/// An optional value that distinguishes missing from `null`.
+pub(super) struct Optional<'a>(pub(super) Option<&'a Json>);
 
-impl Serialize for Maybe<'_> {
+impl Serialize for Optional<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.map(|json| (json,)).serialize(serializer)
     }
@@ -41,6 +43,7 @@ impl Serialize for Message<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let message = self.0;
         let contents: Vec<_> = message.content.iter().map(Content).collect();
+
         let mut items = serializer.serialize_tuple(10)?;
         items.serialize_element(&message.id)?;
         items.serialize_element(&message.kind)?;
@@ -49,8 +52,8 @@ impl Serialize for Message<'_> {
         items.serialize_element(&contents)?;
         items.serialize_element(&message.code)?;
         items.serialize_element(&message.message)?;
-        items.serialize_element(&Maybe(message.usage.as_ref()))?;
-        items.serialize_element(&Maybe(message.metadata.as_ref()))?;
+        items.serialize_element(&Optional(message.usage.as_ref()))?;
+        items.serialize_element(&Optional(message.metadata.as_ref()))?;
         items.serialize_element(&message.extra)?;
         items.end()
     }
@@ -94,58 +97,59 @@ impl Serialize for Content<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut items = serializer.serialize_seq(None)?;
         match &self.0.body {
-            Body::Text(text) => put(&mut items, "text", &[text])?,
-            Body::Refusal(text) => put(&mut items, "refusal", &[text])?,
-            Body::Image(url) => put(&mut items, "image", &[url])?,
-            Body::Data(data) => put(&mut items, "data", &[data])?,
-            Body::Audio { data, format } => put(&mut items, "audio", &[data, format])?,
-            Body::Video(url) => put(&mut items, "video", &[url])?,
-            Body::File(file) => put(&mut items, "file", &[&file.url, &file.id, &file.name, &file.data])?,
-            Body::Other(word) => put(&mut items, "other", &[word])?,
+            Body::Text(text) => serialize_tagged(&mut items, "text", &[text])?,
+            Body::Refusal(text) => serialize_tagged(&mut items, "refusal", &[text])?,
+            Body::Image(url) => serialize_tagged(&mut items, "image", &[url])?,
+            Body::Data(data) => serialize_tagged(&mut items, "data", &[data])?,
+            Body::Audio { data, format } => serialize_tagged(&mut items, "audio", &[data, format])?,
+            Body::Video(url) => serialize_tagged(&mut items, "video", &[url])?,
+            Body::File(file) => serialize_tagged(&mut items, "file", &[&file.url, &file.id, &file.name, &file.data])?,
+            Body::Other(word) => serialize_tagged(&mut items, "other", &[word])?,
         }
+
         items.serialize_element(&self.0.extra)?;
         items.end()
     }
 }
 
-fn put<S: SerializeSeq, T: Serialize>(items: &mut S, tag: &str, values: &[T]) -> Result<(), S::Error> {
+fn serialize_tagged<S: SerializeSeq, T: Serialize>(items: &mut S, tag: &str, values: &[T]) -> Result<(), S::Error> {
     items.serialize_element(tag)?;
     values.iter().try_for_each(|value| items.serialize_element(value))
 }
 
 impl<'de> Deserialize<'de> for Written<model::Content> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Items;
-        impl<'de> Visitor<'de> for Items {
+        struct ContentVisitor;
+        impl<'de> Visitor<'de> for ContentVisitor {
             type Value = model::Content;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a content")
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-                let tag: String = item(&mut items)?;
+                let tag: String = next_item(&mut items)?;
                 let body = match tag.as_str() {
-                    "text" => Body::Text(item(&mut items)?),
-                    "refusal" => Body::Refusal(item(&mut items)?),
-                    "image" => Body::Image(item(&mut items)?),
-                    "data" => Body::Data(item(&mut items)?),
-                    "audio" => Body::Audio { data: item(&mut items)?, format: item(&mut items)? },
-                    "video" => Body::Video(item(&mut items)?),
+                    "text" => Body::Text(next_item(&mut items)?),
+                    "refusal" => Body::Refusal(next_item(&mut items)?),
+                    "image" => Body::Image(next_item(&mut items)?),
+                    "data" => Body::Data(next_item(&mut items)?),
+                    "audio" => Body::Audio { data: next_item(&mut items)?, format: next_item(&mut items)? },
+                    "video" => Body::Video(next_item(&mut items)?),
                     "file" => Body::File(File {
-                        url: item(&mut items)?,
-                        id: item(&mut items)?,
-                        name: item(&mut items)?,
-                        data: item(&mut items)?,
+                        url: next_item(&mut items)?,
+                        id: next_item(&mut items)?,
+                        name: next_item(&mut items)?,
+                        data: next_item(&mut items)?,
                     }),
-                    "other" => Body::Other(item::<String, A>(&mut items)?.into()),
-                    _ => return Err(A::Error::custom("a content of no known sort")),
+                    "other" => Body::Other(next_item::<String, A>(&mut items)?.into()),
+                    _ => return Err(A::Error::custom("unknown content type")),
                 };
-                Ok(model::Content { body, extra: item(&mut items)? })
+                Ok(model::Content { body, extra: next_item(&mut items)? })
             }
         }
-        deserializer.deserialize_seq(Items).map(Written)
+        deserializer.deserialize_seq(ContentVisitor).map(Written)
     }
 }
 
-fn item<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(items: &mut A) -> Result<T, A::Error> {
-    items.next_element()?.ok_or_else(|| A::Error::custom("it is too short"))
+fn next_item<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(items: &mut A) -> Result<T, A::Error> {
+    items.next_element()?.ok_or_else(|| A::Error::custom("the line has too few items"))
 }

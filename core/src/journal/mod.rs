@@ -1,4 +1,4 @@
-//! The written form of a record: one JSON array an event, from which the record is made again by replay.
+//! The serialized form of a record: one JSON array per event. Replaying the arrays restores the record.
 //!
 //! ```text
 //! ["interlingua",1,"0198…","friday","session-1",1700000000000]       the run, and with it `RunStarted`
@@ -9,13 +9,14 @@
 //! ["d",13,0,0,"Hel"]
 //! ```
 //!
-//! The second item of every line but the first is the time, in milliseconds after the run was accepted. A line tells
-//! everything its event tells, so lines can be appended as events come and read without any other source. Each value
-//! is followed by a newline; newlines also stand inside kept JSON, so a reader counts values and not lines.
+//! The second item of every line but the first is the time in milliseconds since the run was accepted. A line contains
+//! everything its event reports, so lines can be appended as events arrive and read without any other source. Each
+//! value is followed by a newline. Opaque JSON may contain newlines too, so a reader counts values and not lines.
 //!
-//! Laws: reading what was written gives an equal record; lines written piece by piece are the lines written at once,
-//! but for notes (`["note",…]`: what the upstream said of a turn that is still under way). Not here: what is known of a
-//! run besides what was told is written by [`Written`], not into the journal; where lines are kept is a store's matter.
+//! Invariants: reading what was written gives an equal record. Lines written in several calls equal the lines written
+//! in one, except for notes (`["note",…]`: what the upstream reported about a turn that is still active).
+//!
+//! Not here: metadata of a run, which [`Written`] serializes separately, and where lines are stored.
 
 mod about;
 mod message;
@@ -26,25 +27,25 @@ pub use message::Written;
 pub use read::{extend, read};
 pub use write::write;
 
-/// The version of the written form. A reader refuses any other; one that reads several says so here.
+/// Version of the format. A reader rejects every other version.
 pub const VERSION: u32 = 1;
 
 /// First item of the first line.
 const NAME: &str = "interlingua";
 
-/// Why lines are no record.
+/// Why lines are not a valid record.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// There is no first line, or not all of it.
-    #[error("the journal has no beginning")]
+    /// The first line is missing or incomplete.
+    #[error("the journal has no first line")]
     Empty,
-    /// It was written by a later version.
-    #[error("the journal is written in version {0}, known is version {VERSION}")]
+    /// Written by another version.
+    #[error("unsupported journal version {0}: this gateway reads version {VERSION}")]
     Version(u32),
-    /// Something stands there that was never written so.
-    #[error("line {line} of the journal cannot be read: {why}")]
+    /// A line that no version writes.
+    #[error("line {line} of the journal is invalid: {why}")]
     Malformed {
-        /// Which, counted from 0 in what was given.
+        /// Index of the line in the input, counted from 0.
         line: usize,
         /// What is wrong with it.
         why: String,

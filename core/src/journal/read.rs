@@ -1,5 +1,7 @@
-//! Reading a record's lines, by replay through [`Record`]. Lines may come from a damaged disk: whatever the record
-//! could not have told is refused, and nothing panics. Not here: writing them ([`super::write`]).
+//! Reading a record's lines by replaying them through [`Record`]. Lines may come from a damaged disk: anything that
+//! violates the record's grammar is rejected, and nothing panics.
+//!
+//! Not here: writing lines ([`super::write`]).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,25 +14,25 @@ use crate::event::{End, Millis};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, ContentType, MessageType, Role};
-use crate::run::{Announced, CallHead, MessageEnd, Record, Run, RunError};
+use crate::run::{CallHead, MessageEnd, MessageStart, Record, Run, RunError};
 
-/// Later times are none: far beyond any clock, and safe to add to.
-const LATEST: Millis = 1 << 53;
+/// Latest valid time: far beyond any clock, and safe to add to.
+const MAX_TIME: Millis = 1 << 53;
 
-/// Makes a record of its lines. A last line that is torn is dropped; so are all events after it, there being none.
+/// Restores a record from its lines. An incomplete last line is dropped.
 ///
 /// # Errors
-/// Where the lines were never written so.
+/// A line is invalid.
 pub fn read(lines: &[u8]) -> Result<Record, JournalError> {
     let mut record = None;
     replay(&mut record, lines)?;
     record.ok_or(JournalError::Empty)
 }
 
-/// Adds the events of further lines to a record, such as another process appended. A torn last line is dropped.
+/// Appends further lines to a record, for example those another process wrote. An incomplete last line is dropped.
 ///
 /// # Errors
-/// Where the lines do not go on from where the record is; the record then ends with the line before.
+/// The lines do not continue the record, or one is invalid.
 pub fn extend(record: Record, lines: &[u8]) -> Result<Record, JournalError> {
     let mut record = Some(record);
     replay(&mut record, lines)?;
@@ -44,130 +46,136 @@ fn replay(record: &mut Option<Record>, lines: &[u8]) -> Result<(), JournalError>
         let malformed = |why: String| JournalError::Malformed { line: number, why };
         match values.next() {
             None => return Ok(()),
-            Some(Err(error)) if torn(lines, &error) => return Ok(()),
+            Some(Err(error)) if is_truncated(lines, &error) => return Ok(()),
             Some(Err(error)) => return Err(malformed(error.to_string())),
+
             Some(Ok(Line::Begin { version, run })) => {
                 if version != VERSION {
                     return Err(JournalError::Version(version));
                 }
-                let run = run.ok_or_else(|| malformed("no run is described".into()))?;
+                let run = run.ok_or_else(|| malformed("the run is missing".into()))?;
                 if record.replace(Record::new(run)).is_some() {
-                    return Err(malformed("it begins again".into()));
+                    return Err(malformed("a second first line".into()));
                 }
             }
             Some(Ok(line)) => {
                 let record = record.as_mut().ok_or(JournalError::Empty)?;
-                tell(record, line).map_err(|why| malformed(why.into()))?;
+                apply(record, line).map_err(|why| malformed(why.into()))?;
             }
         }
+
         number += 1;
     }
 }
 
-/// True if the lines end in the middle of one. A number that stops at its point is no number for a parser, and not an
-/// end of input; so an error after the last newline counts as well.
-fn torn(lines: &[u8], error: &serde_json::Error) -> bool {
+/// True if the input ends in the middle of a line. To the parser, a number cut off after its decimal point is a syntax
+/// error and not an end of input, so any error after the last newline counts as well.
+fn is_truncated(lines: &[u8], error: &serde_json::Error) -> bool {
     error.is_eof() || (lines.last() != Some(&b'\n') && error.line() == memchr::memchr_iter(b'\n', lines).count() + 1)
 }
 
-/// Tells a record what a line says, if it can take that.
-fn tell(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
+/// Applies a line to a record, if the grammar allows it.
+fn apply(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
     if record.is_finished() {
-        return Err("the run has ended before");
+        return Err("the run has already ended");
     }
+
     if let Some(after) = line.after() {
-        record.at(record.run().created_at + after.min(LATEST));
+        record.set_time(record.run().created_at + after.min(MAX_TIME));
     }
+
     match line {
-        // Looked at by the caller.
+        // Handled by the caller.
         Line::Begin { .. } => {}
         Line::Turn { input, answered_by, .. } => {
-            allow(!record.in_turn(), "the turn before has not ended")?;
+            ensure(!record.in_turn(), "the turn before has not ended")?;
             match answered_by {
-                Some(other) => record.start_turn_of(other),
+                Some(other) => record.start_linked_turn(other),
                 None => record.start_turn(input.into_iter().map(|Written(message)| message).collect::<model::Input>()),
             }
         }
         Line::Answer { .. } => {
-            let waits = record.run().turn().is_some_and(|turn| turn.end.is_none() && !turn.begun);
-            allow(waits, "no turn waits for its beginning")?;
+            let expected = record.run().turn().is_some_and(|turn| turn.end.is_none() && !turn.answer_started);
+            ensure(expected, "no turn waits for its answer")?;
             record.start_answer();
         }
         Line::Message { announced, .. } => {
             record.start_message(announced);
         }
         Line::Content { message, kind, call, .. } => {
-            let told = record.run().messages.get(message as usize).ok_or("no such message")?;
-            allow(told.end.is_none(), "the message has ended")?;
-            allow(told.slots.last().is_none_or(|slot| slot.finished), "the content before has not ended")?;
+            let state = record.run().messages.get(message as usize).ok_or("no such message")?;
+            ensure(state.end.is_none(), "the message has ended")?;
+            ensure(state.slots.last().is_none_or(|slot| slot.finished), "the content before has not ended")?;
             record.start_content(message, kind, call);
         }
         Line::Delta { message, content, text, .. } => {
-            open(record, message, content)?;
-            allow(!text.is_empty(), "an empty delta")?;
+            ensure_open(record, message, content)?;
+            ensure(!text.is_empty(), "an empty delta")?;
             record.push(message, content, &text);
         }
         Line::Replaced { message, content, text, .. } => {
-            open(record, message, content)?;
+            ensure_open(record, message, content)?;
             record.replace(message, content, &text);
         }
         Line::ContentEnd { message, content, value, extra, .. } => {
-            open(record, message, content)?;
+            ensure_open(record, message, content)?;
             record.finish_content(message, content, value.map(|Written(value)| value), extra);
         }
         Line::MessageEnd { message, mut end, .. } => {
-            let told = record.run().messages.get(message as usize).ok_or("no such message")?;
-            allow(told.end.is_none(), "the message has ended")?;
-            allow(told.slots.iter().all(|slot| slot.finished), "a content has not ended")?;
-            end.extra = news(&told.extra, end.extra);
+            let state = record.run().messages.get(message as usize).ok_or("no such message")?;
+            ensure(state.end.is_none(), "the message has ended")?;
+            ensure(state.slots.iter().all(|slot| slot.finished), "a content has not ended")?;
+            end.extra = new_fields(&state.extra, end.extra);
             record.finish_message(message, end);
         }
-        Line::Note { facts } => record.note(facts.0.as_deref(), facts.1, facts.2),
+        Line::Note { facts } => record.update_turn(facts.0.as_deref(), facts.1, facts.2),
         Line::TurnEnd { end, error, facts, withdrawn, .. } => {
-            allow(record.in_turn(), "no turn is under way")?;
+            ensure(record.in_turn(), "no turn is active")?;
             let turn = record.run().turns.len() - 1;
             let ended = record.run().messages_of(turn).iter().all(|message| message.end.is_some());
-            allow(ended, "a message has not ended")?;
-            record.note(facts.0.as_deref(), facts.1, facts.2);
+            ensure(ended, "a message has not ended")?;
+
+            record.update_turn(facts.0.as_deref(), facts.1, facts.2);
             if withdrawn {
-                allow(!record.run().turns[turn].begun && end == End::Failed, "what has begun cannot be withdrawn")?;
+                let valid = !record.run().turns[turn].answer_started && end == End::Failed;
+                ensure(valid, "a started turn cannot be withdrawn")?;
                 record.withdraw_turn(error);
             } else {
                 record.finish_turn(end, error);
             }
         }
         Line::End { end, error, .. } => {
-            allow(!record.in_turn(), "the turn has not ended")?;
-            // Outside of turns nothing is open, so this only ends the run.
-            record.cut(end, error);
+            ensure(!record.in_turn(), "the turn has not ended")?;
+            // Between turns nothing is open, so this only ends the run.
+            record.close(end, error);
         }
     }
     Ok(())
 }
 
-fn allow(condition: bool, why: &'static str) -> Result<(), &'static str> {
+fn ensure(condition: bool, why: &'static str) -> Result<(), &'static str> {
     if condition { Ok(()) } else { Err(why) }
 }
 
-fn open(record: &Record, message: u32, content: u32) -> Result<(), &'static str> {
-    let told = record.run().messages.get(message as usize).ok_or("no such message")?;
-    let slot = told.slots.get(content as usize).ok_or("no such content")?;
-    allow(!slot.finished, "the content has ended")
+fn ensure_open(record: &Record, message: u32, content: u32) -> Result<(), &'static str> {
+    let state = record.run().messages.get(message as usize).ok_or("no such message")?;
+    let slot = state.slots.get(content as usize).ok_or("no such content")?;
+    ensure(!slot.finished, "the content has ended")
 }
 
-/// The fields to merge into `known` so that `all` comes of it: a line tells the result, a record takes what is new.
-fn news(known: &Extra, all: Extra) -> Extra {
-    let mut old = known.iter();
-    let fields = all.iter().filter(|field| old.next() != Some(*field));
+/// The fields to merge into `known` to get `all`: a line contains the result, while a record merges what is new.
+fn new_fields(known: &Extra, all: Extra) -> Extra {
+    let mut known = known.iter();
+    let fields = all.iter().filter(|field| known.next() != Some(*field));
     fields.map(|(name, value)| (name.to_owned(), value.clone())).collect()
 }
 
-/// What the upstream said of a turn: its id, usage, unknown fields.
+/// What the upstream reported about a turn: id, usage, unknown fields.
 type Facts = (Option<String>, Option<Json>, Extra);
 
-/// A line as it was read.
+/// A parsed line.
 enum Line<'a> {
-    /// The run is None if another version wrote it.
+    /// `run` is `None` if another version wrote the line.
     Begin {
         version: u32,
         run: Option<Run>,
@@ -182,7 +190,7 @@ enum Line<'a> {
     },
     Message {
         after: u64,
-        announced: Announced,
+        announced: MessageStart,
     },
     Content {
         after: u64,
@@ -251,8 +259,8 @@ impl Line<'_> {
 
 impl<'de> Deserialize<'de> for Line<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Items;
-        impl<'de> Visitor<'de> for Items {
+        struct LineVisitor;
+        impl<'de> Visitor<'de> for LineVisitor {
             type Value = Line<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a line of a journal")
@@ -260,21 +268,21 @@ impl<'de> Deserialize<'de> for Line<'de> {
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
                 let mut items = Sequence(seq);
                 let line = items.line()?;
-                // Room for later versions to say more.
+                // Ignore further items, so that later versions can add some.
                 while items.0.next_element::<IgnoredAny>()?.is_some() {}
                 Ok(line)
             }
         }
-        deserializer.deserialize_seq(Items)
+        deserializer.deserialize_seq(LineVisitor)
     }
 }
 
-/// The items of a line, taken one after the other.
+/// The items of a line, in order.
 struct Sequence<A>(A);
 
 impl<'de, A: SeqAccess<'de>> Sequence<A> {
     fn item<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
-        self.0.next_element()?.ok_or_else(|| A::Error::custom("it is too short"))
+        self.0.next_element()?.ok_or_else(|| A::Error::custom("the line has too few items"))
     }
 
     fn text(&mut self) -> Result<Cow<'de, str>, A::Error> {
@@ -283,26 +291,26 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
         Ok(self.item::<Text<'de>>()?.0)
     }
 
-    fn maybe(&mut self) -> Result<Option<Json>, A::Error> {
+    fn optional_json(&mut self) -> Result<Option<Json>, A::Error> {
         Ok(self.item::<Option<(Json,)>>()?.map(|(json,)| json))
     }
 
-    fn ending(&mut self) -> Result<End, A::Error> {
-        End::parse(&self.text()?).ok_or_else(|| A::Error::custom("an unknown end"))
+    fn end(&mut self) -> Result<End, A::Error> {
+        End::parse(&self.text()?).ok_or_else(|| A::Error::custom("an unknown outcome"))
     }
 
     fn error(&mut self) -> Result<Option<RunError>, A::Error> {
         Ok(self.item::<Option<(String, String)>>()?.map(|(code, message)| RunError { code, message }))
     }
 
-    /// The id of another run, if one stands here: later versions may say something else.
-    fn other(&mut self) -> Result<Option<RunId>, A::Error> {
-        let said: Option<serde_json::Value> = self.0.next_element()?;
-        Ok(said.and_then(|said| serde_json::from_value(said).ok()))
+    /// An optional run id. Any other value is ignored, because later versions may use this position differently.
+    fn optional_run_id(&mut self) -> Result<Option<RunId>, A::Error> {
+        let value: Option<serde_json::Value> = self.0.next_element()?;
+        Ok(value.and_then(|value| serde_json::from_value(value).ok()))
     }
 
     fn facts(&mut self) -> Result<Facts, A::Error> {
-        Ok((self.item()?, self.maybe()?, self.item()?))
+        Ok((self.item()?, self.optional_json()?, self.item()?))
     }
 
     fn line(&mut self) -> Result<Line<'de>, A::Error> {
@@ -315,16 +323,16 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
                 let version = self.item()?;
                 Line::Begin { version, run: if version == VERSION { Some(self.run()?) } else { None } }
             }
-            "turn" => Line::Turn { after: self.item()?, input: self.item()?, answered_by: self.other()? },
+            "turn" => Line::Turn { after: self.item()?, input: self.item()?, answered_by: self.optional_run_id()? },
             "answer" => Line::Answer { after: self.item()? },
             "message" => Line::Message {
                 after: self.item()?,
-                announced: Announced {
+                announced: MessageStart {
                     id: self.item()?,
                     kind: self.item::<MessageType>()?,
                     role: self.item::<Role>()?,
-                    metadata: self.maybe()?,
-                    usage: self.maybe()?,
+                    metadata: self.optional_json()?,
+                    usage: self.optional_json()?,
                     extra: self.item()?,
                 },
             },
@@ -350,25 +358,25 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
                 after: self.item()?,
                 message: self.item()?,
                 end: MessageEnd {
-                    end: self.ending()?,
+                    end: self.end()?,
                     kind: Some(self.item()?),
                     code: self.item()?,
                     message: self.item()?,
-                    usage: self.maybe()?,
-                    metadata: self.maybe()?,
+                    usage: self.optional_json()?,
+                    metadata: self.optional_json()?,
                     extra: self.item()?,
                 },
             },
             "note" => Line::Note { facts: self.facts()? },
             "turn_end" => Line::TurnEnd {
                 after: self.item()?,
-                end: self.ending()?,
+                end: self.end()?,
                 error: self.error()?,
                 facts: self.facts()?,
                 withdrawn: self.0.next_element()?.unwrap_or(false),
             },
-            "end" => Line::End { after: self.item()?, end: self.ending()?, error: self.error()? },
-            _ => return Err(A::Error::custom("it is of no known sort")),
+            "end" => Line::End { after: self.item()?, end: self.end()?, error: self.error()? },
+            _ => return Err(A::Error::custom("an unknown type of line")),
         })
     }
 
@@ -376,8 +384,8 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
         let id: RunId = self.item()?;
         let (agent, session): (String, String) = (self.item()?, self.item()?);
         let created_at: Millis = self.item()?;
-        if created_at > LATEST {
-            return Err(A::Error::custom("its time is none"));
+        if created_at > MAX_TIME {
+            return Err(A::Error::custom("the time is out of range"));
         }
         Ok(Run::new(id, agent, session, created_at))
     }

@@ -1,39 +1,42 @@
-//! Writing a record's lines. The line of a delta is what this is about: nearly all lines are one, and a store writes
-//! them all. Not here: reading them back ([`super::read`]).
+//! Writing a record's lines. Optimized for deltas: nearly all lines are deltas, and a store writes all of them.
+//!
+//! Not here: reading lines ([`super::read`]).
 
 use serde::Serialize;
 
-use super::message::{Content, Maybe, Message};
+use super::message::{Content, Message, Optional};
 use super::{NAME, VERSION};
 use crate::event::{End, Event, Step};
 use crate::json::Extra;
 use crate::run::{Record, RunError, Turn};
 
-/// Appends the lines of all events from a place on. To continue what was written before, `from` is the record's
-/// length at that time.
+/// Appends the lines of all events from index `from` on. To continue earlier output, pass the record's length at that
+/// time.
 pub fn write(record: &Record, from: u64, out: &mut Vec<u8>) {
     let created_at = record.run().created_at;
     for step in record.steps(from) {
-        line(step, created_at, out);
+        write_step(step, created_at, out);
     }
-    // Notes are no events: the latest state of them goes with whatever is written next, until the turn's end has it.
+
+    // Updates of a turn are not events. The latest values are written each time, until the turn's end contains them.
     if record.in_turn()
-        && record.noted() >= from
+        && record.turn_updated_at() >= from
         && let Some(turn) = record.run().turn()
         && (turn.upstream_id.is_some() || turn.usage.is_some() || !turn.extra.is_empty())
     {
-        let mut line = Line::begin(out, "note");
+        let mut line = Line::start(out, "note");
         line.facts(turn);
-        line.end();
+        line.finish();
     }
 }
 
-fn line(step: Step<'_>, created_at: u64, out: &mut Vec<u8>) {
+fn write_step(step: Step<'_>, created_at: u64, out: &mut Vec<u8>) {
     let run = step.run;
     let after = step.at.saturating_sub(created_at);
+
     match step.event {
         Event::ContentDelta { message, content, .. } => {
-            // By hand: this is the hot one.
+            // Written without `Line`, because this is the hot path.
             out.extend_from_slice(b"[\"d\",");
             number(out, after);
             out.push(b',');
@@ -45,90 +48,90 @@ fn line(step: Step<'_>, created_at: u64, out: &mut Vec<u8>) {
             out.extend_from_slice(b"]\n");
         }
         Event::RunStarted => {
-            let mut line = Line::begin(out, NAME);
+            let mut line = Line::start(out, NAME);
             line.add(&VERSION);
             line.add(&run.id);
             line.add(&run.agent);
             line.add(&run.session_id);
             line.add(&run.created_at);
-            line.end();
+            line.finish();
         }
-        // The times of turns and of the run's end are taken from where they are kept whole: a step's time stops
-        // counting after 49 days, and a run may wait for longer.
+        // Times of turns and of the run's end come from the run: the time of a step is limited to 49 days after the
+        // run's start, and a run may wait longer.
         Event::TurnStarted { turn } => {
             let turn = &run.turns[turn as usize];
             let input: Vec<_> = turn.input.iter().map(Message).collect();
-            let mut line = Line::begin(out, "turn");
+            let mut line = Line::start(out, "turn");
             line.add(&turn.started_at.saturating_sub(created_at));
             line.add(&input);
             if let Some(other) = &turn.answered_by {
                 line.add(other);
             }
-            line.end();
+            line.finish();
         }
         Event::AnswerStarted { .. } => {
-            let mut line = Line::begin(out, "answer");
+            let mut line = Line::start(out, "answer");
             line.add(&after);
-            line.end();
+            line.finish();
         }
         Event::MessageStarted { message } => {
             let message = &run.messages[message as usize];
-            let mut line = Line::begin(out, "message");
+            let mut line = Line::start(out, "message");
             line.add(&after);
             line.add(&message.id);
             line.add(&message.announced);
             line.add(&message.role);
-            line.add(&Maybe(message.announced_metadata.as_ref()));
-            // Perhaps further than the announcement: then the message's end, which is written too, says the same.
-            line.add(&Maybe(message.usage.as_ref()));
+            line.add(&Optional(message.announced_metadata.as_ref()));
+            // The usage may be newer than the event. That is harmless: the message's end, written later, repeats it.
+            line.add(&Optional(message.usage.as_ref()));
             line.add(&message.extra);
-            line.end();
+            line.finish();
         }
         Event::ContentStarted { message, content } => {
             let slot = &run.messages[message as usize].slots[content as usize];
             let call = slot.call.as_ref().map(|call| (&call.call_id, &call.name, &call.server_label));
-            let mut line = Line::begin(out, "content");
+            let mut line = Line::start(out, "content");
             line.add(&after);
             line.add(&message);
             line.add(&slot.kind);
             line.add(&call);
-            line.end();
+            line.finish();
         }
         Event::ContentReplaced { message, content, .. } => {
-            let mut line = Line::begin(out, "replaced");
+            let mut line = Line::start(out, "replaced");
             line.add(&after);
             line.add(&message);
             line.add(&content);
             line.add(step.delta());
-            line.end();
+            line.finish();
         }
         Event::ContentFinished { message, content } => {
             let slot = &run.messages[message as usize].slots[content as usize];
-            let mut line = Line::begin(out, "content_end");
+            let mut line = Line::start(out, "content_end");
             line.add(&after);
             line.add(&message);
             line.add(&content);
             line.add(&slot.value.as_ref().map(Content));
             line.add(&slot.extra);
-            line.end();
+            line.finish();
         }
-        Event::MessageFinished { message: at } => {
-            let message = &run.messages[at as usize];
-            let mut line = Line::begin(out, "message_end");
+        Event::MessageFinished { message: index } => {
+            let message = &run.messages[index as usize];
+            let mut line = Line::start(out, "message_end");
             line.add(&after);
-            line.add(&at);
+            line.add(&index);
             line.add(message.end.unwrap_or(End::Completed).as_str());
             line.add(&message.kind);
             line.add(&message.code);
             line.add(&message.message);
-            line.add(&Maybe(message.usage.as_ref()));
-            line.add(&Maybe(message.metadata.as_ref()));
+            line.add(&Optional(message.usage.as_ref()));
+            line.add(&Optional(message.metadata.as_ref()));
             line.add(&message.extra);
-            line.end();
+            line.finish();
         }
         Event::TurnFinished { turn, end } => {
             let turn = &run.turns[turn as usize];
-            let mut line = Line::begin(out, "turn_end");
+            let mut line = Line::start(out, "turn_end");
             line.add(&turn.ended_at.map_or(after, |at| at.saturating_sub(created_at)));
             line.add(end.as_str());
             line.add(&error(turn.error.as_ref()));
@@ -136,15 +139,15 @@ fn line(step: Step<'_>, created_at: u64, out: &mut Vec<u8>) {
             if turn.withdrawn {
                 line.add(&true);
             }
-            line.end();
+            line.finish();
         }
         Event::RunFinished { end } => {
-            let mut line = Line::begin(out, "end");
+            let mut line = Line::start(out, "end");
             line.add(&run.finished_at.map_or(after, |at| at.saturating_sub(created_at)));
             line.add(end.as_str());
-            // A run that is cut while it waits puts its error on the turn that had ended before.
+            // A run that is closed between two turns stores its error in the last turn.
             line.add(&error(run.error()));
-            line.end();
+            line.finish();
         }
     }
 }
@@ -153,11 +156,11 @@ fn error(error: Option<&RunError>) -> Option<(&str, &str)> {
     error.map(|error| (error.code.as_str(), error.message.as_str()))
 }
 
-/// A line being written.
+/// A line in progress.
 struct Line<'a>(&'a mut Vec<u8>);
 
 impl<'a> Line<'a> {
-    fn begin(out: &'a mut Vec<u8>, tag: &str) -> Self {
+    fn start(out: &'a mut Vec<u8>, tag: &str) -> Self {
         out.push(b'[');
         text(out, tag);
         Self(out)
@@ -170,11 +173,11 @@ impl<'a> Line<'a> {
 
     fn facts(&mut self, turn: &Turn) {
         self.add(&turn.upstream_id);
-        self.add(&Maybe(turn.usage.as_ref()));
+        self.add(&Optional(turn.usage.as_ref()));
         self.add::<Extra>(&turn.extra);
     }
 
-    fn end(self) {
+    fn finish(self) {
         self.0.extend_from_slice(b"]\n");
     }
 }
@@ -183,12 +186,12 @@ fn number(out: &mut Vec<u8>, number: u64) {
     json(out, &number);
 }
 
-/// serde_json copies whole runs of characters that need no escape, straight into the buffer.
+/// serde_json copies runs of characters that need no escape at once, directly into the buffer.
 fn text(out: &mut Vec<u8>, text: &str) {
     json(out, text);
 }
 
 fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let written = serde_json::to_writer(out, value);
-    debug_assert!(written.is_ok(), "the model serialises, and a vector takes every byte");
+    debug_assert!(written.is_ok(), "the model serializes, and a vector accepts every byte");
 }

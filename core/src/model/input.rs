@@ -1,7 +1,6 @@
-//! What is said in one request: messages that many hold and nobody copies.
+//! The messages of one request, shared without copying.
 //!
-//! A request's messages are the largest thing a client sends. The run's record, the request that goes to the agent and
-//! whatever waits for its turn hold the same ones.
+//! Messages are the largest part of a request. The run's record, the upstream request and queued turns share one list.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::Message;
 
-/// Messages in order. A clone is the same list; whoever changes one that others hold too changes a copy.
+/// Messages in order. Clones share one list; mutating a shared list copies it first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Input(Arc<Vec<Message>>);
 
@@ -29,7 +28,7 @@ impl DerefMut for Input {
 
 impl From<Vec<Message>> for Input {
     fn from(mut messages: Vec<Message>) -> Self {
-        // It is kept as long as the run is, and was grown by doubling.
+        // The list lives as long as the run. Growth by doubling left spare capacity.
         messages.shrink_to_fit();
         Self(Arc::new(messages))
     }
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clone_is_the_same_list_until_it_is_changed() {
+    fn clones_share_a_list_until_one_is_changed() {
         let one = Input::from(vec![Message::user("a")]);
         let mut other = one.clone();
         assert!(std::ptr::eq(one.as_ptr(), other.as_ptr()));

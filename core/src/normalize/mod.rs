@@ -39,7 +39,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::filter;
 use crate::json::{Extra, Json};
 use crate::model::{ContentType, MessageType, Role};
-use crate::run::{Announced, MessageEnd, Record, RunError, room_for_one};
+use crate::run::{MessageEnd, MessageStart, Record, RunError, reserve_one};
 
 /// Messages nobody ended that are compared with those of the final output that have other ids.
 const MAX_OPEN: usize = 16;
@@ -80,7 +80,7 @@ pub struct Normalizer {
     told: same::Told,
     names: Names,
     /// How many unknown fields of responses were kept.
-    noted: usize,
+    turn_updated_at: usize,
     /// The end of a response that is not this one (rule 13): it counts if nothing better comes.
     foreign_end: Option<(End, Option<RunError>)>,
     /// That end says the agent rejected the request, and it said nothing since.
@@ -116,7 +116,7 @@ impl Normalizer {
             response_id: None,
             told: same::Told::default(),
             names: Names::default(),
-            noted: 0,
+            turn_updated_at: 0,
             foreign_end: None,
             rejected: false,
             limit,
@@ -308,9 +308,13 @@ impl Normalizer {
         let end = event.end;
         let error = event.error.as_ref().map(|error| self.complained(error));
         if own {
-            let extra = if self.noted + event.extra.len() <= MAX_NOTED { to_extra(&event.extra) } else { Extra::new() };
-            self.noted += extra.len();
-            record.note(id, event.usage.as_ref().map(JsonRef::to_json), extra);
+            let extra = if self.turn_updated_at + event.extra.len() <= MAX_NOTED {
+                to_extra(&event.extra)
+            } else {
+                Extra::new()
+            };
+            self.turn_updated_at += extra.len();
+            record.update_turn(id, event.usage.as_ref().map(JsonRef::to_json), extra);
             self.awaits = event.awaits.or(self.awaits);
         }
         self.begun |= error.is_none();
@@ -594,7 +598,7 @@ impl Normalizer {
             return;
         }
         let id = self.names.unique(record, &told.id);
-        let mut announced = Announced::new(id, told.kind.clone(), told.role.clone());
+        let mut announced = MessageStart::new(id, told.kind.clone(), told.role.clone());
         announced.metadata = told.metadata.clone();
         announced.extra = std::mem::take(&mut told.extra);
         record.start_answer();
@@ -650,7 +654,7 @@ impl Normalizer {
         }
 
         self.held += told.held();
-        room_for_one(&mut self.messages);
+        reserve_one(&mut self.messages);
         self.messages.push(told);
         self.current = Some(index);
         index

@@ -7,7 +7,7 @@ use super::slots::CallData;
 use crate::agent_event::{CallPart, ContentEvent, ContentValue, empty_body, to_extra};
 use crate::json::{Extra, Json};
 use crate::model::{Body, Content, ContentType, ToolCall};
-use crate::run::{CallHead, weight};
+use crate::run::{CallHead, content_size};
 
 #[derive(Debug)]
 pub(super) struct ContentState {
@@ -307,7 +307,7 @@ impl ContentState {
         size_of::<Self>()
             + self.waiting.len()
             + self.snapshot.as_ref().map_or(0, String::len)
-            + self.value.as_ref().map_or(0, weight)
+            + self.value.as_ref().map_or(0, content_size)
             + self.grown
             + self.besides
     }

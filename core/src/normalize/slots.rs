@@ -10,7 +10,7 @@ use super::{default_role, same};
 use crate::agent_event::{CallPart, ContentEvent, ContentValue, MessageEvent, empty_body, to_extra};
 use crate::json::{Extra, Json};
 use crate::model::{ContentType, MessageType, Role};
-use crate::run::{Record, room_for_one};
+use crate::run::{Record, reserve_one};
 
 /// A late content is compared with at most this many pieces of what was told in its place.
 const MAX_PIECES: usize = 64;
@@ -561,7 +561,7 @@ impl Slots {
         }
         self.last = Some(index);
         self.review.fresh = self.review.fresh.max(index.saturating_add(1));
-        room_for_one(&mut self.all);
+        reserve_one(&mut self.all);
         self.all.push(slot);
         self.change(place, |_| {});
         place

@@ -1,4 +1,4 @@
-//! The table of what may be named and what may not.
+//! Tables of allowed and disallowed addresses and URLs.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn special_addresses_are_not_public_in_whatever_form_they_come() {
+fn special_addresses_are_not_public_in_any_notation() {
     for inner in [
         "0.0.0.0",
         "0.1.2.3",
@@ -36,6 +36,7 @@ fn special_addresses_are_not_public_in_whatever_form_they_come() {
         let plain: Ipv4Addr = inner.parse().expect("an address");
         let [a, b, c, d] = plain.octets();
         let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+
         for form in [
             inner.to_owned(),
             format!("::ffff:{inner}"),
@@ -50,6 +51,7 @@ fn special_addresses_are_not_public_in_whatever_form_they_come() {
             assert!(!is_public(ip(&form)), "{form}");
         }
     }
+
     for address in [
         "::",
         "::1",
@@ -74,7 +76,7 @@ fn special_addresses_are_not_public_in_whatever_form_they_come() {
 }
 
 #[test]
-fn addresses_of_the_internet_are_public() {
+fn internet_addresses_are_public() {
     for address in [
         "8.8.8.8",
         "1.1.1.1",
@@ -97,7 +99,7 @@ fn addresses_of_the_internet_are_public() {
 }
 
 #[test]
-fn a_url_is_judged_by_what_resolvers_make_of_it() {
+fn a_url_is_checked_the_way_resolvers_interpret_it() {
     let policy = Policy { allow_http: true, ..Policy::default() };
     for (url, refused) in [
         ("https://127.0.0.1/", Refused::Host),
@@ -119,50 +121,53 @@ fn a_url_is_judged_by_what_resolvers_make_of_it() {
         ("https://[64:ff9b::7f00:1]/", Refused::Host),
         ("https://[2002:7f00:1::]/", Refused::Host),
         ("https://[fe80::1]/", Refused::Host),
-        ("https://[fe80::1%25eth0]/", Refused::NoUrl),
-        ("https://256.0.0.1/", Refused::NoUrl),
-        ("https://1.2.3.4.5/", Refused::NoUrl),
-        ("https://host.09/", Refused::NoUrl),
-        ("https://4294967296/", Refused::NoUrl),
+        ("https://[fe80::1%25eth0]/", Refused::InvalidUrl),
+        ("https://256.0.0.1/", Refused::InvalidUrl),
+        ("https://1.2.3.4.5/", Refused::InvalidUrl),
+        ("https://host.09/", Refused::InvalidUrl),
+        ("https://4294967296/", Refused::InvalidUrl),
         ("https://user@hooks.example/", Refused::UserInfo),
         ("https://user:word@hooks.example/", Refused::UserInfo),
         ("https://hooks.example@127.0.0.1/", Refused::UserInfo),
-        ("https://hooks.example\\@127.0.0.1/", Refused::NoUrl),
-        ("https://127。0。0。1/", Refused::NoUrl),
-        ("https://%31%32%37.0.0.1/", Refused::NoUrl),
-        ("https://hooks.example\t.evil/", Refused::NoUrl),
-        ("https:///x", Refused::NoUrl),
-        ("https:hooks.example", Refused::NoUrl),
-        ("//hooks.example/", Refused::NoUrl),
-        ("hooks.example", Refused::NoUrl),
-        ("", Refused::NoUrl),
+        ("https://hooks.example\\@127.0.0.1/", Refused::InvalidUrl),
+        ("https://127。0。0。1/", Refused::InvalidUrl),
+        ("https://%31%32%37.0.0.1/", Refused::InvalidUrl),
+        ("https://hooks.example\t.evil/", Refused::InvalidUrl),
+        ("https:///x", Refused::InvalidUrl),
+        ("https:hooks.example", Refused::InvalidUrl),
+        ("//hooks.example/", Refused::InvalidUrl),
+        ("hooks.example", Refused::InvalidUrl),
+        ("", Refused::InvalidUrl),
         ("ftp://hooks.example/", Refused::Scheme),
         ("file:///etc/passwd", Refused::Scheme),
         ("gopher://127.0.0.1:70/", Refused::Scheme),
         ("https://hooks.example:0/", Refused::Port),
         ("https://hooks.example:65536/", Refused::Port),
-        ("https://hooks.example:x/", Refused::NoUrl),
+        ("https://hooks.example:x/", Refused::InvalidUrl),
     ] {
         assert_eq!(policy.destination(url), Err(refused), "{url}");
     }
+
     let good = policy.destination("HTTPS://Hooks.Example.:8443/a?b@c#d").expect("a public name");
     assert_eq!((good.tls, good.host.as_str(), good.address, good.port), (true, "hooks.example", None, 8443));
     let good = policy.destination("http://0x08080808").expect("a public address");
     assert_eq!((good.host.as_str(), good.port), ("8.8.8.8", 80));
     assert_eq!(Policy::default().destination("http://hooks.example/"), Err(Refused::Scheme));
+
     let narrow = Policy { ports: vec![443], ..Policy::default() };
     assert_eq!(narrow.destination("https://hooks.example:8443/"), Err(Refused::Port));
     assert!(narrow.destination("https://hooks.example/").is_ok());
 }
 
 #[test]
-fn exceptions_open_what_they_name_and_nothing_else() {
-    let read = |text: &str| Allowed::read(text).expect("an exception");
+fn exceptions_allow_what_they_name_and_nothing_else() {
+    let parse = |text: &str| Allowed::parse(text).expect("an exception");
     let policy = Policy {
         allow_http: true,
         ports: Vec::new(),
-        allow: ["10.1.0.0/16", "Hooks.Internal", "fd00:1::/32", "127.0.0.1"].map(read).to_vec(),
+        allow: ["10.1.0.0/16", "Hooks.Internal", "fd00:1::/32", "127.0.0.1"].map(parse).to_vec(),
     };
+
     for (host, address, allowed) in [
         ("x", "10.1.2.3", true),
         ("x", "::ffff:10.1.2.3", true),
@@ -177,30 +182,35 @@ fn exceptions_open_what_they_name_and_nothing_else() {
     ] {
         assert_eq!(policy.allows(host, ip(address)), allowed, "{host} {address}");
     }
+
     assert!(policy.destination("http://127.0.0.1:9000/").is_ok());
     for wrong in ["", "10.0.0.0/33", "10.0.0.0/x", "a b", "name/8"] {
-        assert!(Allowed::read(wrong).is_err(), "{wrong}");
+        assert!(Allowed::parse(wrong).is_err(), "{wrong}");
     }
 }
 
 #[test]
-fn one_bad_address_among_many_spoils_a_name() {
+fn one_disallowed_address_is_enough_to_refuse_a_name() {
     let policy = Policy::default();
     let addresses =
         |texts: &[&str]| -> Vec<SocketAddr> { texts.iter().map(|text| text.parse().expect("one")).collect() };
     let good = addresses(&["8.8.8.8:443", "[2606:4700::1]:443"]);
-    let nobody = Own::default();
-    assert_eq!(policy.resolved("h", &good, &nobody), Ok(()));
-    assert_eq!(policy.resolved("h", &addresses(&["8.8.8.8:443", "10.0.0.1:443"]), &nobody), Err(Refused::Host));
-    assert_eq!(policy.resolved("h", &[], &nobody), Err(Refused::Host));
-    let own = Own { listens: addresses(&["8.8.8.8:443"]), machine: Some(Vec::new()) };
-    assert_eq!(policy.resolved("h", &good, &own), Err(Refused::Host), "the gateway itself");
+    let no_gateway = OwnAddresses::default();
+    assert_eq!(policy.check_resolved("h", &good, &no_gateway), Ok(()));
+    assert_eq!(
+        policy.check_resolved("h", &addresses(&["8.8.8.8:443", "10.0.0.1:443"]), &no_gateway),
+        Err(Refused::Host)
+    );
+    assert_eq!(policy.check_resolved("h", &[], &no_gateway), Err(Refused::Host));
+
+    let own = OwnAddresses { listens: addresses(&["8.8.8.8:443"]), machine: Some(Vec::new()) };
+    assert_eq!(policy.check_resolved("h", &good, &own), Err(Refused::Host), "the gateway itself");
 }
 
 #[test]
-fn the_gateway_itself_is_refused_whatever_is_allowed() {
-    let read = |text: &str| Allowed::read(text).expect("an exception");
-    let open = Policy { allow_http: true, ports: Vec::new(), allow: ["0.0.0.0/0", "::/0"].map(read).to_vec() };
+fn the_gateway_itself_is_refused_whatever_the_policy_allows() {
+    let parse = |text: &str| Allowed::parse(text).expect("an exception");
+    let open = Policy { allow_http: true, ports: Vec::new(), allow: ["0.0.0.0/0", "::/0"].map(parse).to_vec() };
     let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };
     let machine = Some(vec![ip("192.168.5.7"), ip("127.0.0.1"), ip("8.8.4.4"), ip("fe80::7"), ip("2606:4700::7")]);
     let everywhere = [
@@ -217,33 +227,36 @@ fn the_gateway_itself_is_refused_whatever_is_allowed() {
         "[::ffff:192.168.5.7]:8080",
         "[::ffff:0.0.0.0]:8080",
     ];
+
     for listens in ["0.0.0.0:8080", "[::]:8080", "[::ffff:0.0.0.0]:8080"] {
-        let own = Own { listens: vec![address(listens)], machine: machine.clone() };
+        let own = OwnAddresses { listens: vec![address(listens)], machine: machine.clone() };
         for reached in everywhere {
-            assert_eq!(open.resolved("h", &[address(reached)], &own), Err(Refused::Host), "{listens} {reached}");
+            assert_eq!(open.check_resolved("h", &[address(reached)], &own), Err(Refused::Host), "{listens} {reached}");
         }
         for other in ["192.168.5.7:8081", "192.168.5.8:8080", "8.8.8.8:8080", "0.0.0.0:9000", "[::1]:80"] {
-            assert_eq!(open.resolved("h", &[address(other)], &own), Ok(()), "{listens} {other}");
+            assert_eq!(open.check_resolved("h", &[address(other)], &own), Ok(()), "{listens} {other}");
         }
-        let unsure = Own { machine: None, ..own };
-        assert_eq!(open.resolved("h", &[address("8.8.8.8:8080")], &unsure), Err(Refused::Host));
-        assert_eq!(open.resolved("h", &[address("8.8.8.8:8081")], &unsure), Ok(()));
+        let unknown_machine = OwnAddresses { machine: None, ..own };
+        assert_eq!(open.check_resolved("h", &[address("8.8.8.8:8080")], &unknown_machine), Err(Refused::Host));
+        assert_eq!(open.check_resolved("h", &[address("8.8.8.8:8081")], &unknown_machine), Ok(()));
     }
-    // Listening on one address alone, it is reached there, and over the unspecified one.
-    let own = Own { listens: vec![address("127.0.0.1:8080")], machine: Some(Vec::new()) };
+
+    // A gateway that listens on one address is reached there and via the unspecified address.
+    let own = OwnAddresses { listens: vec![address("127.0.0.1:8080")], machine: Some(Vec::new()) };
     for reached in ["127.0.0.1:8080", "[::ffff:127.0.0.1]:8080", "0.0.0.0:8080", "[::]:8080", "[::ffff:0:0]:8080"] {
-        assert_eq!(open.resolved("h", &[address(reached)], &own), Err(Refused::Host), "{reached}");
+        assert_eq!(open.check_resolved("h", &[address(reached)], &own), Err(Refused::Host), "{reached}");
     }
     for other in ["127.0.0.2:8080", "[::1]:8080", "192.168.5.7:8080", "127.0.0.1:8081"] {
-        assert_eq!(open.resolved("h", &[address(other)], &own), Ok(()), "{other}");
+        assert_eq!(open.check_resolved("h", &[address(other)], &own), Ok(()), "{other}");
     }
-    // One such address among good ones is enough.
+
+    // One such address among allowed ones is enough.
     let both = [address("8.8.8.8:8080"), address("127.0.0.1:8080")];
-    assert_eq!(open.resolved("h", &both, &own), Err(Refused::Host));
+    assert_eq!(open.check_resolved("h", &both, &own), Err(Refused::Host));
 }
 
 #[test]
-fn names_for_local_use_are_known_by_themselves() {
+fn names_for_local_use_are_recognized_without_resolving_them() {
     for host in [
         "localhost",
         "LocalHost",
@@ -269,14 +282,15 @@ fn names_for_local_use_are_known_by_themselves() {
     ] {
         assert!(is_local_name(host), "{host}");
     }
+
     for host in ["hooks.example", "hooks.invalid.example", "internal.example.com", "localhost.example", "x.locale"] {
         assert!(!is_local_name(host), "{host}");
     }
 }
 
 #[test]
-fn a_name_that_operators_allow_is_allowed_whole() {
-    let policy = Policy { allow: vec![Allowed::read("Hooks.Internal.").expect("a name")], ..Policy::default() };
+fn an_allowed_name_does_not_allow_its_subdomains_or_parents() {
+    let policy = Policy { allow: vec![Allowed::parse("Hooks.Internal.").expect("a name")], ..Policy::default() };
     assert!(policy.allows_name("hooks.internal"));
     assert!(!policy.allows_name("x.hooks.internal") && !policy.allows_name("internal"));
 }

@@ -1,7 +1,7 @@
-//! The record of a run: what grows it, and the row of events.
+//! The record of a run: the run's state and the sequence of events that built it.
 //!
-//! [`Record`] is the only place where a run changes, so the grammar of [`crate::event`] is held here. What an
-//! upstream's frames mean is decided in [`crate::normalize`]; how a record is written down, in [`crate::journal`].
+//! [`Record`] is the only code that changes a run, so it enforces the grammar of [`crate::event`]. Not here: what an
+//! upstream's frames mean ([`crate::normalize`]) and how a record is serialized ([`crate::journal`]).
 
 mod rewind;
 
@@ -11,55 +11,55 @@ use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, Body, ContentType, MessageType, Role};
 
-/// An event and when it happened.
+/// An event and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct TimedEvent {
     event: Event,
-    /// Milliseconds after the run was created.
+    /// Milliseconds since the run was created.
     after: u32,
 }
 
-/// What a message is announced with.
+/// The properties of a message when it starts.
 #[derive(Clone, Debug)]
-pub struct Announced {
-    /// Its id. Empty: one is derived from the run's.
+pub struct MessageStart {
+    /// If empty, an id is derived from the run's.
     pub id: String,
-    /// What it is.
+    /// The message type.
     pub kind: MessageType,
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// Free for applications.
+    /// Application data.
     pub metadata: Option<Json>,
-    /// What it cost.
+    /// Token usage.
     pub usage: Option<Json>,
-    /// Fields this version has no name for.
+    /// Unknown fields.
     pub extra: Extra,
 }
 
-impl Announced {
-    /// An announcement without extras.
+impl MessageStart {
+    /// A start without extras.
     #[must_use]
     pub fn new(id: impl Into<String>, kind: MessageType, role: Role) -> Self {
         Self { id: id.into(), kind, role, metadata: None, usage: None, extra: Extra::new() }
     }
 }
 
-/// What the end of a message adds.
+/// What the end of a message adds or changes.
 #[derive(Clone, Debug)]
 pub struct MessageEnd {
-    /// How it ended.
+    /// The outcome.
     pub end: End,
-    /// What it turned out to be, if not what it was announced as.
+    /// The final type, if it differs from the announced one.
     pub kind: Option<MessageType>,
-    /// Code of an error.
+    /// Error code.
     pub code: Option<String>,
-    /// Text of an error.
+    /// Error text.
     pub message: Option<String>,
-    /// What it cost; replaces what was said at the announcement.
+    /// Token usage; replaces that of the start.
     pub usage: Option<Json>,
-    /// Free for applications; replaces what was said at the announcement.
+    /// Application data; replaces that of the start.
     pub metadata: Option<Json>,
-    /// Fields this version has no name for.
+    /// Unknown fields; merged into those of the start.
     pub extra: Extra,
 }
 
@@ -71,14 +71,14 @@ impl MessageEnd {
     }
 }
 
-/// A run and the row of events that made it. Two are equal if they tell the same.
+/// A run and the events that built it. Two records are equal if their runs and events are.
 #[derive(Clone, Debug)]
 pub struct Record {
     run: Run,
-    log: Vec<Entry>,
+    log: Vec<TimedEvent>,
     now: Millis,
     size: usize,
-    noted: u64,
+    turn_updated_at: u64,
 }
 
 impl PartialEq for Record {
@@ -88,75 +88,78 @@ impl PartialEq for Record {
 }
 
 impl Record {
-    /// Begins the record of a run.
+    /// Starts the record of a run.
     #[must_use]
     pub fn new(run: Run) -> Self {
         let now = run.created_at;
-        let mut record = Self { run, log: Vec::new(), now, size: 0, noted: 0 };
-        record.tell(Event::RunStarted);
+        let mut record = Self { run, log: Vec::new(), now, size: 0, turn_updated_at: 0 };
+        record.emit(Event::RunStarted);
         record
     }
 
-    /// The run without anything that was said in it: its turns, how they ended and what they cost. What a list shows.
+    /// The run without inputs and messages: its turns, their outcomes and usage. Lists show this.
     #[must_use]
     pub fn head(&self) -> Self {
         let run = &self.run;
         let mut head = Self::new(Run::new(run.id, run.agent.clone(), run.session_id.clone(), run.created_at));
+
         for turn in &run.turns {
-            head.at(turn.started_at);
+            head.set_time(turn.started_at);
             match turn.answered_by {
-                Some(other) => head.start_turn_of(other),
+                Some(other) => head.start_linked_turn(other),
                 None => head.start_turn(model::Input::default()),
             }
-            if turn.begun {
+            if turn.answer_started {
                 head.start_answer();
             }
-            head.note(turn.upstream_id.as_deref(), turn.usage.clone(), turn.extra.clone());
+            head.update_turn(turn.upstream_id.as_deref(), turn.usage.clone(), turn.extra.clone());
             let Some(end) = turn.end else { continue };
-            head.at(turn.ended_at.unwrap_or(turn.started_at));
+            head.set_time(turn.ended_at.unwrap_or(turn.started_at));
             if turn.withdrawn {
                 head.withdraw_turn(turn.error.clone())
             } else {
                 head.finish_turn(end, turn.error.clone())
             }
         }
+
         if let Some(end) = run.end {
-            head.at(run.finished_at.unwrap_or(head.now));
+            head.set_time(run.finished_at.unwrap_or(head.now));
             head.finish_run(end);
         }
+
         head
     }
 
-    /// Sets the time of what is told next. Time never goes back.
-    pub fn at(&mut self, now: Millis) {
+    /// Sets the time of the following events. Time never goes back.
+    pub fn set_time(&mut self, now: Millis) {
         self.now = self.now.max(now);
     }
 
-    /// The time of what is told next.
+    /// The time of the following events.
     #[must_use]
     pub const fn now(&self) -> Millis {
         self.now
     }
 
-    /// The run so far.
+    /// The current state of the run.
     #[must_use]
     pub const fn run(&self) -> &Run {
         &self.run
     }
 
-    /// How many events there are.
+    /// Number of events.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.log.len() as u64
     }
 
-    /// Never true: a run begins with an event.
+    /// Always false: a record starts with an event.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
     }
 
-    /// Roughly the memory it takes, in bytes. What limits on a run count.
+    /// Approximate memory in bytes. Size limits of a run apply to this.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.size
@@ -168,69 +171,74 @@ impl Record {
         self.run.end.is_some()
     }
 
-    /// True while a turn is under way.
+    /// True while a turn is active.
     #[must_use]
     pub fn in_turn(&self) -> bool {
         self.run.turns.last().is_some_and(|turn| turn.end.is_none())
     }
 
-    /// The step at a place in the row.
+    /// The step with this sequence number.
     #[must_use]
     pub fn step(&self, sequence: u64) -> Option<Step<'_>> {
         let entry = self.log.get(usize::try_from(sequence).ok()?)?;
         Some(Step { sequence, at: self.run.created_at + u64::from(entry.after), event: entry.event, run: &self.run })
     }
 
-    /// The steps from a place on.
+    /// The steps from this sequence number on.
     pub fn steps(&self, from: u64) -> impl Iterator<Item = Step<'_>> {
         (from..self.len()).filter_map(|sequence| self.step(sequence))
     }
 
-    fn tell(&mut self, event: Event) {
+    fn emit(&mut self, event: Event) {
         let after = u32::try_from(self.now.saturating_sub(self.run.created_at)).unwrap_or(u32::MAX);
-        self.size += size_of::<Entry>();
-        self.log.push(Entry { event, after });
+        self.size += size_of::<TimedEvent>();
+        self.log.push(TimedEvent { event, after });
     }
 
-    /// Begins a turn with what the client said.
+    /// Begins a turn with the client's messages.
     pub fn start_turn(&mut self, input: impl Into<model::Input>) {
         debug_assert!(!self.in_turn() && !self.is_finished(), "a turn begins when the one before has ended");
         let turn = index(self.run.turns.len());
+
         let first_message = self.run.messages.len();
-        room_for_one(&mut self.run.turns);
+        reserve_one(&mut self.run.turns);
         self.run.turns.push(Turn { input: input.into(), started_at: self.now, first_message, ..Turn::default() });
-        self.tell(Event::TurnStarted { turn });
+        self.emit(Event::TurnStarted { turn });
     }
 
-    /// Begins a turn that stands for one of another run, which answers what this one asked.
-    pub fn start_turn_of(&mut self, other: RunId) {
+    /// Begins a turn that stands for a turn of another run, which answers this run's pending items.
+    pub fn start_linked_turn(&mut self, other: RunId) {
         self.start_turn(model::Input::default());
         if let Some(last) = self.run.turns.last_mut() {
             last.answered_by = Some(other);
         }
     }
 
-    /// Sets the input of the turn under way, once it is known: before anything was answered.
-    pub fn amend_input(&mut self, input: impl Into<model::Input>) {
+    /// Replaces the input of the active turn. Only before the agent has answered anything.
+    pub fn set_input(&mut self, input: impl Into<model::Input>) {
         if let Some(turn) = self.run.turns.last_mut() {
             turn.input = input.into();
         }
     }
 
-    /// The agent works on the turn. Said once; later calls do nothing.
+    /// Marks that the agent has started to work on the turn. Later calls have no effect.
     pub fn start_answer(&mut self) {
         let turn = index(self.run.turns.len().saturating_sub(1));
-        let Some(last) = self.run.turns.last_mut().filter(|turn| !turn.begun && turn.end.is_none()) else { return };
-        last.begun = true;
-        self.tell(Event::AnswerStarted { turn });
+        let Some(last) = self.run.turns.last_mut().filter(|turn| !turn.answer_started && turn.end.is_none()) else {
+            return;
+        };
+        last.answer_started = true;
+        self.emit(Event::AnswerStarted { turn });
     }
 
-    /// Begins a message; answers its place.
-    pub fn start_message(&mut self, announced: Announced) -> u32 {
+    /// Begins a message and returns its index.
+    pub fn start_message(&mut self, announced: MessageStart) -> u32 {
         let message = index(self.run.messages.len());
+
         let id = if announced.id.is_empty() { self.run.id.message_id(message as usize) } else { announced.id };
         self.size += 256 + id.len();
-        room_for_one(&mut self.run.messages);
+        reserve_one(&mut self.run.messages);
+
         self.run.messages.push(Message {
             id,
             announced: announced.kind.clone(),
@@ -245,20 +253,23 @@ impl Record {
             metadata: announced.metadata,
             extra: announced.extra,
         });
-        self.size += self.run.messages[message as usize].besides();
-        self.tell(Event::MessageStarted { message });
+
+        self.size += self.run.messages[message as usize].metadata_size();
+        self.emit(Event::MessageStarted { message });
         message
     }
 
-    /// Begins a content; answers its place.
+    /// Begins a content and returns its index in the message.
     pub fn start_content(&mut self, message: u32, kind: ContentType, call: Option<CallHead>) -> u32 {
         self.size += 160;
         let slots = &mut self.run.messages[message as usize].slots;
+
         debug_assert!(slots.last().is_none_or(|slot| slot.finished), "contents of one message do not overlap");
         let content = index(slots.len());
-        room_for_one(slots);
+
+        reserve_one(slots);
         slots.push(Slot { kind, call, value: None, finished: false, extra: Extra::new(), versions: Vec::new() });
-        self.tell(Event::ContentStarted { message, content });
+        self.emit(Event::ContentStarted { message, content });
         content
     }
 
@@ -266,27 +277,30 @@ impl Record {
         &mut self.run.messages[message as usize].slots[content as usize]
     }
 
-    /// Adds to a content's text.
+    /// Appends to a content's text.
     pub fn push(&mut self, message: u32, content: u32, text: &str) {
         if text.is_empty() {
             return;
         }
+
         self.size += text.len();
         let slot = self.slot(message, content);
         debug_assert!(!slot.finished, "a finished content does not grow");
         if slot.versions.is_empty() {
-            room_for_one(&mut slot.versions);
+            reserve_one(&mut slot.versions);
             slot.versions.push(Version::default());
         }
+
         let version = index(slot.versions.len() - 1);
         let grown = &mut slot.versions[version as usize].text;
         let start = index(grown.len());
         grown.push_str(text);
         let span = Span { version, start, end: index(grown.len()) };
-        self.tell(Event::ContentDelta { message, content, span });
+
+        self.emit(Event::ContentDelta { message, content, span });
     }
 
-    /// Puts another text in the place of what was told of a content.
+    /// Replaces a content's text.
     pub fn replace(&mut self, message: u32, content: u32, text: &str) {
         self.size += text.len() + size_of::<Version>();
         let slot = self.slot(message, content);
@@ -295,54 +309,66 @@ impl Record {
             slot.versions.push(Version::default());
         }
         let version = index(slot.versions.len());
+
         slot.versions.push(Version { text: text.to_owned(), initial: text.len() });
-        self.tell(Event::ContentReplaced { message, content, version });
+        self.emit(Event::ContentReplaced { message, content, version });
     }
 
-    /// Ends a content. `value` is its final value for all but plain texts, and may be given for calls.
+    /// Ends a content. `value` is required for anything but plain texts, and optional for calls.
     pub fn finish_content(&mut self, message: u32, content: u32, value: Option<model::Content>, extra: Extra) {
-        self.size += value.as_ref().map_or(0, |value| weight(value) + value.extra.size()) + extra.size();
+        self.size += value.as_ref().map_or(0, |value| content_size(value) + value.extra.size()) + extra.size();
+
         let slot = self.slot(message, content);
         debug_assert!(!slot.finished, "a content ends once");
+
         slot.value = value;
         slot.extra = extra;
         slot.finished = true;
-        self.tell(Event::ContentFinished { message, content });
+        self.emit(Event::ContentFinished { message, content });
     }
 
-    /// Ends a message. Its contents have ended before.
+    /// Ends a message. Its contents must have ended.
     pub fn finish_message(&mut self, message: u32, end: MessageEnd) {
-        let told = &mut self.run.messages[message as usize];
-        let before = told.besides();
-        debug_assert!(told.end.is_none() && told.slots.iter().all(|slot| slot.finished), "a message ends once, last");
-        told.end = Some(end.end);
+        let state = &mut self.run.messages[message as usize];
+
+        let before = state.metadata_size();
+        debug_assert!(
+            state.end.is_none() && state.slots.iter().all(|slot| slot.finished),
+            "a message ends once, after its contents"
+        );
+
+        state.end = Some(end.end);
         if let Some(kind) = end.kind {
-            told.kind = kind;
+            state.kind = kind;
         }
-        told.code = end.code;
-        told.message = end.message;
+
+        state.code = end.code;
+        state.message = end.message;
         if end.usage.is_some() {
-            told.usage = end.usage;
+            state.usage = end.usage;
         }
         if end.metadata.is_some() {
-            told.metadata = end.metadata;
+            state.metadata = end.metadata;
         }
-        told.extra.merge(end.extra);
-        self.size = (self.size + told.besides()).saturating_sub(before);
-        self.tell(Event::MessageFinished { message });
+        state.extra.merge(end.extra);
+
+        self.size = (self.size + state.metadata_size()).saturating_sub(before);
+        self.emit(Event::MessageFinished { message });
     }
 
-    /// What the upstream says of the turn as a whole, as it comes.
-    pub fn note(&mut self, upstream_id: Option<&str>, usage: Option<Json>, extra: Extra) {
-        self.noted = self.len();
+    /// Updates what the upstream reports about the turn as a whole.
+    pub fn update_turn(&mut self, upstream_id: Option<&str>, usage: Option<Json>, extra: Extra) {
+        self.turn_updated_at = self.len();
         let Some(turn) = self.run.turns.last_mut() else { return };
+
         if turn.upstream_id.is_none() {
             turn.upstream_id = upstream_id.map(str::to_owned);
         }
         if usage.is_some() {
-            self.size = (self.size + kept(usage.as_ref())).saturating_sub(kept(turn.usage.as_ref()));
+            self.size = (self.size + json_size(usage.as_ref())).saturating_sub(json_size(turn.usage.as_ref()));
             turn.usage = usage;
         }
+
         if !extra.is_empty() {
             let before = turn.extra.size();
             turn.extra.merge(extra);
@@ -350,45 +376,51 @@ impl Record {
         }
     }
 
-    /// How many events there were at the last [`Record::note`]: what is told besides the row of events.
-    pub(crate) const fn noted(&self) -> u64 {
-        self.noted
+    /// [`Self::len`] at the last [`Record::update_turn`], which leaves no event.
+    pub(crate) const fn turn_updated_at(&self) -> u64 {
+        self.turn_updated_at
     }
 
-    /// Ends the turn. Its messages have ended before.
+    /// Ends the turn. Its messages must have ended.
     pub fn finish_turn(&mut self, end: End, error: Option<RunError>) {
         debug_assert!(self.in_turn(), "a turn ends once");
         let now = self.now;
+
         let turn = index(self.run.turns.len().saturating_sub(1));
         debug_assert!(self.run.messages_of(turn as usize).iter().all(|message| message.end.is_some()));
+
         if let Some(last) = self.run.turns.last_mut() {
             last.end = Some(end);
             last.error = error;
             last.ended_at = Some(now);
         }
-        self.tell(Event::TurnFinished { turn, end });
+
+        self.emit(Event::TurnFinished { turn, end });
     }
 
-    /// Ends a turn that never reached the agent: the run is where it was before. `error` says what was in the way; none
-    /// if nothing was, but that the run waits for something else first.
+    /// Ends a turn that never reached the agent: the run is back in its state before the turn. `error` is the reason;
+    /// `None` if the run has to wait for something else first.
     pub fn withdraw_turn(&mut self, error: Option<RunError>) {
-        debug_assert!(self.run.turns.last().is_some_and(|turn| !turn.begun), "what has begun cannot be withdrawn");
+        debug_assert!(
+            self.run.turns.last().is_some_and(|turn| !turn.answer_started),
+            "a started turn cannot be withdrawn"
+        );
         if let Some(last) = self.run.turns.last_mut() {
             last.withdrawn = true;
         }
         self.finish_turn(End::Failed, error);
     }
 
-    /// Ends the run.
+    /// Ends the run. Its last turn must have ended.
     pub fn finish_run(&mut self, end: End) {
         debug_assert!(!self.in_turn() && !self.is_finished(), "a run ends once, after its last turn");
         self.run.end = Some(end);
         self.run.finished_at = Some(self.now);
-        self.tell(Event::RunFinished { end });
+        self.emit(Event::RunFinished { end });
     }
 
-    /// Ends whatever is open, wherever the record stands, and the run with it.
-    pub fn cut(&mut self, end: End, error: Option<RunError>) {
+    /// Ends everything that is open, including the run, in whatever state the record is.
+    pub fn close(&mut self, end: End, error: Option<RunError>) {
         if self.is_finished() {
             return;
         }
@@ -401,7 +433,7 @@ impl Record {
         self.finish_run(end);
     }
 
-    /// Ends every open message of the turn, in the order they began.
+    /// Ends every open message of the turn, in the order they started.
     pub fn close_messages(&mut self, end: End) {
         let first = self.run.turns.last().map_or(0, |turn| turn.first_message);
         for message in first..self.run.messages.len() {
@@ -418,8 +450,8 @@ impl Record {
     }
 }
 
-/// Roughly the memory a content's value takes, in bytes, its unknown fields left out. Costs nothing to ask.
-pub(crate) fn weight(content: &model::Content) -> usize {
+/// Approximate memory of a content's value in bytes, without unknown fields. Constant time.
+pub(crate) fn content_size(content: &model::Content) -> usize {
     match &content.body {
         Body::Text(text) | Body::Refusal(text) => text.len(),
         Body::Image(url) | Body::Video(url) => url.as_ref().map_or(0, String::len),
@@ -430,19 +462,19 @@ pub(crate) fn weight(content: &model::Content) -> usize {
     }
 }
 
-pub(super) fn kept(json: Option<&Json>) -> usize {
+pub(super) fn json_size(json: Option<&Json>) -> usize {
     json.map_or(0, |json| json.text().len())
 }
 
-/// Makes room for the first of a row that nearly always has one. A `Vec` by itself would make room for four, and there are
-/// thousands of runs that wait for an agent.
-pub(crate) fn room_for_one<T>(row: &mut Vec<T>) {
-    if row.is_empty() {
-        row.reserve_exact(1);
+/// Reserves capacity for exactly one element. Most of these lists hold one, `Vec` would reserve four, and thousands of
+/// waiting runs have such lists.
+pub(crate) fn reserve_one<T>(list: &mut Vec<T>) {
+    if list.is_empty() {
+        list.reserve_exact(1);
     }
 }
 
-/// Places are counted in 32 bits. Invariant: limits on a run's size keep every count far below.
-fn index(place: usize) -> u32 {
-    u32::try_from(place).expect("a run is limited to far fewer than 2^32 messages, contents and bytes of text")
+/// Converts an index to 32 bits. Invariant: the size limits of a run keep every count far below.
+fn index(position: usize) -> u32 {
+    u32::try_from(position).expect("a run is limited to far fewer than 2^32 messages, contents and bytes of text")
 }

@@ -1,8 +1,8 @@
-//! The decoder: chunks of bytes in, frames out, in linear time and bounded memory.
+//! The decoder: byte chunks in, frames out, in linear time and bounded memory.
 //!
-//! An event that lies whole in a chunk and has one `data` line, as nearly all do, is borrowed from the chunk. Only an
-//! event that goes on in the next chunk, or whose data has to be joined, is copied, once, into the decoder. No byte
-//! is looked at twice for line ends, however the stream is cut.
+//! An event that lies in one chunk and has one `data` line, as nearly all do, is borrowed from the chunk. Only an event
+//! that continues in the next chunk, or whose data must be joined, is copied once into the decoder. No byte is scanned
+//! for line ends twice, however the stream is split into chunks.
 
 use std::{ops::Range, time::Duration};
 
@@ -10,46 +10,46 @@ use serde::de::IgnoredAny;
 
 use super::{Frame, line::Line};
 
-/// Buffers up to this many bytes are kept for the next event that needs one; larger ones are given back, so that a
-/// stream that once carried an image does not hold its megabytes while it is silent.
-const KEPT_CAPACITY: usize = 1024;
+/// Buffers up to this capacity are reused for later events. Larger ones are freed, so that a stream that once had an
+/// image does not keep its megabytes while it is idle.
+const MAX_KEPT_CAPACITY: usize = 1024;
 
-/// Why a stream cannot be read on.
+/// Why a stream cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// An event, or a single line, is larger than allowed.
+    /// An event, or a single line, exceeds the limit.
     #[error("an event of the stream is larger than {limit} bytes")]
     TooLarge {
-        /// The limit the decoder was made with.
+        /// The decoder's limit in bytes.
         limit: usize,
     },
 }
 
-/// Reads an event stream from chunks cut anywhere.
+/// Decodes an event stream from chunks split anywhere.
 ///
 /// ```
 /// # use interlingua_core::sse::Decoder;
 /// let mut decoder = Decoder::new(1 << 20);
-/// let mut heard = Vec::new();
+/// let mut received = Vec::new();
 /// for chunk in ["data: hel", "lo\n\nevent: end\nda", "ta: {}\n\n"] {
 ///     let mut input = chunk.as_bytes();
 ///     while let Some(frame) = decoder.decode(&mut input)? {
-///         heard.push(frame.data.to_vec());
+///         received.push(frame.data.to_vec());
 ///     }
 /// }
-/// assert_eq!(heard, [b"hello".as_slice(), b"{}"]);
+/// assert_eq!(received, [b"hello".as_slice(), b"{}"]);
 /// # Ok::<(), interlingua_core::sse::DecodeError>(())
 /// ```
 ///
-/// A new decoder owns no heap memory, nor does one that has seen nothing but whole events without ids.
+/// A new decoder owns no heap memory. Neither does one that has seen only complete events without ids.
 #[derive(Debug)]
 pub struct Decoder {
     limit: usize,
     state: State,
-    /// The last chunk ended in CR: a LF at the beginning of the next one belongs to it.
+    /// The last chunk ended in CR, so a LF at the start of the next one belongs to it.
     after_carriage_return: bool,
-    carried: Carried,
+    buffered: BufferedEvent,
     last_event_id: String,
     retry: Option<Duration>,
     lines: u64,
@@ -60,11 +60,11 @@ pub struct Decoder {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing of the next event has come yet.
+    /// Between two events.
     Between,
-    /// `carried` holds the beginning of an event, or of a line.
-    Carrying,
-    /// `carried` holds the event that was handed out last.
+    /// `buffered` holds the beginning of an event or of a line.
+    Buffering,
+    /// `buffered` holds the event that was returned last.
     Delivered,
     Failed,
 }
@@ -72,14 +72,14 @@ enum State {
 impl Decoder {
     /// A decoder that accepts events of up to `limit` bytes.
     ///
-    /// Counted are the lines of an event without their ends. Comments and unknown fields do not add up, but none may
-    /// be longer than what the event has left of its limit. How the stream is cut into chunks makes no difference.
+    /// The limit applies to the lines of an event without their line ends. Comments and unknown fields do not add up,
+    /// but none may be longer than what is left of the limit. The split into chunks makes no difference.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
             state: State::Between,
             after_carriage_return: false,
-            carried: Carried::default(),
+            buffered: BufferedEvent::default(),
             last_event_id: String::new(),
             retry: None,
             lines: 0,
@@ -89,34 +89,36 @@ impl Decoder {
         }
     }
 
-    /// Reads the next frame from the front of `input` and moves `input` behind it.
+    /// Decodes the next frame from the front of `input` and advances `input` past it.
     ///
-    /// `None` means that `input` is used up: come back with the next chunk. Events without data are not frames, but
-    /// are heard, see [`lines`](Self::lines).
+    /// `None` means that `input` is used up: continue with the next chunk. Events without data are not frames, but
+    /// count as activity, see [`lines`](Self::lines).
     ///
     /// # Errors
     ///
-    /// [`DecodeError::TooLarge`] as soon as more than the limit has come of one event; every later call fails alike.
+    /// [`DecodeError::TooLarge`] as soon as an event exceeds the limit; every later call fails the same way.
     pub fn decode<'d, 'c: 'd>(&'d mut self, input: &mut &'c [u8]) -> Result<Option<Frame<'d>>, DecodeError> {
         match self.state {
-            State::Between | State::Carrying => {}
-            State::Delivered => self.forget(),
+            State::Between | State::Buffering => {}
+            State::Delivered => self.clear_buffer(),
             State::Failed => return Err(DecodeError::TooLarge { limit: self.limit }),
         }
+
         if self.after_carriage_return && !input.is_empty() {
             self.after_carriage_return = false;
             *input = input.strip_prefix(b"\n").unwrap_or(input);
         }
+
         loop {
-            if self.state == State::Carrying {
-                if !self.carry_on(input)? {
+            if self.state == State::Buffering {
+                if !self.continue_buffered(input)? {
                     return Ok(None);
                 }
-                if self.carried.data.is_some() {
+                if self.buffered.data.is_some() {
                     self.state = State::Delivered;
-                    return Ok(Some(self.carried.frame()));
+                    return Ok(Some(self.buffered.frame()));
                 }
-                self.forget();
+                self.clear_buffer();
             } else if let Some(frame) = self.scan(input)? {
                 return Ok(Some(frame));
             }
@@ -126,68 +128,71 @@ impl Decoder {
         }
     }
 
-    /// Says what the end of the body left behind; to be called once, after the last [`decode`](Self::decode).
+    /// Returns what the end of the body left incomplete. To be called once, after the last [`decode`](Self::decode).
     pub fn finish(&mut self) -> Leftover<'_> {
-        if self.state != State::Carrying {
+        if self.state != State::Buffering {
             return Leftover::Nothing;
         }
+
         self.state = State::Delivered;
-        let carried = &mut self.carried;
-        let line = &carried.bytes[carried.line_from..];
+        let buffered = &mut self.buffered;
+        let line = &buffered.bytes[buffered.line_from..];
         let cut = match Line::parse(line, self.lines == 0) {
             Line::Blank | Line::Comment => false,
             Line::Data(value) => {
-                carried.join(value.len());
+                buffered.join(value.len());
                 true
             }
-            // Half a name, a number without its last digits: better none than a wrong one.
+            // A partial name or number would be wrong, so it is dropped.
             Line::Event(_) | Line::Id(_) | Line::Retry(_) | Line::Ignored => true,
         };
+
         match cut {
-            true => Leftover::Cut(self.carried.frame()),
-            false if self.carried.data.is_some() => Leftover::Unterminated(self.carried.frame()),
+            true => Leftover::Truncated(self.buffered.frame()),
+            false if self.buffered.data.is_some() => Leftover::Unterminated(self.buffered.frame()),
             false => Leftover::Nothing,
         }
     }
 
-    /// The stream's id, as last set by an event that is over, or empty: what `Last-Event-ID` would say.
+    /// The stream's last event id, as sent in `Last-Event-ID`, or empty. Set by events that are complete.
     pub fn last_event_id(&self) -> &str {
         &self.last_event_id
     }
 
-    /// How long the server wishes clients to wait before they connect again, as said last.
+    /// The reconnection delay that the server last asked for.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// How many whole lines have been heard, whatever they said. It grows with comments and with events that have no
-    /// data, so an idle timer that must not be fooled by single bytes trickling in can watch it.
+    /// Number of complete lines so far. Comments and events without data count too, so an idle timer that must not be
+    /// reset by single bytes can watch this.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// How many comment lines have been heard.
+    /// Number of comment lines so far.
     pub fn comments(&self) -> u64 {
         self.comments
     }
 
-    /// Heap memory owned at this moment, in bytes. At most the limit for data, once more for the event's name and
-    /// id, and once more for the last id; nothing or a few KiB between events.
+    /// Heap memory in use, in bytes. At most the limit for data, the same again for the event's name and id, and the
+    /// same again for the last id. At most a few KiB between events.
     pub fn memory(&self) -> usize {
-        self.carried.memory() + self.last_event_id.capacity()
+        self.buffered.memory() + self.last_event_id.capacity()
     }
 
-    /// Reads an event that begins in this chunk. Returns `None` when the chunk is used up or when the event had to be
-    /// carried; in both cases `input` and `state` say where to go on.
+    /// Decodes an event that begins in this chunk. Returns `None` if the chunk is used up or the event had to be
+    /// buffered; `input` and `state` then determine how to continue.
     #[inline]
     fn scan<'c>(&mut self, input: &mut &'c [u8]) -> Result<Option<Frame<'c>>, DecodeError> {
         let mut rest = *input;
-        let mut open = Open::default();
+        let mut open = OpenEvent::default();
         while let Some(length) = self.find_line_end(rest) {
             let line = &rest[..length];
             rest = self.skip_line_end(rest, length);
             self.check(open.size + length)?;
-            match self.hear(line) {
+
+            match self.parse_line(line) {
                 Line::Blank => {
                     if let Some(id) = open.id {
                         set(&mut self.last_event_id, id);
@@ -196,17 +201,17 @@ impl Decoder {
                         *input = rest;
                         return Ok(Some(Frame { event: open.event, id: open.id, retry: open.retry, data }));
                     }
-                    open = Open::default();
+                    open = OpenEvent::default();
                     continue;
                 }
                 Line::Comment | Line::Ignored => continue,
                 Line::Data(value) if open.data.is_none() => open.data = Some(value),
                 Line::Data(value) => {
-                    // A second line of data: from here on the event has to be put together.
-                    self.carry(&open);
-                    self.carried.extend(line, self.limit);
-                    self.carried.join(value.len());
-                    self.carried.whole_lines += length;
+                    // A second line of data: from here on the event must be joined in the buffer.
+                    self.buffer(&open);
+                    self.buffered.extend(line, self.limit);
+                    self.buffered.join(value.len());
+                    self.buffered.complete_lines += length;
                     *input = rest;
                     return Ok(None);
                 }
@@ -219,86 +224,90 @@ impl Decoder {
             }
             open.size += length;
         }
+
         self.check(open.size + rest.len())?;
         if open.size > 0 || !rest.is_empty() {
-            self.carry(&open);
-            self.carried.extend(rest, self.limit);
+            self.buffer(&open);
+            self.buffered.extend(rest, self.limit);
         }
+
         *input = &[];
         Ok(None)
     }
 
-    /// Goes on with an event that had to be carried. Returns whether it is over; if not, `input` is used up.
-    fn carry_on(&mut self, input: &mut &[u8]) -> Result<bool, DecodeError> {
+    /// Continues a buffered event. Returns true if it is complete; if not, `input` is used up.
+    fn continue_buffered(&mut self, input: &mut &[u8]) -> Result<bool, DecodeError> {
         while let Some(length) = self.find_line_end(input) {
-            self.check(self.carried.size() + length)?;
-            self.carried.extend(&input[..length], self.limit);
+            self.check(self.buffered.size() + length)?;
+            self.buffered.extend(&input[..length], self.limit);
             *input = self.skip_line_end(input, length);
-            if self.end_carried_line() {
+            if self.end_buffered_line() {
                 return Ok(true);
             }
         }
-        self.check(self.carried.size() + input.len())?;
-        self.carried.extend(input, self.limit);
+        self.check(self.buffered.size() + input.len())?;
+        self.buffered.extend(input, self.limit);
         *input = &[];
         Ok(false)
     }
 
-    /// Takes in the line at the end of `carried`. Returns whether it ended the event.
-    fn end_carried_line(&mut self) -> bool {
+    /// Processes the line at the end of `buffered`. Returns true if it ended the event.
+    fn end_buffered_line(&mut self) -> bool {
         let first = self.lines == 0;
         self.lines += 1;
-        let carried = &mut self.carried;
-        let line = &carried.bytes[carried.line_from..];
+        let buffered = &mut self.buffered;
+        let line = &buffered.bytes[buffered.line_from..];
         let length = line.len();
+
         match Line::parse(line, first) {
             Line::Blank => {
-                if let Some(id) = &carried.id {
+                if let Some(id) = &buffered.id {
                     set(&mut self.last_event_id, id);
                 }
                 return true;
             }
             Line::Comment => {
                 self.comments += 1;
-                carried.drop_line();
+                buffered.drop_line();
                 return false;
             }
             Line::Ignored => {
-                carried.drop_line();
+                buffered.drop_line();
                 return false;
             }
             Line::Data(value) => {
                 let value = value.len();
-                carried.join(value);
+                buffered.join(value);
             }
             Line::Event(name) => {
-                carried.event = (!name.is_empty()).then(|| name.to_owned());
-                carried.drop_line();
+                buffered.event = (!name.is_empty()).then(|| name.to_owned());
+                buffered.drop_line();
             }
             Line::Id(id) => {
-                carried.id = Some(id.to_owned());
-                carried.drop_line();
+                buffered.id = Some(id.to_owned());
+                buffered.drop_line();
             }
             Line::Retry(time) => {
-                carried.retry = Some(time);
+                buffered.retry = Some(time);
                 self.retry = Some(time);
-                carried.drop_line();
+                buffered.drop_line();
             }
         }
-        carried.whole_lines += length;
+
+        buffered.complete_lines += length;
         false
     }
 
-    /// Parses a line that lies whole in the chunk, and counts it.
+    /// Parses a line that lies within the chunk, and counts it.
     #[inline]
-    fn hear<'c>(&mut self, line: &'c [u8]) -> Line<'c> {
-        let heard = Line::parse(line, self.lines == 0);
+    fn parse_line<'c>(&mut self, line: &'c [u8]) -> Line<'c> {
+        let parsed = Line::parse(line, self.lines == 0);
         self.lines += 1;
-        self.comments += u64::from(heard == Line::Comment);
-        heard
+        self.comments += u64::from(parsed == Line::Comment);
+        parsed
     }
 
-    /// Where the first line of `bytes` ends. Every byte that comes in passes through here exactly once.
+    /// The end of the first line of `bytes`. Every input byte passes through here exactly once.
     #[inline]
     fn find_line_end(&mut self, bytes: &[u8]) -> Option<usize> {
         let found = memchr::memchr2(b'\n', b'\r', bytes);
@@ -309,8 +318,8 @@ impl Decoder {
         found
     }
 
-    /// What follows the line of `length` bytes at the front of `bytes` and its end, which is CR LF, LF or CR. A CR
-    /// ends its line at once: who waits for the LF delays the event until the next one.
+    /// What follows the line of `length` bytes at the front of `bytes` and its line end: CR LF, LF or CR. A CR ends the
+    /// line immediately: waiting for a LF would delay the event until the next one.
     #[inline]
     fn skip_line_end<'c>(&mut self, bytes: &'c [u8], length: usize) -> &'c [u8] {
         match &bytes[length..] {
@@ -324,40 +333,41 @@ impl Decoder {
         }
     }
 
-    /// Refuses an event of `size` bytes if that is too much. Asked before anything is copied.
+    /// Fails if an event of `size` bytes exceeds the limit. Called before anything is copied.
     #[inline]
     fn check(&mut self, size: usize) -> Result<(), DecodeError> {
         if size <= self.limit {
             return Ok(());
         }
         self.state = State::Failed;
-        self.carried = Carried::default();
+        self.buffered = BufferedEvent::default();
         Err(DecodeError::TooLarge { limit: self.limit })
     }
 
-    fn carry(&mut self, open: &Open<'_>) {
-        self.state = State::Carrying;
-        let carried = &mut self.carried;
-        carried.event = open.event.map(str::to_owned);
-        carried.id = open.id.map(str::to_owned);
-        carried.retry = open.retry;
-        carried.whole_lines = open.size;
+    fn buffer(&mut self, open: &OpenEvent<'_>) {
+        self.state = State::Buffering;
+        let buffered = &mut self.buffered;
+        buffered.event = open.event.map(str::to_owned);
+        buffered.id = open.id.map(str::to_owned);
+        buffered.retry = open.retry;
+        buffered.complete_lines = open.size;
+
         if let Some(data) = open.data {
-            carried.extend(data, self.limit);
-            carried.data = Some(0..data.len());
-            carried.line_from = data.len();
+            buffered.extend(data, self.limit);
+            buffered.data = Some(0..data.len());
+            buffered.line_from = data.len();
         }
     }
 
-    fn forget(&mut self) {
+    fn clear_buffer(&mut self) {
         self.state = State::Between;
-        self.carried.clear();
+        self.buffered.clear();
     }
 }
 
-/// An event being read from one chunk.
+/// An event within one chunk.
 #[derive(Default)]
-struct Open<'c> {
+struct OpenEvent<'c> {
     event: Option<&'c str>,
     id: Option<&'c str>,
     retry: Option<Duration>,
@@ -366,22 +376,22 @@ struct Open<'c> {
     size: usize,
 }
 
-/// An event that could not be borrowed.
+/// An event that cannot be borrowed from a chunk.
 #[derive(Debug, Default)]
-struct Carried {
-    /// The data joined so far, perhaps behind its `data:`, and then the line that has not ended yet.
+struct BufferedEvent {
+    /// The joined data so far, possibly after its `data:`, followed by the incomplete line.
     bytes: Vec<u8>,
     data: Option<Range<usize>>,
-    /// Where in `bytes` the unfinished line begins: at the end of the data, or at 0.
+    /// Start of the incomplete line in `bytes`: the end of the data, or 0.
     line_from: usize,
     event: Option<String>,
     id: Option<String>,
     retry: Option<Duration>,
-    /// Length of the ended lines that count towards the limit.
-    whole_lines: usize,
+    /// Length of the complete lines that count towards the limit.
+    complete_lines: usize,
 }
 
-impl Carried {
+impl BufferedEvent {
     fn frame(&self) -> Frame<'_> {
         Frame {
             event: self.event.as_deref(),
@@ -392,10 +402,10 @@ impl Carried {
     }
 
     fn size(&self) -> usize {
-        self.whole_lines + self.bytes.len() - self.line_from
+        self.complete_lines + self.bytes.len() - self.line_from
     }
 
-    /// Appends to the unfinished line. Grows by doubling, but never past `limit`, which the caller has checked.
+    /// Appends to the incomplete line. Grows by doubling, but never past `limit`, which the caller has checked.
     fn extend(&mut self, more: &[u8], limit: usize) {
         let needed = self.bytes.len() + more.len();
         if needed > self.bytes.capacity() {
@@ -405,8 +415,8 @@ impl Carried {
         self.bytes.extend_from_slice(more);
     }
 
-    /// Makes the last `length` bytes, the value of a `data` line, part of the data. The first value stays where it
-    /// is; later ones move up, over their own `data:`, so that each byte moves once at most.
+    /// Makes the last `length` bytes, the value of a `data` line, part of the data. The first value stays in place;
+    /// later values move up over their own `data:`, so each byte moves at most once.
     fn join(&mut self, length: usize) {
         let from = self.bytes.len() - length;
         match &mut self.data {
@@ -428,8 +438,9 @@ impl Carried {
     fn clear(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
+
         *self = Self::default();
-        if bytes.capacity() <= KEPT_CAPACITY {
+        if bytes.capacity() <= MAX_KEPT_CAPACITY {
             self.bytes = bytes;
         }
     }
@@ -440,42 +451,42 @@ impl Carried {
     }
 }
 
-/// `assign` for an id that mostly has the length of the one before it.
+/// Like `clone_from`, but returns excess capacity: most ids have the same length as the one before.
 fn set(target: &mut String, id: &str) {
     target.clear();
-    target.shrink_to(KEPT_CAPACITY);
+    target.shrink_to(MAX_KEPT_CAPACITY);
     target.push_str(id);
 }
 
 /// What was left when the body ended.
 ///
-/// The standard throws it away: an event without its blank line never happened. Servers do forget the last blank line,
-/// though, and what they forget it after is the event that ends the run; [`frame`](Self::frame) says what we trust.
+/// The standard discards it: an event without its blank line does not exist. But servers do omit the last blank line,
+/// and the event before it is the one that ends the run. [`frame`](Self::frame) decides what can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leftover<'a> {
-    /// The body ended between events.
+    /// The body ended between two events.
     Nothing,
-    /// An event with data that lacks only its blank line: every line has its end.
+    /// An event with data that only lacks its blank line: all of its lines are complete.
     Unterminated(Frame<'a>),
-    /// An event broken off inside a line. Holds what can be told of it: ended lines, and as much of the last one as
-    /// came if that is a `data` line. The data may be empty.
-    Cut(Frame<'a>),
+    /// An event truncated inside a line. Holds its complete lines, and the received part of the last one if that is a
+    /// `data` line. The data may be empty.
+    Truncated(Frame<'a>),
 }
 
 impl<'a> Leftover<'a> {
-    /// The event, if it can be trusted to be whole. That is one whose lines have all ended and whose data is UTF-8;
-    /// or one cut in its last line whose data is a JSON object nevertheless, because an object ends itself: no shorter
-    /// part of it is one. Anything else is the remains of a connection that broke.
+    /// The event, if it is certainly complete: all lines have ended and the data is UTF-8, or the last line is
+    /// truncated but the data is a JSON object. An object delimits itself: no prefix of one is an object. Anything else
+    /// is the remains of a broken connection.
     pub fn frame(self) -> Option<Frame<'a>> {
         match self {
             Leftover::Nothing => None,
             Leftover::Unterminated(frame) => str::from_utf8(frame.data).is_ok().then_some(frame),
-            Leftover::Cut(frame) => is_object(frame.data).then_some(frame),
+            Leftover::Truncated(frame) => is_object(frame.data).then_some(frame),
         }
     }
 }
 
-/// Whether `data` is one JSON object and no more. Takes linear time and no stack, however deep the object is.
+/// True if `data` is exactly one JSON object. Takes linear time and no stack, however deep the object is nested.
 fn is_object(data: &[u8]) -> bool {
     data.trim_ascii_start().starts_with(b"{")
         && str::from_utf8(data).is_ok()
@@ -486,11 +497,11 @@ fn is_object(data: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Feeds `input` in pieces of `size` bytes; returns how many frames came out.
+    /// Feeds `input` in chunks of `size` bytes and returns the number of frames.
     fn feed(decoder: &mut Decoder, input: &[u8], size: usize) -> usize {
         let mut frames = 0;
-        for mut piece in input.chunks(size) {
-            while decoder.decode(&mut piece).expect("within the limit").is_some() {
+        for mut chunk in input.chunks(size) {
+            while decoder.decode(&mut chunk).expect("within the limit").is_some() {
                 frames += 1;
             }
         }
@@ -498,21 +509,21 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_scanned_once_however_the_stream_is_cut() {
+    fn every_byte_is_scanned_once_however_the_stream_is_split() {
         let large = format!("event: e\ndata: {}\n\n", "x".repeat(1 << 20));
         let tiny = "data:1\n\n".repeat(1_000_000);
-        let joined = format!("{}\n", "data: ab\n: beat\n".repeat(100_000));
+        let joined = format!("{}\n", "data: ab\n: keep-alive\n".repeat(100_000));
         for (input, frames) in [(large, 1), (tiny, 1_000_000), (joined, 1)] {
             for size in [1, 1024, usize::MAX] {
                 let mut decoder = Decoder::new(2 << 20);
                 assert_eq!(feed(&mut decoder, input.as_bytes(), size), frames);
-                assert_eq!(decoder.scanned, input.len(), "in pieces of {size}");
+                assert_eq!(decoder.scanned, input.len(), "in chunks of {size}");
             }
         }
     }
 
     #[test]
-    fn a_decoder_is_small() {
+    fn the_decoder_is_small() {
         assert!(size_of::<Decoder>() <= 256, "{}", size_of::<Decoder>());
     }
 }

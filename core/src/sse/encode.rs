@@ -1,7 +1,7 @@
-//! Writing frames: small functions that append to the outgoing buffer and keep nothing.
+//! Writing SSE frames: stateless functions that append to the output buffer.
 //!
-//! Nothing written here can break out of its frame: line breaks in data become further `data` lines, in names and ids
-//! they are dropped, and so is NUL.
+//! Nothing written here can break out of its frame: line breaks in data become further `data` lines; line breaks and
+//! NUL in names and ids are dropped.
 
 use std::{io, time::Duration};
 
@@ -12,11 +12,11 @@ use super::separators;
 
 /// Writes an event whose data is `value` as JSON, in one `data` line.
 ///
-/// Line breaks between the tokens, which only a `RawValue` can bring along, become spaces.
+/// Line breaks between tokens, which only a `RawValue` can contain, become spaces.
 ///
 /// # Errors
 ///
-/// Those of `value`'s own serialisation; `out` is then as it was.
+/// The serialization errors of `value`. `out` is then unchanged.
 pub fn json<T: Serialize + ?Sized>(
     out: &mut BytesMut,
     event: Option<&str>,
@@ -24,22 +24,24 @@ pub fn json<T: Serialize + ?Sized>(
     value: &T,
 ) -> serde_json::Result<()> {
     let from = begin(out, event, id, |out| serde_json::to_writer(out, value))?;
-    // Inside a string a line break is escaped, so one found in JSON stands where a space may stand as well.
-    let mut unread = &mut out[from..];
-    while let Some(at) = memchr::memchr2(b'\n', b'\r', unread) {
-        unread[at] = b' ';
-        unread = &mut unread[at + 1..];
+
+    // Line breaks in JSON strings are escaped, so any other line break is whitespace and can be a space.
+    let mut rest = &mut out[from..];
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
+        rest[at] = b' ';
+        rest = &mut rest[at + 1..];
     }
+
     separators::escape_from(out, from);
     out.extend_from_slice(b"\n\n");
     Ok(())
 }
 
-/// Writes an event whose data is whatever `write` writes. Line breaks in it become further `data` lines.
+/// Writes an event whose data is what `write` writes. Line breaks in it become further `data` lines.
 ///
 /// # Errors
 ///
-/// Those of `write`; `out` is then as it was.
+/// The errors of `write`. `out` is then unchanged.
 pub fn frame<E>(
     out: &mut BytesMut,
     event: Option<&str>,
@@ -47,36 +49,38 @@ pub fn frame<E>(
     write: impl FnOnce(&mut DataWriter<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let from = begin(out, event, id, |mut out| write(&mut out))?;
+
     if memchr::memchr2(b'\n', b'\r', &out[from..]).is_some() {
         let data = out[from..].to_vec();
         out.truncate(from);
         lines(out, b"data: ", &data);
     }
+
     out.extend_from_slice(b"\n\n");
     Ok(())
 }
 
-/// Writes an event whose data is `text`, a `data` line for each of its lines. A reader joins them with LF, whatever
-/// they were separated by.
+/// Writes an event whose data is `text`, with one `data` line per line. Readers join the lines with LF, whatever the
+/// original line breaks.
 pub fn text(out: &mut BytesMut, event: Option<&str>, id: Option<&str>, text: &str) {
     head(out, event, id);
     lines(out, b"data: ", text.as_bytes());
     out.extend_from_slice(b"\n\n");
 }
 
-/// Writes a comment, the customary heartbeat: readers skip it, and a departed client is noticed.
+/// Writes a comment, the usual keep-alive: readers skip it, and the server notices disconnected clients.
 pub fn comment(out: &mut BytesMut, text: &str) {
     out.extend_from_slice(b": ");
     lines(out, b": ", text.as_bytes());
     out.extend_from_slice(b"\n\n");
 }
 
-/// Tells the client how long to wait before it connects again, in whole milliseconds.
+/// Tells the client how long to wait before it reconnects, in whole milliseconds.
 pub fn retry(out: &mut BytesMut, time: Duration) {
     out.extend_from_slice(format!("retry: {}\n\n", time.as_millis()).as_bytes());
 }
 
-/// Where the data of a frame is written; see [`frame`].
+/// Writes the data of a frame; see [`frame`].
 #[derive(Debug)]
 pub struct DataWriter<'a> {
     out: &'a mut BytesMut,
@@ -100,7 +104,7 @@ impl io::Write for DataWriter<'_> {
     }
 }
 
-/// Writes everything but the end of a frame and returns where its data begins.
+/// Writes a frame without its end and returns the start of its data.
 #[inline]
 fn begin<E>(
     out: &mut BytesMut,
@@ -111,6 +115,7 @@ fn begin<E>(
     let before = out.len();
     head(out, event, id);
     let from = out.len();
+
     if let Err(error) = write(DataWriter { out }) {
         out.truncate(before);
         return Err(error);
@@ -129,7 +134,7 @@ fn head(out: &mut BytesMut, event: Option<&str>, id: Option<&str>) {
     out.extend_from_slice(b"data: ");
 }
 
-/// Names and ids may come from outside. A line break in one would begin a field of its own, and NUL voids an id.
+/// Writes a field. Names and ids may come from outside: a line break would start another field, and NUL voids an id.
 fn field(out: &mut BytesMut, name: &[u8], value: &str) {
     out.extend_from_slice(name);
     let mut value = value.as_bytes();
@@ -141,7 +146,7 @@ fn field(out: &mut BytesMut, name: &[u8], value: &str) {
     out.extend_from_slice(b"\n");
 }
 
-/// Writes `text`, beginning each line but the first with `prefix` and leaving the last one open.
+/// Writes `text`, starting each line but the first with `prefix` and leaving the last line open.
 fn lines(out: &mut BytesMut, prefix: &[u8], mut text: &[u8]) {
     while let Some(at) = memchr::memchr2(b'\n', b'\r', text) {
         out.extend_from_slice(&text[..at]);

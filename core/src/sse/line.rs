@@ -1,26 +1,26 @@
-//! One line of an event stream and what it says. Where lines end and what becomes of them is the decoder's matter.
+//! Parsing one line of an event stream. Splitting a stream into lines is up to the decoder.
 
 use std::time::Duration;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// A line without its end. Values are suffixes of the line they were parsed from; the decoder relies on it.
+/// A line without its line end. Values are suffixes of the line; the decoder relies on that.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    /// Nothing: the event is over.
+    /// An empty line, which ends the event.
     Blank,
-    /// A line beginning with a colon, nearly always a heartbeat.
+    /// A line that starts with a colon, usually a keep-alive.
     Comment,
     Data(&'a [u8]),
     Event(&'a str),
     Id(&'a str),
     Retry(Duration),
-    /// A field no one knows, or one whose value is not allowed.
+    /// An unknown field, or a field with an invalid value.
     Ignored,
 }
 
 impl<'a> Line<'a> {
-    /// Parses a line. `first` says whether it is the first of the stream, which may carry a byte order mark.
+    /// Parses a line. `first` is true for the first line of the stream, which may have a byte order mark.
     #[inline]
     pub(super) fn parse(line: &'a [u8], first: bool) -> Self {
         let line = match first {
@@ -30,6 +30,7 @@ impl<'a> Line<'a> {
         if line.is_empty() {
             return Line::Blank;
         }
+
         let (name, value): (&[u8], &[u8]) = match memchr::memchr(b':', line) {
             Some(0) => return Line::Comment,
             Some(colon) => (&line[..colon], &line[colon + 1..]),
@@ -47,7 +48,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Digits and nothing else; a sign, which `parse` would take, is not allowed.
+/// Parses decimal digits. `str::parse` would also accept a sign, which the standard does not allow.
 fn milliseconds(value: &[u8]) -> Option<Duration> {
     if !value.iter().all(u8::is_ascii_digit) {
         return None;

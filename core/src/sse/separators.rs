@@ -1,7 +1,7 @@
-//! Separators that only some take for line ends: NEL, LINE SEPARATOR, PARAGRAPH SEPARATOR.
+//! Unicode line separators that are not line ends in an event stream: NEL, LINE SEPARATOR, PARAGRAPH SEPARATOR.
 //!
-//! In an event stream they end no line. Clients that split a stream by every line end of Unicode see torn frames there,
-//! and a text could forge frames for them. In JSON they can only stand in strings, where an escape says the same.
+//! Clients that wrongly split a stream at every Unicode line break would see truncated frames, and a text could forge
+//! frames for them. In JSON these characters occur only in strings, where an escape is equivalent.
 
 use bytes::BytesMut;
 
@@ -16,24 +16,24 @@ const SEPARATORS: [Separator; 3] = [
     Separator { bytes: "\u{2029}".as_bytes(), escape: br"\u2029" },
 ];
 
-/// Escapes them in JSON that was written to a buffer, from a place on. Where there are none this is one search.
+/// Escapes the separators in JSON at the end of a buffer, from `from` on. Without separators this is one search.
 #[inline]
 pub(crate) fn escape_from(out: &mut BytesMut, from: usize) {
     if let Some((at, _)) = find(&out[from..]) {
-        let escaped = rest_escaped(&out[from + at..]);
+        let escaped = escape_rest(&out[from + at..]);
         out.truncate(from + at);
         out.extend_from_slice(&escaped);
     }
 }
 
-/// Escapes them in JSON, or in a piece of it: for what adapters write once and copy into many frames.
+/// Escapes the separators in JSON or a part of it, for text that adapters write once and copy into many frames.
 #[must_use]
 pub fn escape(json: Vec<u8>) -> Vec<u8> {
-    if find(&json).is_some() { rest_escaped(&json) } else { json }
+    if find(&json).is_some() { escape_rest(&json) } else { json }
 }
 
 #[cold]
-fn rest_escaped(mut rest: &[u8]) -> Vec<u8> {
+fn escape_rest(mut rest: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(rest.len() + 64);
     while let Some((at, separator)) = find(rest) {
         escaped.extend_from_slice(&rest[..at]);
@@ -44,7 +44,7 @@ fn rest_escaped(mut rest: &[u8]) -> Vec<u8> {
     escaped
 }
 
-/// The first separator, and where it stands.
+/// The first separator and its position.
 #[inline]
 fn find(text: &[u8]) -> Option<(usize, &'static Separator)> {
     let mut from = 0;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_some_take_for_the_end_of_a_line_is_escaped_and_nothing_else() {
+    fn unicode_line_separators_are_escaped_and_nothing_else() {
         let text = "a\u{2028}data: [DONE]\u{2029}\u{85}é“\u{a0}\u{2027}世\u{2028}";
         let json = serde_json::to_vec(text).expect("JSON");
         let escaped = String::from_utf8(escape(json.clone())).expect("text");
@@ -74,6 +74,6 @@ mod tests {
         let from = out.len();
         out.extend_from_slice(&json);
         escape_from(&mut out, from);
-        assert_eq!(out, format!("\u{2028}: {escaped}").as_bytes(), "what stood there before stays");
+        assert_eq!(out, format!("\u{2028}: {escaped}").as_bytes(), "earlier output is unchanged");
     }
 }

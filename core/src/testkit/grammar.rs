@@ -96,8 +96,8 @@ impl<'a> Checker<'a> {
                 check(self.open == 0, "a turn ends before its messages")?;
                 let told = &step.run.turns[turn as usize];
                 check(told.end == Some(end), "the turn ended otherwise")?;
-                check(told.begun == self.answered, "the turn began otherwise")?;
-                check(!told.withdrawn || !told.begun, "a turn was withdrawn that had begun")?;
+                check(told.answer_started == self.answered, "the turn began otherwise")?;
+                check(!told.withdrawn || !told.answer_started, "a turn was withdrawn that had begun")?;
                 self.in_turn = false;
                 Ok(())
             }
@@ -208,14 +208,14 @@ mod tests {
     use super::*;
     use crate::event::End;
     use crate::model::{Body, Content, MessageType, Role};
-    use crate::run::{Announced, MessageEnd};
+    use crate::run::{MessageEnd, MessageStart};
     use crate::testkit::begun;
     use crate::{Extra, Json};
 
     #[test]
     fn a_record_that_keeps_the_grammar_passes() {
         let mut record = begun();
-        let message = record.start_message(Announced::new("a", MessageType::Message, Role::Assistant));
+        let message = record.start_message(MessageStart::new("a", MessageType::Message, Role::Assistant));
         assert_eq!(grammar(&record), Ok(()));
         let content = record.start_content(message, ContentType::Text, None);
         record.push(message, content, "é");
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(grammar(&record), Ok(()));
         record.finish_content(message, content, None, Extra::new());
         record.finish_message(message, MessageEnd::new(End::Completed));
-        record.cut(End::Completed, None);
+        record.close(End::Completed, None);
         assert_eq!(grammar(&record), Ok(()));
     }
 
@@ -232,20 +232,20 @@ mod tests {
     fn what_breaks_the_grammar_is_named() {
         let mut record = begun();
         for _ in 0..2 {
-            let message = record.start_message(Announced::new("a", MessageType::Message, Role::Assistant));
+            let message = record.start_message(MessageStart::new("a", MessageType::Message, Role::Assistant));
             record.finish_message(message, MessageEnd::new(End::Completed));
         }
         let broken = grammar(&record).expect_err("one id twice");
         assert!(broken.contains("an id for the second time"), "{broken}");
 
         let mut record = begun();
-        let message = record.start_message(Announced::new("a", MessageType::Message, Role::Assistant));
+        let message = record.start_message(MessageStart::new("a", MessageType::Message, Role::Assistant));
         let content = record.start_content(message, ContentType::Image, None);
         record.finish_content(message, content, None, Extra::new());
         assert!(grammar(&record).expect_err("no value").contains("a content without a value"));
 
         let mut record = begun();
-        let message = record.start_message(Announced::new("a", MessageType::PluginCall, Role::Assistant));
+        let message = record.start_message(MessageStart::new("a", MessageType::PluginCall, Role::Assistant));
         let content = record.start_content(message, ContentType::Data, None);
         let value = Some(Content::new(Body::Data(Json::null())));
         record.finish_content(message, content, value, Extra::new());

@@ -79,7 +79,7 @@ impl Recorder {
     /// # Errors
     /// If it does.
     pub fn try_emit(&mut self, event: &AgentEvent<'_>) -> Result<Progress, Fault> {
-        self.record.at(self.record.now() + self.tick);
+        self.record.set_time(self.record.now() + self.tick);
         let progress = self.normalizer.emit(&mut self.record, event);
         if let Err(fault) = &progress {
             self.normalizer.fail(&mut self.record, fault);

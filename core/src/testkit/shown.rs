@@ -95,7 +95,7 @@ impl<'a> Shown<'a> {
     /// The view an exchange gets.
     #[must_use]
     pub fn view(&self) -> RunView<'_> {
-        RunView { record: self.record, about: &self.about, pending: &self.pending }
+        RunView { record: self.record, info: &self.about, pending: &self.pending }
     }
 }
 

@@ -1,22 +1,22 @@
-//! The bounds on a JSON text: how many values it has and how deeply they are nested, counted before anything is made of
-//! it. What an adapter builds costs memory per value, whatever the text's length; these two numbers are what bounds it.
+//! Limits on a JSON text: the number of values and the nesting depth, counted before anything is allocated. An adapter
+//! allocates per value, whatever the length of the text, so these two limits bound its memory.
 //!
-//! Not here: whether the text is JSON. The parser that reads it says that better; what is no JSON is counted all the
-//! same, by its brackets and commas.
+//! Not here: validating the JSON, which the parser does with better errors. Invalid JSON is counted by its brackets and
+//! commas.
 
 use crate::fault::{Fault, FaultKind};
 
-/// How many values a text may have, and how many levels.
+/// Maximum number of values and levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Lists and objects in one another: `[[]]` has two levels.
+    /// Levels of nested arrays and objects: `[[]]` has two.
     pub depth: usize,
-    /// Scalars, lists and objects; names of fields are none.
+    /// Scalars, arrays and objects, without field names.
     pub values: usize,
 }
 
 impl Bounds {
-    /// What is accepted of clients and agents where nobody says otherwise.
+    /// The default limits for clients and agents.
     pub const DEFAULT: Self = Self { depth: 128, values: 100_000 };
 }
 
@@ -26,17 +26,17 @@ impl Default for Bounds {
     }
 }
 
-/// What a text has too much of.
+/// The limit that a text exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceeded {
-    /// More levels than this.
+    /// More levels than this limit.
     Depth(usize),
-    /// More values than this.
+    /// More values than this limit.
     Values(usize),
 }
 
 impl Exceeded {
-    /// The end of a sentence that begins with what was checked.
+    /// A predicate for an error message whose subject is the checked text.
     #[must_use]
     pub fn message(self) -> String {
         match self {
@@ -46,7 +46,7 @@ impl Exceeded {
     }
 }
 
-/// Checks a request's body.
+/// Checks the body of a request.
 ///
 /// # Errors
 /// [`FaultKind::TooLarge`] for too many values, [`FaultKind::Invalid`] for too many levels.
@@ -60,45 +60,48 @@ pub fn check(body: &[u8], bounds: Bounds) -> Result<(), Fault> {
     })
 }
 
-/// Checks what an agent sent, named as `what` says.
+/// Checks data from an agent. `what` is the subject of the error message.
 ///
 /// # Errors
-/// [`FaultKind::UpstreamGarbage`]: it is not passed on.
+/// [`FaultKind::UpstreamGarbage`].
 pub fn check_upstream(what: &str, data: &[u8], bounds: Bounds) -> Result<(), Fault> {
     exceeded(data, bounds).map_or(Ok(()), |exceeded| {
         Err(Fault::new(FaultKind::UpstreamGarbage, format!("{what} {}", exceeded.message())))
     })
 }
 
-/// What a text has too much of. One pass, which ends where a bound is exceeded; no memory, no recursion.
+/// Finds the first exceeded limit. One pass that stops at the limit, without allocation or recursion.
 #[must_use]
 pub fn exceeded(text: &[u8], bounds: Bounds) -> Option<Exceeded> {
-    // A level takes two bytes, a value at least one: nearly every event of a stream is too short to exceed anything.
+    // Fast path: a level takes two bytes and a value at least one, so most stream events are too short to check.
     if text.len() / 2 <= bounds.depth && text.len() <= bounds.values {
         return None;
     }
+
     let mut depth = 0_usize;
     let mut values = 1_usize;
-    let mut at = 0;
-    while let Some(&byte) = text.get(at) {
-        at += 1;
+    let mut position = 0;
+    while let Some(&byte) = text.get(position) {
+        position += 1;
         match byte {
-            b'"' => at = past_string(text, at),
+            b'"' => position = end_of_string(text, position),
             b',' => values += 1,
             b'[' | b'{' => {
                 depth += 1;
                 if depth > bounds.depth {
                     return Some(Exceeded::Depth(bounds.depth));
                 }
-                while text.get(at).is_some_and(u8::is_ascii_whitespace) {
-                    at += 1;
+
+                while text.get(position).is_some_and(u8::is_ascii_whitespace) {
+                    position += 1;
                 }
-                // One value more than there are commas in it, unless there is nothing in it.
-                values += usize::from(!matches!(text.get(at), Some(b']' | b'}')));
+                // A container has one more value than commas, unless it is empty.
+                values += usize::from(!matches!(text.get(position), Some(b']' | b'}')));
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
+
         if values > bounds.values {
             return Some(Exceeded::Values(bounds.values));
         }
@@ -106,45 +109,49 @@ pub fn exceeded(text: &[u8], bounds: Bounds) -> Option<Exceeded> {
     None
 }
 
-/// How many elements what is left of a list has: `,2,[3,4]` has two. A comma in front counts as one of theirs.
+/// Counts the elements in the rest of an array: `,2,[3,4]` has two. A leading comma belongs to the first element.
 pub(super) fn elements(rest: &[u8]) -> usize {
     let trimmed = rest.trim_ascii();
     if trimmed.is_empty() {
         return 0;
     }
+
     let mut depth = 0_usize;
     let mut count = usize::from(trimmed[0] != b',');
-    let mut at = 0;
-    while let Some(&byte) = trimmed.get(at) {
-        at += 1;
+    let mut position = 0;
+    while let Some(&byte) = trimmed.get(position) {
+        position += 1;
         match byte {
-            b'"' => at = past_string(trimmed, at),
+            b'"' => position = end_of_string(trimmed, position),
             b'[' | b'{' => depth += 1,
             b']' | b'}' => depth = depth.saturating_sub(1),
             b',' => count += usize::from(depth == 0),
             _ => {}
         }
     }
+
     count
 }
 
-/// Where a string ends whose first letter is `at`: brackets and commas in it are letters.
-fn past_string(text: &[u8], mut at: usize) -> usize {
-    while let Some(length) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-        if text[at + length] == b'"' {
-            return at + length + 1;
+/// The position after the closing quote of a string whose content starts at `position`. Brackets and commas inside
+/// strings do not count.
+fn end_of_string(text: &[u8], mut position: usize) -> usize {
+    while let Some(length) = text.get(position..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        if text[position + length] == b'"' {
+            return position + length + 1;
         }
-        at += length + 2;
+        position += length + 2;
     }
     text.len()
 }
 
-/// `100,000`
+/// Formats a number with separators: `100,000`.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -159,10 +166,10 @@ mod tests {
 
     use super::*;
 
-    fn counted(value: &Value) -> (usize, usize) {
+    fn count(value: &Value) -> (usize, usize) {
         let inner: Vec<(usize, usize)> = match value {
-            Value::Array(items) => items.iter().map(counted).collect(),
-            Value::Object(fields) => fields.values().map(counted).collect(),
+            Value::Array(items) => items.iter().map(count).collect(),
+            Value::Object(fields) => fields.values().map(count).collect(),
             _ => return (0, 1),
         };
         let depth = inner.iter().map(|(depth, _)| depth).max().copied().unwrap_or(0);
@@ -170,24 +177,26 @@ mod tests {
     }
 
     #[test]
-    fn a_body_beyond_a_bound_is_refused_with_a_sentence_that_names_it() {
+    fn a_body_that_exceeds_a_limit_is_refused_with_a_message_that_names_it() {
         let many = format!("[{}0]", "0,".repeat(100_000));
         let fault = check(many.as_bytes(), Bounds::DEFAULT).expect_err("too many");
         assert_eq!(
             (fault.kind, fault.message.as_str()),
             (FaultKind::TooLarge, "the body has more than 100,000 values")
         );
+
         let deep = "[".repeat(300);
         let fault = check(deep.as_bytes(), Bounds::DEFAULT).expect_err("too deep");
-        let said = "the body is nested deeper than 128 levels";
-        assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::Invalid, said));
+        let expected = "the body is nested deeper than 128 levels";
+        assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::Invalid, expected));
+
         let fault = check_upstream("the agent's event", deep.as_bytes(), Bounds::DEFAULT).expect_err("too deep");
-        let said = "the agent's event is nested deeper than 128 levels";
-        assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::UpstreamGarbage, said));
+        let expected = "the agent's event is nested deeper than 128 levels";
+        assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::UpstreamGarbage, expected));
     }
 
     #[test]
-    fn levels_are_counted_and_brackets_in_strings_are_not() {
+    fn levels_are_counted_and_brackets_in_strings_are_ignored() {
         for (text, depth, values) in [
             ("7", 0, 1),
             ("\"[[[,,,\"", 0, 1),
@@ -226,10 +235,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_and_levels_are_those_of_a_parser(value in json(), pretty in any::<bool>()) {
+        fn counts_match_those_of_a_parser(value in json(), pretty in any::<bool>()) {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
             let text = text.expect("JSON");
-            let (depth, values) = counted(&value);
+            let (depth, values) = count(&value);
+
             prop_assert_eq!(exceeded(text.as_bytes(), Bounds { depth, values }), None);
             let fewer = Bounds { depth, values: values - 1 };
             prop_assert_eq!(exceeded(text.as_bytes(), fewer), Some(Exceeded::Values(values - 1)));
@@ -240,7 +250,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_no_json_ends(text in prop::collection::vec(any::<u8>(), 0..200), depth in 0_usize..5) {
+        fn invalid_json_does_not_loop(text in prop::collection::vec(any::<u8>(), 0..200), depth in 0_usize..5) {
             let _ = exceeded(&text, Bounds { depth, values: 20 });
         }
     }

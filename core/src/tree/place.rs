@@ -1,44 +1,45 @@
-//! Where a value stands in its body: a chain from the inside out, written out as a path when a complaint needs it.
+//! The location of a value in its body: a linked list from the value to the root, formatted as a path for errors.
 //!
-//! Not here: reading ([`super`]).
+//! Not here: parsing ([`super`]).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-/// A place in a list or an object, and that one's place.
+/// One step of a path, and the location of the parent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place<'a> {
-    pub(super) parent: Option<Rc<Place<'a>>>,
+pub(super) struct Location<'a> {
+    pub(super) parent: Option<Rc<Location<'a>>>,
     pub(super) step: Step<'a>,
 }
 
 /// The last step of a path.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Step<'a> {
-    /// The whole body.
+    /// The root.
     #[default]
-    Whole,
-    /// What was found elsewhere, under a path of its own.
+    Root,
+    /// A value from elsewhere, with its own path.
     Path(Box<str>),
-    /// An element of a list.
+    /// An element of an array.
     Index(usize),
     /// A field of an object.
     Name(Cow<'a, str>),
 }
 
-impl Place<'_> {
-    pub(super) fn at(path: String) -> Self {
+impl Location<'_> {
+    pub(super) fn from_path(path: String) -> Self {
         Self { parent: None, step: Step::Path(path.into()) }
     }
 
-    /// `input[2].content[0].text`. Empty for the whole body.
+    /// Formats the path, such as `input[2].content[0].text`. Empty for the root.
     pub(super) fn path(&self) -> String {
-        let outward: Vec<&Place<'_>> = std::iter::successors(Some(self), |place| place.parent.as_deref()).collect();
+        let ancestors: Vec<&Location<'_>> =
+            std::iter::successors(Some(self), |location| location.parent.as_deref()).collect();
         let mut path = String::new();
-        for place in outward.into_iter().rev() {
-            match &place.step {
-                Step::Whole => {}
+        for location in ancestors.into_iter().rev() {
+            match &location.step {
+                Step::Root => {}
                 Step::Path(own) => path.push_str(own),
                 // Writing to a string cannot fail.
                 Step::Index(index) => drop(write!(path, "[{index}]")),
@@ -49,7 +50,7 @@ impl Place<'_> {
     }
 }
 
-/// Adds a field's name to a path.
+/// Appends a field name to a path.
 pub(super) fn add_name(path: &mut String, name: &str) {
     if !path.is_empty() {
         path.push('.');

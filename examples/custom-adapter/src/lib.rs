@@ -1,17 +1,18 @@
-//! `plain`: a made-up protocol for people with a terminal, served from a crate of its own. To be copied.
+//! `plain`: an invented text protocol for terminals, served from a separate crate. Meant to be copied.
 //!
 //! ```text
-//! POST /ask            a question as text, or as {"question": …, "session": …}; answered as text, as it comes
-//! GET  /answers/{id}   the answer again; 202 while there is more to come
+//! POST /ask            a question as text, or as {"question": …, "session": …}; the answer is streamed as text
+//! GET  /answers/{id}   the answer again; 202 while it is incomplete
 //! ```
 //!
-//! This file has what every adapter has, in the order in which to write it: a name and options, a table of endpoints,
-//! an exchange for each of them, and how an answer is told ([`telling`]). It needs `interlingua-core` alone.
+//! This file has the parts of every adapter, in the order in which to write them: a name and options, a table of
+//! endpoints, an exchange for each of them, and an encoder for answers ([`encoder`]). It needs `interlingua-core`
+//! alone.
 //!
-//! Deliberately absent: sockets, threads, clocks, chance, state that outlives a request. The gateway has all that;
-//! what is here is told the time and a fresh id with each request, and can be tested without a server.
+//! Deliberately absent: sockets, threads, clocks, random numbers, state that outlives a request. The gateway provides
+//! all that: each request comes with the time and a new id, so the adapter can be tested without a server.
 
-mod telling;
+mod encoder;
 
 use interlingua_core::call::Target;
 use interlingua_core::exchange::{MediaTypes, Mounted};
@@ -24,19 +25,19 @@ use interlingua_core::{
 };
 use serde::Deserialize;
 
-use crate::telling::Telling;
+use crate::encoder::Encoder;
 
-/// The protocol. A binary serves it with `Gateway::builtin().serve::<Plain>()`.
+/// The protocol adapter. A binary serves it with `Gateway::builtin().serve::<Plain>()`.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
-/// The route's own table: `options = { thoughts = true }`.
+/// The options of a route: `options = { thoughts = true }`.
 ///
-/// Unknown keys are denied here, so that the operator is told of a misspelled one at its line and column.
+/// Unknown keys are denied, so that the operator gets an error with the line and column of a misspelled key.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Whether what the agent thinks is told too, in paragraphs that begin with `(thinking)`.
+    /// Sends the agent's reasoning too, in paragraphs that begin with `(thinking)`.
     pub thoughts: bool,
 }
 
@@ -45,20 +46,22 @@ impl ProtocolAdapter for Plain {
     type Options = Options;
 
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
-        // A question does not name an agent, so the path has to: `interlingua check` suggests `{agent}`.
+        // A question does not name an agent, so the path must: `interlingua check` suggests `{agent}`.
         let [agent] = mount.agents.as_slice() else {
-            return Err("a route serves one agent".to_owned());
+            return Err("a route of this protocol serves one agent".to_owned());
         };
+
         let agent = agent.name.clone();
         let endpoints = vec![
             Endpoint {
                 reads: MediaTypes { exact: &["text/plain", "application/json"], json_suffix: false },
-                ..Endpoint::post("/ask", move || Ask { agent: agent.clone(), id: None, telling: Telling::new(options) })
+                ..Endpoint::post("/ask", move || Ask { agent: agent.clone(), id: None, encoder: Encoder::new(options) })
             },
-            Endpoint::get("/answers/{id}", move || Again { options }),
+            Endpoint::get("/answers/{id}", move || FetchAnswer { options }),
         ];
-        // Whatever else is asked for below the mount: only `fail` is called, so any exchange does.
-        let mut mounted = Mounted::new(endpoints, Box::new(move || Box::new(Again { options })));
+
+        // The fallback for unknown paths: only its `fail` is called, so any exchange will do.
+        let mut mounted = Mounted::new(endpoints, Box::new(move || Box::new(FetchAnswer { options })));
         mounted.curl = vec!["curl -N {url}/ask -H 'content-type: text/plain' -d 'hello'".to_owned()];
         Ok(mounted)
     }
@@ -69,7 +72,7 @@ impl ProtocolAdapter for Plain {
             "additionalProperties": false,
             "properties": {
                 "thoughts": {
-                    "description": "Whether what the agent thinks is told too.",
+                    "description": "Whether the agent's reasoning is sent too.",
                     "type": "boolean",
                     "default": false
                 }
@@ -78,19 +81,19 @@ impl ProtocolAdapter for Plain {
     }
 }
 
-/// `POST /ask`
+/// The exchange of `POST /ask`.
 struct Ask {
     agent: String,
-    /// The run's, for the head of the answer.
+    /// Id of the run, for the response header.
     id: Option<RunId>,
-    telling: Telling,
+    encoder: Encoder,
 }
 
 impl Exchange for Ask {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let (question, session) = question(request)?;
-        // The run gets the request's fresh id. Left to the engine, it would not be known when the head is written.
-        self.id = Some(request.fresh);
+        // The run uses the request's new id. An id chosen by the engine would not be known when the head is written.
+        self.id = Some(request.new_id);
         Ok(Call::Run(Box::new(RunCall {
             id: self.id,
             thread: session.map_or(Thread::New, Thread::Session),
@@ -104,27 +107,27 @@ impl Exchange for Ask {
     fn head(&mut self, head: &mut Head) {
         plain_text(head);
         if let Some(id) = self.id {
-            head.set("answer-id", spelled(id));
+            head.set("answer-id", answer_id(id));
         }
     }
 
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
-        self.telling.step(step, out)
+        self.encoder.step(step, out)
     }
 
     fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
-        self.telling.interrupt(fault, out);
+        self.encoder.interrupt(fault, out);
     }
 
     fn heartbeat(&mut self, _: &mut Out) {
-        // Text has no comments: every byte would be part of the answer.
+        // Plain text has no comments: every byte would be part of the answer.
     }
 
     fn reply(&mut self, reply: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
         Err(match reply {
-            // An agent has asked something that this protocol cannot answer (see the README).
+            // The agent has asked a question that cannot be answered over this protocol (see the README).
             Reply::Waiting(_) => {
-                Fault::new(FaultKind::Waiting, "the session waits for an answer to what the agent asked")
+                Fault::new(FaultKind::Waiting, "the session is waiting for an answer to the agent's question")
             }
             reply => unexpected(&reply),
         })
@@ -135,7 +138,7 @@ impl Exchange for Ask {
     }
 }
 
-/// What is asked, and in which session.
+/// Parses a request into the question and the session.
 fn question(request: &Request<'_>) -> Result<(String, Option<String>), Fault> {
     let (question, session) = match request.media_type().as_str() {
         "text/plain" => {
@@ -145,7 +148,7 @@ fn question(request: &Request<'_>) -> Result<(String, Option<String>), Fault> {
             (text.to_owned(), request.query("session"))
         }
         "application/json" => {
-            // Read field by field, so that a fault names the one that is wrong.
+            // Parsed field by field, so that a fault names the invalid one.
             let object = Node::parse_object(request.body)?;
             (object.required("question")?.string()?.into_owned(), object.string("session")?)
         }
@@ -154,34 +157,37 @@ fn question(request: &Request<'_>) -> Result<(String, Option<String>), Fault> {
             return Err(Fault::new(FaultKind::UnsupportedMedia, message));
         }
     };
+
     if question.trim().is_empty() {
         return Err(Fault::invalid("question", "must not be empty"));
     }
     Ok((question, session.map(Into::into)))
 }
 
-/// `GET /answers/{id}`
-struct Again {
+/// The exchange of `GET /answers/{id}`.
+struct FetchAnswer {
     options: Options,
 }
 
-impl Exchange for Again {
+impl Exchange for FetchAnswer {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let id = request.param("id");
         let id = RunId::parse(id).ok_or_else(|| Fault::not_found(format_args!("answer '{id}'")))?;
-        // `Call::Follow` instead would be answered by a stream: by `encode`, from the first step on.
+        // With `Call::Follow`, the reply would be a stream: `encode` would get all steps from the first one on.
         Ok(Call::Fetch(Target::Run(id)))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         let Reply::Run(view) = reply else { return Err(unexpected(&reply)) };
+
         out.status(if view.run().end.is_some() { 200 } else { 202 });
         plain_text(&mut out.head);
-        // The same steps make the same text, told live or read from the record: there is one writer, not two.
-        let mut telling = Telling::new(self.options);
+        // The same steps produce the same text, live or from the record, so one encoder serves both.
+        let mut encoder = Encoder::new(self.options);
         for step in view.record.steps(0) {
-            telling.step(step, out);
+            encoder.step(step, out);
         }
+
         Ok(Next::Done)
     }
 
@@ -194,27 +200,28 @@ impl Exchange for Again {
     }
 }
 
-/// How this protocol spells the id of a run. `RunId::parse` understands every prefix.
-fn spelled(id: RunId) -> String {
+/// The form of run ids in this protocol. `RunId::parse` accepts any prefix.
+fn answer_id(id: RunId) -> String {
     id.to_prefixed("answer_")
 }
 
 fn plain_text(head: &mut Head) {
     head.set("content-type", "text/plain; charset=utf-8");
     head.set("cache-control", "no-cache");
-    // Asks proxies to pass on what comes when it comes.
+    // Tells proxies not to buffer the response.
     head.set("x-accel-buffering", "no");
 }
 
-/// The one place where a fault becomes this protocol's: one line of text, the status that core suggests.
+/// Writes a fault in this protocol's format: one line of text, with the status that the core suggests.
 fn write_fault(fault: &Fault, out: &mut Out) {
     out.status(fault.kind.status());
     plain_text(&mut out.head);
+
     let field = fault.field.as_ref().map(|field| format!(" (at {field})")).unwrap_or_default();
     out.write_raw(format!("error: {}: {}{field}\n", fault.code(), fault.message).as_bytes());
 }
 
-/// A reply to a call that is not made here: a mistake of the gateway.
+/// The fault for a reply to a call that this adapter never makes: a bug in the gateway.
 fn unexpected(reply: &Reply<'_>) -> Fault {
-    Fault::new(FaultKind::Internal, "the gateway answered another question").with_detail(format!("{reply:?}"))
+    Fault::new(FaultKind::Internal, "the engine returned an unexpected reply").with_detail(format!("{reply:?}"))
 }

@@ -1,4 +1,4 @@
-//! The gateway that ships, and one protocol more. All there is to say here is which.
+//! The standard gateway with one additional protocol.
 
 use std::process::ExitCode;
 

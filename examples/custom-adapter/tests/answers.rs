@@ -1,11 +1,11 @@
-//! The protocol by itself, without a server: requests in, calls out; records in, text out.
+//! The protocol adapter alone, without a server: requests to calls, and records to text.
 //!
-//! The testkit's scripts are what agents may do; a new script there is a new case here.
+//! The scripts of the testkit cover what agents can do; each new script is a new case here.
 
 use interlingua_core::call::{AgentCard, Target};
 use interlingua_core::exchange::{Caller, Exchange, Flow, Mounted};
 use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::Announced;
+use interlingua_core::run::MessageStart;
 use interlingua_core::testkit::{self, NOW, RUN, Shown, laws};
 use interlingua_core::{Call, Fault, FaultKind, Mount, Out, ProtocolAdapter, Record, Reply, Request, Thread};
 
@@ -13,12 +13,12 @@ fn mounted(thoughts: bool) -> Mounted {
     let agent = AgentCard { name: "demo".to_owned(), ..AgentCard::default() };
     let mount =
         Mount { path: "/plain/demo".to_owned(), agents: vec![agent.into()], public_url: None, authenticates: false };
-    custom_adapter::Plain::mount(&mount, custom_adapter::Options { thoughts }).expect("it serves one agent")
+    custom_adapter::Plain::mount(&mount, custom_adapter::Options { thoughts }).expect("the mount has one agent")
 }
 
 fn open(mounted: &Mounted, path: &str) -> Box<dyn Exchange> {
     let found = mounted.endpoints.iter().find(|endpoint| endpoint.path == path);
-    (found.expect("there is such an endpoint").open)()
+    (found.expect("the endpoint exists").open)()
 }
 
 fn ask(exchange: &mut dyn Exchange, media: &str, body: &[u8], query: &str) -> Result<Call, Fault> {
@@ -32,52 +32,56 @@ fn ask(exchange: &mut dyn Exchange, media: &str, body: &[u8], query: &str) -> Re
         base_url: "http://gateway/plain/demo",
         caller: &Caller { owner: "anonymous".into(), authenticated: false },
         now: NOW,
-        fresh: RUN,
+        new_id: RUN,
     })
 }
 
-/// What `POST /ask` streams.
+/// The stream of `POST /ask`.
 fn streamed(record: &Record, thoughts: bool) -> String {
     laws::encode(&mut *open(&mounted(thoughts), "/ask"), Shown::new(record).view())
 }
 
-/// What `GET /answers/{id}` says: status and text.
+/// The response of `GET /answers/{id}`: status and text.
 fn fetched(record: &Record, thoughts: bool) -> (u16, String) {
     let (mut exchange, mut out) = (open(&mounted(thoughts), "/answers/{id}"), Out::new());
-    exchange.reply(Reply::Run(Shown::new(record).view()), &mut out).expect("a run is what was asked for");
+    exchange.reply(Reply::Run(Shown::new(record).view()), &mut out).expect("the reply is a run");
     (out.head.status, String::from_utf8(out.body.to_vec()).expect("text"))
 }
 
 #[test]
 fn a_question_is_text_or_json() {
     let mounted = mounted(false);
-    let read = |media, body: &[u8], query| match ask(&mut *open(&mounted, "/ask"), media, body, query) {
+    let parse = |media, body: &[u8], query| match ask(&mut *open(&mounted, "/ask"), media, body, query) {
         Ok(Call::Run(call)) => (call.request.input[0].text(), call.thread, call.id),
         other => panic!("not a question: {other:?}"),
     };
-    assert_eq!(read("text/plain", "grüß dich".as_bytes(), ""), ("grüß dich".to_owned(), Thread::New, Some(RUN)));
+
+    assert_eq!(parse("text/plain", "grüß dich".as_bytes(), ""), ("grüß dich".to_owned(), Thread::New, Some(RUN)));
+
     let in_session = ("hi".to_owned(), Thread::Session("s 1".to_owned()), Some(RUN));
-    assert_eq!(read("text/plain; charset=utf-8", b"hi", "session=s%201"), in_session);
-    assert_eq!(read("application/json", br#"{"question":"hi","session":"s 1"}"#, ""), in_session);
+    assert_eq!(parse("text/plain; charset=utf-8", b"hi", "session=s%201"), in_session);
+    assert_eq!(parse("application/json", br#"{"question":"hi","session":"s 1"}"#, ""), in_session);
 }
 
 #[test]
-fn a_fault_is_a_line_that_names_the_field() {
+fn a_fault_is_a_line_with_the_name_of_the_field() {
     let mounted = mounted(false);
-    let refused = |media, body: &[u8]| {
+    let error_line = |media, body: &[u8]| {
         let (mut exchange, mut out) = (open(&mounted, "/ask"), Out::new());
-        let fault = ask(&mut *exchange, media, body, "").expect_err("it is refused");
+        let fault = ask(&mut *exchange, media, body, "").expect_err("the request is invalid");
         exchange.fail(&fault, &mut out);
         (out.head.status, String::from_utf8(out.body.to_vec()).expect("text"))
     };
+
     let lines = [
-        refused("text/plain", b"  \n"),
-        refused("text/plain", b"\xff"),
-        refused("text/html", b"hi"),
-        refused("application/json", b"[]"),
-        refused("application/json", br#"{"question":7}"#),
-        refused("application/json", br"{}"),
+        error_line("text/plain", b"  \n"),
+        error_line("text/plain", b"\xff"),
+        error_line("text/html", b"hi"),
+        error_line("application/json", b"[]"),
+        error_line("application/json", br#"{"question":7}"#),
+        error_line("application/json", br"{}"),
     ];
+
     let lines = lines.map(|(status, line)| format!("{status} {line}"));
     assert_eq!(
         lines.concat(),
@@ -93,20 +97,21 @@ fn a_fault_is_a_line_that_names_the_field() {
 }
 
 #[test]
-fn the_id_in_the_head_is_the_one_to_fetch_by() {
+fn the_id_in_the_response_header_fetches_the_answer() {
     let mounted = mounted(false);
     let mut exchange = open(&mounted, "/ask");
     ask(&mut *exchange, "text/plain", b"hi", "").expect("a question");
     let mut out = Out::new();
     exchange.head(&mut out.head);
     assert_eq!(out.head.get("answer-id"), Some(RUN.to_prefixed("answer_").as_str()));
+
     let call = ask(&mut *open(&mounted, "/answers/{id}"), "", b"", "").expect("an id");
     assert!(matches!(call, Call::Fetch(Target::Run(RUN))), "{call:?}");
 }
 
-/// What each script becomes, as far as this protocol has an opinion of its own.
+/// The text of the scripts for which this protocol has rules of its own.
 #[test]
-fn an_answer_is_told_in_paragraphs() {
+fn an_answer_consists_of_paragraphs() {
     for (script, text) in [
         ("greeting", "Hello, world!\n"),
         ("reasoning_before", "(thinking) Let me think.\n\nIt is 42.\n"),
@@ -126,24 +131,24 @@ fn an_answer_is_told_in_paragraphs() {
 }
 
 #[test]
-fn thoughts_are_told_where_the_operator_wants_them() {
+fn reasoning_is_sent_if_the_option_is_set() {
     let record = testkit::script("reasoning_before").record();
     assert!(streamed(&record, true).starts_with("(thinking) "));
     let quiet = streamed(&record, false);
     assert!(!quiet.contains("(thinking)"), "{quiet}");
-    assert!(streamed(&record, true).ends_with(&format!("\n\n{quiet}")), "the rest is the same");
+    assert!(streamed(&record, true).ends_with(&format!("\n\n{quiet}")), "the remaining text is the same");
 }
 
-/// The law every encoder keeps, and the reason why a broken answer can be had again.
+/// The rule for every encoder, which makes it possible to resume a broken stream.
 #[test]
-fn what_is_replayed_is_what_was_streamed() {
+fn a_replay_equals_the_stream() {
     for script in testkit::scripts() {
         laws::replay_equals_live(|| open(&mounted(true), "/ask"), &script);
     }
 }
 
 #[test]
-fn what_is_fetched_is_what_was_streamed() {
+fn a_fetched_answer_equals_the_stream() {
     for script in testkit::scripts() {
         let record = script.record();
         assert_eq!(fetched(&record, true), (200, streamed(&record, true)), "{}", script.name);
@@ -151,11 +156,12 @@ fn what_is_fetched_is_what_was_streamed() {
 }
 
 #[test]
-fn an_answer_in_the_middle_can_be_interrupted_and_fetched() {
+fn an_incomplete_answer_can_be_interrupted_and_fetched() {
     let mut record = testkit::begun();
-    let message = record.start_message(Announced::new("", MessageType::Message, Role::Assistant));
+    let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     record.push(message, content, "so far");
+
     let (mut exchange, mut out) = (open(&mounted(false), "/ask"), Out::new());
     record.steps(0).for_each(|step| assert_eq!(exchange.encode(step, &mut out), Flow::More));
     exchange.interrupt(&Fault::new(FaultKind::ShuttingDown, "the gateway is shutting down"), &mut out);

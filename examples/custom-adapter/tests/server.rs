@@ -1,4 +1,4 @@
-//! The protocol in the gateway: the shipped configuration, a real server on a port of its own, the demo agent behind it.
+//! The protocol in the gateway: the example configuration, a real server on a free port, and the demo agent.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,10 +11,10 @@ use custom_adapter::Plain;
 use interlingua::Gateway;
 use tokio::sync::oneshot;
 
-/// Nothing here takes long; a test that hangs fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A test that takes longer has failed.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A gateway on a thread of its own, stopped when it is dropped.
+/// A gateway on its own thread, stopped when it is dropped.
 struct Server {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -23,28 +23,29 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let (listening, address) = mpsc::channel();
+        let (started, address) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let gateway = Gateway::builtin().serve::<Plain>();
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml");
-            let (mut settings, _) = gateway.load(&file).unwrap_or_else(|wrong| panic!("{}", wrong.render(false)));
+            let (mut settings, _) = gateway.load(&file).unwrap_or_else(|error| panic!("{}", error.render(false)));
             settings.server.listen = ([127, 0, 0, 1], 0).into();
             actix_web::rt::System::new().block_on(async {
                 let running = gateway.start(&settings).await.expect("a free port");
-                listening.send(running.address).expect("the test waits for it");
+                started.send(running.address).expect("the test waits for it");
                 let stopped = async { _ = stopped.await };
                 running.run(stopped).await.expect("it serves until it is stopped");
             });
         });
-        let address = address.recv_timeout(PATIENCE).expect("the server listens");
+
+        let address = address.recv_timeout(TIMEOUT).expect("the server listens");
         Self { address, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// One request, and the whole answer: its head in lower case, and its body.
+    /// Sends one request and returns the complete response: its head in lower case, and its body.
     fn ask(&self, method: &str, path: &str, body: &str) -> (String, String) {
         let mut connection = TcpStream::connect(self.address).expect("the server listens");
-        connection.set_read_timeout(Some(PATIENCE)).expect("a socket has timeouts");
+        connection.set_read_timeout(Some(TIMEOUT)).expect("a socket has timeouts");
         let length = body.len();
         write!(
             connection,
@@ -52,25 +53,27 @@ impl Server {
              content-type: text/plain\r\ncontent-length: {length}\r\n\r\n{body}"
         )
         .expect("the server reads");
+
         let mut answer = String::new();
         connection.read_to_string(&mut answer).expect("the answer is text, and ends");
         let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+
         let head = head.to_ascii_lowercase();
         let chunked = head.contains("transfer-encoding: chunked");
-        (head, if chunked { unchunked(body) } else { body.to_owned() })
+        (head, if chunked { decode_chunks(body) } else { body.to_owned() })
     }
 }
 
-/// The body that came in chunks, each after a line with its length (RFC 9112, section 7.1).
-fn unchunked(mut body: &str) -> String {
-    let mut whole = String::new();
+/// Decodes a chunked body: each chunk follows a line with its length (RFC 9112, section 7.1).
+fn decode_chunks(mut body: &str) -> String {
+    let mut decoded = String::new();
     loop {
         let (length, rest) = body.split_once("\r\n").expect("a chunk has a length");
         let length = usize::from_str_radix(length, 16).expect("a length is hexadecimal");
         if length == 0 {
-            return whole;
+            return decoded;
         }
-        whole.push_str(&rest[..length]);
+        decoded.push_str(&rest[..length]);
         body = rest[length..].strip_prefix("\r\n").expect("a chunk ends with its line");
     }
 }
@@ -82,12 +85,12 @@ impl Drop for Server {
             && thread.join().is_err()
             && !std::thread::panicking()
         {
-            panic!("the server has failed");
+            panic!("the server thread panicked");
         }
     }
 }
 
-/// A header of an answer.
+/// The value of a response header.
 fn header<'a>(head: &'a str, name: &str) -> &'a str {
     let value = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     value.unwrap_or_else(|| panic!("no {name} in {head}"))
@@ -112,7 +115,7 @@ fn an_answer_streams_as_text_and_can_be_fetched_again() {
 }
 
 #[test]
-fn a_session_is_remembered() {
+fn a_session_keeps_its_history() {
     let server = Server::start();
     server.ask("POST", "/plain/demo/ask?session=s1", "echo one");
     let (_, second) = server.ask("POST", "/plain/demo/ask?session=s1", "history");
@@ -123,22 +126,22 @@ fn a_session_is_remembered() {
 }
 
 #[test]
-fn an_agent_that_fails_says_so_in_the_last_line() {
+fn a_failed_answer_ends_with_the_error() {
     let server = Server::start();
     let (head, line) = server.ask("POST", "/plain/demo/ask", "fail");
-    assert_eq!(status(&head), "200", "it failed after some words");
+    assert_eq!(status(&head), "200", "the agent failed after the first words");
     assert!(line.contains("but\n\n[failed: MODEL_EXECUTION_FAILED"), "{line}");
 }
 
 #[test]
-fn a_question_without_words_is_refused_with_a_status() {
+fn an_empty_question_is_refused_with_a_status() {
     let server = Server::start();
     let (head, line) = server.ask("POST", "/plain/demo/ask", " ");
     assert_eq!((status(&head), line.as_str()), ("400", "error: INVALID_PARAMETER: must not be empty (at question)\n"));
 }
 
 #[test]
-fn what_is_not_there_is_an_error_in_text() {
+fn unknown_resources_are_errors_in_text() {
     let server = Server::start();
     for (method, path, expected, line) in [
         ("GET", "/plain/demo/answers/nothing", "404", "error: RESOURCE_NOT_FOUND: answer 'nothing' not found\n"),
@@ -151,22 +154,24 @@ fn what_is_not_there_is_an_error_in_text() {
 }
 
 #[test]
-fn a_run_begun_here_is_known_to_the_other_routes_of_its_agent() {
+fn a_run_of_this_protocol_can_be_fetched_over_other_routes_of_its_agent() {
     let server = Server::start();
     let (head, _) = server.ask("POST", "/plain/demo/ask", "echo hello");
     let id = header(&head, "answer-id").to_owned();
-    let (head, native) = server.ask("GET", &format!("/agents/demo/runs/{id}"), "");
+
+    let (head, run) = server.ask("GET", &format!("/agents/demo/runs/{id}"), "");
     assert_eq!(status(&head), "200");
-    assert!(native.contains(r#""text":"hello""#), "{native}");
+    assert!(run.contains(r#""text":"hello""#), "{run}");
 }
 
 #[test]
-fn a_misspelled_option_is_pointed_at() {
+fn a_misspelled_option_is_reported_with_a_suggestion() {
     let gateway = Gateway::builtin().serve::<Plain>();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml");
     let source = std::fs::read_to_string(&file).expect("the file is there").replace("thoughts", "toughts");
-    let surroundings = interlingua::config::Env { env: &|_| None, file: &|_, _| unreachable!("nothing is named") };
-    let wrong = interlingua::config::read(&source, &file, &gateway.protocols(), &surroundings);
-    let told = wrong.expect_err("there is no such option").render(false);
-    assert!(told.contains("did you mean \"thoughts\"?"), "{told}");
+    let env = interlingua::config::Env { env: &|_| None, file: &|_, _| unreachable!("nothing is named") };
+    let result = interlingua::config::read(&source, &file, &gateway.protocols(), &env);
+
+    let message = result.expect_err("there is no such option").render(false);
+    assert!(message.contains("did you mean \"thoughts\"?"), "{message}");
 }

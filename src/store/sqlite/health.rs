@@ -1,5 +1,5 @@
-//! How the store is: whether it can write, and which runs it still has to. Written by the writing thread, read by
-//! everybody. Not here: what is tried when ([`super::writer`]).
+//! Health of the store: whether it can write, and which runs it still has to write. Updated by the writer thread, read
+//! by all threads. Not here: when writes are retried ([`super::writer`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,46 +12,49 @@ use interlingua_core::run::Record;
 use crate::store::local::lock;
 use crate::store::{Health, Journal, StoreError};
 
-/// A write that takes longer than this is stuck.
-const STUCK: Duration = Duration::from_secs(3);
+/// A write that takes longer than this is reported as stuck.
+const STUCK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What everybody may know of the writing thread.
+/// The state of the writer thread, shared with all threads.
 #[derive(Default)]
-pub(super) struct Pulse(Mutex<State>);
+pub(super) struct WriterHealth(Mutex<WriterState>);
 
 #[derive(Default)]
-struct State {
+struct WriterState {
     failing: Option<(Instant, StoreError)>,
-    /// Since when it writes.
-    writes: Option<Instant>,
+    /// When the current write began. `None`: the writer is idle.
+    writing_since: Option<Instant>,
 }
 
-impl Pulse {
-    /// It begins to write, or has done so.
-    pub(super) fn writes(&self, writes: bool) {
-        lock(&self.0).writes = writes.then(Instant::now);
+impl WriterHealth {
+    /// Records that the writer begins or ends a write.
+    pub(super) fn set_writing(&self, writing: bool) {
+        lock(&self.0).writing_since = writing.then(Instant::now);
     }
 
-    /// It could not write. True if it could before.
-    pub(super) fn fails(&self, error: &StoreError) -> bool {
+    /// Records a failed write. True if the previous write succeeded.
+    pub(super) fn set_failing(&self, error: &StoreError) -> bool {
         let mut state = lock(&self.0);
         let since = state.failing.as_ref().map(|(since, _)| *since);
         state.failing = Some((since.unwrap_or_else(Instant::now), error.clone()));
         since.is_none()
     }
 
-    /// It can write again. Answers for how long it could not.
-    pub(super) fn recovers(&self) -> Option<Duration> {
+    /// Records a successful write. Returns how long writes had been failing.
+    pub(super) fn set_recovered(&self) -> Option<Duration> {
         lock(&self.0).failing.take().map(|(since, _)| since.elapsed())
     }
 
-    pub(super) fn health(&self) -> Health {
+    pub(super) fn current(&self) -> Health {
         let state = lock(&self.0);
         if let Some((since, error)) = &state.failing {
             return Health::Failing { since: *since, error: error.clone() };
         }
-        match state.writes.map(|since| (since, since.elapsed())) {
-            Some((since, after)) if after > STUCK => Health::Failing { since, error: StoreError::Late { after } },
+
+        match state.writing_since.map(|since| (since, since.elapsed())) {
+            Some((since, after)) if after > STUCK_TIMEOUT => {
+                Health::Failing { since, error: StoreError::Timeout { after } }
+            }
             _ => Health::Good,
         }
     }
@@ -59,45 +62,45 @@ impl Pulse {
 
 /// A run that could not be written.
 #[derive(Clone)]
-pub(super) struct Debt {
+pub(super) struct UnwrittenRun {
     pub(super) run: Arc<dyn Journal>,
-    /// It is to be made known.
+    /// True if the run has no row yet, so that it must be opened first.
     pub(super) open: bool,
 }
 
-/// The runs that could not be written yet. They are found here meanwhile.
+/// The runs that could not be written yet. Reads find them here meanwhile.
 ///
-/// Bounded by what was under way when writing began to fail: no new runs are taken until it is possible again.
+/// Bounded by the number of active runs when writes began to fail: no new runs are accepted until writes succeed.
 #[derive(Default)]
-pub(super) struct Owed(Mutex<HashMap<RunId, Debt>>);
+pub(super) struct UnwrittenRuns(Mutex<HashMap<RunId, UnwrittenRun>>);
 
-impl Owed {
-    /// To be written later. Of two journals of one run the newer one counts.
+impl UnwrittenRuns {
+    /// Adds a run to be written later. Of two journals of one run the newer one counts.
     pub(super) fn put(&self, run: &Arc<dyn Journal>, open: bool) {
-        let mut owed = lock(&self.0);
-        let open = open || owed.get(&run.id()).is_some_and(|debt| debt.open);
-        owed.insert(run.id(), Debt { run: Arc::clone(run), open });
+        let mut runs = lock(&self.0);
+        let open = open || runs.get(&run.id()).is_some_and(|run| run.open);
+        runs.insert(run.id(), UnwrittenRun { run: Arc::clone(run), open });
     }
 
-    /// It is written, or need not be.
+    /// Removes a run that is written or need not be written any more.
     pub(super) fn remove(&self, id: RunId) {
         lock(&self.0).remove(&id);
     }
 
-    pub(super) fn get(&self, id: RunId) -> Option<Debt> {
-        let owed = lock(&self.0);
-        if owed.is_empty() { None } else { owed.get(&id).cloned() }
+    pub(super) fn get(&self, id: RunId) -> Option<UnwrittenRun> {
+        let runs = lock(&self.0);
+        if runs.is_empty() { None } else { runs.get(&id).cloned() }
     }
 
-    /// Looks at a run that is not written. None: it is, as far as is known here.
-    pub(super) fn look<T>(&self, id: RunId, see: impl Fn(&Record, &RunInfo) -> T) -> Option<T> {
-        let debt = self.get(id)?;
-        let mut seen = None;
-        debt.run.with(&mut |record, about| seen = Some(see(record, about)));
-        seen
+    /// Reads a value from a run that is not written. `None`: the run is written, or unknown here.
+    pub(super) fn inspect<T>(&self, id: RunId, read: impl Fn(&Record, &RunInfo) -> T) -> Option<T> {
+        let unwritten = self.get(id)?;
+        let mut value = None;
+        unwritten.run.with(&mut |record, info| value = Some(read(record, info)));
+        value
     }
 
-    pub(super) fn all(&self) -> Vec<Debt> {
+    pub(super) fn all(&self) -> Vec<UnwrittenRun> {
         lock(&self.0).values().cloned().collect()
     }
 

@@ -1,45 +1,47 @@
-//! The log: lately told lines of many runs in one blob, as frames. Written with every commit while turns run, read
-//! only after a crash.
+//! The log: the latest journal lines of many runs as frames in one blob. Written with every commit while turns run,
+//! read only after a crash.
 //!
 //! ```text
-//! frame = run's number (8 bytes) · first event (8) · how many events (4) · how many bytes (4) · lines
+//! frame = run number (8 bytes) · first event (8) · number of events (4) · number of bytes (4) · lines
 //! ```
 
-/// Some lines of one run.
+/// Journal lines of one run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
-    /// Which run, as the table numbers it.
+    /// The run's number in the `runs` table.
     pub(super) run: i64,
-    /// The first event.
+    /// Index of the first event.
     pub(super) first: u64,
-    /// How many events.
+    /// Number of events.
     pub(super) count: u32,
-    /// Their lines.
+    /// The journal lines of these events.
     pub(super) lines: &'a [u8],
 }
 
-const HEAD: usize = 24;
+const HEADER_BYTES: usize = 24;
 
-/// Appends a frame whose lines are written by `write`; none if it writes nothing.
+/// Appends a frame with the lines that `write` produces; nothing if it produces none.
 pub(super) fn append(log: &mut Vec<u8>, run: i64, first: u64, last: u64, write: impl FnOnce(&mut Vec<u8>)) {
     let start = log.len();
-    log.extend_from_slice(&[0; HEAD]);
+    log.extend_from_slice(&[0; HEADER_BYTES]);
     write(log);
-    let length = u32::try_from(log.len() - start - HEAD);
+    let length = u32::try_from(log.len() - start - HEADER_BYTES);
     let count = u32::try_from(last.saturating_sub(first));
-    // What does not fit a frame is written at the next settling; runs are limited to far less.
+
+    // Lines too large for a frame are written with the next settle; the limits on runs are far below that.
     let (Ok(length @ 1..), Ok(count)) = (length, count) else {
         log.truncate(start);
         return;
     };
-    let head = &mut log[start..start + HEAD];
-    head[..8].copy_from_slice(&run.to_le_bytes());
-    head[8..16].copy_from_slice(&first.to_le_bytes());
-    head[16..20].copy_from_slice(&count.to_le_bytes());
-    head[20..].copy_from_slice(&length.to_le_bytes());
+
+    let header = &mut log[start..start + HEADER_BYTES];
+    header[..8].copy_from_slice(&run.to_le_bytes());
+    header[8..16].copy_from_slice(&first.to_le_bytes());
+    header[16..20].copy_from_slice(&count.to_le_bytes());
+    header[20..].copy_from_slice(&length.to_le_bytes());
 }
 
-/// The frames of a blob, up to the first one that is not whole.
+/// The frames of a blob, up to the first incomplete one.
 pub(super) fn frames(mut log: &[u8]) -> impl Iterator<Item = Frame<'_>> {
     std::iter::from_fn(move || {
         let (run, rest) = log.split_first_chunk::<8>()?;
@@ -48,6 +50,7 @@ pub(super) fn frames(mut log: &[u8]) -> impl Iterator<Item = Frame<'_>> {
         let (length, rest) = rest.split_first_chunk::<4>()?;
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
         let (lines, rest) = rest.split_at_checked(length)?;
+
         log = rest;
         Some(Frame {
             run: i64::from_le_bytes(*run),
@@ -63,14 +66,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_read_back_and_torn_ones_left_out() {
+    fn frames_are_read_back_and_torn_frames_are_skipped() {
         let mut log = Vec::new();
         append(&mut log, 7, 3, 5, |log| log.extend_from_slice(b"ab\n"));
         append(&mut log, 8, 0, 0, |_| {});
         append(&mut log, -1, u64::MAX, u64::MAX, |log| log.extend_from_slice(b"\n"));
-        let whole: Vec<_> = frames(&log).collect();
-        assert_eq!(whole.len(), 2, "nothing is no frame");
-        assert_eq!(whole[0], Frame { run: 7, first: 3, count: 2, lines: b"ab\n" });
+
+        let parsed: Vec<_> = frames(&log).collect();
+        assert_eq!(parsed.len(), 2, "an empty write makes no frame");
+        assert_eq!(parsed[0], Frame { run: 7, first: 3, count: 2, lines: b"ab\n" });
+
         for cut in 0..log.len() {
             assert!(frames(&log[..cut]).count() < 2, "cut at {cut}");
         }

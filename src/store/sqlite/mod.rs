@@ -1,11 +1,12 @@
-//! A store in a SQLite file: survives the process, one process at a time. Built so that a running stream costs next to
-//! nothing: [`Store::touch`] queues a run once, one thread writes what has grown every few milliseconds in one
-//! transaction, and all lines of all runs of that time are one row. What is committed may be shown.
+//! A store in a SQLite file: survives the process, and is used by one process at a time. Designed so that a running
+//! stream costs next to nothing: [`Store::touch`] queues a run once, one thread writes all new events every few
+//! milliseconds in one transaction, and all journal lines of that interval are one row. Committed events may be
+//! published.
 //!
-//! `schema` has the file and its tables, `queue` what waits, `writer` the thread and its transactions, `health` what
-//! everybody may know of it, `runs` and `documents` what is written, `retention` what is forgotten, `vacuum` how the file
-//! shrinks, `private` who may read it, `log` the form of that one row, `reader` everything that only reads, `heads` what
-//! of it is for lists, `readers` the threads for it. Not here: async workers never touch the file.
+//! `schema` has the file and its tables, `queue` the pending work, `writer` the thread and its transactions, `health`
+//! its shared state, `runs` and `documents` the writes, `retention` the deletions, `vacuum` how the file shrinks,
+//! `private` the file permissions, `log` the format of the shared row, `reader` the queries, `heads` the queries for
+//! lists, `readers` the threads that run them. Not here: file access from async workers; there is none.
 
 mod documents;
 mod heads;
@@ -32,31 +33,31 @@ use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use self::documents::Place;
-use self::health::{Owed, Pulse};
+use self::documents::DocumentPath;
+use self::health::{UnwrittenRuns, WriterHealth};
 use self::queue::Queue;
-use self::readers::{Kind, Readers};
-use self::schema::{Database, failed};
+use self::readers::{QueryKind, Readers};
+use self::schema::{Database, file_error};
 use self::writer::Writer;
 use super::local::{Leases, Signals, lock};
 use super::{
-    Conflict, Document, Entry, Expect, Found, Health, Journal, Later, Query, Retention, Signal, Store, StoreError,
-    Stored, Swept, Version, Weight,
+    Conflict, Document, DocumentEntry, Expect, Health, Journal, LoadCost, Query, Retention, RetentionReport, RunPage,
+    Signal, Store, StoreError, StoreFuture, StoredRun, Version,
 };
 
-/// Documents in a row that are not much more to read than one.
-const SHORT: usize = 256;
+/// A list of at most this many documents is treated as a point query: reading them costs little more than reading one.
+const MAX_SHORT_LIST: usize = 256;
 
-/// How a file is used.
+/// Options for opening the file.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SqliteOptions {
-    /// The most pages of 4 KiB the file may have; beyond, writing fails as on a full disk. None: as the disk allows.
+    /// Maximum number of 4 KiB pages in the file; above it writes fail as on a full disk. `None`: no limit.
     pub max_pages: Option<u32>,
 }
 
 impl SqliteOptions {
-    /// Bounds the file's size, in pages of 4 KiB.
+    /// Limits the file's size, in pages of 4 KiB.
     #[must_use]
     pub const fn max_pages(mut self, pages: u32) -> Self {
         self.max_pages = Some(pages);
@@ -64,12 +65,12 @@ impl SqliteOptions {
     }
 }
 
-/// Keeps everything in a SQLite file. Dropping it without [`Store::close`] is like dying: what is not safe by then is
+/// A store in a SQLite file. Dropping it without [`Store::close`] is like a crash: whatever is not durable by then is
 /// not written any more.
 pub struct Sqlite {
     queue: Arc<Queue>,
-    pulse: Arc<Pulse>,
-    owed: Arc<Owed>,
+    health: Arc<WriterHealth>,
+    unwritten: Arc<UnwrittenRuns>,
     readers: Arc<Readers>,
     writer: Mutex<Option<JoinHandle<()>>>,
     leases: Leases,
@@ -77,24 +78,28 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, or makes it and its folder. Blocks for some milliseconds.
+    /// Opens the file; creates it and its directory if necessary. Blocks for some milliseconds.
     ///
     /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::Newer`], [`StoreError::File`], each naming the file.
+    /// [`StoreError::InUse`], [`StoreError::NewerSchema`], [`StoreError::File`], each of which names the file.
     pub fn open(path: &Path, options: &SqliteOptions) -> Result<Self, StoreError> {
         let (database, connection) = Database::open(path, options)?;
         let readers = Arc::new(Readers::start(&database)?);
+
         let queue = Arc::new(Queue::default());
-        let (pulse, owed) = (Arc::<Pulse>::default(), Arc::<Owed>::default());
-        let writer = Writer::new(Arc::clone(&queue), Arc::clone(&owed), Arc::clone(&pulse), database, connection)?;
+        let (health, unwritten) = (Arc::<WriterHealth>::default(), Arc::<UnwrittenRuns>::default());
+
+        let writer =
+            Writer::new(Arc::clone(&queue), Arc::clone(&unwritten), Arc::clone(&health), database, connection)?;
         let thread = std::thread::Builder::new().name("store-write".into()).spawn(move || writer.run());
-        let thread = thread.map_err(|why| failed("start a thread for", path, &why))?;
+        let thread = thread.map_err(|error| file_error("start a thread for", path, &error))?;
+
         let writer = Mutex::new(Some(thread));
-        Ok(Self { queue, pulse, owed, readers, writer, leases: Leases::default(), signals: Signals::default() })
+        Ok(Self { queue, health, unwritten, readers, writer, leases: Leases::default(), signals: Signals::default() })
     }
 
-    /// Answers what needs no file.
-    fn here<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T) -> Later<T> {
+    /// Runs an operation that needs no file access.
+    fn immediate<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T) -> StoreFuture<T> {
         let closed = self.queue.is_closed();
         Box::pin(std::future::ready(if closed { Err(StoreError::Closed) } else { Ok(work(self)) }))
     }
@@ -103,8 +108,9 @@ impl Sqlite {
 impl Drop for Sqlite {
     fn drop(&mut self) {
         self.queue.stop();
+
         let Some(thread) = lock(&self.writer).take() else { return };
-        // The writer itself may hold the last reference, by way of a run.
+        // The writer thread itself may hold the last reference to the store, through a run.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }
@@ -112,68 +118,70 @@ impl Drop for Sqlite {
 }
 
 impl Store for Sqlite {
-    fn open(&self, run: &Arc<dyn Journal>) -> Later<()> {
+    fn open(&self, run: &Arc<dyn Journal>) -> StoreFuture<()> {
         let journal = Arc::clone(run);
-        self.queue.ask_for(Some((run, true)), move |writing| writing.open(&journal))
+        self.queue.submit_for(Some((run, true)), move |tx| tx.open(&journal))
     }
 
     fn touch(&self, run: &Arc<dyn Journal>) {
-        if run.mark().set() {
+        if run.dirty_flag().set() {
             self.queue.touch(run);
         }
     }
 
-    fn settle(&self, run: &Arc<dyn Journal>) -> Later<()> {
+    fn settle(&self, run: &Arc<dyn Journal>) -> StoreFuture<()> {
         let journal = Arc::clone(run);
-        self.queue.ask_for(Some((run, false)), move |writing| writing.settle(&journal))
+        self.queue.submit_for(Some((run, false)), move |tx| tx.settle(&journal))
     }
 
-    fn load(&self, id: RunId) -> Later<Option<Arc<Stored>>> {
-        // What could not be written stands in memory alone, or is older in the file.
-        let owed = self.owed.look(id, |record, about| Stored { record: record.clone(), about: about.clone() });
-        match owed {
+    fn load(&self, id: RunId) -> StoreFuture<Option<Arc<StoredRun>>> {
+        // A run that could not be written is newer in memory than in the file, or not in the file at all.
+        let unwritten =
+            self.unwritten.inspect(id, |record, info| StoredRun { record: record.clone(), info: info.clone() });
+        match unwritten {
             Some(stored) => Box::pin(std::future::ready(Ok(Some(Arc::new(stored))))),
-            None => self.readers.ask(Kind::Fetch, move |connection| reader::load(connection, id)),
+            None => self.readers.run(QueryKind::Fetch, move |connection| reader::load(connection, id)),
         }
     }
 
-    fn weigh(&self, id: RunId) -> Later<Option<Weight>> {
-        match self.owed.look(id, |record, _| Weight { bytes: record.size() as u64, state: None }) {
+    fn load_cost(&self, id: RunId) -> StoreFuture<Option<LoadCost>> {
+        match self.unwritten.inspect(id, |record, _| LoadCost { bytes: record.size() as u64, fingerprint: None }) {
             Some(weight) => Box::pin(std::future::ready(Ok(Some(weight)))),
-            None => self.readers.ask(Kind::Fetch, move |connection| reader::weigh(connection, id)),
+            None => self.readers.run(QueryKind::Fetch, move |connection| reader::load_cost(connection, id)),
         }
     }
 
-    fn heads(&self, ids: Vec<RunId>) -> Later<Vec<Stored>> {
-        let owed = ids.iter().filter_map(|id| Some((*id, self.owed.look(*id, Stored::head)?)));
-        let owed: HashMap<RunId, Stored> = owed.collect();
-        self.readers.ask(Kind::List, move |connection| {
+    fn heads(&self, ids: Vec<RunId>) -> StoreFuture<Vec<StoredRun>> {
+        let unwritten = ids.iter().filter_map(|id| Some((*id, self.unwritten.inspect(*id, StoredRun::head)?)));
+        let unwritten: HashMap<RunId, StoredRun> = unwritten.collect();
+        self.readers.run(QueryKind::List, move |connection| {
             let found = heads::heads(connection, &ids)?;
-            if owed.is_empty() {
+            if unwritten.is_empty() {
                 return Ok(found);
             }
-            let mut found: HashMap<RunId, Stored> =
+
+            let mut found: HashMap<RunId, StoredRun> =
                 found.into_iter().map(|stored| (stored.record.run().id, stored)).collect();
-            found.extend(owed);
+            found.extend(unwritten);
             Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
         })
     }
 
-    fn find(&self, query: Query) -> Later<Found> {
-        self.readers.ask(Kind::List, move |connection| reader::find(connection, &query))
+    fn find(&self, query: Query) -> StoreFuture<RunPage> {
+        self.readers.run(QueryKind::List, move |connection| reader::find(connection, &query))
     }
 
-    fn latest(&self, agents: Vec<String>, owner: String, session: String) -> Later<Option<RunId>> {
-        self.readers.ask(Kind::Fetch, move |connection| reader::latest(connection, &agents, &owner, &session))
+    fn latest(&self, agents: Vec<String>, owner: String, session: String) -> StoreFuture<Option<RunId>> {
+        self.readers.run(QueryKind::Fetch, move |connection| reader::latest(connection, &agents, &owner, &session))
     }
 
-    fn remove(&self, id: RunId) -> Later<bool> {
-        self.queue.ask(move |writing| writing.remove(id))
+    fn remove(&self, id: RunId) -> StoreFuture<bool> {
+        self.queue.submit(move |tx| tx.remove(id))
     }
 
-    fn get(&self, collection: &str, key: &str) -> Later<Option<Document>> {
-        let place = Place::new(collection, key);
-        self.readers.ask(Kind::Fetch, move |connection| reader::get(connection, &place.collection, &place.key))
+    fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>> {
+        let path = DocumentPath::new(collection, key);
+        self.readers.run(QueryKind::Fetch, move |connection| reader::get(connection, &path.collection, &path.key))
     }
 
     fn put(
@@ -183,58 +191,63 @@ impl Store for Sqlite {
         value: Bytes,
         expect: Expect,
         now: Millis,
-    ) -> Later<Result<Version, Conflict>> {
-        let place = Place::new(collection, key);
-        self.queue.ask(move |writing| writing.put(&place, &value, expect, now))
+    ) -> StoreFuture<Result<Version, Conflict>> {
+        let path = DocumentPath::new(collection, key);
+        self.queue.submit(move |tx| tx.put(&path, &value, expect, now))
     }
 
-    fn delete(&self, collection: &str, key: &str, expect: Expect) -> Later<Result<bool, Conflict>> {
-        let place = Place::new(collection, key);
-        self.queue.ask(move |writing| writing.delete(&place, expect))
+    fn delete(&self, collection: &str, key: &str, expect: Expect) -> StoreFuture<Result<bool, Conflict>> {
+        let path = DocumentPath::new(collection, key);
+        self.queue.submit(move |tx| tx.delete(&path, expect))
     }
 
-    fn list(&self, collection: &str, prefix: &str, after: Option<&str>, limit: usize) -> Later<Vec<Entry>> {
-        let (place, after) = (Place::new(collection, prefix), after.map(str::to_owned));
-        // A short row of neighbours costs no more than one of them, and runs wait for some of them.
-        let kind = if limit <= SHORT { Kind::Fetch } else { Kind::List };
-        self.readers.ask(kind, move |connection| {
-            reader::list(connection, &place.collection, &place.key, after.as_deref(), limit)
-        })
+    fn list(
+        &self,
+        collection: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreFuture<Vec<DocumentEntry>> {
+        let (path, after) = (DocumentPath::new(collection, prefix), after.map(str::to_owned));
+        // A short list costs little more than a point query, and runs wait for some of these lists.
+        let kind = if limit <= MAX_SHORT_LIST { QueryKind::Fetch } else { QueryKind::List };
+        self.readers
+            .run(kind, move |connection| reader::list(connection, &path.collection, &path.key, after.as_deref(), limit))
     }
 
-    fn lease(&self, key: &str, holder: &str, ttl: Duration) -> Later<bool> {
-        self.here(|store| store.leases.take(key, holder, ttl))
+    fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
+        self.immediate(|store| store.leases.acquire(key, holder, ttl))
     }
 
-    fn release(&self, key: &str, holder: &str) -> Later<()> {
-        self.here(|store| store.leases.give_back(key, holder))
+    fn release(&self, key: &str, holder: &str) -> StoreFuture<()> {
+        self.immediate(|store| store.leases.release(key, holder))
     }
 
-    fn signal(&self, id: RunId, signal: Signal) -> Later<()> {
-        self.here(|store| store.signals.send(id, signal))
+    fn signal(&self, id: RunId, signal: Signal) -> StoreFuture<()> {
+        self.immediate(|store| store.signals.send(id, signal))
     }
 
     fn signals(&self) -> UnboundedReceiver<(RunId, Signal)> {
         self.signals.listen()
     }
 
-    fn recover(&self) -> Later<Vec<RunId>> {
-        self.readers.ask(Kind::List, reader::recover)
+    fn recover(&self) -> StoreFuture<Vec<RunId>> {
+        self.readers.run(QueryKind::List, reader::recover)
     }
 
-    fn retain(&self, policy: Retention, now: Millis) -> Later<Swept> {
-        self.queue.ask(move |writing| writing.retain(&policy, now))
+    fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
+        self.queue.submit(move |tx| tx.retain(&policy, now))
     }
 
     fn health(&self) -> Health {
-        self.pulse.health()
+        self.health.current()
     }
 
-    fn flush(&self) -> Later<()> {
-        self.queue.ask(|writing| writing.all_is_safe())
+    fn flush(&self) -> StoreFuture<()> {
+        self.queue.submit(|tx| tx.check_all_written())
     }
 
-    fn close(&self) -> Later<()> {
+    fn close(&self) -> StoreFuture<()> {
         self.signals.close();
         self.queue.close(Arc::clone(&self.readers))
     }

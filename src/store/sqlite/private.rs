@@ -1,12 +1,12 @@
-//! Who may read what is stored: the gateway's own user, nobody else. Conversations and credentials of receivers stand in
-//! these files. Not here: what is in them.
+//! File permissions: only the gateway's own user may read stored data, which contains conversations and the credentials
+//! of webhook receivers. Not here: the contents.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Makes a folder, and those it is in, if they are not there. One that is there stays as it is: others may use it too.
-pub(super) fn folder(path: &Path) -> io::Result<()> {
+/// Creates a directory and its parents. An existing directory keeps its permissions, because others may use it too.
+pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -14,39 +14,43 @@ pub(super) fn folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Opens a file to be written, or makes it.
+/// Opens a file for writing; creates it if necessary.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+
     let file = options.open(path)?;
     restrict(path)?;
     Ok(file)
 }
 
-/// Makes the database's file, so that it is nobody else's from the start; SQLite gives the files beside it the same
-/// rights. What an earlier version left open to others is closed.
-pub(super) fn files(path: &Path) -> io::Result<()> {
+/// Creates the database file with private permissions from the start; SQLite gives the files beside it the same
+/// permissions. Files that an earlier version left readable to others are restricted.
+pub(super) fn create_database(path: &Path) -> io::Result<()> {
     if !path.is_dir() {
         drop(open(path)?);
     }
-    for end in ["-wal", "-shm"] {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(end);
-        let beside = PathBuf::from(beside);
-        if beside.exists() {
-            restrict(&beside)?;
+
+    for suffix in ["-wal", "-shm"] {
+        let mut sibling = path.as_os_str().to_owned();
+        sibling.push(suffix);
+
+        let sibling = PathBuf::from(sibling);
+        if sibling.exists() {
+            restrict(&sibling)?;
         }
     }
     Ok(())
 }
 
-/// Takes all rights from everybody but the owner of a file, if they have any.
+/// Removes all permissions of other users from a file.
 fn restrict(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
+
         let mode = std::fs::metadata(path)?.permissions().mode();
         if mode & 0o077 != 0 {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode & 0o700))?;

@@ -1,189 +1,196 @@
-//! What waits for the writing thread, and how it is woken: once when it idles, never for each event. Not here: what is
-//! done with the work ([`super::writer`]).
+//! The queue of the writer thread, and when the thread wakes: once when it is idle, never for each event. Not here: how
+//! the work is done ([`super::writer`]).
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::reader::Failed;
+use super::reader::QueryError;
 use super::readers::Readers;
-use super::writer::Writing;
+use super::writer::WriteTransaction;
 use crate::store::local::lock;
-use crate::store::{Journal, Later, StoreError};
+use crate::store::{Journal, StoreError, StoreFuture};
 
-/// How long somebody who waits may have to wait for others: no two commits are closer.
-const GAP: Duration = Duration::from_millis(2);
+/// Minimum time between two commits while a caller waits.
+const MIN_COMMIT_GAP: Duration = Duration::from_millis(2);
 
-/// How far commits are apart while many runs grow all the time. Nobody sees an event before its commit, so this is what
-/// a stream pays under load.
-const WINDOW: Duration = Duration::from_millis(10);
+/// Commit interval while many runs grow all the time. An event is published only after its commit, so this is the
+/// latency that a stream pays under load.
+const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The same while there is next to nothing to be written: a stream alone is not held up.
-const QUIET: Duration = Duration::from_millis(1);
+/// Commit interval while there is little to write: a single stream is not delayed.
+const QUIET_INTERVAL: Duration = Duration::from_millis(1);
 
-/// So much in one commit is next to nothing.
-const FEW: usize = 3;
+/// A commit with at most this many items counts as little to write.
+const MAX_QUIET_ITEMS: usize = 3;
 
-/// Nobody waits longer than this for others, however long commits take.
-const LONGEST: Duration = Duration::from_millis(20);
+/// Upper bound of the commit interval, however long commits take.
+const MAX_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Under load, commits that take long are made more rarely: writing takes one part in ten of the time.
-const SHARE: u32 = 10;
+/// Under load, slow commits are made less often: writing takes at most one part in this many of the time.
+const WRITE_TIME_DIVISOR: u32 = 10;
 
-/// So many commits may come at once after a pause: a run's first events are not held up.
-const AT_ONCE: u32 = 4;
+/// Number of commits that may follow each other without a delay after a pause, so that a run's first events are not
+/// held up.
+const BURST: u32 = 4;
 
-/// When the next commit is due: on the average one in each window, and none held up after a pause.
-pub(super) struct Pace {
-    /// When the last commit was over.
+/// Computes when the next commit is due: on average one per interval, and none delayed after a pause.
+pub(super) struct CommitPacer {
+    /// When the last commit finished.
     committed: Instant,
-    /// When the next one would be due if they all came evenly.
-    even: Instant,
-    window: Duration,
+    /// When the next commit would be due if all were evenly spaced.
+    next_even: Instant,
+    interval: Duration,
 }
 
-impl Pace {
+impl CommitPacer {
     pub(super) fn new(now: Instant) -> Self {
-        Self { committed: now, even: now, window: QUIET }
+        Self { committed: now, next_even: now, interval: QUIET_INTERVAL }
     }
 
-    /// A commit of so much is over, and took so long.
-    pub(super) fn committed(&mut self, now: Instant, work: usize, took: Duration) {
-        let window = if work <= FEW { QUIET.max(took) } else { WINDOW.max(took * SHARE) };
-        self.window = window.min(LONGEST);
-        // Commits that somebody could not wait for are not held against those to come for longer than a window.
-        self.even = (self.even.max(now) + self.window).min(now + self.window * (AT_ONCE + 1));
+    /// Records a finished commit: its number of items and its duration.
+    pub(super) fn committed(&mut self, now: Instant, items: usize, took: Duration) {
+        let interval = if items <= MAX_QUIET_ITEMS {
+            QUIET_INTERVAL.max(took)
+        } else {
+            BUSY_INTERVAL.max(took * WRITE_TIME_DIVISOR)
+        };
+        self.interval = interval.min(MAX_INTERVAL);
+
+        // Commits made early for a waiting caller delay later ones by no more than one interval.
+        self.next_even = (self.next_even.max(now) + self.interval).min(now + self.interval * (BURST + 1));
         self.committed = now;
     }
 
-    /// When what has grown is written; `hurry`: somebody waits.
-    fn due(&self, hurry: bool) -> Instant {
-        let evenly = self.even.checked_sub(self.window * AT_ONCE).unwrap_or(self.committed);
-        if hurry { evenly.min(self.committed + GAP) } else { evenly }
+    /// When pending events are written. `urgent`: a caller waits.
+    fn due(&self, urgent: bool) -> Instant {
+        let paced = self.next_even.checked_sub(self.interval * BURST).unwrap_or(self.committed);
+        if urgent { paced.min(self.committed + MIN_COMMIT_GAP) } else { paced }
     }
 }
 
-/// Something to be written.
+/// An item of work for the writer.
 pub(super) enum Work {
-    /// A run has grown.
+    /// A run has new events.
     Touch(Arc<dyn Journal>),
-    /// Somebody waits for this.
+    /// Work whose result a caller waits for.
     Task(Box<dyn Task>),
-    /// The last work of all.
+    /// The last item: closes the store.
     Close(Arc<Readers>, oneshot::Sender<Result<(), StoreError>>),
 }
 
-/// Work whose outcome is told, once it is safe.
+/// Work whose result is reported once it is durable.
 pub(super) trait Task: Send {
-    /// Does it, inside of a transaction that may still come to nothing; then this may be called again.
-    fn attempt(&mut self, writing: &mut Writing<'_>) -> Result<(), Failed>;
-    /// Tells whoever waits.
-    fn answer(self: Box<Self>, error: Option<&StoreError>);
-    /// The run that still has to be written if this fails, and whether it is to be made known.
-    fn owes(&self) -> Option<(&Arc<dyn Journal>, bool)> {
+    /// Does the work inside a transaction that may still fail to commit; in that case this is called again.
+    fn attempt(&mut self, tx: &mut WriteTransaction<'_>) -> Result<(), QueryError>;
+    /// Sends the result, or `error`, to the waiting caller.
+    fn respond(self: Box<Self>, error: Option<&StoreError>);
+    /// The run that still has to be written if this fails, and whether it must be opened first.
+    fn unwritten_run(&self) -> Option<(&Arc<dyn Journal>, bool)> {
         None
     }
 }
 
-/// A task made of a function.
+/// A task defined by a function.
 pub(super) struct Job<T, F> {
     work: F,
     run: Option<(Arc<dyn Journal>, bool)>,
-    outcome: Option<T>,
+    result: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
 impl<T: Send, F> Task for Job<T, F>
 where
-    F: FnMut(&mut Writing<'_>) -> Result<T, Failed> + Send,
+    F: FnMut(&mut WriteTransaction<'_>) -> Result<T, QueryError> + Send,
 {
-    fn attempt(&mut self, writing: &mut Writing<'_>) -> Result<(), Failed> {
-        self.outcome = Some((self.work)(writing)?);
+    fn attempt(&mut self, tx: &mut WriteTransaction<'_>) -> Result<(), QueryError> {
+        self.result = Some((self.work)(tx)?);
         Ok(())
     }
 
-    fn answer(self: Box<Self>, error: Option<&StoreError>) {
-        let outcome = match (error, self.outcome) {
-            (None, Some(outcome)) => Ok(outcome),
+    fn respond(self: Box<Self>, error: Option<&StoreError>) {
+        let result = match (error, self.result) {
+            (None, Some(result)) => Ok(result),
             (error, _) => Err(error.cloned().unwrap_or(StoreError::Closed)),
         };
-        // Nobody may be waiting: a dropped future cancels nothing.
-        let _ = self.reply.send(outcome);
+        // The caller may have stopped waiting: a dropped future cancels nothing.
+        let _ = self.reply.send(result);
     }
 
-    fn owes(&self) -> Option<(&Arc<dyn Journal>, bool)> {
+    fn unwritten_run(&self) -> Option<(&Arc<dyn Journal>, bool)> {
         self.run.as_ref().map(|(run, open)| (run, *open))
     }
 }
 
-/// The work of all threads for the one that writes.
+/// Work that all threads queue for the writer thread.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    bell: Condvar,
+    wakeup: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     work: Vec<Work>,
-    /// Somebody waits.
-    hurry: bool,
-    /// The writer sleeps until it is woken.
+    /// A caller waits for a queued item.
+    urgent: bool,
+    /// The writer sleeps until it is notified.
     idle: bool,
-    /// No more work is taken.
+    /// No more work is accepted.
     closed: bool,
     /// The writer ends at once, whatever is queued.
     stopped: bool,
 }
 
-/// What the writer is to do now.
-pub(super) enum Order {
-    /// This; nothing, if only time has passed.
+/// The next step of the writer.
+pub(super) enum NextStep {
+    /// Write these items. Empty if only the idle time has passed.
     Write(Vec<Work>),
-    /// Nothing any more.
+    /// End the thread.
     Stop,
 }
 
 impl Queue {
-    /// Queues a run that has grown.
+    /// Queues a run that has new events.
     pub(super) fn touch(&self, run: &Arc<dyn Journal>) {
         let mut state = lock(&self.state);
         if state.closed {
             return;
         }
+
         state.work.push(Work::Touch(Arc::clone(run)));
         if state.idle {
             state.idle = false;
-            self.bell.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
-    /// Queues work whose outcome somebody waits for.
-    pub(super) fn ask<T: Send + 'static>(
+    /// Queues work whose result a caller waits for.
+    pub(super) fn submit<T: Send + 'static>(
         &self,
-        work: impl FnMut(&mut Writing<'_>) -> Result<T, Failed> + Send + 'static,
-    ) -> Later<T> {
-        self.ask_for(None, work)
+        work: impl FnMut(&mut WriteTransaction<'_>) -> Result<T, QueryError> + Send + 'static,
+    ) -> StoreFuture<T> {
+        self.submit_for(None, work)
     }
 
-    /// The same, about a run that is written later if not now. `open`: it is to be made known.
-    pub(super) fn ask_for<T: Send + 'static>(
+    /// Like `submit`, for work on a run that is written later if this fails. `open`: the run must be opened first.
+    pub(super) fn submit_for<T: Send + 'static>(
         &self,
         run: Option<(&Arc<dyn Journal>, bool)>,
-        work: impl FnMut(&mut Writing<'_>) -> Result<T, Failed> + Send + 'static,
-    ) -> Later<T> {
-        let (reply, later) = oneshot::channel();
+        work: impl FnMut(&mut WriteTransaction<'_>) -> Result<T, QueryError> + Send + 'static,
+    ) -> StoreFuture<T> {
+        let (reply, receiver) = oneshot::channel();
         let run = run.map(|(run, open)| (Arc::clone(run), open));
-        self.push(Work::Task(Box::new(Job { work, run, outcome: None, reply })), false);
-        Box::pin(async { later.await.unwrap_or(Err(StoreError::Closed)) })
+        self.push(Work::Task(Box::new(Job { work, run, result: None, reply })), false);
+        Box::pin(async { receiver.await.unwrap_or(Err(StoreError::Closed)) })
     }
 
-    /// Queues the last work of all.
-    pub(super) fn close(&self, readers: Arc<Readers>) -> Later<()> {
-        let (reply, later) = oneshot::channel();
+    /// Queues the closing of the store.
+    pub(super) fn close(&self, readers: Arc<Readers>) -> StoreFuture<()> {
+        let (reply, receiver) = oneshot::channel();
         self.push(Work::Close(readers, reply), true);
-        Box::pin(async { later.await.unwrap_or(Err(StoreError::Closed)) })
+        Box::pin(async { receiver.await.unwrap_or(Err(StoreError::Closed)) })
     }
 
     fn push(&self, work: Work, last: bool) {
@@ -191,53 +198,57 @@ impl Queue {
         if state.closed {
             return;
         }
+
         state.closed = last;
         state.work.push(work);
-        if state.idle || !state.hurry {
+        if state.idle || !state.urgent {
             state.idle = false;
-            self.bell.notify_one();
+            self.wakeup.notify_one();
         }
-        state.hurry = true;
+        state.urgent = true;
     }
 
-    /// True once no more work is taken.
+    /// True once no more work is accepted.
     pub(super) fn is_closed(&self) -> bool {
         lock(&self.state).closed
     }
 
-    /// Ends the writer. Whoever waits gets [`StoreError::Closed`].
+    /// Ends the writer. Waiting callers get [`StoreError::Closed`].
     pub(super) fn stop(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
         state.stopped = true;
         state.work.clear();
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
-    /// Waits for work, then for more of it, as long as it is worth waiting; or until `idle` has passed without any.
-    pub(super) fn gather(&self, pace: &Pace, idle: Duration) -> Order {
+    /// Waits for work, then collects more until the next commit is due; returns an empty batch after `idle` without
+    /// work.
+    pub(super) fn next_batch(&self, pacer: &CommitPacer, idle: Duration) -> NextStep {
         let mut state = lock(&self.state);
-        let asleep = Instant::now();
+        let started = Instant::now();
         while state.work.is_empty() && !state.stopped {
             state.idle = true;
-            let rest = idle.saturating_sub(asleep.elapsed());
-            if rest.is_zero() {
+            let remaining = idle.saturating_sub(started.elapsed());
+            if remaining.is_zero() {
                 state.idle = false;
-                return Order::Write(Vec::new());
+                return NextStep::Write(Vec::new());
             }
-            state = self.bell.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.wakeup.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.idle = false;
+
         while !state.stopped {
-            let due = pace.due(state.hurry);
-            let rest = due.saturating_duration_since(Instant::now());
-            if rest.is_zero() {
-                state.hurry = false;
-                return Order::Write(std::mem::take(&mut state.work));
+            let due = pacer.due(state.urgent);
+            let remaining = due.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
+                state.urgent = false;
+                return NextStep::Write(std::mem::take(&mut state.work));
             }
-            state = self.bell.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.wakeup.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner).0;
         }
-        Order::Stop
+
+        NextStep::Stop
     }
 }
 
@@ -246,26 +257,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commits_come_at_once_after_a_pause_and_evenly_under_load() {
-        let begun = Instant::now() + Duration::from_secs(1);
-        let (mut pace, mut now, mut times) = (Pace::new(begun), begun, Vec::new());
-        // There is always something to be written.
-        while now < begun + Duration::from_secs(1) {
-            now = now.max(pace.due(false));
-            times.push(now - begun);
+    fn commits_are_immediate_after_a_pause_and_evenly_spaced_under_load() {
+        let start = Instant::now() + Duration::from_secs(1);
+        let (mut pacer, mut now, mut times) = (CommitPacer::new(start), start, Vec::new());
+        // There is always work.
+        while now < start + Duration::from_secs(1) {
+            now = now.max(pacer.due(false));
+            times.push(now - start);
             now += Duration::from_micros(100);
-            pace.committed(now, 50, Duration::from_micros(100));
+            pacer.committed(now, 50, Duration::from_micros(100));
         }
-        assert!(times[3] < Duration::from_millis(1), "the first ones come at once: {:?}", &times[..6]);
+        assert!(times[3] < Duration::from_millis(1), "the first ones are not delayed: {:?}", &times[..6]);
         assert!((95..=110).contains(&times.len()), "{} in a second", times.len());
-        // Slow ones come more rarely.
-        pace.committed(now, 50, Duration::from_millis(50));
-        pace.committed(now, 50, Duration::from_millis(50));
-        assert_eq!(pace.window, LONGEST);
-        // Whoever waits is not held up by that for long.
-        assert!(pace.due(true) <= now + GAP);
-        // Small ones are not held up by what was before them.
-        pace.committed(now, 1, Duration::from_micros(50));
-        assert!(pace.due(false) <= now + QUIET);
+
+        // Slow commits are made less often.
+        pacer.committed(now, 50, Duration::from_millis(50));
+        pacer.committed(now, 50, Duration::from_millis(50));
+        assert_eq!(pacer.interval, MAX_INTERVAL);
+
+        // A waiting caller is not delayed by that for long.
+        assert!(pacer.due(true) <= now + MIN_COMMIT_GAP);
+
+        // Small commits are not delayed by the large ones before them.
+        pacer.committed(now, 1, Duration::from_micros(50));
+        assert!(pacer.due(false) <= now + QUIET_INTERVAL);
     }
 }

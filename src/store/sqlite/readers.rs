@@ -1,6 +1,6 @@
-//! The threads that read: each with a connection of its own, so that neither the writer nor an async worker ever waits
-//! for a query. Short queries and lists have threads of their own, every query has a deadline, and no more than so many
-//! wait. Not here: the queries ([`super::reader`]).
+//! The reader threads, each with its own connection, so that neither the writer nor an async worker ever waits for a
+//! query. Point queries and lists have separate threads, every query has a deadline, and the queues are bounded. Not
+//! here: the queries ([`super::reader`]).
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -13,30 +13,30 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
-use super::reader::Failed;
-use super::schema::{Database, failed};
+use super::reader::QueryError;
+use super::schema::{Database, file_error};
 use crate::store::local::lock;
-use crate::store::{Later, StoreError};
+use crate::store::{StoreError, StoreFuture};
 
-/// A query that takes longer, its time in the queue included, is given up.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// Maximum time of a query, including its time in the queue.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many steps of its program SQLite takes between two looks at the clock: some tenths of a millisecond.
-const STEPS: std::ffi::c_int = 20_000;
+/// Number of SQLite virtual machine steps between two checks of the deadline: some tenths of a millisecond.
+const STEPS_PER_CHECK: std::ffi::c_int = 20_000;
 
-/// What a query is about.
+/// The kind of a query, which determines its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// One thing, found by its key.
+pub(super) enum QueryKind {
+    /// One item, found by its key.
     Fetch,
-    /// Many things.
+    /// Many items.
     List,
 }
 
-impl Kind {
+impl QueryKind {
     const ALL: [Self; 2] = [Self::Fetch, Self::List];
 
-    /// So many are answered at once.
+    /// Number of queries that run at the same time.
     const fn threads(self) -> usize {
         match self {
             Self::Fetch => 2,
@@ -44,8 +44,8 @@ impl Kind {
         }
     }
 
-    /// So many wait; one more is refused.
-    const fn most(self) -> usize {
+    /// Maximum number of queued queries; further ones are refused.
+    const fn max_queued(self) -> usize {
         match self {
             Self::Fetch => 4096,
             Self::List => 256,
@@ -53,22 +53,22 @@ impl Kind {
     }
 }
 
-/// A query that waits for a thread.
+/// A queued query.
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
-/// The reading threads.
+/// The reader threads and their queues.
 pub(super) struct Readers {
-    desks: [Arc<Desk>; 2],
+    lanes: [Arc<Lane>; 2],
     threads: Mutex<Vec<JoinHandle<()>>>,
     path: Arc<Path>,
-    deadline: Duration,
+    timeout: Duration,
 }
 
-/// The queries of one kind.
-struct Desk {
+/// The queue of one kind of query.
+struct Lane {
     queue: Mutex<Queue>,
-    bell: Condvar,
-    most: usize,
+    wakeup: Condvar,
+    max_queued: usize,
 }
 
 #[derive(Default)]
@@ -79,80 +79,85 @@ struct Queue {
 
 impl Readers {
     pub(super) fn start(database: &Database) -> Result<Self, StoreError> {
-        let desk = |kind: Kind| Arc::new(Desk { queue: Mutex::default(), bell: Condvar::new(), most: kind.most() });
+        let lane = |kind: QueryKind| {
+            Arc::new(Lane { queue: Mutex::default(), wakeup: Condvar::new(), max_queued: kind.max_queued() })
+        };
         let readers = Self {
-            desks: Kind::ALL.map(desk),
+            lanes: QueryKind::ALL.map(lane),
             threads: Mutex::default(),
             path: database.path.as_path().into(),
-            deadline: DEADLINE,
+            timeout: QUERY_TIMEOUT,
         };
-        for kind in Kind::ALL {
+        for kind in QueryKind::ALL {
             for _ in 0..kind.threads() {
                 let connection = database.connect()?;
-                let desk = Arc::clone(readers.desk(kind));
+                let lane = Arc::clone(readers.lane(kind));
                 let thread = std::thread::Builder::new().name("store-read".into());
-                let thread = thread.spawn(move || serve(&desk, connection));
-                let thread = thread.map_err(|why| failed("start a thread for", &database.path, &why))?;
+                let thread = thread.spawn(move || serve(&lane, connection));
+                let thread = thread.map_err(|error| file_error("start a thread for", &database.path, &error))?;
                 lock(&readers.threads).push(thread);
             }
         }
         Ok(readers)
     }
 
-    const fn desk(&self, kind: Kind) -> &Arc<Desk> {
+    const fn lane(&self, kind: QueryKind) -> &Arc<Lane> {
         match kind {
-            Kind::Fetch => &self.desks[0],
-            Kind::List => &self.desks[1],
+            QueryKind::Fetch => &self.lanes[0],
+            QueryKind::List => &self.lanes[1],
         }
     }
 
-    /// Answers with what a query finds.
-    pub(super) fn ask<T: Send + 'static>(
+    /// Runs a query on a reader thread.
+    pub(super) fn run<T: Send + 'static>(
         &self,
-        kind: Kind,
-        query: impl FnOnce(&mut Connection) -> Result<T, Failed> + Send + 'static,
-    ) -> Later<T> {
-        let (answer, later) = oneshot::channel();
-        let (path, deadline) = (Arc::clone(&self.path), self.deadline);
-        let until = Instant::now() + deadline;
+        kind: QueryKind,
+        query: impl FnOnce(&mut Connection) -> Result<T, QueryError> + Send + 'static,
+    ) -> StoreFuture<T> {
+        let (reply, receiver) = oneshot::channel();
+        let (path, timeout) = (Arc::clone(&self.path), self.timeout);
+        let deadline = Instant::now() + timeout;
         let job: Job = Box::new(move |connection| {
-            if answer.is_closed() {
+            if reply.is_closed() {
                 return;
             }
-            let found = catch_unwind(AssertUnwindSafe(|| within(connection, until, query)));
-            let found = found.unwrap_or_else(|panic| Err(StoreError::Broken(said(&*panic)).into()));
-            // Nobody waits any more for an answer that cannot be given.
-            let _ = answer.send(found.map_err(|failure| match failure {
-                Failed::Sql(why) if why.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
-                    StoreError::Late { after: deadline }
+            let outcome = catch_unwind(AssertUnwindSafe(|| run_until(connection, deadline, query)));
+            let outcome = outcome.unwrap_or_else(|panic| Err(StoreError::Internal(panic_message(&*panic)).into()));
+
+            // The caller may have stopped waiting; then there is no one to report to.
+            let _ = reply.send(outcome.map_err(|failure| match failure {
+                QueryError::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+                    StoreError::Timeout { after: timeout }
                 }
-                Failed::Sql(why) => failed("read the database", &path, &why),
-                Failed::Store(error) | Failed::Gone(error) => error,
+                QueryError::Sql(error) => file_error("read the database", &path, &error),
+                QueryError::Store(error) | QueryError::Gone(error) => error,
             }));
         });
-        let desk = self.desk(kind);
-        let mut queue = lock(&desk.queue);
-        if queue.jobs.len() >= desk.most {
+
+        let lane = self.lane(kind);
+        let mut queue = lock(&lane.queue);
+        if queue.jobs.len() >= lane.max_queued {
             return Box::pin(std::future::ready(Err(StoreError::Overloaded)));
         }
         if !queue.closed {
             queue.jobs.push_back(job);
-            desk.bell.notify_one();
+            lane.wakeup.notify_one();
         }
+
         drop(queue);
         Box::pin(async move {
-            match tokio::time::timeout_at(until.into(), later).await {
-                Ok(answer) => answer.unwrap_or(Err(StoreError::Closed)),
-                Err(_) => Err(StoreError::Late { after: deadline }),
+            match tokio::time::timeout_at(deadline.into(), receiver).await {
+                Ok(result) => result.unwrap_or(Err(StoreError::Closed)),
+                Err(_) => Err(StoreError::Timeout { after: timeout }),
             }
         })
     }
 
-    /// Answers what is queued, then ends the threads.
+    /// Runs the queued queries, then ends the threads.
     pub(super) fn close(&self) {
-        for desk in &self.desks {
-            lock(&desk.queue).closed = true;
-            desk.bell.notify_all();
+        for lane in &self.lanes {
+            lock(&lane.queue).closed = true;
+            lane.wakeup.notify_all();
         }
         for thread in lock(&self.threads).drain(..) {
             let _ = thread.join();
@@ -166,32 +171,33 @@ impl Drop for Readers {
     }
 }
 
-/// Asks a query, and breaks it off when its time is up.
-fn within<T>(
+/// Runs a query and interrupts it at the deadline.
+fn run_until<T>(
     connection: &mut Connection,
-    until: Instant,
-    query: impl FnOnce(&mut Connection) -> Result<T, Failed>,
-) -> Result<T, Failed> {
-    connection.progress_handler(STEPS, Some(move || Instant::now() >= until))?;
+    deadline: Instant,
+    query: impl FnOnce(&mut Connection) -> Result<T, QueryError>,
+) -> Result<T, QueryError> {
+    connection.progress_handler(STEPS_PER_CHECK, Some(move || Instant::now() >= deadline))?;
     query(connection)
 }
 
-/// What a panic said.
-fn said(panic: &(dyn Any + Send)) -> String {
+/// The message of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-fn serve(desk: &Desk, mut connection: Connection) {
+fn serve(lane: &Lane, mut connection: Connection) {
     loop {
-        let mut queue = lock(&desk.queue);
+        let mut queue = lock(&lane.queue);
         let job = loop {
             match queue.jobs.pop_front() {
                 Some(job) => break job,
                 None if queue.closed => return,
-                None => queue = desk.bell.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                None => queue = lane.wakeup.wait(queue).unwrap_or_else(PoisonError::into_inner),
             }
         };
+
         drop(queue);
         job(&mut connection);
     }
@@ -205,78 +211,82 @@ mod tests {
 
     use super::*;
 
-    fn readers(deadline: Duration) -> (tempfile::TempDir, Readers) {
+    fn readers(timeout: Duration) -> (tempfile::TempDir, Readers) {
         let folder = tempfile::tempdir().expect("a folder");
         let (database, _) = Database::open(&folder.path().join("store.db"), &SqliteOptions::default()).expect("a file");
         let mut readers = Readers::start(&database).expect("threads");
-        readers.deadline = deadline;
+        readers.timeout = timeout;
         (folder, readers)
     }
 
-    fn one(connection: &mut Connection) -> Result<i64, Failed> {
+    fn one(connection: &mut Connection) -> Result<i64, QueryError> {
         Ok(connection.query_row("SELECT 1", [], |row| row.get(0))?)
     }
 
     #[tokio::test]
-    async fn a_panic_in_a_query_ends_no_thread() {
-        let (_folder, readers) = readers(DEADLINE);
+    async fn a_panic_in_a_query_does_not_end_its_thread() {
+        let (_folder, readers) = readers(QUERY_TIMEOUT);
         for _ in 0..10 {
-            let broken = readers.ask::<()>(Kind::Fetch, |connection| {
+            let broken = readers.run::<()>(QueryKind::Fetch, |connection| {
                 let _open = connection.transaction()?;
-                panic!("a mistake");
+                panic!("a bug");
             });
             let error = broken.await.expect_err("it panicked");
-            assert_eq!(error.to_string(), "the store made a mistake: a mistake");
+            assert_eq!(error.to_string(), "internal error in the store: a bug");
         }
+
         for _ in 0..10 {
-            assert_eq!(readers.ask(Kind::Fetch, one).await.expect("a thread answers"), 1);
+            assert_eq!(readers.run(QueryKind::Fetch, one).await.expect("a thread responds"), 1);
         }
     }
 
     #[tokio::test]
-    async fn a_query_that_takes_too_long_is_broken_off_and_keeps_nobody() {
+    async fn a_slow_query_is_interrupted_and_does_not_delay_others() {
         let (_folder, readers) = readers(Duration::from_millis(300));
-        let forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
-        let over = Arc::new(AtomicBool::new(false));
+        let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+        let finished = Arc::new(AtomicBool::new(false));
         let lists: Vec<_> = (0..3)
             .map(|_| {
-                let over = Arc::clone(&over);
-                readers.ask(Kind::List, move |connection| {
-                    let result = connection.query_row(forever, [], |row| row.get::<_, i64>(0));
-                    over.store(true, Ordering::Release);
+                let finished = Arc::clone(&finished);
+                readers.run(QueryKind::List, move |connection| {
+                    let result = connection.query_row(endless, [], |row| row.get::<_, i64>(0));
+                    finished.store(true, Ordering::Release);
                     Ok(result?)
                 })
             })
             .collect();
-        assert_eq!(readers.ask(Kind::Fetch, one).await.expect("fetches do not wait for lists"), 1);
+        assert_eq!(readers.run(QueryKind::Fetch, one).await.expect("fetches do not wait for lists"), 1);
         for list in lists {
-            assert!(matches!(list.await, Err(StoreError::Late { .. })));
+            assert!(matches!(list.await, Err(StoreError::Timeout { .. })));
         }
-        let begun = Instant::now();
-        while !over.load(Ordering::Acquire) {
-            assert!(begun.elapsed() < Duration::from_secs(10), "the thread is still at it");
+
+        let start = Instant::now();
+        while !finished.load(Ordering::Acquire) {
+            assert!(start.elapsed() < Duration::from_secs(10), "the thread is still running the query");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
     #[tokio::test]
-    async fn no_more_wait_than_may() {
+    async fn the_number_of_queued_queries_is_bounded() {
         let (_folder, readers) = readers(Duration::from_secs(2));
-        let (hold, held) = std::sync::mpsc::channel::<()>();
-        let held = readers.ask(Kind::List, move |_| Ok(held.recv().is_ok()));
-        let waiting: Vec<_> = (0..2 * Kind::List.most()).map(|_| readers.ask(Kind::List, one)).collect();
-        assert_eq!(readers.ask(Kind::Fetch, one).await.expect("fetches do not wait for lists"), 1);
-        hold.send(()).expect("it is held");
-        assert!(held.await.expect("an answer"));
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = readers.run(QueryKind::List, move |_| Ok(held.recv().is_ok()));
+        let waiting: Vec<_> =
+            (0..2 * QueryKind::List.max_queued()).map(|_| readers.run(QueryKind::List, one)).collect();
+        assert_eq!(readers.run(QueryKind::Fetch, one).await.expect("fetches do not wait for lists"), 1);
+        release.send(()).expect("it is held");
+        assert!(held.await.expect("a result"));
+
         let mut refused = 0;
-        for answer in waiting {
-            match answer.await {
-                Ok(found) => assert_eq!(found, 1),
+        for result in waiting {
+            match result.await {
+                Ok(value) => assert_eq!(value, 1),
                 Err(StoreError::Overloaded) => refused += 1,
                 Err(other) => panic!("{other}"),
             }
         }
-        // The one that is held may have stood in the queue for a moment.
-        assert!((1..=Kind::List.most() + 1).contains(&refused), "{refused}");
+        // The held query may have been queued for a moment.
+        assert!((1..=QueryKind::List.max_queued() + 1).contains(&refused), "{refused}");
     }
 }

@@ -1,7 +1,7 @@
-//! The file: how it is opened, locked and brought to the present schema, and what its tables are. Not here: what is
-//! written into them ([`super::writer`]) and read out ([`super::reader`]).
+//! The database file: opening, locking, migration to the current schema, and the tables. Not here: writes
+//! ([`super::writer`]) and reads ([`super::reader`]).
 //!
-//! Changing the schema: add a step to [`STEPS`], never change one that was released.
+//! To change the schema, append a step to [`STEPS`]; never change one that was released.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::{SqliteOptions, private, vacuum};
 use crate::store::StoreError;
 
-/// Tells our files from those of other programs: "ILGW".
-pub(super) const APPLICATION: i64 = 0x494c_4757;
+/// The SQLite application id of the gateway's files: "ILGW".
+pub(super) const APPLICATION_ID: i64 = 0x494c_4757;
 
-/// What makes the schema of version 1, 2, …: each step builds on the one before.
+/// The migrations to schema versions 1, 2, …: each builds on the one before.
 const STEPS: &[&str] = &[
-    // `upto` counts the events in `lines`. `log` holds what running turns told lately, of many runs in one row: what
-    // would be thousands of small rows a second is one, and is moved to `lines` every few seconds. AUTOINCREMENT,
-    // since the log names runs by number and a number must not get another run.
+    // `upto` is the number of events in `lines`. `log` holds the latest lines of running turns, of many runs in one
+    // row: instead of thousands of small rows a second there is one, which moves to `lines` every few seconds.
+    // AUTOINCREMENT, because the log identifies runs by number and a number must never be reused.
     "
     CREATE TABLE runs (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -60,19 +60,19 @@ const STEPS: &[&str] = &[
     CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     INSERT INTO counters VALUES ('version', 0);
     ",
-    // Whose rules a run is kept by, for routes that have some: what was there before is kept as all runs are.
+    // Routes with retention rules of their own. Existing runs stay under the general rules.
     "
     ALTER TABLE runs ADD COLUMN route TEXT;
     ALTER TABLE runs ADD COLUMN remembered INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX runs_by_route ON runs (route, ended, changed_at, id) WHERE route IS NOT NULL;
     ",
-    // What lists show of a run: the lines of its record without what was said. NULL: it was written by an earlier
-    // version, and its lines have to be read.
+    // The data that lists show of a run: its record without messages. NULL: the row was written by an earlier version,
+    // and the lines have to be read.
     "
     ALTER TABLE runs ADD COLUMN head BLOB;
     ",
-    // How much each owner has: counted as it comes and goes, so that nobody has to look at everything to find out who
-    // has most. Keys of documents begin with their owner, those of three collections with an agent and then the owner.
+    // Runs and bytes per owner, maintained by triggers, so that finding the largest owner needs no full scan. Keys of
+    // documents start with their owner; in three collections with an agent followed by the owner.
     "
     ALTER TABLE documents ADD COLUMN owner TEXT GENERATED ALWAYS AS (
         CASE WHEN collection IN ('sessions', 'asked', 'entries')
@@ -124,132 +124,141 @@ const STEPS: &[&str] = &[
     ",
 ];
 
-/// How long a connection waits for another one of this process. Nobody holds a lock for longer than a commit takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection waits for a lock of another connection of this process. No lock is held for longer than a
+/// commit takes.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the writer waits for a lock that another process holds, against all rules: it tries again later.
-pub(super) const BUSY: Duration = Duration::from_secs(1);
+/// How long the writer waits for a lock of another process, which should not exist: the writer retries later.
+pub(super) const WRITER_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The file, ours alone as long as this lives.
+/// The database file. Invariant: no other process has it open while this value lives.
 pub(super) struct Database {
     pub(super) path: PathBuf,
-    /// Which file it is, whatever its name.
-    identity: Option<Identity>,
-    /// The most pages it may have.
+    /// Identifies the file independent of its name.
+    file_id: Option<FileId>,
+    /// Maximum number of pages. `None`: no limit.
     max_pages: Option<u32>,
     _lock: File,
 }
 
-/// Tells files apart, as far as the system does.
-type Identity = (u64, u64);
+/// Device and inode, which identify a file; not available on all systems.
+type FileId = (u64, u64);
 
 #[cfg(unix)]
-fn identity(path: &Path) -> std::io::Result<Option<Identity>> {
+fn file_id(path: &Path) -> std::io::Result<Option<FileId>> {
     use std::os::unix::fs::MetadataExt as _;
     let file = std::fs::metadata(path)?;
     Ok(Some((file.dev(), file.ino())))
 }
 
 #[cfg(not(unix))]
-fn identity(path: &Path) -> std::io::Result<Option<Identity>> {
+fn file_id(path: &Path) -> std::io::Result<Option<FileId>> {
     std::fs::metadata(path).map(|_| None)
 }
 
 impl Database {
-    /// Makes the folder, takes the lock, brings the schema up to date. The connection is the one that writes.
+    /// Creates the directory, takes the lock and migrates the schema. The returned connection is the writer's.
     pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Self, Connection), StoreError> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            private::folder(folder).map_err(|why| failed("create the folder", folder, &why))?;
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            private::create_directory(directory)
+                .map_err(|error| file_error("create the directory", directory, &error))?;
         }
+
         let lock = lock(path)?;
-        private::files(path).map_err(|why| failed("create the database", path, &why))?;
-        let mut database = Self { path: path.to_owned(), identity: None, max_pages: options.max_pages, _lock: lock };
+        private::create_database(path).map_err(|error| file_error("create the database", path, &error))?;
+        let mut database = Self { path: path.to_owned(), file_id: None, max_pages: options.max_pages, _lock: lock };
+
         let mut connection = database.writer()?;
         migrate(&mut connection, path)?;
-        database.identity = identity(path).map_err(|why| failed("find", path, &why))?;
+        database.file_id = file_id(path).map_err(|error| file_error("find", path, &error))?;
         Ok((database, connection))
     }
 
-    /// A connection to write with.
+    /// Opens a connection for writing.
     pub(super) fn writer(&self) -> Result<Connection, StoreError> {
         let connection = self.connect()?;
         let prepare = || {
             vacuum::prepare(&connection, &self.path)?;
-            // A commit survives the death of the process without a sync; power cuts may cost the last commits, but
-            // never the file.
+            // A commit survives a crash of the process without a sync; a power failure may lose the last commits but
+            // never corrupts the file.
             connection.pragma_update(None, "journal_mode", "wal")?;
             connection.pragma_update(None, "synchronous", "normal")?;
             connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
             if let Some(pages) = self.max_pages {
                 connection.pragma_update(None, "max_page_count", pages)?;
             }
-            connection.busy_timeout(BUSY)
+            connection.busy_timeout(WRITER_LOCK_TIMEOUT)
         };
-        prepare().map_err(|why: rusqlite::Error| failed("open the database", &self.path, &why))?;
+
+        prepare().map_err(|error: rusqlite::Error| file_error("open the database", &self.path, &error))?;
         Ok(connection)
     }
 
-    /// Whether the file is still where it was: what is written to one that was removed is lost.
-    pub(super) fn is_there(&self) -> Result<(), StoreError> {
-        match identity(&self.path) {
-            Ok(found) if found == self.identity => Ok(()),
-            Ok(_) => Err(failed("use the database", &self.path, &"another file stands in its place")),
-            Err(why) => Err(failed("find the database", &self.path, &why)),
+    /// Fails if the file was removed or replaced: whatever is written to a removed file is lost.
+    pub(super) fn check_present(&self) -> Result<(), StoreError> {
+        match file_id(&self.path) {
+            Ok(found) if found == self.file_id => Ok(()),
+            Ok(_) => Err(file_error("use the database", &self.path, &"the file was replaced by another one")),
+            Err(error) => Err(file_error("find the database", &self.path, &error)),
         }
     }
 
-    /// One more connection, to read with.
+    /// Opens a connection for reading.
     pub(super) fn connect(&self) -> Result<Connection, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let prepare = || {
             let connection = Connection::open_with_flags(&self.path, flags)?;
-            connection.busy_timeout(PATIENCE)?;
+            connection.busy_timeout(LOCK_TIMEOUT)?;
             connection.pragma_update(None, "cache_size", -1024)?;
             connection.set_prepared_statement_cache_capacity(32);
             Ok(connection)
         };
-        prepare().map_err(|why: rusqlite::Error| failed("open the database", &self.path, &why))
+        prepare().map_err(|error: rusqlite::Error| file_error("open the database", &self.path, &error))
     }
 }
 
-/// The lock is a file of its own: SQLite's locks come and go with transactions, and let other processes in between.
+/// Locks a separate file: SQLite's own locks end with each transaction and let other processes in between.
 fn lock(path: &Path) -> Result<File, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
     let open = private::open(&name);
-    let file = open.map_err(|why| failed("create the lock file", &name, &why))?;
+    let file = open.map_err(|error| file_error("create the lock file", &name, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: path.display().to_string() }),
-        Err(TryLockError::Error(why)) => Err(failed("lock", &name, &why)),
+        Err(TryLockError::Error(error)) => Err(file_error("lock", &name, &error)),
     }
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
-    let sql = |why: rusqlite::Error| failed("open the database", path, &why);
+    let sql = |error: rusqlite::Error| file_error("open the database", path, &error);
     let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql)?;
-    let number = |pragma: &str| transaction.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map_err(sql);
-    let found = number("user_version")?;
+    let pragma_value =
+        |pragma: &str| transaction.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map_err(sql);
+
+    let found = pragma_value("user_version")?;
     let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql)?;
-    if tables > 0 && number("application_id")? != APPLICATION {
-        return Err(failed("use the database", path, &"it belongs to another program"));
+    if tables > 0 && pragma_value("application_id")? != APPLICATION_ID {
+        return Err(file_error("use the database", path, &"it belongs to another program"));
     }
     if found > known {
-        return Err(StoreError::Newer { path: path.display().to_string(), found, known });
+        return Err(StoreError::NewerSchema { path: path.display().to_string(), found, known });
     }
+
     if found < known {
         for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
             transaction.execute_batch(step).map_err(sql)?;
         }
-        transaction.pragma_update(None, "application_id", APPLICATION).map_err(sql)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
         transaction.pragma_update(None, "user_version", known).map_err(sql)?;
     }
+
     transaction.commit().map_err(sql)
 }
 
-/// An error that names the file.
-pub(super) fn failed(doing: &'static str, path: &Path, why: &dyn std::fmt::Display) -> StoreError {
-    StoreError::File { doing, path: path.display().to_string(), why: why.to_string() }
+/// An error about a file.
+pub(super) fn file_error(action: &'static str, path: &Path, error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::File { action, path: path.display().to_string(), reason: error.to_string() }
 }

@@ -1,149 +1,158 @@
-//! The thread that writes: it collects what has grown, and puts it into the file in one transaction. Whatever cannot be
-//! written is kept and tried again. Not here: when it is woken ([`super::queue`]), and the statements about runs
-//! ([`super::runs`]) and documents ([`super::documents`]).
-
+//! The writer thread: collects pending work and writes it to the file in one transaction. What cannot be written is
+//! kept and retried. Not here: when the thread wakes ([`super::queue`]), and the statements for runs ([`super::runs`])
+//! and documents ([`super::documents`]).
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::health::{Owed, Pulse};
-use super::queue::{Order, Pace, Queue, Work};
-use super::reader::Failed;
-use super::runs::{self, Tracks};
-use super::schema::{BUSY, Database, failed};
+use super::health::{UnwrittenRuns, WriterHealth};
+use super::queue::{CommitPacer, NextStep, Queue, Work};
+use super::reader::QueryError;
+use super::runs::{self, TrackedRuns};
+use super::schema::{Database, WRITER_LOCK_TIMEOUT, file_error};
 use crate::store::{Journal, StoreError};
 
-/// How long lines stay in the log before they are put where they belong: so long, a run costs no row of its own.
-const ROTATION: Duration = Duration::from_secs(5);
+/// How long lines stay in the log before they move to segments. A run shorter than this needs no row of its own for
+/// them.
+const LOG_ROTATION_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The log is put away earlier if it grows to so many bytes.
-const LOG_SIZE: usize = 8 << 20;
+/// Size in bytes at which the log is emptied early.
+const MAX_LOG_BYTES: usize = 8 << 20;
 
-/// How long the writer waits before it tries again what failed.
-const RETRY: Duration = Duration::from_millis(500);
+/// Time between two attempts to write what failed.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long it waits then for a lock that another process holds.
-const BUSY_AGAIN: Duration = Duration::from_millis(100);
+/// How long a retry waits for a lock of another process.
+const RETRY_LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How often an idle writer looks whether its file is still there.
-const LOOK: Duration = Duration::from_secs(2);
+/// How often an idle writer checks that its file still exists.
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The writing thread's own.
+/// The state of the writer thread.
 pub(super) struct Writer {
     queue: Arc<Queue>,
     connection: Connection,
     database: Database,
-    tracks: Tracks,
-    owed: Arc<Owed>,
-    pulse: Arc<Pulse>,
-    /// The last version a document got.
+    tracked: TrackedRuns,
+    unwritten: Arc<UnwrittenRuns>,
+    health: Arc<WriterHealth>,
+    /// The last version that a document was given.
     version: u64,
     log: Vec<u8>,
     log_size: usize,
     rotated: Instant,
-    pace: Pace,
-    /// What is safe once the transaction under way is.
-    safe: Vec<(Arc<dyn Journal>, u64)>,
+    pacer: CommitPacer,
+    /// Runs in the current transaction, each with the number of events that are durable after it.
+    committed: Vec<(Arc<dyn Journal>, u64)>,
     failing: Option<Failing>,
 }
 
-/// A failure that lasts.
+/// A failure that persists.
 struct Failing {
     error: StoreError,
-    /// When what failed was tried last.
+    /// Time of the last attempt.
     tried: Instant,
-    /// Nothing at all can be written: what else there is need not be tried.
-    wholly: bool,
+    /// True if nothing at all can be written, so that other work need not be tried.
+    total: bool,
 }
 
-/// A transaction under way, and what the writer knows.
-pub(super) struct Writing<'a> {
+/// A transaction in progress, and the writer's state.
+pub(super) struct WriteTransaction<'a> {
     pub(super) sql: &'a Transaction<'a>,
-    pub(super) tracks: &'a mut Tracks,
-    pub(super) owed: &'a Owed,
+    pub(super) tracked: &'a mut TrackedRuns,
+    pub(super) unwritten: &'a UnwrittenRuns,
     pub(super) version: u64,
     pub(super) log: &'a mut Vec<u8>,
-    pub(super) safe: &'a mut Vec<(Arc<dyn Journal>, u64)>,
-    /// Lines in the log do not hold any more: it is put away with this transaction.
+    pub(super) committed: &'a mut Vec<(Arc<dyn Journal>, u64)>,
+    /// True if this transaction must empty the log, because its lines are outdated.
     pub(super) empty_log: bool,
     failing: Option<&'a StoreError>,
 }
 
-impl Writing<'_> {
-    /// Fails while something that was touched is not safe.
-    pub(super) fn all_is_safe(&self) -> Result<(), Failed> {
+impl WriteTransaction<'_> {
+    /// Fails while touched runs are not durable.
+    pub(super) fn check_all_written(&self) -> Result<(), QueryError> {
         match self.failing {
-            Some(error) if !self.owed.is_empty() => Err(Failed::Store(error.clone())),
+            Some(error) if !self.unwritten.is_empty() => Err(QueryError::Store(error.clone())),
             _ => Ok(()),
         }
     }
 }
 
 impl Writer {
-    /// Puts away what the process before left in the log.
+    /// Also recovers the log that the previous process left.
     pub(super) fn new(
         queue: Arc<Queue>,
-        owed: Arc<Owed>,
-        pulse: Arc<Pulse>,
+        unwritten: Arc<UnwrittenRuns>,
+        health: Arc<WriterHealth>,
         database: Database,
         mut connection: Connection,
     ) -> Result<Self, StoreError> {
-        let sql = |why: rusqlite::Error| failed("read the database", &database.path, &why);
-        runs::fold_log(&mut connection).map_err(sql)?;
+        let sql = |error: rusqlite::Error| file_error("read the database", &database.path, &error);
+        runs::recover_log(&mut connection).map_err(sql)?;
         let version: i64 = connection
             .query_row("SELECT value FROM counters WHERE name = 'version'", [], |row| row.get(0))
             .map_err(sql)?;
+
         let now = Instant::now();
         Ok(Self {
             queue,
             connection,
             database,
-            tracks: Tracks::default(),
-            owed,
-            pulse,
+            tracked: TrackedRuns::default(),
+            unwritten,
+            health,
             version: u64::try_from(version).unwrap_or(0),
             log: Vec::new(),
             log_size: 0,
             rotated: now,
-            pace: Pace::new(now),
-            safe: Vec::new(),
+            pacer: CommitPacer::new(now),
+            committed: Vec::new(),
             failing: None,
         })
     }
 
     /// Writes until the queue is closed.
     pub(super) fn run(mut self) {
-        /// However the thread ends, nobody waits for it in vain.
-        struct Shut(Arc<Queue>, Arc<Pulse>);
-        impl Drop for Shut {
+        /// Closes the queue however the thread ends, so that no caller waits in vain.
+        struct CloseOnDrop(Arc<Queue>, Arc<WriterHealth>);
+        impl Drop for CloseOnDrop {
             fn drop(&mut self) {
                 if std::thread::panicking() {
-                    self.1.fails(&StoreError::Broken("its writing thread is gone".into()));
+                    self.1.set_failing(&StoreError::Internal("the writer thread has ended".into()));
                 }
                 self.0.stop();
             }
         }
-        let _shut = Shut(Arc::clone(&self.queue), Arc::clone(&self.pulse));
+
+        let _guard = CloseOnDrop(Arc::clone(&self.queue), Arc::clone(&self.health));
         loop {
-            let idle = if self.failing.is_some() { RETRY } else { LOOK };
-            let Order::Write(mut batch) = self.queue.gather(&self.pace, idle) else { return };
+            let idle = if self.failing.is_some() { RETRY_INTERVAL } else { FILE_CHECK_INTERVAL };
+            let NextStep::Write(mut batch) = self.queue.next_batch(&self.pacer, idle) else { return };
+
             let close = match batch.pop_if(|work| matches!(work, Work::Close(..))) {
                 Some(Work::Close(readers, reply)) => Some((readers, reply)),
                 _ => None,
             };
-            let (begun, work) = (Instant::now(), batch.len());
-            self.pulse.writes(true);
+
+            let (start, items) = (Instant::now(), batch.len());
+            self.health.set_writing(true);
             self.write(batch, close.is_some());
-            self.pulse.writes(false);
-            if work > 0 {
+            self.health.set_writing(false);
+            if items > 0 {
                 let now = Instant::now();
-                self.pace.committed(now, work, now - begun);
+                self.pacer.committed(now, items, now - start);
             }
+
             if let Some((readers, reply)) = close {
-                let result = self.failing.take().filter(|_| !self.owed.is_empty()).map_or(Ok(()), |it| Err(it.error));
+                let result = self
+                    .failing
+                    .take()
+                    .filter(|_| !self.unwritten.is_empty())
+                    .map_or(Ok(()), |failing| Err(failing.error));
                 readers.close();
-                // The lock goes with it; after the answer another process may open the file.
+                // Dropping the writer releases the lock, so that another process can open the file after the response.
                 drop(self);
                 let _ = reply.send(result);
                 return;
@@ -152,10 +161,10 @@ impl Writer {
     }
 
     fn write(&mut self, batch: Vec<Work>, last: bool) {
-        if self.failing.as_ref().is_some_and(|failing| last || failing.tried.elapsed() >= RETRY) {
-            self.try_again();
+        if self.failing.as_ref().is_some_and(|failing| last || failing.tried.elapsed() >= RETRY_INTERVAL) {
+            self.retry();
             if let Some(failing) = &mut self.failing {
-                // Counted from its end: it may have waited for a lock.
+                // Measured from the end of the attempt, which may have waited for a lock.
                 failing.tried = Instant::now();
             }
         }
@@ -163,46 +172,49 @@ impl Writer {
         if let Some(failing) = &self.failing
             && !last
         {
-            // While something fails, what has grown is left for the next try, and what somebody waits for is done one
-            // by one: there may be no room for a run, but for its removal there is.
-            let mut hopeless = failing.wholly.then(|| failing.error.clone());
+            // While writes fail, touched runs wait for the next retry, and work with a waiting caller is done item by
+            // item: there may be no room for a run, but there is for its removal.
+            let mut total_failure = failing.total.then(|| failing.error.clone());
             for work in batch {
-                match (work, &hopeless) {
+                match (work, &total_failure) {
                     (work @ Work::Task(_), None) => {
-                        self.write_together(vec![work], false);
-                        let failing = self.failing.as_ref().filter(|failing| failing.wholly);
-                        hopeless = failing.map(|failing| failing.error.clone());
+                        self.write_batch(vec![work], false);
+                        let failing = self.failing.as_ref().filter(|failing| failing.total);
+                        total_failure = failing.map(|failing| failing.error.clone());
                     }
-                    (work, error) => self.keep_for_later(work, error.as_ref()),
+                    (work, error) => self.defer(work, error.as_ref()),
                 }
             }
             return;
         }
-        if idle && let Err(gone) = self.database.is_there() {
-            self.blame(Failed::Gone(gone));
+
+        if idle && let Err(error) = self.database.check_present() {
+            self.record_failure(QueryError::Gone(error));
         }
-        let old = self.log_size > 0 && self.rotated.elapsed() >= ROTATION;
-        self.write_together(batch, last || old || self.log_size >= LOG_SIZE);
+
+        let log_is_old = self.log_size > 0 && self.rotated.elapsed() >= LOG_ROTATION_INTERVAL;
+        self.write_batch(batch, last || log_is_old || self.log_size >= MAX_LOG_BYTES);
     }
 
-    /// Tries what failed once more, all of it at once. If nothing is owed: whether anything can be written.
-    fn try_again(&mut self) {
-        if self.failing.as_ref().is_some_and(|failing| failing.wholly)
-            && self.database.is_there().is_ok()
+    /// Retries all unwritten runs at once. If there are none, checks whether anything can be written.
+    fn retry(&mut self) {
+        if self.failing.as_ref().is_some_and(|failing| failing.total)
+            && self.database.check_present().is_ok()
             && let Ok(connection) = self.database.writer()
         {
-            // The file may be another one than it was, on a disk that was away.
+            // After a disk was unmounted and mounted again, the old connection refers to a stale file.
             self.connection = connection;
         }
-        // Others wait behind this, to be told at once that it fails.
-        let _ = self.connection.busy_timeout(BUSY_AGAIN);
-        let owed = self.owed.all().into_iter();
-        let again = owed.map(|debt| Work::Task(Box::new(runs::Again(debt)) as Box<dyn super::queue::Task>));
-        self.write_all(again.collect(), false, true);
-        let _ = self.connection.busy_timeout(BUSY);
+
+        // Other callers are queued behind this and should learn quickly that it fails.
+        let _ = self.connection.busy_timeout(RETRY_LOCK_TIMEOUT);
+        let unwritten = self.unwritten.all().into_iter();
+        let retries = unwritten.map(|run| Work::Task(Box::new(runs::Retry(run)) as Box<dyn super::queue::Task>));
+        self.write_all(retries.collect(), false, true);
+        let _ = self.connection.busy_timeout(WRITER_LOCK_TIMEOUT);
     }
 
-    fn write_together(&mut self, batch: Vec<Work>, rotate: bool) {
+    fn write_batch(&mut self, batch: Vec<Work>, rotate: bool) {
         if !batch.is_empty() || rotate {
             self.write_all(batch, rotate, false);
         }
@@ -211,52 +223,54 @@ impl Writer {
     fn write_all(&mut self, mut batch: Vec<Work>, rotate: bool, probe: bool) {
         match self.attempt(&mut batch, rotate, probe) {
             Ok(()) => {
-                self.told_safe(&batch);
-                if self.failing.take_if(|_| self.owed.is_empty()).is_some() {
-                    let took = self.pulse.recovers().unwrap_or_default();
-                    let (path, after_s) = (self.database.path.display(), took.as_secs());
-                    tracing::info!(%path, after_s, "the database can be written again");
+                self.notify_committed(&batch);
+                if self.failing.take_if(|_| self.unwritten.is_empty()).is_some() {
+                    let outage = self.health.set_recovered().unwrap_or_default();
+                    let (path, after_s) = (self.database.path.display(), outage.as_secs());
+                    tracing::info!(%path, after_s, "writing to the database works again");
                 }
                 for work in batch {
                     if let Work::Task(task) = work {
-                        task.answer(None);
+                        task.respond(None);
                     }
                 }
             }
-            // What one of them does not get through must not keep the others.
-            Err(why) if batch.len() > 1 && !why.is_of_all() => {
-                batch.into_iter().for_each(|work| self.write_together(vec![work], false));
+            // A failure of one item must not block the others.
+            Err(error) if batch.len() > 1 && !error.affects_everything() => {
+                batch.into_iter().for_each(|work| self.write_batch(vec![work], false));
             }
-            Err(why) => {
-                let error = self.blame(why);
-                batch.into_iter().for_each(|work| self.keep_for_later(work, Some(&error)));
+            Err(error) => {
+                let error = self.record_failure(error);
+                batch.into_iter().for_each(|work| self.defer(work, Some(&error)));
             }
         }
     }
 
-    /// All of it in one transaction, or nothing.
-    fn attempt(&mut self, batch: &mut [Work], rotate: bool, probe: bool) -> Result<(), Failed> {
-        self.database.is_there().map_err(Failed::Gone)?;
+    /// Writes the whole batch in one transaction, or nothing.
+    fn attempt(&mut self, batch: &mut [Work], rotate: bool, probe: bool) -> Result<(), QueryError> {
+        self.database.check_present().map_err(QueryError::Gone)?;
         self.log.clear();
-        self.safe.clear();
+        self.committed.clear();
+
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut writing = Writing {
+        let mut tx = WriteTransaction {
             sql: &transaction,
-            tracks: &mut self.tracks,
-            owed: &self.owed,
+            tracked: &mut self.tracked,
+            unwritten: &self.unwritten,
             version: self.version,
             log: &mut self.log,
-            safe: &mut self.safe,
+            committed: &mut self.committed,
             empty_log: rotate,
             failing: self.failing.as_ref().map(|failing| &failing.error),
         };
-        let result = writing.all(batch, probe, self.version).and_then(|done| {
+        let result = tx.all(batch, probe, self.version).and_then(|done| {
             transaction.commit()?;
             Ok(done)
         });
+
         match result {
             Ok((version, rotated)) => {
-                self.tracks.commit();
+                self.tracked.commit();
                 self.version = version;
                 self.log_size = if rotated { 0 } else { self.log_size + self.log.len() };
                 if rotated || self.log_size == self.log.len() {
@@ -264,69 +278,71 @@ impl Writer {
                 }
                 Ok(())
             }
-            Err(why) => {
+            Err(error) => {
                 // The transaction was rolled back when it was dropped.
-                self.tracks.roll_back();
-                Err(why)
+                self.tracked.roll_back();
+                Err(error)
             }
         }
     }
 
-    /// Tells runs how much of them is safe now: each once, whoever follows it is woken once.
-    fn told_safe(&mut self, batch: &[Work]) {
+    /// Notifies each run in the batch once of its number of durable events.
+    fn notify_committed(&mut self, batch: &[Work]) {
         for work in batch {
             let run = match work {
                 Work::Touch(run) => Some(run),
-                Work::Task(task) => task.owes().map(|(run, _)| run),
+                Work::Task(task) => task.unwritten_run().map(|(run, _)| run),
                 Work::Close(..) => None,
             };
             if let Some(run) = run
                 && self.failing.is_some()
             {
-                self.owed.remove(run.id());
+                self.unwritten.remove(run.id());
             }
         }
-        for (run, events) in self.safe.drain(..) {
+
+        for (run, events) in self.committed.drain(..) {
             run.committed(events);
         }
     }
 
-    fn keep_for_later(&mut self, work: Work, error: Option<&StoreError>) {
+    fn defer(&mut self, work: Work, error: Option<&StoreError>) {
         match &work {
-            Work::Touch(run) => self.owed.put(run, false),
+            Work::Touch(run) => self.unwritten.put(run, false),
             Work::Task(task) => {
-                if let Some((run, open)) = task.owes() {
-                    self.owed.put(run, open);
+                if let Some((run, open)) = task.unwritten_run() {
+                    self.unwritten.put(run, open);
                 }
             }
             Work::Close(..) => {}
         }
         if let Work::Task(task) = work {
-            task.answer(error);
+            task.respond(error);
         }
     }
 
-    fn blame(&mut self, why: Failed) -> StoreError {
-        let wholly = why.is_of_all();
-        let error = match why {
-            Failed::Sql(why) => failed("write the database", &self.database.path, &why),
-            Failed::Gone(error) => error,
-            // What is wrong with one thing is nothing that the store suffers from.
-            Failed::Store(error) => return error,
+    fn record_failure(&mut self, error: QueryError) -> StoreError {
+        let total = error.affects_everything();
+        let error = match error {
+            QueryError::Sql(error) => file_error("write the database", &self.database.path, &error),
+            QueryError::Gone(error) => error,
+            // An error of a single item says nothing about the store.
+            QueryError::Store(error) => return error,
         };
-        if self.pulse.fails(&error) {
-            tracing::error!(%error, "runs are not saved: no new ones are taken, the store goes on trying");
+
+        if self.health.set_failing(&error) {
+            tracing::error!(%error, "runs cannot be saved: new runs are refused, the store keeps retrying");
         }
         let tried = self.failing.as_ref().map_or_else(Instant::now, |failing| failing.tried);
-        self.failing = Some(Failing { error: error.clone(), tried, wholly });
+        self.failing = Some(Failing { error: error.clone(), tried, total });
         error
     }
 }
 
-impl Writing<'_> {
-    /// Answers the last version a document got, and whether the log is empty now. `probe`: something is written at any
-    /// rate.
-    fn all(&mut self, batch: &mut [Work], probe: bool, version: u64) -> Result<(u64, bool), Failed> {
+impl WriteTransaction<'_> {
+    /// Writes a batch. Returns the last document version, and whether the log is empty now. `probe`: write something in
+    /// any case.
+    fn all(&mut self, batch: &mut [Work], probe: bool, version: u64) -> Result<(u64, bool), QueryError> {
         for work in batch {
             match work {
                 Work::Touch(run) => self.touch(run)?,
@@ -334,11 +350,13 @@ impl Writing<'_> {
                 Work::Close(..) => {}
             }
         }
+
         if self.empty_log {
-            self.put_log_away()?;
+            self.flush_log()?;
         } else if !self.log.is_empty() {
             self.sql.prepare_cached("INSERT INTO log (bytes) VALUES (?1)")?.execute([&*self.log])?;
         }
+
         if self.version != version || probe {
             let mut statement = self.sql.prepare_cached("UPDATE counters SET value = ?1 WHERE name = 'version'")?;
             statement.execute([super::reader::int(self.version)])?;

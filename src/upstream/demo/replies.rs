@@ -203,7 +203,7 @@ fn asked(question: &TurnRequest<'_>, said: &[Message], id: &str) -> Option<Pendi
     }
     let requests = said.iter().filter(|message| message.kind == MessageType::McpApprovalRequest);
     let mut items =
-        requests.flat_map(|message| &message.content).filter_map(Content::as_data).filter_map(Pending::read);
+        requests.flat_map(|message| &message.content).filter_map(Content::as_data).filter_map(Pending::parse);
     items.find(|item| item.id == id)
 }
 

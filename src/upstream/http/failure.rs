@@ -29,7 +29,7 @@ pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
             _ => (FaultKind::UpstreamTruncated, "the agent closed the connection before it answered"),
         }
     };
-    secrets::masked(Fault::new(kind, message).with_detail(format_args!("{}: {}", shown(url), chain(error))))
+    secrets::mask_fault(Fault::new(kind, message).with_detail(format_args!("{}: {}", shown(url), chain(error))))
 }
 
 /// What went wrong in the middle of an answer.
@@ -42,7 +42,7 @@ pub(super) fn in_answer(error: reqwest::Error) -> Fault {
     } else {
         (FaultKind::UpstreamTruncated, "the connection to the agent broke in the middle of its answer")
     };
-    secrets::masked(Fault::new(kind, message).with_detail(chain(error)))
+    secrets::mask_fault(Fault::new(kind, message).with_detail(chain(error)))
 }
 
 /// ResponseTimeouts that was lost.

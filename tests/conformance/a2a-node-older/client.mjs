@@ -1,4 +1,4 @@
-// A2A 0.3 with the official JavaScript client of that generation, over both bindings, against the demo agent.
+// A2A 0.3 with the official JavaScript client of that version, over both bindings, against the demo agent.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -13,7 +13,7 @@ import {
 } from '@a2a-js/sdk/client'
 import { GATEWAY_URL, check, close } from './checks.mjs'
 
-// This client resolves the card's path relative to the base: the slash keeps the last segment.
+// This client resolves the card path relative to the base URL: the slash keeps the last segment.
 const AGENT = `${GATEWAY_URL}/agents/demo/`
 
 async function client(binding) {
@@ -44,7 +44,7 @@ const streamedText = got =>
 for (const binding of ['JSONRPC', 'HTTP+JSON']) {
   const on = (sentence, run) => check(`${binding}: ${sentence}`, async () => run(await client(binding)))
 
-  await on('an answer is streamed, and its last event is final', async client => {
+  await on('a reply is streamed and its last event is final', async client => {
     const got = await events(client.sendMessageStream(request('hello there')))
     assert.equal(got[0].kind, 'task')
     assert.deepEqual([got.at(-1).kind, got.at(-1).status.state, got.at(-1).final], ['status-update', 'completed', true])
@@ -52,20 +52,20 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
     assert.equal(textOf(task.artifacts[0].parts), streamedText(got))
   })
 
-  await on('a blocking call is answered with the task', async client => {
+  await on('a blocking call returns the task', async client => {
     const task = await client.sendMessage(request('hello', { configuration: { blocking: true } }))
     assert.deepEqual([task.kind, task.status.state], ['task', 'completed'])
     assert.match(textOf(task.artifacts[0].parts), /hello/)
   })
 
-  await on('a call that does not wait is polled, then canceled once', async client => {
+  await on('a non-blocking call is polled, then canceled once', async client => {
     const task = await client.sendMessage(request('long 200 50', { configuration: { blocking: false } }))
     assert.ok(['submitted', 'working'].includes(task.status.state), task.status.state)
     assert.equal((await client.cancelTask({ id: task.id })).status.state, 'canceled')
     await assert.rejects(client.cancelTask({ id: task.id }), TaskNotCancelableError)
   })
 
-  await on('an approval is asked for, given, and the task goes on', async client => {
+  await on('an approval is requested, given, and the task continues', async client => {
     const got = await events(client.sendMessageStream(request('approval')))
     const last = got.at(-1)
     assert.deepEqual([last.status.state, last.final], ['input-required', true])
@@ -75,7 +75,7 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
     assert.deepEqual([done[0].id, done.at(-1).status.state], [last.taskId, 'completed'])
   })
 
-  await on('a subscriber who comes late misses nothing', async client => {
+  await on('a late subscriber misses nothing', async client => {
     let task
     for await (const event of client.sendMessageStream(request('long 30 50'))) {
       if (event.kind === 'task') task = event.id
@@ -92,7 +92,7 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
     await assert.rejects(client.getTask(nobody), TaskNotFoundError)
     await assert.rejects(client.cancelTask(nobody), TaskNotFoundError)
     await assert.rejects(client.sendMessage(request('x', { task: nobody.id })), TaskNotFoundError)
-    // In a stream this client tells the error by its text alone.
+    // In a stream this client reports only the text of the error.
     await assert.rejects(events(client.resubscribeTask(nobody)), /Task not found/)
     const task = await client.sendMessage(request('hello', { configuration: { blocking: true } }))
     await assert.rejects(client.sendMessage(request('more', { task: task.id })), UnsupportedOperationError)
@@ -100,7 +100,7 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
   })
 }
 
-await check('JSONRPC: push configs are kept, listed and removed', async () => {
+await check('JSONRPC: push configs are stored, listed and removed', async () => {
   const it = await client('JSONRPC')
   const task = await it.sendMessage(request('hello', { configuration: { blocking: true } }))
   const config = { url: 'http://127.0.0.1:9/hook', token: 'tok', authentication: { schemes: ['Bearer'], credentials: 's' } }

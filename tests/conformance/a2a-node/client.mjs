@@ -17,7 +17,7 @@ import {
 } from '@a2a-js/sdk/errors'
 import { GATEWAY_URL, check, close } from './checks.mjs'
 
-// This client resolves the card's path relative to the base: the slash keeps the last segment.
+// This client resolves the card path relative to the base URL: the slash keeps the last segment.
 const AGENT = `${GATEWAY_URL}/agents/demo/`
 
 async function client(binding) {
@@ -59,9 +59,9 @@ const streamedText = got =>
 for (const binding of ['JSONRPC', 'HTTP+JSON']) {
   const on = (sentence, run) => check(`${binding}: ${sentence}`, async () => run(await client(binding)))
 
-  await on('the client takes version 1.0', async client => assert.equal(client.protocolVersion, '1.0'))
+  await on('the client negotiates version 1.0', async client => assert.equal(client.protocolVersion, '1.0'))
 
-  await on('an answer is streamed: first the task, at last its end', async client => {
+  await on('a reply is streamed: the task first, its end last', async client => {
     const got = await events(client.sendMessageStream(request('hello there')))
     assert.equal(got[0].$case, 'task')
     assert.equal(got.at(-1).value.status.state, TaskState.TASK_STATE_COMPLETED)
@@ -70,13 +70,13 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
     assert.equal(task.artifacts[0].parts.length, 1)
   })
 
-  await on('a blocking call is answered with the task', async client => {
+  await on('a blocking call returns the task', async client => {
     const task = await client.sendMessage(request('hello'))
     assert.equal(task.status.state, TaskState.TASK_STATE_COMPLETED)
     assert.match(textOf(task.artifacts[0].parts), /hello/)
   })
 
-  await on('a call that does not wait is polled, then canceled once', async client => {
+  await on('a non-blocking call is polled, then canceled once', async client => {
     const configuration = {
       acceptedOutputModes: [],
       taskPushNotificationConfig: undefined,
@@ -90,7 +90,7 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
     await assert.rejects(client.cancelTask({ id: task.id, tenant: '', metadata: undefined }), TaskNotCancelableError)
   })
 
-  await on('an approval is asked for, given, and the task goes on', async client => {
+  await on('an approval is requested, given, and the task continues', async client => {
     const got = await events(client.sendMessageStream(request('approval')))
     const last = got.at(-1).value
     assert.equal(last.status.state, TaskState.TASK_STATE_INPUT_REQUIRED)
@@ -101,14 +101,14 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
     assert.equal(done.at(-1).value.status.state, TaskState.TASK_STATE_COMPLETED)
   })
 
-  await on('a text that decides nothing gets the question again', async client => {
+  await on('a text without a decision gets the interrupt again', async client => {
     const asked = await client.sendMessage(request('approval'))
     const again = await client.sendMessage(request('why?', { task: asked.id }))
     assert.equal(again.status.state, TaskState.TASK_STATE_INPUT_REQUIRED)
     assert.equal(again.status.message.messageId, asked.status.message.messageId)
   })
 
-  await on('a subscriber who comes late misses nothing', async client => {
+  await on('a late subscriber misses nothing', async client => {
     let task
     for await (const event of client.sendMessageStream(request('long 30 50'))) {
       if (event.payload.$case === 'task') task = event.payload.value.id
@@ -131,7 +131,7 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
     assert.deepEqual([rest.tasks.length, rest.nextPageToken], [1, ''])
   })
 
-  await on('push configs are kept, listed and removed', async client => {
+  await on('push configs are stored, listed and removed', async client => {
     const task = await client.sendMessage(request('hello'))
     const config = {
       tenant: '',
@@ -171,7 +171,7 @@ KRbV53nIEpsAZCNFt5im+Qz5KvcIU+1M8ph8YcY/NgRJxuJh1ttQ7uu6ng==
 -----END PUBLIC KEY-----
 `
 
-await check('the card is signed, and the client finds the signature right', async () => {
+await check('the card is signed and the client verifies the signature', async () => {
   const fetched = await fetch(new URL(AGENT_CARD_PATH, AGENT), { headers: { 'A2A-Version': '1.0' } })
   const card = AgentCard.fromJSON(await fetched.json())
   const verify = verifyAgentCardSignature(async () => createPublicKey(PUBLIC))

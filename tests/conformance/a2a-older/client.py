@@ -1,4 +1,4 @@
-"""A2A 0.3 with the official Python client of that generation, over both bindings, against the demo agent."""
+"""A2A 0.3 with the official Python client of that version, over both bindings, against the demo agent."""
 
 import uuid
 
@@ -73,13 +73,13 @@ def text_of(parts):
 
 
 async def refused(code, awaitable):
-    """The protocol's own error over JSON-RPC, its HTTP status over REST."""
+    """The protocol error over JSON-RPC, its HTTP status over REST."""
     try:
         await awaitable
     except A2AClientJSONRPCError as error:
         assert error.error.code == code[0], error
     except A2AClientHTTPError as error:
-        # Where this client asked for a stream it says 400, whatever it was told.
+        # For streams this client reports 400, whatever the actual status.
         wanted = (code[1], 400) if "text/event-stream" in error.message else (code[1],)
         assert error.status_code in wanted, error
     else:
@@ -89,7 +89,7 @@ async def refused(code, awaitable):
 NOT_FOUND, NOT_CANCELABLE, UNSUPPORTED = (-32001, 404), (-32002, 409), (-32004, 501)
 
 
-@check("the card is found at both well-known paths, and says what clients of 0.3 need")
+@check("the card is found at both well-known paths and has the fields that 0.3 clients need")
 async def _():
     async with httpx.AsyncClient() as http:
         card = await A2ACardResolver(http, AGENT).get_agent_card()
@@ -104,10 +104,10 @@ for binding in (TransportProtocol.jsonrpc, TransportProtocol.http_json):
     def on(sentence, binding=binding):
         return check(f"{binding.value}: {sentence}")
 
-    @on("an answer is streamed, and its last event is final")
+    @on("a reply is streamed and its last event is final")
     async def _(binding=binding):
         async with Session(binding) as client:
-            # The client changes the task it handed out before: what it is at first has to be looked at first.
+            # The client mutates the task object it returned before, so the first state is checked first.
             stream = client.send_message(message("hello there"))
             first, update = await anext(stream)
             assert update is None and first.status.state == TaskState.submitted, first
@@ -119,13 +119,13 @@ for binding in (TransportProtocol.jsonrpc, TransportProtocol.http_json):
             kept = await client.get_task(TaskQueryParams(id=task.id))
             assert text_of(kept.artifacts[0].parts) == text_of(task.artifacts[0].parts) and len(kept.artifacts[0].parts) == 1
 
-    @on("a blocking call is answered with the task")
+    @on("a blocking call returns the task")
     async def _(binding=binding):
         async with Session(binding, streaming=False) as client:
             task = await whole(client, message("hello"))
             assert task.status.state == TaskState.completed and task.artifacts and task.history[0].parts[0].root.text == "hello"
 
-    @on("a call that does not wait is answered at once")
+    @on("a non-blocking call returns at once")
     async def _(binding=binding):
         async with Session(binding, streaming=False, polling=True) as client:
             task = await whole(client, message("long 10 50"))
@@ -134,7 +134,7 @@ for binding in (TransportProtocol.jsonrpc, TransportProtocol.http_json):
             assert ended.status.state == TaskState.canceled, ended
             await refused(NOT_CANCELABLE, client.cancel_task(TaskIdParams(id=task.id)))
 
-    @on("an approval is asked for, given, and the task goes on")
+    @on("an approval is requested, given, and the task continues")
     async def _(binding=binding):
         async with Session(binding) as client:
             got = await events(client.send_message(message("approval")))
@@ -145,7 +145,7 @@ for binding in (TransportProtocol.jsonrpc, TransportProtocol.http_json):
             done, last = (await events(client.send_message(answer)))[-1]
             assert done.id == task.id and last.status.state == TaskState.completed, last
 
-    @on("a word is enough for an approval, any other text is not")
+    @on("a single word decides an approval, any other text does not")
     async def _(binding=binding):
         async with Session(binding, streaming=False) as client:
             asked = await whole(client, message("approval"))
@@ -154,7 +154,7 @@ for binding in (TransportProtocol.jsonrpc, TransportProtocol.http_json):
             done = await whole(client, message("yes", task=asked.id))
             assert done.status.state == TaskState.completed, done
 
-    @on("a subscriber who comes late misses nothing")
+    @on("a late subscriber misses nothing")
     async def _(binding=binding):
         async with Session(binding) as client:
             stream = client.send_message(message("long 30 50"))
@@ -166,14 +166,14 @@ for binding in (TransportProtocol.jsonrpc, TransportProtocol.http_json):
             assert got[-1][1].final and text_of(got[-1][0].artifacts[0].parts) == text_of(final.artifacts[0].parts)
             await refused(UNSUPPORTED, events(client.resubscribe(TaskIdParams(id=task.id))))
 
-    @on("push configs are kept and read without their id")
+    @on("push configs are stored and read without their id")
     async def _(binding=binding):
         async with Session(binding, streaming=False) as client:
             task = await whole(client, message("hello"))
             secret = PushNotificationAuthenticationInfo(schemes=["Bearer"], credentials="s3cr3t")
             config = PushNotificationConfig(url="http://127.0.0.1:9/hook", token="tok", authentication=secret)
             if binding == TransportProtocol.http_json:
-                # This client writes the config's id into a name of its own.
+                # This client puts the id of the config into a resource name.
                 config.id = "c1"
             made = await client.set_task_callback(TaskPushNotificationConfig(task_id=task.id, push_notification_config=config))
             assert made.push_notification_config.url == config.url, made
@@ -182,7 +182,7 @@ for binding in (TransportProtocol.jsonrpc, TransportProtocol.http_json):
             kept = await client.get_task_callback(get)
             assert kept.push_notification_config.authentication == secret and kept.push_notification_config.token == "tok", kept
 
-    @on("the whole task is pushed as it changes")
+    @on("the full task is pushed when it changes")
     async def _(binding=binding):
         receiver = Receiver()
         config = PushNotificationConfig(url=receiver.url, token="tok")

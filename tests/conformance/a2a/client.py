@@ -64,7 +64,7 @@ async def events(stream):
 
 
 async def whole(client, question):
-    """The task a blocking call is answered with."""
+    """The task that a blocking call returns."""
     answers = await events(client.send_message(question))
     assert answers and answers[-1].HasField("task"), answers
     return answers[-1].task
@@ -86,7 +86,7 @@ async def raises(kind, awaitable):
     raise AssertionError(f"no {kind.__name__}")
 
 
-@check("the card is found, and names four interfaces")
+@check("the card is found and lists four interfaces")
 async def _():
     async with httpx.AsyncClient() as http:
         card = await A2ACardResolver(http, AGENT).get_agent_card()
@@ -103,7 +103,7 @@ for binding in ("JSONRPC", "HTTP+JSON"):
     def on(sentence, binding=binding):
         return check(f"{binding}: {sentence}")
 
-    @on("an answer is streamed: first the task, at last its end")
+    @on("a reply is streamed: the task first, its end last")
     async def _(binding=binding):
         async with Session(binding) as client:
             got = await events(client.send_message(request("hello there")))
@@ -114,14 +114,14 @@ for binding in ("JSONRPC", "HTTP+JSON"):
             assert text_of(task.artifacts[0].parts) == streamed_text(got)
             assert [len(a.parts) for a in task.artifacts] == [1], "fragments of one text are one part"
 
-    @on("a blocking call is answered with the task and its artifacts")
+    @on("a blocking call returns the task with its artifacts")
     async def _(binding=binding):
         async with Session(binding, streaming=False) as client:
             task = await whole(client, request("hello"))
             assert task.status.state == STATE.TASK_STATE_COMPLETED and task.artifacts and task.history, task
             assert task.history[0].parts[0].text == "hello" and task.history[0].task_id == task.id
 
-    @on("a call that does not wait is polled to its end")
+    @on("a non-blocking call is polled to its end")
     async def _(binding=binding):
         async with Session(binding, streaming=False) as client:
             settings = t.SendMessageConfiguration(return_immediately=True)
@@ -134,7 +134,7 @@ for binding in ("JSONRPC", "HTTP+JSON"):
                 await asyncio.sleep(0.1)
             assert task.status.state == STATE.TASK_STATE_COMPLETED, task
 
-    @on("tools and reasoning are statuses, and the answer is the first artifact")
+    @on("tools and reasoning are status updates, and the reply is the first artifact")
     async def _(binding=binding):
         async with Session(binding) as client:
             got = await events(client.send_message(request("reasoning, then use a tool")))
@@ -151,7 +151,7 @@ for binding in ("JSONRPC", "HTTP+JSON"):
             files = [part for artifact in task.artifacts for part in artifact.parts if part.raw or part.url]
             assert files and files[0].media_type.startswith("image/"), task
 
-    @on("an approval is asked for, refused to be guessed, given, and the task goes on")
+    @on("an approval is requested, not guessed from text, given, and the task continues")
     async def _(binding=binding):
         async with Session(binding) as client:
             got = await events(client.send_message(request("approval")))
@@ -159,7 +159,7 @@ for binding in ("JSONRPC", "HTTP+JSON"):
             assert last.status.state == STATE.TASK_STATE_INPUT_REQUIRED, got[-1]
             item = MessageToDict(last.status.message.parts[1].data)["interrupt"]
             assert item["kind"] == "approval" and "accept" in item["decisions"], item
-            # A text that decides nothing: the same question again.
+            # A text without a decision: the same interrupt again.
             again = await events(client.send_message(request("what would that do?", task=last.task_id)))
             assert again[-1].task.status.state == STATE.TASK_STATE_INPUT_REQUIRED, again
             answer = data({"interrupt_id": item["id"], "decision": "accept"})
@@ -167,13 +167,13 @@ for binding in ("JSONRPC", "HTTP+JSON"):
             assert done[0].task.id == last.task_id
             assert done[-1].status_update.status.state == STATE.TASK_STATE_COMPLETED, done[-1]
             task = await client.get_task(t.GetTaskRequest(id=last.task_id))
-            # As it was said: the question before what was said to it, what decided nothing included.
+            # In order: the interrupt, then the messages to it, including the one without a decision.
             roles = [t.Role.ROLE_USER, t.Role.ROLE_AGENT, t.Role.ROLE_USER, t.Role.ROLE_USER]
             assert [m.role for m in task.history[:4]] == roles, task.history
             assert task.history[2].parts[0].text == "what would that do?", task.history
             assert MessageToDict(task.history[3].parts[0].data)["interrupt_id"] == item["id"]
 
-    @on("a word is enough for an approval")
+    @on("a single word decides an approval")
     async def _(binding=binding):
         async with Session(binding, streaming=False) as client:
             asked = await whole(client, request("approval"))
@@ -198,7 +198,7 @@ for binding in ("JSONRPC", "HTTP+JSON"):
             assert done.status.state == STATE.TASK_STATE_COMPLETED, done
             assert "Rome" in "".join(text_of(a.parts) for a in done.artifacts), done
 
-    @on("a login makes the task wait for that")
+    @on("a login makes the task wait for authentication")
     async def _(binding=binding):
         async with Session(binding, streaming=False) as client:
             asked = await whole(client, request("login"))
@@ -212,7 +212,7 @@ for binding in ("JSONRPC", "HTTP+JSON"):
             assert last.status.state == STATE.TASK_STATE_FAILED, got[-1]
             assert MessageToDict(last.metadata)["agent_api"]["error"]["code"], last
 
-    @on("a subscriber who comes late misses nothing, and a client that left stops nothing")
+    @on("a late subscriber misses nothing, and a client that disconnects stops nothing")
     async def _(binding=binding):
         async with Session(binding) as client:
             stream = client.send_message(request("long 30 50"))
@@ -257,7 +257,7 @@ for binding in ("JSONRPC", "HTTP+JSON"):
             none = await client.list_tasks(t.ListTasksRequest(context_id=context, status=STATE.TASK_STATE_FAILED))
             assert none.total_size == 0
 
-    @on("push configs are kept, listed and removed")
+    @on("push configs are stored, listed and removed")
     async def _(binding=binding):
         async with Session(binding, streaming=False) as client:
             task = await whole(client, request("hello"))
@@ -282,7 +282,7 @@ for binding in ("JSONRPC", "HTTP+JSON"):
                 config = t.TaskPushNotificationConfig(task_id=task.id, url=url)
                 await raises(InvalidParamsError, client.create_task_push_notification_config(config))
 
-    @on("what happens in a task is pushed, in order")
+    @on("the events of a task are pushed in order")
     async def _(binding=binding):
         receiver = Receiver(refuse=1)
         async with Session(binding, streaming=False) as client:
@@ -318,7 +318,7 @@ for binding in ("JSONRPC", "HTTP+JSON"):
             await raises(InvalidParamsError, client.list_tasks(t.ListTasksRequest(page_size=1000)))
 
 
-@check("two generations work on one task")
+@check("clients of two versions work on one task")
 async def _():
     async with Session("JSONRPC", streaming=False) as client, httpx.AsyncClient() as http:
         asked = await whole(client, request("approval"))

@@ -1,4 +1,4 @@
-"""The native Agent API from a client's side, against the built-in demo agent."""
+"""The Agent API as a client sees it, against the built-in demo agent."""
 
 import http.client
 import json
@@ -13,7 +13,7 @@ PROCESS = f"{AGENT}/process"
 
 
 def refused(body, *wanted, headers=None, url=PROCESS, method="POST"):
-    """The body of a refusal that comes before any stream."""
+    """The body of an error response before the stream starts."""
     with Connection(url, body, method=method, headers=headers) as connection:
         assert connection.status in wanted, f"HTTP {connection.status}, not {wanted}: {connection.answer.read()[:300]}"
         assert connection.type == "application/json", connection.type
@@ -22,14 +22,14 @@ def refused(body, *wanted, headers=None, url=PROCESS, method="POST"):
         return json.dumps(answer)
 
 
-@check("an answer is streamed, and the deltas make up the answer")
+@check("a reply is streamed, and its deltas add up to the full text")
 def _():
     stream = run(PROCESS, question("hello there"))
     assert stream.status == "completed", stream.last
     assert stream.text and stream.streamed_text == stream.text, (stream.streamed_text, stream.text)
 
 
-@check("the session is the client's own, and the response names it in every frame")
+@check("the session id of the client is used and is in every response frame")
 def _():
     stream = run(PROCESS, question("hello", session_id="s-7", user_id="u-7"))
     assert stream.last["session_id"] == "s-7"
@@ -43,13 +43,13 @@ def _():
     assert ends[0]["session_id"] != ends[1]["session_id"]
 
 
-@check("reasoning is a message of its own")
+@check("reasoning is a separate message")
 def _():
     stream = run(PROCESS, question("reasoning"))
     assert stream.messages("reasoning") and stream.messages("message"), stream.output
 
 
-@check("a tool's call and its output are shown, paired by their id")
+@check("a tool call and its output are shown with the same id")
 def _():
     stream = run(PROCESS, question("tool"))
     bodies = [part["data"] for part in stream.contents("data")]
@@ -62,13 +62,13 @@ def _():
     assert stream.contents("image"), stream.output
 
 
-@check("an agent's error fails the run with a code, and says nothing of its insides")
+@check("an agent error fails the run with a code and without internal details")
 def _():
     stream = run(PROCESS, question("error"))
     assert stream.status == "failed" and stream.last["error"]["code"], stream.last
 
 
-@check("without streaming one JSON object is answered")
+@check("without streaming the response is one JSON object")
 def _():
     with Connection(PROCESS, question("hello", stream=False)) as connection:
         assert (connection.status, connection.type) == (200, "application/json")
@@ -109,7 +109,7 @@ def _():
     refused(question("hello"), 404, url=f"{GATEWAY_URL}/agents/nobody/process")
 
 
-@check("the gateway is alive after all that")
+@check("the gateway is healthy afterwards")
 def _():
     where = urllib.parse.urlsplit(GATEWAY_URL)
     for path in ("/healthz", "/readyz"):

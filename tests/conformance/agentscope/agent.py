@@ -1,8 +1,8 @@
-"""An agent for AgentScope Runtime that needs no model: each word it is asked makes it do one thing.
+"""An agent for AgentScope Runtime without a model: each input word is a command.
 
-It is the upstream of `cargo xtask conformance agentscope` and of `record.py`, which writes down what the
-runtime really sends for each word. The words are the keys of the tables below (`ACTS` and one table for each
-further framework). Nothing in here knows the gateway.
+It is the upstream of `cargo xtask conformance agentscope` and of `record.py`, which records what the runtime sends
+for each command. The commands are the keys of the tables below (`ACTS` and one table for each further framework).
+Not here: anything about the gateway.
 
     python agent.py --port 8090 [--framework agentscope|text|langgraph|agno]
 """
@@ -28,7 +28,7 @@ from fastapi.responses import StreamingResponse
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 UNICODE = "naïve 日本語 🦀 e\u0301 \u2028 \u0000 \"quoted\" \\ back\nnew line\ttab 👩‍👩‍👧"
 
-# How many turns each session has had: what a runtime that keeps history by session id looks like from outside.
+# Turns per session, as a stand-in for history that the runtime keeps by session id.
 turns: dict[str, int] = {}
 
 
@@ -41,7 +41,7 @@ def words_of(request) -> list[str]:
     return ["text"]
 
 
-# --- framework `agentscope`: rows of (message so far, whether it is whole) -------------------------------------
+# --- framework `agentscope`: tuples of (message so far, whether it is complete) ---------------------------------
 
 
 def say(role="assistant", **options) -> Msg:
@@ -65,7 +65,7 @@ def base64(kind: str, media: str, value: str, **more) -> dict:
 
 
 async def grow(pieces, make=text, pause=0.0, finish=True, msg=None):
-    """One message that grows by one piece a step: content is always all that was said so far."""
+    """One message that grows step by step: its content is always the full text so far."""
     msg, so_far = msg or say(), ""
     for place, piece in enumerate(pieces):
         so_far += piece
@@ -88,7 +88,7 @@ async def act_reasoning(**_):
 
 
 async def act_think(**_):
-    """Reasoning and answer in one turn: the runtime opens both at once and splits the answer over two slots."""
+    """Reasoning and reply in one turn: the runtime opens both at once and splits the reply over two contents."""
     msg = say()
     msg.content = [thinking("Let me")]
     yield msg, False
@@ -197,7 +197,7 @@ async def act_plain(**_):
 
 
 async def act_open(**_):
-    """Never says which chunk is the last: the runtime leaves the message open."""
+    """Never marks the last chunk, so the runtime leaves the message open."""
     async for row in grow(["Never", " closed"], finish=False):
         yield row
 
@@ -245,7 +245,7 @@ async def act_whoami(request, **_):
 
 
 async def act_extra(request, **_):
-    """Says which fields beyond the published ones arrived."""
+    """Lists the received fields that are not in the published schema."""
     async for row in grow([" ".join(sorted(request.model_extra or {})) or "none"]):
         yield row
 
@@ -268,14 +268,14 @@ async def act_quota(**_):
 
 
 async def raw(*events):
-    """Native events of our own, through the runtime's hook for custom blocks."""
+    """Hand-made Agent API events, through the hook of the runtime for custom blocks."""
     msg = say()
     msg.content = [{"type": "native", "events": events}]
     yield msg, True
 
 
 def message_with(kind: str, *contents, role="assistant", **more):
-    """A whole message, announced, filled and closed. Copies, since the runtime's events are the objects themselves."""
+    """A complete message: started, filled and closed. Copies, since the runtime yields the objects themselves."""
     message = Message(type=kind, role=role, **more)
     yield message.in_progress().model_copy(deep=True)
     for content in contents:
@@ -342,7 +342,7 @@ async def act_partial_failure(**_):
 
 
 def built(build):
-    """The events of the runtime's own builder, copied as they come: the builder goes on changing them."""
+    """The events of the builder of the runtime, copied because the builder keeps changing them."""
     return [event.model_copy(deep=True) for event in build]
 
 
@@ -376,7 +376,7 @@ async def act_builder_data(**_):
 
 
 async def act_builder_whole(**_):
-    """A response inside the response, with an id of its own."""
+    """A response inside the response, with its own id."""
     async for row in raw(*built(ResponseBuilder().generate_streaming_response(["Hello", ", ", "world"]))):
         yield row
 
@@ -399,12 +399,12 @@ async def agentscope_query(self, msgs, request=None, response=None, **_):
 
 
 def native_block(block, *_):
-    """The runtime's converter for blocks of type `native`: hands their events on as they are."""
+    """The converter of the runtime for blocks of type `native`: passes their events on unchanged."""
     for event in block["events"]:
         yield event
 
 
-# --- framework `text`: rows of strings ---------------------------------------------------------------------------
+# --- framework `text`: strings -----------------------------------------------------------------------------------
 
 
 async def text_query(self, request=None, response=None, **_):
@@ -481,7 +481,7 @@ def build(framework: str) -> AgentApp:
 
     @app.post("/builder")
     async def builder(request: dict):
-        """The runtime's builder without its runner: frames that bear no sequence numbers."""
+        """The builder of the runtime without its runner: frames without sequence numbers."""
 
         def frames():
             for event in ResponseBuilder(session_id="s-1").generate_streaming_response(["Hello", ", ", "world"]):

@@ -1,6 +1,6 @@
-"""A real AgentScope Runtime behind the gateway: whatever it sends, a client sees well-formed streams.
+"""A real AgentScope Runtime behind the gateway: clients see well-formed streams whatever it sends.
 
-Every stream is held to `native.Stream.well_formed`; the checks below say what must be in it besides.
+Every stream is validated by `native.Stream.well_formed`; the checks below cover its content.
 """
 
 import json
@@ -15,7 +15,7 @@ from native import Connection, Stream, question, run
 AGENT = f"{GATEWAY_URL}/agents/friday"
 PROCESS = f"{AGENT}/process"
 
-# Acts that end in failure, and the ones whose answer is checked by name further below.
+# Commands that fail, and commands whose reply is checked individually below.
 FAILING = {"error", "late-error", "quota"}
 
 
@@ -32,30 +32,30 @@ for word in sorted(ACTS):
         assert stream.status == wanted, stream.last
 
 
-@check("an answer is streamed as it is said")
+@check("a reply is streamed as it is generated")
 def _():
     stream = ask("text")
     assert stream.text == stream.streamed_text == "Hello, world!", stream.text
 
 
-@check("an answer that the runtime only gives whole arrives, once")
+@check("a reply that the runtime sends without deltas arrives once")
 def _():
     assert ask("plain").text == "A plain answer."
 
 
-@check("a message that the runtime never closes is closed, and kept")
+@check("a message that the runtime never closes is closed and kept")
 def _():
     assert ask("open").text == "Never closed"
 
 
-@check("reasoning beside the answer is untangled, and neither loses a letter")
+@check("interleaved reasoning and reply are separated without losing characters")
 def _():
     stream = ask("think")
     reasoning = [part["text"] for message in stream.messages("reasoning") for part in message["content"]]
     assert "".join(reasoning) == "Let me think." and stream.text == "42 is it.", (reasoning, stream.text)
 
 
-@check("unicode arrives as it was said")
+@check("unicode arrives unchanged")
 def _():
     from agent import UNICODE
 
@@ -68,7 +68,7 @@ def tool_bodies(stream, *kinds):
 
 for word, kind in (("tool", "plugin_call"), ("mcp", "mcp_call")):
 
-    @check(f"`{word}`: a call whose arguments grow is told with its whole arguments, and its output")
+    @check(f"`{word}`: a call with growing arguments is shown with its full arguments and its output")
     def _():
         stream = ask(word)
         (call,), (output,) = tool_bodies(stream, kind), tool_bodies(stream, f"{kind}_output")
@@ -89,12 +89,12 @@ def _():
 
 for word, kind in (("image", "image"), ("image64", "image"), ("audio", "audio"), ("video", "video"), ("file", "file")):
 
-    @check(f"`{word}`: what the runtime leaves out of its output is in ours")
+    @check(f"`{word}`: output that the runtime omits is in the output of the gateway")
     def _():
         assert ask(word).contents(kind)
 
 
-@check("an image and its caption are both there, in their order")
+@check("an image and its caption arrive in order")
 def _():
     stream = ask("picture")
     assert [m["content"][0]["type"] for m in stream.output] == ["image", "text"] and stream.text == "A cat.", stream.output
@@ -115,13 +115,13 @@ def _():
     assert ask("refusal").contents("refusal")[0]["refusal"] == "I cannot help with that."
 
 
-@check("heartbeats are no messages")
+@check("heartbeats are not messages")
 def _():
     stream = ask("heartbeat")
     assert not stream.messages("heartbeat") and stream.text == "Still here.", stream.output
 
 
-@check("a second response inside the stream does not end it, nor change its id")
+@check("a second response inside the stream neither ends it nor changes its id")
 def _():
     assert ask("builder-whole").text == "Hello, world"
 
@@ -132,7 +132,7 @@ def _():
     assert usage["input_tokens"] == 11 and usage["output_tokens"] == 5, usage
 
 
-@check("a failure has a code, keeps what was said, and tells nothing of the agent's insides")
+@check("a failure has a code, keeps the partial output, and shows no internal details")
 def _():
     stream = ask("late-error")
     assert stream.last["error"]["code"], stream.last
@@ -141,26 +141,26 @@ def _():
     assert ask("quota").last["error"]["code"], "a code of the runtime's own"
 
 
-@check("a session's turns reach one session of the upstream, two sessions never meet")
+@check("turns of a session reach one upstream session, and two sessions stay separate")
 def _():
     one, other = str(uuid.uuid4()), str(uuid.uuid4())
     texts = [ask("turn", session_id=session, user_id="u1").text for session in (one, one, other)]
     assert [text.split(",")[0] for text in texts] == ["turn 1", "turn 2", "turn 1"], texts
 
 
-@check("anonymous clients get sessions of their own")
+@check("anonymous clients get separate sessions")
 def _():
     sessions = {ask("whoami").text for _ in range(3)}
     assert len(sessions) == 3 and not any("None" in session for session in sessions), sessions
 
 
-@check("fields of the client's own reach the agent")
+@check("unknown fields of the client reach the agent")
 def _():
     assert "biz_params" in ask("extra", biz_params={"a": 1}).text
 
 
 def together(count, body_of):
-    """What that many concurrent clients were answered."""
+    """The replies to this number of concurrent clients."""
     answers, threads = [None] * count, []
 
     def one(place):
@@ -175,14 +175,14 @@ def together(count, body_of):
     return answers
 
 
-@check("forty clients at once each get their own whole answer")
+@check("forty concurrent clients each get their own full reply")
 def _():
     answers = together(40, lambda place: question(f"long {20 + place} 5"))
     for place, stream in enumerate(answers):
         assert stream.status == "completed" and len(stream.text.split()) == 20 + place, (place, stream.last)
 
 
-@check("parallel turns of one session do not trip over the runtime's lock")
+@check("parallel turns of one session do not conflict with the lock of the runtime")
 def _():
     session = str(uuid.uuid4())
     answers = together(3, lambda place: question("long 10 20", session_id=session, user_id="u1"))
@@ -190,7 +190,7 @@ def _():
 
 
 def first_words(session, text="long 2000 20"):
-    """A connection whose answer has begun."""
+    """A connection whose response has started."""
     connection = Connection(PROCESS, question(text, session_id=session, user_id="u1"))
     frames = connection.frames()
     seen = []
@@ -201,7 +201,7 @@ def first_words(session, text="long 2000 20"):
     raise AssertionError(f"no word was said: {seen}")
 
 
-@check("a stop ends the run, and the stream says so")
+@check("a stop ends the run and its stream")
 def _():
     session = str(uuid.uuid4())
     connection, frames, seen = first_words(session)
@@ -214,7 +214,7 @@ def _():
     assert ask("text", session_id=session, user_id="u1").status == "completed"
 
 
-@check("a client that leaves frees its session at the upstream")
+@check("a client that disconnects frees its upstream session")
 def _():
     session = str(uuid.uuid4())
     connection, *_ = first_words(session)
@@ -225,7 +225,7 @@ def _():
     assert time.monotonic() - begun < 20, "the session was held until the long answer had ended"
 
 
-@check("a background task is finished with the whole response")
+@check("a background task finishes with the full response")
 def _():
     with Connection(f"{PROCESS}/task", question("tool")) as connection:
         task = connection.json()["task_id"]
@@ -238,7 +238,7 @@ def _():
     assert state["result"]["status"] == "completed" and len(state["result"]["output"]) == 4, state
 
 
-@check("the upstream is still well")
+@check("the upstream is still healthy")
 def _():
     with Connection(f"{UPSTREAM_URL}/health", None, method="GET") as connection:
         assert connection.json()["status"] == "healthy"

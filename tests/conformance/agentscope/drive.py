@@ -19,7 +19,7 @@ def free_port() -> int:
 
 
 class Agent:
-    """`agent.py` as a process of its own, from ready to gone."""
+    """`agent.py` as a separate process, while the context is open."""
 
     def __init__(self, framework="agentscope", port=None):
         self.framework = framework

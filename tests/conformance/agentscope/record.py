@@ -1,10 +1,10 @@
-"""Writes down, byte for byte, what AgentScope Runtime sends: the golden input of the native reader's tests.
+"""Records byte for byte what AgentScope Runtime sends: the golden input for the tests of the Agent API reader.
 
     python record.py OUTPUT_FOLDER [FRAMEWORK ...]
 
-Starts `agent.py` once for each framework and asks it every word it knows. A file holds one response body as it
-came (`FRAMEWORK-WORD.sse`; `.json` where the answer is not a stream), nothing cut, nothing made nicer: ids, times
-and repetitions are the server's own.
+Starts `agent.py` once for each framework and sends it every command. A file contains one unmodified response body
+(`FRAMEWORK-WORD.sse`; `.json` if the response is not a stream), including the ids, times and repetitions of the
+server.
 """
 
 import http.client
@@ -23,7 +23,7 @@ WORDS = {
     "agno": ["text", "tool"],
 }
 
-# Acts whose answer depends on who asks; they are no transcripts.
+# Commands whose reply depends on the caller; they are not recorded.
 NOT_RECORDED = {"turn", "whoami", "extra"}
 
 
@@ -52,7 +52,7 @@ def record_words(agent, framework, words, folder):
 
 
 def record_refusals(agent, folder):
-    """Requests that the runtime turns away, each in its own way."""
+    """Requests that the runtime refuses, each differently."""
     bodies = {
         "refused-role": {"input": [{"role": "developer", "content": [{"type": "text", "text": "x"}]}]},
         "refused-content-string": {"input": [{"role": "user", "content": "x"}]},
@@ -69,7 +69,7 @@ def record_builder(agent, folder):
 
 
 def record_busy_and_stop(agent, folder):
-    """A second turn while the first runs, and then a stop of the first."""
+    """A second turn while the first runs, then a stop of the first."""
     begun, bodies = threading.Event(), {}
 
     def first():

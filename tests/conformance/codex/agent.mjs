@@ -1,5 +1,5 @@
-// A scripted agent for Codex: it speaks the Agent API, runs a command in the client's shell twice, and then repeats what
-// the shell said. `GET /asked` tells what it was asked.
+// A scripted agent for Codex: it speaks the Agent API, runs a command in the client's shell twice, and then repeats the
+// output of the shell. `GET /asked` returns the requests that it received.
 
 import { createServer } from 'node:http'
 

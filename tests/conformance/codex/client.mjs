@@ -1,6 +1,6 @@
 // Codex over a WebSocket: a session with two calls of its shell uses one connection from the first request to the last.
 //
-// A proxy between the two counts what Codex opens.
+// A proxy between the two counts the connections that Codex opens.
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'

@@ -1,4 +1,4 @@
-// The official Node SDK, one major version back.
+// The official Node SDK, previous major version.
 
 import { close } from './checks.mjs'
 import { all } from './openai-client.mjs'

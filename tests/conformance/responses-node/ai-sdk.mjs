@@ -19,7 +19,7 @@ const tools = {
   }),
 }
 
-await check('a question is answered, whole and as a stream', async () => {
+await check('a question is answered with and without streaming', async () => {
   const { text } = await generateText({ model, prompt: 'hello there', maxRetries: 0 })
   assert.match(text, /hello there/)
   const streamed = streamText({ model, prompt: 'usage hello there', maxRetries: 0 })
@@ -29,7 +29,7 @@ await check('a question is answered, whole and as a stream', async () => {
   assert.ok((await streamed.usage).totalTokens > 0)
 })
 
-await check('the tool loop refers to items of the turn before and goes on', async () => {
+await check('the tool loop refers to items of the previous turn and continues', async () => {
   const { text, steps } = await generateText({ model, prompt: 'client tool', tools, stopWhen: upTo(3), maxRetries: 0 })
   assert.equal(steps.length, 2)
   assert.match(text, /Berlin/)
@@ -52,7 +52,7 @@ await check('thoughts and the agent\'s own tools are shown', async () => {
   for await (const part of streamed.fullStream) assert.notEqual(part.type, 'error', JSON.stringify(part))
 })
 
-await check('an approval is asked for and decided, by reference and without a chain', async () => {
+await check('an approval is requested and decided, by reference and without a chain', async () => {
   const mailer = openai.tools.mcp({ serverLabel: 'mailer', serverUrl: 'https://mailer.invalid', requireApproval: 'always' })
   const messages = [{ role: 'user', content: 'approval' }]
   const first = await generateText({ model, messages, tools: { mcp: mailer }, maxRetries: 0 })

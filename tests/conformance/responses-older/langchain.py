@@ -17,7 +17,7 @@ def get_location(precision: str) -> str:
     return f"Berlin, to the {precision}"
 
 
-@check("a question is answered, whole and as a stream")
+@check("a question is answered with and without streaming")
 def _():
     assert "hello there" in model.invoke("hello there").text
     chunks = list(model.stream("usage hello there"))
@@ -27,7 +27,7 @@ def _():
     assert "hello there" in whole.text and whole.usage_metadata["total_tokens"] > 0, whole
 
 
-@check("a tool is called, and its output used")
+@check("a tool is called and its output is used")
 def _():
     bound = model.bind_tools([get_location])
     first = bound.invoke("client tool")
@@ -41,7 +41,7 @@ def _():
     assert whole.tool_calls[0]["args"] == call["args"], whole.tool_calls
 
 
-@check("thoughts are shown")
+@check("reasoning is shown")
 def _():
     answer = model.invoke("reasoning hello")
     assert any(block["type"] == "reasoning" for block in answer.content_blocks), answer.content_blocks

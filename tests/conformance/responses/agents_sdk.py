@@ -32,7 +32,7 @@ async def _():
     assert "hello there" in result.final_output, result.final_output
 
 
-@check("the tool loop calls the client's tool and goes on with its output")
+@check("the tool loop calls the client's tool and continues with its output")
 async def _():
     async with an_agent(tools=[get_location]) as agent:
         result = await Runner.run(agent, "client tool")
@@ -47,14 +47,14 @@ async def _():
     assert "Berlin" in result.final_output and "run_item_stream_event" in seen, seen
 
 
-@check("tools the agent runs itself do not confuse the loop")
+@check("tools that the agent runs itself do not disturb the loop")
 async def _():
     async with an_agent(tools=[get_location]) as agent:
         result = await Runner.run(agent, "reasoning tool mcp hello")
     assert "hello" in result.final_output, result.final_output
 
 
-@check("a second turn follows on the first, by history and by chain")
+@check("a second turn continues the first, by history and by chain")
 async def _():
     async with an_agent() as agent:
         first = await Runner.run(agent, "hello")
@@ -64,7 +64,7 @@ async def _():
     assert "message 2" in third.final_output, third.final_output
 
 
-@check("an approval interrupts the run, is decided, and is history in the turn after")
+@check("an approval interrupts the run, is decided, and is in the history of the next turn")
 async def _():
     server = {"type": "mcp", "server_label": "mailer", "server_url": "https://mailer.invalid", "require_approval": "always"}
     async with an_agent(tools=[HostedMCPTool(tool_config=server)]) as agent:
@@ -80,7 +80,7 @@ async def _():
 
 
 
-@check("over a WebSocket nothing is stored, and the tool turn sends its output alone")
+@check("over a WebSocket nothing is stored, and the tool turn sends only its output")
 async def _():
     async with AsyncOpenAI(base_url=URL, api_key="none", max_retries=0) as client:
         model = OpenAIResponsesWSModel("demo", client)

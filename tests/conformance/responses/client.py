@@ -61,7 +61,7 @@ def ended(response_id, limit=20):
     raise AssertionError("it never ended")
 
 
-@check("a question is answered whole")
+@check("a question is answered without streaming")
 def _():
     response = ask("hello there")
     assert response.status == "completed" and response.object == "response", response.status
@@ -70,7 +70,7 @@ def _():
     assert isinstance(response.created_at, (int, float)) and response.created_at == int(response.created_at)
 
 
-@check("the same question streams the same answer")
+@check("the same question streams the same reply")
 def _():
     events = events_of("hello there")
     assert [event.type for event in events[:2]] == ["response.created", "response.in_progress"]
@@ -124,7 +124,7 @@ def _():
     assert joined == call.arguments, joined
 
 
-@check("the agent's own tools are shown as they ran")
+@check("the agent's own tool calls are shown")
 def _():
     response = ask("tool parallel mcp")
     calls = [item for item in response.output if item.type == "mcp_call"]
@@ -133,7 +133,7 @@ def _():
     assert tools.server_label == "calendar" and tools.tools[0].name == "next_event"
 
 
-@check("refusals, images, files, data and every letter arrive")
+@check("refusals, images, files, data and all characters arrive")
 def _():
     response = ask("refusal")
     assert response.output[0].content[0].type == "refusal", response.output
@@ -145,13 +145,13 @@ def _():
     assert whole == streamed and "👩‍👩‍👧‍👦" in whole and "\u2028" in whole
 
 
-@check("an approval is asked for, decided, and decided only once")
+@check("an approval is requested and decided only once")
 def _():
     first = ask("approval")
     [asked] = [item for item in first.output if item.type == "mcp_approval_request"]
     answer = {"type": "mcp_approval_response", "approval_request_id": asked.id, "approve": True}
     raises(openai.BadRequestError, 400, lambda: ask("go on", previous_response_id=first.id), param="input")
-    # Found by its id, without a chain.
+    # Found by its id, without previous_response_id.
     second = ask([answer])
     assert second.status == "completed" and second.output, second
     raises(openai.BadRequestError, 400, lambda: ask([answer], previous_response_id=first.id), param="input")
@@ -167,7 +167,7 @@ def _():
     assert "red" in second.output_text, second.output_text
 
 
-@check("a failure has an error, an incomplete answer its reason, and both their text")
+@check("a failed response has an error, an incomplete one its reason, and both their text")
 def _():
     failed = ask("fail")
     assert failed.status == "failed" and failed.error.code == "server_error" and failed.output, failed
@@ -179,7 +179,7 @@ def _():
     assert broken[-1].response.output, "what was said before is kept"
 
 
-@check("a chain remembers, and an older link forks")
+@check("a chain keeps its history, and an older response can be continued as a branch")
 def _():
     first = ask("history")
     second = ask("history", previous_response_id=first.id)
@@ -217,7 +217,7 @@ def _():
     assert done.status == "completed" and done.output_text, done
 
 
-@check("a background response is cancelled, twice without harm")
+@check("a background response can be cancelled twice")
 def _():
     begun = ask("long 1000 50", background=True)
     cancelled = client.responses.cancel(begun.id)
@@ -227,7 +227,7 @@ def _():
     raises(openai.BadRequestError, 400, lambda: client.responses.cancel(foreground.id))
 
 
-@check("a stream is taken up where it was cut, with the same events")
+@check("a cut stream is resumed with the same events")
 def _():
     stream = ask("long 40 10", stream=True, background=True)
     seen = []
@@ -245,12 +245,12 @@ def _():
     assert [event.model_dump_json() for event in again] == [event.model_dump_json() for event in seen + rest]
     last = numbers[-1]
     assert list(client.responses.retrieve(response_id, stream=True, starting_after=last)) == []
-    # Who has counted further than the run came is told its end.
+    # A number beyond the end yields the terminal event.
     [end] = client.responses.retrieve(response_id, stream=True, starting_after=10_000)
     assert end.sequence_number == last and end.type == "response.completed", end
 
 
-@check("a run in the foreground is cancelled when its client leaves")
+@check("a foreground run is cancelled when its client disconnects")
 def _():
     stream = ask("long 2000 20", stream=True)
     response_id = next(iter(stream)).response.id
@@ -258,7 +258,7 @@ def _():
     assert ended(response_id).status == "cancelled"
 
 
-@check("a response is deleted once, and one that is not stored is never there")
+@check("a response is deleted once, and an unstored one is never found")
 def _():
     response = ask("hello")
     client.responses.delete(response.id)
@@ -275,7 +275,7 @@ def _():
     )
 
 
-@check("a conversation is made, used, changed and deleted")
+@check("a conversation is created, used, changed and deleted")
 def _():
     conversation = client.conversations.create(
         metadata={"topic": "weather"}, items=[{"type": "message", "role": "user", "content": "before"}]
@@ -300,7 +300,7 @@ def _():
     raises(openai.NotFoundError, 404, lambda: client.conversations.retrieve(conversation.id))
 
 
-@check("settings are repeated, and the agent's usage is told")
+@check("settings are echoed and the usage of the agent is reported")
 def _():
     response = ask(
         "usage hello", temperature=0.5, metadata={"a": "b"}, instructions="Be kind.", tools=[TOOL], tool_choice="none"
@@ -326,7 +326,7 @@ def _():
     assert client.responses.create(model="gpt-demo", input="hello").model == "gpt-demo"
 
 
-@check("tokens are estimated, and a context is made one item")
+@check("tokens are estimated, and a context is compacted to one item")
 def _():
     if hasattr(client.responses, "input_tokens"):
         assert client.responses.input_tokens.count(model="demo", input="hello there").input_tokens > 0
@@ -359,7 +359,7 @@ def _():
 
 if hasattr(client.responses, "connect"):
 
-    @check("a WebSocket carries several turns, and outlives a mistake")
+    @check("a WebSocket carries several turns and survives an error")
     def _():
         with client.responses.connect() as connection:
 
@@ -381,7 +381,7 @@ if hasattr(client.responses, "connect"):
             assert "message 2" in second[-1].response.output[0].content[0].text, second[-1]
 
 
-    @check("over a WebSocket a chain goes on that is not stored, tools included, and on no other connection")
+    @check("over a WebSocket an unstored chain continues, tools included, and only on its connection")
     def _():
         with client.responses.connect() as connection, client.responses.connect() as other:
 

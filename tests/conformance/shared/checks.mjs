@@ -1,10 +1,10 @@
-// What every conformance script for Node begins and ends with: named checks, and the counting of them.
+// Named checks and their counts, for all conformance scripts in Node.
 //
 //     import { check, close } from './checks.mjs'
-//     await check('a greeting ends completed', async () => { … })
+//     await check('a greeting completes', async () => { … })
 //     close() // prints `N passed, N failed` and sets the exit code
 //
-// Nothing in here knows a protocol.
+// Not here: any protocol.
 
 export const GATEWAY_URL = process.env.GATEWAY_URL ?? 'http://127.0.0.1:8080'
 export const UPSTREAM_URL = process.env.UPSTREAM_URL ?? ''
@@ -27,6 +27,6 @@ export async function check(sentence, run) {
 
 export function close() {
   console.log(`${passed} passed, ${failed} failed`)
-  // Open keep-alive connections of a client must not hold the process.
+  // Open keep-alive connections of a client must not keep the process alive.
   process.exit(failed > 0 || passed === 0 ? 1 : 0)
 }

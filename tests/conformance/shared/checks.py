@@ -1,14 +1,14 @@
-"""What every conformance script in Python begins and ends with: named checks, and the counting of them.
+"""Named checks and their counts, for all conformance scripts in Python.
 
     from checks import check, close
 
-    @check("a greeting ends completed")
+    @check("a greeting completes")
     def _():
         assert ask("hello").status == "completed"
 
     close()  # prints `N passed, N failed` and sets the exit code
 
-`asyncio` functions are awaited, each in a loop of its own. Nothing in here knows a protocol.
+`asyncio` functions are awaited, each in its own loop. Not here: any protocol.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _passed, _failed = 0, 0
 
 
 def check(sentence: str):
-    """Runs the function at once and writes down under this sentence how it ended."""
+    """Runs the function at once and records the result under this sentence."""
 
     def run(function):
         global _passed, _failed

@@ -1,7 +1,8 @@
-"""A small client of the native Agent API, and the rules that every stream of ours keeps.
+"""A small Agent API client, and the rules that every stream of the gateway follows.
 
-`run` asks and returns the whole stream; `Stream.well_formed` holds it to the strict-writer rules: announced before
-filled, one thing at a time, closed, numbered without gaps, one ending and nothing after it. Standard library alone.
+`run` runs a turn and returns the complete stream. `Stream.well_formed` checks the strict-writer rules: messages start
+before their content, one is open at a time, all are closed, sequence numbers have no gaps, and nothing follows the
+terminal frame. Uses only the standard library.
 """
 
 import http.client
@@ -18,7 +19,7 @@ def question(text, **more) -> dict:
 
 
 class Connection:
-    """One request and its answer, read frame by frame."""
+    """One request and its response, read frame by frame."""
 
     def __init__(self, url, body, method="POST", timeout=60, headers=None):
         where = urllib.parse.urlsplit(url)
@@ -31,7 +32,7 @@ class Connection:
         self.type = self.answer.headers.get_content_type()
 
     def frames(self):
-        """Each event's object, as it arrives. Comments are skipped; anything but `data:` lines is an error."""
+        """The object of each event as it arrives. Comments are skipped; any line but `data:` is an error."""
         rest = b""
         while chunk := self.answer.read1(65536):
             *whole, rest = (rest + chunk).split(b"\n\n")
@@ -47,7 +48,7 @@ class Connection:
         return json.loads(self.answer.read())
 
     def close(self):
-        """Leaves, whether or not the answer is whole."""
+        """Closes the connection, even if the response is incomplete."""
         if self.connection.sock:
             self.connection.sock.shutdown(socket.SHUT_RDWR)
         self.connection.close()
@@ -60,7 +61,7 @@ class Connection:
 
 
 class Stream:
-    """A whole stream of events."""
+    """A complete stream of events."""
 
     def __init__(self, frames):
         self.frames = frames
@@ -85,13 +86,13 @@ class Stream:
 
     @property
     def text(self) -> str:
-        """What was answered, without reasoning."""
+        """The text of the reply, without reasoning."""
         parts = [part for message in self.messages("message") for part in message["content"] or []]
         return "".join(part["text"] for part in parts if part["type"] == "text")
 
     @property
     def streamed_text(self) -> str:
-        """The same, put together from the deltas."""
+        """The same text, assembled from the deltas."""
         kinds = {frame["id"]: frame["type"] for frame in self.frames if frame["object"] == "message"}
         pieces = [frame for frame in self.frames if frame["object"] == "content" and frame["type"] == "text"]
         return "".join(f["text"] for f in pieces if f.get("delta") and kinds.get(f["msg_id"]) == "message")
@@ -138,7 +139,7 @@ class Stream:
 
 
 def run(url, body, **options) -> Stream:
-    """Asks, reads to the end and holds the stream to the rules."""
+    """Runs a turn to its end and validates the stream."""
     with Connection(url, body, **options) as connection:
         assert connection.status == 200, f"HTTP {connection.status}: {connection.answer.read()[:500]!r}"
         assert connection.type == "text/event-stream", connection.type

@@ -39,13 +39,13 @@ async function raises(kind, status, run, code) {
 }
 
 export async function all() {
-  await check('a question is answered whole', async () => {
+  await check('a question is answered without streaming', async () => {
     const response = await ask('hello there')
     assert.equal(response.status, 'completed')
     assert.match(response.output_text, /hello there/)
   })
 
-  await check('the same question streams the same answer', async () => {
+  await check('the same question streams the same reply', async () => {
     const events = []
     for await (const event of await ask('hello there', { stream: true })) events.push(event)
     assert.deepEqual(events.map((event) => event.sequence_number), events.map((_, index) => index))
@@ -86,7 +86,7 @@ export async function all() {
     assert.match(second.output_text, /Berlin/)
   })
 
-  await check('a failure and an incomplete answer say so', async () => {
+  await check('failed and incomplete responses have their status', async () => {
     const failed = await ask('fail')
     assert.equal(failed.status, 'failed')
     assert.equal(failed.error.code, 'server_error')
@@ -108,7 +108,7 @@ export async function all() {
     assert.equal((await client.responses.cancel(slow.id)).status, 'cancelled')
   })
 
-  await check('a stream is taken up where it was cut', async () => {
+  await check('a cut stream is resumed', async () => {
     const seen = []
     for await (const event of await ask('long 40 10', { stream: true, background: true })) {
       seen.push(event)
@@ -123,7 +123,7 @@ export async function all() {
     assert.equal(rest.at(-1).type, 'response.completed')
   })
 
-  await check('a conversation remembers what was said in it', async () => {
+  await check('a conversation keeps its history', async () => {
     const conversation = await client.conversations.create({ metadata: { topic: 'x' } })
     await ask('hello', { conversation: conversation.id })
     const second = await ask('history', { conversation: conversation.id })

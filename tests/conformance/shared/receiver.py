@@ -1,4 +1,4 @@
-"""A receiver of push notifications: keeps what it is sent, and lets a test wait for it."""
+"""A receiver of push notifications that records requests and lets a test wait for them."""
 
 import http.server
 import json
@@ -6,7 +6,7 @@ import threading
 
 
 class Receiver:
-    """An HTTP server on a free port of this machine. `refuse` answers the first so many requests with 503."""
+    """An HTTP server on a free local port. The first `refuse` requests get status 503."""
 
     def __init__(self, refuse=0):
         self.got = []

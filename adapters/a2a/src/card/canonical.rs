@@ -1,42 +1,42 @@
-//! The canonical form of JSON (RFC 8785), which is what signatures of cards cover: names in the order of UTF-16, numbers
-//! as ECMAScript writes them, nothing between.
+//! The canonical form of JSON (RFC 8785), which card signatures cover: names in UTF-16 order, numbers as in ECMAScript,
+//! no whitespace.
 //!
-//! Not here: which parts of a card are signed, which is `sign`'s.
+//! Not here: which parts of a card are signed (`sign`).
 
 use interlingua_core::Json;
 use interlingua_core::tree::{Kind, Node};
 
-/// What becomes of empty texts, lists and objects, and of `null`.
+/// How to treat empty strings, lists and objects, and `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Empty {
-    /// They stay, as the RFC has it.
+    /// Keep them, as the RFC does.
     Kept,
-    /// They are left out, and so is what holds nothing else: the form verifiers make who cannot tell an empty value from
-    /// none, the Python and JavaScript SDKs among them.
+    /// Drop them, and containers that become empty: some verifiers cannot distinguish an empty value from an absent
+    /// one, among them the Python and JavaScript SDKs.
     Dropped,
 }
 
-/// The canonical form of a value that can be read.
+/// Returns the canonical form of a value.
 pub(super) fn canonical(value: &Json, empty: Empty) -> String {
     let nothing = || "{}".to_owned();
     Node::parse(value.text().as_bytes()).map_or_else(|_| nothing(), |node| write(&node, empty).unwrap_or_else(nothing))
 }
 
-/// None: it is left out.
+/// `None`: the value is dropped.
 fn write(node: &Node<'_>, empty: Empty) -> Option<String> {
-    let kept = |text: String, is_empty: bool| (empty == Empty::Kept || !is_empty).then_some(text);
+    let keep_unless_empty = |text: String, is_empty: bool| (empty == Empty::Kept || !is_empty).then_some(text);
     match node.kind() {
-        Kind::Null => kept("null".to_owned(), true),
+        Kind::Null => keep_unless_empty("null".to_owned(), true),
         Kind::Bool => Some(node.text().to_owned()),
         Kind::Number => Some(number(node.text().parse().unwrap_or(0.0))),
         Kind::String => {
             let text = node.string().unwrap_or_default();
-            kept(Json::from_serialize(&text).text().to_owned(), text.is_empty())
+            keep_unless_empty(Json::from_serialize(&text).text().to_owned(), text.is_empty())
         }
         Kind::Array => {
             let written: Vec<String> =
                 node.array().unwrap_or_default().filter_map(|value| write(&value, empty)).collect();
-            kept(format!("[{}]", written.join(",")), written.is_empty())
+            keep_unless_empty(format!("[{}]", written.join(",")), written.is_empty())
         }
         Kind::Object => {
             let object = node.object().ok()?;
@@ -45,43 +45,48 @@ fn write(node: &Node<'_>, empty: Empty) -> Option<String> {
             fields.sort_by(|(one, _), (other, _)| one.encode_utf16().cmp(other.encode_utf16()));
             let written: Vec<String> =
                 fields.iter().map(|(name, value)| format!("{}:{value}", Json::from_serialize(name).text())).collect();
-            kept(format!("{{{}}}", written.join(",")), written.is_empty())
+            keep_unless_empty(format!("{{{}}}", written.join(",")), written.is_empty())
         }
     }
 }
 
-/// A number as ECMAScript writes it: the shortest digits that read back, and a power of ten only from 1e21 on and below
+/// Formats a number like ECMAScript: the shortest digits that round-trip, with an exponent only from 1e21 on and below
 /// 1e-6.
 fn number(value: f64) -> String {
     if value == 0.0 {
-        // There is no negative zero.
+        // Negative zero is written as 0.
         return "0".to_owned();
     }
+
     let sign = if value < 0.0 { "-" } else { "" };
-    // Of two shortest spellings equally near, ECMAScript takes the even one: as JSON is written here, and not as numbers
-    // are formatted by the language.
+    // If two shortest spellings are equally close, ECMAScript takes the even one. serde_json does too, but Rust's
+    // `Display` does not.
     let shortest = Json::from_serialize(&value.abs());
+
     let (mantissa, power) = shortest.text().split_once('e').unwrap_or((shortest.text(), "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all = format!("{whole}{fraction}");
+    let (integer, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{integer}{fraction}");
     let significant = all.trim_start_matches('0');
     let length = |text: &str| i32::try_from(text.len()).unwrap_or(i32::MAX);
-    // How many digits stand before the point; fewer than none where zeros follow it.
-    let before = length(whole) + power.parse().unwrap_or(0) - (length(&all) - length(significant));
+    // Number of digits before the decimal point; negative if zeros follow it.
+    let point = length(integer) + power.parse().unwrap_or(0) - (length(&all) - length(significant));
+
     let digits = significant.trim_end_matches('0');
-    let (power, count) = (before - 1, length(digits));
+    let (power, count) = (point - 1, length(digits));
+
     let zeros = |count: i32| "0".repeat(usize::try_from(count).unwrap_or(0));
-    let plain = if before > 21 || before <= -6 {
+    let plain = if point > 21 || point <= -6 {
         let mantissa = if count == 1 { digits.to_owned() } else { format!("{}.{}", &digits[..1], &digits[1..]) };
         format!("{mantissa}e{}{}", if power < 0 { '-' } else { '+' }, power.abs())
-    } else if before >= count {
-        format!("{digits}{}", zeros(before - count))
-    } else if before > 0 {
-        let (whole, rest) = digits.split_at(usize::try_from(before).unwrap_or(0));
-        format!("{whole}.{rest}")
+    } else if point >= count {
+        format!("{digits}{}", zeros(point - count))
+    } else if point > 0 {
+        let (integer, rest) = digits.split_at(usize::try_from(point).unwrap_or(0));
+        format!("{integer}.{rest}")
     } else {
-        format!("0.{}{digits}", zeros(-before))
+        format!("0.{}{digits}", zeros(-point))
     };
+
     format!("{sign}{plain}")
 }
 
@@ -94,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_ecmascript_does() {
+    fn numbers_are_formatted_like_ecmascript() {
         for (value, wanted) in [
             ("0.000001", "0.000001"),
             ("0.0000001", "1e-7"),
@@ -134,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_in_the_order_of_utf_16() {
+    fn names_are_sorted_in_utf_16_order() {
         for (value, wanted) in [
             (r#"{"zebra":1,"apple":2,"mango":3}"#, r#"{"apple":2,"mango":3,"zebra":1}"#),
             (r#"{"apple":1,"Apple":2}"#, r#"{"Apple":2,"apple":1}"#),
@@ -142,7 +147,7 @@ mod tests {
             (r#"{"a":2,"":1}"#, r#"{"":1,"a":2}"#),
             ("{\"b\u{ff01}key\":2,\"b\u{1f600}key\":1}", "{\"b\u{1f600}key\":1,\"b\u{ff01}key\":2}"),
             ("{\"x\u{e000}end\":2,\"x\u{10000}end\":1}", "{\"x\u{10000}end\":1,\"x\u{e000}end\":2}"),
-            // Two spellings of one letter are two names.
+            // No Unicode normalization: two encodings of one letter are two names.
             ("{\"caf\u{e9}\":1,\"cafe\u{301}\":2}", "{\"cafe\u{301}\":2,\"caf\u{e9}\":1}"),
             (r#"{"deep":[{"x":[1,{"y":2,"b":1}]},{"x":[]}]}"#, r#"{"deep":[{"x":[1,{"b":1,"y":2}]},{"x":[]}]}"#),
         ] {
@@ -151,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_escaped_where_they_must_be_and_nowhere_else() {
+    fn strings_are_escaped_only_where_required() {
         for (value, wanted) in [
             (r#""Caf\u00e9 \ud83d\ude00 \/""#, "\"Caf\u{e9} \u{1f600} /\""),
             (r#""a \"quoted\" \\ path\u000awith""#, r#""a \"quoted\" \\ path\nwith""#),
@@ -164,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_stays_or_goes_with_all_that_holds_nothing_else() {
+    fn empty_values_are_kept_or_dropped_with_their_containers() {
         let value = r#"{"a":"","b":[],"c":{},"d":null,"e":[{"x":[""]},1,false,0],"f":{"g":{"h":[]}},"i":" "}"#;
         let kept = r#"{"a":"","b":[],"c":{},"d":null,"e":[{"x":[""]},1,false,0],"f":{"g":{"h":[]}},"i":" "}"#;
         assert_eq!(of(value, Empty::Kept), kept);

@@ -1,8 +1,7 @@
-//! The agent card: what an operator says of an agent, and the three forms it is given in, 1.0, 0.3 and both in one
-//! (section 4).
+//! The agent card: its options, and its three formats, 1.0, 0.3 and a hybrid of both (section 4).
 //!
-//! Invariant: interfaces, capabilities, security and URLs are the gateway's own, never an upstream's. What an upstream's
-//! card may lend is in `upstream`, how cards are asked for in `serve`.
+//! Invariant: interfaces, capabilities, security and URLs are always the gateway's, never an upstream's. Not here:
+//! which fields an upstream's card may contribute (`upstream`), and serving cards over HTTP (`serve`).
 
 mod canonical;
 mod check;
@@ -23,76 +22,76 @@ pub(crate) use check::check;
 pub use security::{Flow, Flows, Requirement, Scheme};
 pub(crate) use sign::CardSigner;
 pub use sign::{Algorithm, CardSigning};
-pub(crate) use upstream::Upstream;
+pub(crate) use upstream::UpstreamCard;
 
 use crate::dialect::{Binding, Generation};
 use crate::options::Options;
 
-/// What an operator says of an agent. What is left out comes from the agent's own settings.
+/// Card contents set by the operator. Missing fields come from the agent's own settings.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CardOptions {
-    /// What people call it.
+    /// Display name.
     pub name: Option<String>,
-    /// What it is for.
+    /// Purpose of the agent.
     pub description: Option<String>,
-    /// Its own version.
+    /// Version of the agent.
     pub version: Option<String>,
-    /// Who offers it.
+    /// Organization that offers the agent.
     pub provider: Option<Provider>,
-    /// Where to read more.
+    /// URL of the documentation.
     pub documentation_url: Option<String>,
-    /// A picture.
+    /// URL of an icon.
     pub icon_url: Option<String>,
-    /// Media types it takes.
+    /// Media types of inputs.
     pub input_modes: Vec<String>,
-    /// Media types it gives.
+    /// Media types of outputs.
     pub output_modes: Vec<String>,
-    /// What it can do.
+    /// Skills of the agent.
     pub skills: Vec<Skill>,
-    /// Ways to sign in, by name.
+    /// Security schemes by name.
     pub security_schemes: BTreeMap<String, Scheme>,
-    /// Which of them are needed, with which scopes: one entry of the list suffices.
+    /// Required schemes with their scopes; satisfying one entry is enough.
     pub security: Vec<Requirement>,
 }
 
-/// Who offers an agent.
+/// The organization that offers an agent.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
-    /// Its name.
+    /// Name of the organization.
     pub organization: String,
-    /// Its page.
+    /// Website of the organization.
     pub url: String,
 }
 
-/// Something an agent can do.
+/// A skill of an agent.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skill {
-    /// Unique in the card.
+    /// Unique within the card.
     pub id: String,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// What it is.
+    /// What the skill does.
     pub description: String,
-    /// Words to find it by; at least one.
+    /// Search terms; at least one.
     pub tags: Vec<String>,
-    /// What to ask, for example.
+    /// Example prompts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
-    /// Media types it takes, if others than the agent's.
+    /// Media types of inputs, if different from the agent's.
     #[serde(default, rename(serialize = "inputModes"), skip_serializing_if = "Vec::is_empty")]
     pub input_modes: Vec<String>,
-    /// Media types it gives, if others than the agent's.
+    /// Media types of outputs, if different from the agent's.
     #[serde(default, rename(serialize = "outputModes"), skip_serializing_if = "Vec::is_empty")]
     pub output_modes: Vec<String>,
-    /// Which ways to sign in it needs, if others than the agent does: one entry of the list suffices.
+    /// Required schemes, if different from the agent's; satisfying one entry is enough.
     #[serde(default, skip_serializing)]
     pub security: Vec<Requirement>,
 }
 
-/// The forms a card is given in.
+/// Formats of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
     V1,
@@ -109,38 +108,42 @@ impl Variant {
     }
 }
 
-/// Everything a card is made of.
-pub(crate) struct Material<'a> {
+/// The sources of a card. Of several, `extended` wins over `options`, and `options` over `upstream`.
+pub(crate) struct CardBuilder<'a> {
     pub(crate) agent: &'a AgentCard,
     pub(crate) options: &'a Options,
-    /// The extended card: these come first.
+    /// Contents of the extended card. `None` for the public card.
     pub(crate) extended: Option<&'a CardOptions>,
-    /// What the agent's own server says, where the route begins with that: it comes last.
-    pub(crate) upstream: Option<&'a Upstream>,
+    /// The card of the agent's own server, if the route uses it.
+    pub(crate) upstream: Option<&'a UpstreamCard>,
 }
 
-impl Material<'_> {
-    /// The card, its fields in the order people read them. `extends`: whether it says that there is an extended one.
-    pub(crate) fn card(&self, variant: Variant, url: &str, extends: bool) -> Extra {
+impl CardBuilder<'_> {
+    /// Builds the card, with its fields in reading order. `has_extended_card`: the card advertises an extended card.
+    pub(crate) fn card(&self, variant: Variant, url: &str, has_extended_card: bool) -> Extra {
         let name = self.text(|card| card.name.as_deref(), &self.agent.name);
         let description = self.text(|card| card.description.as_deref(), &self.agent.description);
         let description = if description.is_empty() { name } else { description };
         let version = self.text(|card| card.version.as_deref(), &self.agent.version);
+
         let mut card = Extra::new();
         let mut set = |name: &str, value: Json| card.push(name, value);
         set("name", Json::from_serialize(name));
         set("description", Json::from_serialize(description));
         set("version", Json::from_serialize(if version.is_empty() { "1.0.0" } else { version }));
+
         let interfaces = self.interfaces();
         if variant.has(Generation::V1) {
-            set("supportedInterfaces", Json::from_serialize(&self.current(&interfaces, url)));
+            set("supportedInterfaces", Json::from_serialize(&self.v1_interfaces(&interfaces, url)));
         }
-        set("capabilities", Json::from_serialize(&self.capabilities(extends && variant.has(Generation::V1))));
+        set("capabilities", Json::from_serialize(&self.capabilities(has_extended_card && variant.has(Generation::V1))));
         set("defaultInputModes", Json::from_serialize(&self.modes(|card| &card.input_modes)));
         set("defaultOutputModes", Json::from_serialize(&self.modes(|card| &card.output_modes)));
+
         let (schemes, skills) = (self.schemes(), self.skills(name, description));
-        let skills: Vec<_> = skills.iter().map(|skill| WrittenSkill::of(skill, schemes, variant)).collect();
+        let skills: Vec<_> = skills.iter().map(|skill| SkillEntry::new(skill, schemes, variant)).collect();
         set("skills", Json::from_serialize(&skills));
+
         if let Some(provider) = self.sources().find_map(|card| card.provider.as_ref()) {
             set("provider", Json::from_serialize(provider));
         }
@@ -150,47 +153,56 @@ impl Material<'_> {
         if let Some(icon) = self.sources().find_map(|card| card.icon_url.as_ref()) {
             set("iconUrl", Json::from_serialize(icon));
         }
-        self.security(variant, &mut set);
+
+        self.write_security(variant, &mut set);
         if variant.has(Generation::V03) {
-            self.old(&interfaces, url, extends, &mut set);
-            // Readers of 1.0 may be strict, and would canonicalise what they do not know.
-            for (name, value) in self.upstream.iter().flat_map(|upstream| upstream.rest.iter()) {
+            self.write_v03_fields(&interfaces, url, has_extended_card, &mut set);
+            // Not in 1.0: its readers may be strict, and verifiers would canonicalize fields that they do not know.
+            for (name, value) in self.upstream.iter().flat_map(|upstream| upstream.other_fields.iter()) {
                 set(name, value.clone());
             }
         }
         card
     }
 
-    /// The interfaces of 1.0: those of the route's first agent, then those of every tenant, since only 1.0 knows them.
-    fn current<'t>(&'t self, interfaces: &[(Binding, Generation)], url: &'t str) -> Vec<Interface<'t>> {
-        let of = |tenant: Option<&'t str>| {
-            let known =
+    /// `supportedInterfaces` of 1.0: first without a tenant, then per tenant. Only 1.0 has tenants.
+    fn v1_interfaces<'t>(&'t self, interfaces: &[(Binding, Generation)], url: &'t str) -> Vec<Interface<'t>> {
+        let entries = |tenant: Option<&'t str>| {
+            let supported =
                 interfaces.iter().filter(move |(_, generation)| tenant.is_none() || *generation == Generation::V1);
-            known.map(move |(binding, generation)| Interface {
+            supported.map(move |(binding, generation)| Interface {
                 url,
                 binding: binding.as_str(),
                 version: generation.as_str(),
                 tenant,
             })
         };
+
         let tenants = self.options.tenants.keys().map(|tenant| Some(tenant.as_str()));
-        std::iter::once(None).chain(tenants).flat_map(of).collect()
+        std::iter::once(None).chain(tenants).flat_map(entries).collect()
     }
 
-    /// What only 0.3 has: interfaces it can use, best first.
-    fn old(&self, interfaces: &[(Binding, Generation)], url: &str, extends: bool, set: &mut dyn FnMut(&str, Json)) {
-        let old: Vec<Binding> = interfaces
+    /// Writes the fields that only 0.3 has: its interfaces, preferred first.
+    fn write_v03_fields(
+        &self,
+        interfaces: &[(Binding, Generation)],
+        url: &str,
+        has_extended_card: bool,
+        set: &mut dyn FnMut(&str, Json),
+    ) {
+        let bindings: Vec<Binding> = interfaces
             .iter()
             .filter(|(_, generation)| *generation == Generation::V03)
             .map(|(binding, _)| *binding)
             .collect();
-        let Some(preferred) = old.first() else { return };
+
+        let Some(preferred) = bindings.first() else { return };
         set("protocolVersion", Json::from_serialize("0.3.0"));
         set("url", Json::from_serialize(url));
         set("preferredTransport", Json::from_serialize(preferred.as_str()));
-        let all: Vec<_> = old.iter().map(|binding| Transport { url, transport: binding.as_str() }).collect();
+        let all: Vec<_> = bindings.iter().map(|binding| Transport { url, transport: binding.as_str() }).collect();
         set("additionalInterfaces", Json::from_serialize(&all));
-        if extends {
+        if has_extended_card {
             set("supportsAuthenticatedExtendedCard", Json::from_serialize(&true));
         }
     }
@@ -199,11 +211,11 @@ impl Material<'_> {
         self.extended.into_iter().chain([&self.options.card]).chain(self.upstream.map(|upstream| &upstream.card))
     }
 
-    fn text<'t>(&'t self, read: impl Fn(&'t CardOptions) -> Option<&'t str>, own: &'t str) -> &'t str {
-        self.sources().find_map(read).unwrap_or(own)
+    fn text<'t>(&'t self, read: impl Fn(&'t CardOptions) -> Option<&'t str>, fallback: &'t str) -> &'t str {
+        self.sources().find_map(read).unwrap_or(fallback)
     }
 
-    /// Every interface, in the order of preference (section 4, P).
+    /// All served interfaces in order of preference (section 4, P).
     fn interfaces(&self) -> Vec<(Binding, Generation)> {
         let all = [
             (Binding::JsonRpc, Generation::V1),
@@ -211,6 +223,7 @@ impl Material<'_> {
             (Binding::JsonRpc, Generation::V03),
             (Binding::Rest, Generation::V03),
         ];
+
         let served = |(binding, generation): &(Binding, Generation)| {
             self.options.bindings.contains(binding) && self.options.versions.contains(generation)
         };
@@ -226,7 +239,7 @@ impl Material<'_> {
                 .options
                 .extensions
                 .iter()
-                .map(|extension| Declared {
+                .map(|extension| ExtensionEntry {
                     uri: &extension.uri,
                     description: extension.description.as_deref(),
                     required: extension.required,
@@ -237,20 +250,21 @@ impl Material<'_> {
     }
 
     fn modes<'t>(&'t self, read: impl Fn(&'t CardOptions) -> &'t Vec<String>) -> Vec<&'t str> {
-        let told = self.sources().map(read).find(|modes| !modes.is_empty());
-        told.map_or_else(|| vec!["text/plain"], |modes| modes.iter().map(String::as_str).collect())
+        let configured = self.sources().map(read).find(|modes| !modes.is_empty());
+        configured.map_or_else(|| vec!["text/plain"], |modes| modes.iter().map(String::as_str).collect())
     }
 
-    /// The media types this agent takes.
+    /// Media types that the card lists as inputs.
     pub(crate) fn input_modes(&self) -> Vec<&str> {
         self.modes(|card| &card.input_modes)
     }
 
-    /// Those told; else one, since the list may not be empty.
+    /// The configured skills; else one generic skill, since the list must not be empty.
     fn skills<'t>(&'t self, name: &'t str, description: &'t str) -> Cow<'t, [Skill]> {
         if let Some(skills) = self.sources().map(|card| &card.skills).find(|skills| !skills.is_empty()) {
             return Cow::Borrowed(skills);
         }
+
         Cow::Owned(vec![Skill {
             id: self.agent.name.clone(),
             name: name.to_owned(),
@@ -267,7 +281,7 @@ impl Material<'_> {
         self.sources().map(|card| &card.security_schemes).find(|schemes| !schemes.is_empty())
     }
 
-    fn security(&self, variant: Variant, set: &mut dyn FnMut(&str, Json)) {
+    fn write_security(&self, variant: Variant, set: &mut dyn FnMut(&str, Json)) {
         let Some(schemes) = self.schemes() else { return };
         let written: Extra = schemes
             .iter()
@@ -276,34 +290,36 @@ impl Material<'_> {
         if !written.is_empty() {
             set("securitySchemes", Json::from_serialize(&written));
         }
-        let needed = self.sources().map(|card| &card.security).find(|needed| !needed.is_empty());
-        let Some(needed) = needed else { return };
-        let (new, old) = security::requirements(needed, schemes, variant);
-        if !new.is_empty() {
-            set("securityRequirements", Json::from_serialize(&new));
+
+        let requirements = self.sources().map(|card| &card.security).find(|requirements| !requirements.is_empty());
+        let Some(requirements) = requirements else { return };
+
+        let (v1, v03) = security::requirements(requirements, schemes, variant);
+        if !v1.is_empty() {
+            set("securityRequirements", Json::from_serialize(&v1));
         }
-        if !old.is_empty() {
-            set("security", Json::from_serialize(&old));
+        if !v03.is_empty() {
+            set("security", Json::from_serialize(&v03));
         }
     }
 }
 
-/// A skill as one form of the card has it.
+/// A skill with the security fields of the card's format.
 #[derive(Serialize)]
-struct WrittenSkill<'a> {
+struct SkillEntry<'a> {
     #[serde(flatten)]
     skill: &'a Skill,
     #[serde(rename = "securityRequirements", skip_serializing_if = "Vec::is_empty")]
-    new: Vec<Value>,
+    v1_requirements: Vec<Value>,
     #[serde(rename = "security", skip_serializing_if = "Vec::is_empty")]
-    old: Vec<&'a Requirement>,
+    v03_requirements: Vec<&'a Requirement>,
 }
 
-impl<'a> WrittenSkill<'a> {
-    fn of(skill: &'a Skill, schemes: Option<&BTreeMap<String, Scheme>>, variant: Variant) -> Self {
-        let (new, old) =
+impl<'a> SkillEntry<'a> {
+    fn new(skill: &'a Skill, schemes: Option<&BTreeMap<String, Scheme>>, variant: Variant) -> Self {
+        let (v1_requirements, v03_requirements) =
             schemes.map(|schemes| security::requirements(&skill.security, schemes, variant)).unwrap_or_default();
-        Self { skill, new, old }
+        Self { skill, v1_requirements, v03_requirements }
     }
 }
 
@@ -332,11 +348,11 @@ struct Capabilities<'a> {
     #[serde(rename = "extendedAgentCard", skip_serializing_if = "std::ops::Not::not")]
     extended: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    extensions: Vec<Declared<'a>>,
+    extensions: Vec<ExtensionEntry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Declared<'a> {
+struct ExtensionEntry<'a> {
     uri: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
@@ -346,11 +362,11 @@ struct Declared<'a> {
     params: Option<&'a serde_json::Value>,
 }
 
-/// JSON Schema of a card's options.
+/// JSON Schema of the card options.
 pub(crate) fn schema() -> serde_json::Value {
     let text = json!({ "type": "string" });
     let texts = json!({ "type": "array", "items": text });
-    let needed =
+    let requirements =
         json!({ "type": "array", "items": { "type": "object", "minProperties": 1, "additionalProperties": texts } });
     json!({
         "type": "object",
@@ -369,12 +385,12 @@ pub(crate) fn schema() -> serde_json::Value {
                     "required": ["id", "name", "description", "tags"],
                     "properties": {
                         "id": text, "name": text, "description": text, "tags": texts, "examples": texts,
-                        "input_modes": texts, "output_modes": texts, "security": needed
+                        "input_modes": texts, "output_modes": texts, "security": requirements
                     }
                 }
             },
             "security_schemes": { "type": "object", "additionalProperties": security::schema() },
-            "security": needed
+            "security": requirements
         }
     })
 }

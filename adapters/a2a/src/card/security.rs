@@ -1,4 +1,4 @@
-//! Ways to sign in, as cards declare them: written once, spelled for either generation (section 4).
+//! Security schemes of cards: configured once, encoded for both versions (section 4).
 
 use std::collections::BTreeMap;
 
@@ -9,67 +9,67 @@ use serde_json::json;
 use super::{Variant, check};
 use crate::dialect::Generation;
 
-/// A way to sign in.
+/// A security scheme.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Scheme {
-    /// A key in a header, the query or a cookie.
+    /// An API key in a header, the query or a cookie.
     ApiKey {
         /// `header`, `query` or `cookie`.
         location: String,
-        /// Of the header, parameter or cookie.
+        /// Name of the header, parameter or cookie.
         name: String,
-        /// For people.
+        /// Description for people.
         #[serde(default)]
         description: Option<String>,
     },
     /// HTTP authentication.
     Http {
-        /// `bearer`, `basic` …
+        /// HTTP authentication scheme: `bearer`, `basic` …
         scheme: String,
-        /// What a bearer token looks like.
+        /// Format of a bearer token, such as `JWT`.
         #[serde(default)]
         bearer_format: Option<String>,
-        /// For people.
+        /// Description for people.
         #[serde(default)]
         description: Option<String>,
     },
     /// OAuth 2.
     Oauth2 {
-        /// One of its flows.
+        /// The flow.
         flows: Flows,
-        /// Where its metadata is.
+        /// URL of the server metadata.
         #[serde(default)]
         metadata_url: Option<String>,
-        /// For people.
+        /// Description for people.
         #[serde(default)]
         description: Option<String>,
     },
     /// OpenID Connect.
     OpenIdConnect {
-        /// Where its metadata is.
+        /// URL of the server metadata.
         url: String,
-        /// For people.
+        /// Description for people.
         #[serde(default)]
         description: Option<String>,
     },
-    /// A client certificate.
+    /// A client certificate (mutual TLS).
     MutualTls {
-        /// For people.
+        /// Description for people.
         #[serde(default)]
         description: Option<String>,
     },
 }
 
-/// A flow of OAuth 2: exactly one.
+/// An OAuth 2 flow.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Flows {
-    /// With a browser.
+    /// Authorization code, with a browser.
     AuthorizationCode(Flow),
-    /// Between machines.
+    /// Client credentials, between machines.
     ClientCredentials(Flow),
-    /// On another device. 0.3 has no word for it.
+    /// Device code. 0.3 does not have it.
     DeviceCode(Flow),
     /// Deprecated.
     Implicit(Flow),
@@ -77,54 +77,55 @@ pub enum Flows {
     Password(Flow),
 }
 
-/// The addresses and scopes of a flow.
+/// URLs and scopes of a flow.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all(serialize = "camelCase"))]
 pub struct Flow {
-    /// Where people sign in.
+    /// Authorization endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorization_url: Option<String>,
-    /// Where devices are signed in.
+    /// Device authorization endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_authorization_url: Option<String>,
-    /// Where tokens come from.
+    /// Token endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
-    /// Where they are renewed.
+    /// Token refresh endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh_url: Option<String>,
-    /// What may be asked for, and what it means.
+    /// Descriptions by scope.
     pub scopes: BTreeMap<String, String>,
-    /// Whether PKCE is required.
+    /// True if PKCE is required.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pkce_required: bool,
 }
 
-/// What has to be signed in with at once: schemes by name, each with the scopes it takes.
+/// Schemes that are required together: scopes by scheme name.
 pub type Requirement = BTreeMap<String, Vec<String>>;
 
-/// Requirements as 1.0 and as 0.3 write them, as far as a card is of that generation. What names a scheme that 0.3
-/// cannot say is left out there.
+/// Requirements in the formats of 1.0 and 0.3; empty for a version that the card does not have. 0.3 omits requirements
+/// with a scheme it lacks.
 pub(super) fn requirements<'a>(
-    needed: &'a [Requirement],
+    requirements: &'a [Requirement],
     schemes: &BTreeMap<String, Scheme>,
     variant: Variant,
 ) -> (Vec<serde_json::Value>, Vec<&'a Requirement>) {
-    let new = |entry: &Requirement| {
-        // No scopes are no list: signatures are over what is left of a card once defaults are gone.
+    let to_v1 = |entry: &Requirement| {
+        // Without scopes the list is omitted: signatures cover the card without default values.
         let scopes = |scopes: &[String]| if scopes.is_empty() { json!({}) } else { json!({ "list": scopes }) };
-        let schemes: BTreeMap<_, _> = entry.iter().map(|(name, told)| (name, scopes(told))).collect();
+        let schemes: BTreeMap<_, _> = entry.iter().map(|(name, scope_list)| (name, scopes(scope_list))).collect();
         json!({ "schemes": schemes })
     };
-    let sayable = |entry: &&Requirement| entry.keys().all(|name| schemes.get(name).is_some_and(Scheme::is_old));
+
+    let is_expressible = |entry: &&Requirement| entry.keys().all(|name| schemes.get(name).is_some_and(Scheme::is_v03));
     (
-        if variant.has(Generation::V1) { needed.iter().map(new).collect() } else { Vec::new() },
-        if variant.has(Generation::V03) { needed.iter().filter(sayable).collect() } else { Vec::new() },
+        if variant.has(Generation::V1) { requirements.iter().map(to_v1).collect() } else { Vec::new() },
+        if variant.has(Generation::V03) { requirements.iter().filter(is_expressible).collect() } else { Vec::new() },
     )
 }
 
 impl Flows {
-    fn named(&self) -> (&'static str, &Flow) {
+    fn name_and_flow(&self) -> (&'static str, &Flow) {
         match self {
             Self::AuthorizationCode(flow) => ("authorizationCode", flow),
             Self::ClientCredentials(flow) => ("clientCredentials", flow),
@@ -136,24 +137,25 @@ impl Flows {
 }
 
 impl Scheme {
-    /// Whether 0.3 has words for it.
-    const fn is_old(&self) -> bool {
+    /// True if 0.3 supports the scheme.
+    const fn is_v03(&self) -> bool {
         !matches!(self, Self::Oauth2 { flows: Flows::DeviceCode(_), .. })
     }
 
-    /// The scheme's fields: 0.3 says the kind by a word, 1.0 by the member; hybrid cards hold both. None: the card's
-    /// generation cannot say it.
+    /// The encoded scheme. 0.3 has the kind in `type`, 1.0 as the name of the member; hybrid cards hold both. `None`:
+    /// the card's version does not support the scheme.
     pub(super) fn fields(&self, variant: Variant) -> Option<Extra> {
-        let (word, member, fields, description) = self.parts();
-        let old = variant.has(Generation::V03) && self.is_old();
-        if !old && !variant.has(Generation::V1) {
+        let (kind, member, fields, description) = self.parts();
+        let v03 = variant.has(Generation::V03) && self.is_v03();
+        if !v03 && !variant.has(Generation::V1) {
             return None;
         }
+
         let mut written = Extra::new();
-        if old {
-            written.push("type", Json::from_serialize(word));
+        if v03 {
+            written.push("type", Json::from_serialize(kind));
             for (new_name, value) in &fields {
-                // The one field with two names.
+                // The only field whose name differs between the versions.
                 let name = if *new_name == "location" { "in" } else { new_name };
                 written.push(name, value.clone());
             }
@@ -161,6 +163,7 @@ impl Scheme {
                 written.push("description", Json::from_serialize(description));
             }
         }
+
         if variant.has(Generation::V1) {
             let mut inner: Extra = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             if let Some(description) = description {
@@ -168,6 +171,7 @@ impl Scheme {
             }
             written.push(member, Json::from_serialize(&inner));
         }
+
         Some(written)
     }
 
@@ -183,7 +187,7 @@ impl Scheme {
                 ("http", "httpAuthSecurityScheme", fields, description.as_deref())
             }
             Self::Oauth2 { flows, metadata_url, description } => {
-                let (name, flow) = flows.named();
+                let (name, flow) = flows.name_and_flow();
                 let mut fields = vec![("flows", Json::from_serialize(&json!({ name: flow })))];
                 fields.extend(metadata_url.as_ref().map(|url| ("oauth2MetadataUrl", Json::from_serialize(url))));
                 ("oauth2", "oauth2SecurityScheme", fields, description.as_deref())
@@ -198,36 +202,37 @@ impl Scheme {
 }
 
 impl Scheme {
-    /// What is wrong with it that a type cannot say. `path` names it.
+    /// Checks what the types cannot express. `path` is the option's path for errors.
     pub(super) fn check(&self, path: &str) -> Result<(), String> {
-        let told = |name: &str, text: &str| check::text(&format!("{path}.{name}"), text);
-        let link = |name: &str, url: &str| check::link(&format!("{path}.{name}"), url);
+        let check_text = |name: &str, text: &str| check::text(&format!("{path}.{name}"), text);
+        let check_link = |name: &str, url: &str| check::link(&format!("{path}.{name}"), url);
         let description = match self {
             Self::ApiKey { location, name, description } => {
                 if !matches!(location.as_str(), "query" | "header" | "cookie") {
                     let why = format!("must be \"query\", \"header\" or \"cookie\", not \"{location}\"");
-                    return Err(check::wrong(&format!("{path}.location"), &why));
+                    return Err(check::error(&format!("{path}.location"), &why));
                 }
-                told("name", name)?;
+                check_text("name", name)?;
                 description
             }
             Self::Http { scheme, bearer_format, description } => {
-                told("scheme", scheme)?;
-                bearer_format.as_ref().map_or(Ok(()), |format| told("bearer_format", format))?;
+                check_text("scheme", scheme)?;
+                bearer_format.as_ref().map_or(Ok(()), |format| check_text("bearer_format", format))?;
                 description
             }
             Self::Oauth2 { flows, metadata_url, description } => {
                 flows.check(&format!("{path}.flows"))?;
-                metadata_url.as_ref().map_or(Ok(()), |url| link("metadata_url", url))?;
+                metadata_url.as_ref().map_or(Ok(()), |url| check_link("metadata_url", url))?;
                 description
             }
             Self::OpenIdConnect { url, description } => {
-                link("url", url)?;
+                check_link("url", url)?;
                 description
             }
             Self::MutualTls { description } => description,
         };
-        description.as_ref().map_or(Ok(()), |text| told("description", text))
+
+        description.as_ref().map_or(Ok(()), |text| check_text("description", text))
     }
 }
 
@@ -240,22 +245,23 @@ impl Flows {
             Self::Implicit(_) => ("implicit", &["authorization_url"]),
             Self::Password(_) => ("password", &["token_url"]),
         };
-        let (_, flow) = self.named();
-        for (field, told) in [
+        let (_, flow) = self.name_and_flow();
+        for (field, url) in [
             ("authorization_url", &flow.authorization_url),
             ("device_authorization_url", &flow.device_authorization_url),
             ("token_url", &flow.token_url),
         ] {
-            let at = format!("{path}.{name}.{field}");
-            match told {
-                Some(url) if needs.contains(&field) => check::link(&at, url)?,
-                Some(_) => return Err(check::wrong(&at, "does not belong to this flow: leave it out")),
-                None if needs.contains(&field) => return Err(check::wrong(&at, "is missing")),
+            let path = format!("{path}.{name}.{field}");
+            match url {
+                Some(url) if needs.contains(&field) => check::link(&path, url)?,
+                Some(_) => return Err(check::error(&path, "is not part of this flow: leave it out")),
+                None if needs.contains(&field) => return Err(check::error(&path, "is missing")),
                 None => {}
             }
         }
+
         if flow.pkce_required && !matches!(self, Self::AuthorizationCode(_)) {
-            return Err(check::wrong(&format!("{path}.{name}.pkce_required"), "does not belong to this flow"));
+            return Err(check::error(&format!("{path}.{name}.pkce_required"), "is not part of this flow"));
         }
         flow.refresh_url.as_ref().map_or(Ok(()), |url| check::link(&format!("{path}.{name}.refresh_url"), url))
     }

@@ -1,4 +1,4 @@
-//! Cards in their three forms.
+//! Cards in their three formats.
 
 use serde_json::Value;
 
@@ -16,13 +16,13 @@ fn agent() -> AgentCard {
 fn card(options: Value, variant: Variant) -> Json {
     let options: Options = serde_json::from_value(options).expect("options");
     let agent = agent();
-    let material = Material { agent: &agent, options: &options, extended: None, upstream: None };
+    let material = CardBuilder { agent: &agent, options: &options, extended: None, upstream: None };
     Json::from_serialize(&material.card(variant, "https://gw.example/weather", options.extended_card.is_some()))
 }
 
 #[test]
-fn the_hybrid_card_is_that_of_the_page() {
-    let wanted = concat!(
+fn the_hybrid_card_matches_the_documentation() {
+    let expected = concat!(
         r#"{"name":"weather","description":"Weather for cities","version":"1.2.0","supportedInterfaces":["#,
         r#"{"url":"https://gw.example/weather","protocolBinding":"JSONRPC","protocolVersion":"1.0"},"#,
         r#"{"url":"https://gw.example/weather","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"},"#,
@@ -35,13 +35,17 @@ fn the_hybrid_card_is_that_of_the_page() {
         r#""additionalInterfaces":[{"url":"https://gw.example/weather","transport":"JSONRPC"},"#,
         r#"{"url":"https://gw.example/weather","transport":"HTTP+JSON"}]}"#,
     );
-    assert_eq!(card(json!({}), Variant::Hybrid).text(), wanted);
+    assert_eq!(card(json!({}), Variant::Hybrid).text(), expected);
+
     let pure = card(json!({}), Variant::V1);
-    assert_eq!(pure.text(), format!("{}}}", &wanted[..wanted.find(r#","protocolVersion":"0.3.0""#).expect("there")]));
+    assert_eq!(
+        pure.text(),
+        format!("{}}}", &expected[..expected.find(r#","protocolVersion":"0.3.0""#).expect("there")])
+    );
 }
 
 #[test]
-fn ways_to_sign_in_are_spelled_for_each_generation() {
+fn security_schemes_are_encoded_for_each_version() {
     let options = json!({
         "card": {
             "security_schemes": {
@@ -75,11 +79,12 @@ fn ways_to_sign_in_are_spelled_for_each_generation() {
 }
 
 #[test]
-fn a_card_says_only_what_is_served() {
+fn a_card_lists_only_what_is_served() {
     let only = card(json!({ "versions": ["1.0"], "bindings": ["HTTP+JSON"], "push": false }), Variant::Hybrid);
     let only: Value = only.decode().expect("an object");
     assert_eq!(only["supportedInterfaces"].as_array().expect("a list").len(), 1);
     assert!(only.get("url").is_none() && only["capabilities"] == json!({ "streaming": true }), "{only}");
+
     let extended = card(json!({ "extended_card": { "name": "more" } }), Variant::Hybrid);
     let extended: Value = extended.decode().expect("an object");
     assert_eq!(extended["capabilities"]["extendedAgentCard"], json!(true));
@@ -87,7 +92,7 @@ fn a_card_says_only_what_is_served() {
     assert_eq!(extended["name"], "weather");
 }
 
-/// A card as agents of 0.3 show it, with an internal address wherever one may stand.
+/// A 0.3 agent's card, with an internal address in every possible field.
 fn internal() -> Value {
     let inside = "http://recipes.svc.cluster.local:9000/a2a";
     json!({
@@ -117,21 +122,21 @@ fn internal() -> Value {
     })
 }
 
-/// What is kept of a card that was found there.
-fn kept(url: &str, card: &Value) -> Option<Json> {
-    (upstream::wanted("weather").extract)(url, card.to_string().as_bytes())
+/// What is stored of a card found at this URL.
+fn stored(url: &str, card: &Value) -> Option<Json> {
+    (upstream::well_known_document("weather").extract)(url, card.to_string().as_bytes())
 }
 
 fn card_from(found: &Value, options: Value, variant: Variant) -> Value {
     let options: Options = serde_json::from_value(options).expect("options");
     let agent = agent();
-    let upstream = Upstream::read(&kept("http://recipes.svc.cluster.local:9000/", found).expect("a card"));
-    let material = Material { agent: &agent, options: &options, extended: None, upstream: Some(&upstream) };
+    let upstream = UpstreamCard::from_stored(&stored("http://recipes.svc.cluster.local:9000/", found).expect("a card"));
+    let material = CardBuilder { agent: &agent, options: &options, extended: None, upstream: Some(&upstream) };
     Json::from_serialize(&material.card(variant, "https://gw.example/weather", false)).decode().expect("an object")
 }
 
 #[test]
-fn a_card_that_begins_with_the_upstream_s_says_nothing_of_where_that_is() {
+fn a_card_based_on_the_upstream_does_not_reveal_its_location() {
     for variant in [Variant::V1, Variant::V03, Variant::Hybrid] {
         let card = card_from(&internal(), json!({}), variant);
         let text = card.to_string();
@@ -149,6 +154,7 @@ fn a_card_that_begins_with_the_upstream_s_says_nothing_of_where_that_is() {
             (&card["name"], &card["description"], &card["version"]),
             (&json!("Recipes"), &json!("Cooks"), &json!("3.1"))
         );
+
         assert_eq!(card["provider"], json!({ "organization": "Kitchen", "url": "https://kitchen.example" }));
         assert_eq!(card["defaultInputModes"], json!(["text/plain", "image/png"]));
         assert_eq!(
@@ -159,11 +165,12 @@ fn a_card_that_begins_with_the_upstream_s_says_nothing_of_where_that_is() {
                 { "id": "bake", "name": "bake", "description": "bake", "tags": ["bake"] }
             ])
         );
-        // Strict readers of 1.0 get what 1.0 knows.
+        // Strict readers of 1.0 get only 1.0 fields.
         let rating = (variant != Variant::V1).then(|| json!({ "stars": 5, "by": ["guests"] }));
         assert_eq!(card.get("rating"), rating.as_ref());
         assert!(card.get("metrics").is_none() && card.get("x").is_none());
     }
+
     let hybrid = card_from(&internal(), json!({}), Variant::Hybrid);
     assert_eq!(hybrid["url"], "https://gw.example/weather");
     assert_eq!(hybrid["additionalInterfaces"].as_array().map(Vec::len), Some(2));
@@ -171,7 +178,7 @@ fn a_card_that_begins_with_the_upstream_s_says_nothing_of_where_that_is() {
 }
 
 #[test]
-fn what_the_route_says_wins_over_the_upstream() {
+fn route_options_win_over_the_upstream_card() {
     let options = json!({ "card": {
         "name": "Ours", "input_modes": ["text/plain"], "icon_url": "https://gw.example/i.png",
         "skills": [{ "id": "s", "name": "S", "description": "D", "tags": ["t"] }],
@@ -189,7 +196,7 @@ fn what_the_route_says_wins_over_the_upstream() {
 }
 
 #[test]
-fn what_the_upstream_leaves_out_is_the_agent_s_own() {
+fn missing_upstream_fields_come_from_the_agent_settings() {
     let card = card_from(&json!({ "name": " Terse " }), json!({}), Variant::V1);
     assert_eq!((&card["name"], &card["description"]), (&json!("Terse"), &json!("Weather for cities")));
     assert_eq!((&card["version"], &card["defaultInputModes"]), (&json!("1.2.0"), &json!(["text/plain"])));
@@ -197,7 +204,7 @@ fn what_the_upstream_leaves_out_is_the_agent_s_own() {
 }
 
 #[test]
-fn cards_of_any_generation_are_read_and_fields_of_a_wrong_type_count_as_not_said() {
+fn cards_of_any_version_are_parsed_and_wrong_types_count_as_absent() {
     let new = json!({
         "name": "New", "supportedInterfaces": [], "default_input_modes": "text/html", "description": 7,
         "provider": "Kitchen", "skills": { "id": "x" }, "documentation_url": "https://docs.example/a", "iconUrl": "data:image/png;base64,AA"
@@ -211,18 +218,19 @@ fn cards_of_any_generation_are_read_and_fields_of_a_wrong_type_count_as_not_said
     assert_eq!((card.get("provider"), &card["iconUrl"]), (None, &json!("data:image/png;base64,AA")));
     assert!(card.get("default_input_modes").is_none() && card.get("documentation_url").is_none());
     for nothing in [json!([]), json!({}), json!({ "detail": "Not Found" }), json!({ "name": "" }), json!("name")] {
-        assert_eq!(kept("http://h", &nothing), None, "{nothing}");
+        assert_eq!(stored("http://h", &nothing), None, "{nothing}");
     }
+
     let deep = format!("{{\"name\":\"n\",\"deep\":{}1{}}}", "[".repeat(5000), "]".repeat(5000));
-    let read = (upstream::wanted("weather").extract)("http://h", deep.as_bytes()).expect("a card all the same");
+    let read = (upstream::well_known_document("weather").extract)("http://h", deep.as_bytes()).expect("a card");
     assert!(!read.text().contains("deep"));
     for broken in ["", "<html></html>", "{\"name\":\"half", "{\"name\":\"\\ud800\"}"] {
-        assert_eq!((upstream::wanted("weather").extract)("http://h", broken.as_bytes()), None, "{broken}");
+        assert_eq!((upstream::well_known_document("weather").extract)("http://h", broken.as_bytes()), None, "{broken}");
     }
 }
 
 #[test]
-fn links_to_places_that_are_not_public_or_the_agent_s_own_are_left_out() {
+fn links_to_internal_hosts_or_the_agent_itself_are_dropped() {
     for (link, stays) in [
         ("https://docs.example/a", true),
         ("https://8.8.8.8/a", true),
@@ -245,16 +253,16 @@ fn links_to_places_that_are_not_public_or_the_agent_s_own_are_left_out() {
             "additionalInterfaces": [{ "url": "https://user@Other.example:8443/x" }],
             "provider": { "organization": "o", "url": link }
         });
-        let kept = kept("https://agent.example/.well-known/agent.json", &found).expect("a card");
-        assert_eq!(kept.text().contains("documentationUrl"), stays, "{link}");
-        assert_eq!(kept.text().contains("provider"), stays, "{link}");
+        let stored = stored("https://agent.example/.well-known/agent.json", &found).expect("a card");
+        assert_eq!(stored.text().contains("documentationUrl"), stays, "{link}");
+        assert_eq!(stored.text().contains("provider"), stays, "{link}");
     }
 }
 
 #[test]
-fn reading_what_was_kept_gives_the_same_again() {
+fn a_stored_card_round_trips() {
     for found in [internal(), json!({ "name": "n" }), json!({ "name": "n", "a": 1, "b": { "c": [true] } })] {
-        let once = kept("http://h/x", &found).expect("a card");
-        assert_eq!((upstream::wanted("weather").extract)("", once.text().as_bytes()), Some(once));
+        let once = stored("http://h/x", &found).expect("a card");
+        assert_eq!((upstream::well_known_document("weather").extract)("", once.text().as_bytes()), Some(once));
     }
 }

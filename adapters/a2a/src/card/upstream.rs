@@ -1,9 +1,9 @@
-//! The card that an agent's own server shows, where a route's card begins with it (`card_from`): read leniently, in
-//! whatever generation it is written, and freed of everything that says where the agent is or how to sign in there.
+//! The card of the agent's own server, as the base of a route's card (`card_from`): parsed leniently in any version,
+//! and stripped of everything that shows where the agent runs or how to authenticate there.
 //!
-//! Invariants: interfaces, capabilities, security and signatures are never taken over. No link is, that leads to a host
-//! the agent is served from, or to a place that is not public. Reading what was kept of a card gives the same again.
-//! Not here: fetching and keeping it, which is the gateway's, and what wins over it (`super`).
+//! Invariants: interfaces, capabilities, security and signatures are never copied. Links to hosts that serve the agent,
+//! or to non-public hosts, are never copied. Parsing a stored card and storing it again gives the same card. Not here:
+//! fetching and caching, which the gateway does, and which source wins (`super`).
 
 use std::collections::HashSet;
 
@@ -14,8 +14,8 @@ use interlingua_core::{Extra, Json};
 
 use super::{CardOptions, Provider, Skill};
 
-/// Fields that are the gateway's alone, in any spelling and of any generation: small letters, nothing else.
-const REPLACED: &[&str] = &[
+/// Fields that only the gateway sets, of all versions, as normalized by [`normalize`].
+const REPLACED_FIELDS: &[&str] = &[
     "supportedinterfaces",
     "additionalinterfaces",
     "interfaces",
@@ -34,8 +34,8 @@ const REPLACED: &[&str] = &[
     "supportsextendedagentcard",
     "supportsextendedcard",
 ];
-/// Fields that are read, in the same form.
-const READ: &[&str] = &[
+/// Fields that are parsed, normalized in the same way.
+const READ_FIELDS: &[&str] = &[
     "name",
     "description",
     "version",
@@ -46,52 +46,55 @@ const READ: &[&str] = &[
     "defaultoutputmodes",
     "skills",
 ];
-/// Where a card says at which URLs the agent is served.
-const PLACES: &[&str] =
+/// Fields that list the agent's URLs.
+const INTERFACE_FIELDS: &[&str] =
     &["supportedInterfaces", "supported_interfaces", "additionalInterfaces", "additional_interfaces"];
-/// Ends of names that nobody outside knows.
-const INTERNAL: &[&str] =
+/// Suffixes of host names that are not public.
+const INTERNAL_SUFFIXES: &[&str] =
     &[".localhost", ".local", ".internal", ".lan", ".intranet", ".private", ".corp", ".home", ".home.arpa", ".svc"];
-/// More hosts of its own than so many no honest card names.
+/// Maximum number of interface URLs read from a card; no honest card has more.
 const MAX_HOSTS: usize = 32;
 
-/// How the gateway finds the card of an agent (section 15).
-pub(crate) fn wanted(agent: &str) -> WellKnownDocument {
+/// How the gateway fetches the card of an agent (section 15).
+pub(crate) fn well_known_document(agent: &str) -> WellKnownDocument {
     WellKnownDocument {
         agent: agent.to_owned(),
         paths: &["/.well-known/agent-card.json", "/.well-known/agent.json"],
         headers: &[("accept", "application/json"), ("a2a-version", "1.0")],
         extract: |url, body| {
-            let card = Upstream::of(url, &Node::parse_object(body).ok()?);
-            card.card.name.is_some().then(|| card.kept())
+            let card = UpstreamCard::parse(url, &Node::parse_object(body).ok()?);
+            card.card.name.is_some().then(|| card.into_stored())
         },
     }
 }
 
-/// What an agent's own server says of it.
+/// The card of the agent's own server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Upstream {
-    /// In the operator's form, security left out.
+pub(crate) struct UpstreamCard {
+    /// Known fields, without security.
     pub(super) card: CardOptions,
-    /// What this version has no name for, as far as it names no place.
-    pub(super) rest: Extra,
+    /// Unknown fields that contain no URL or host of the agent.
+    pub(super) other_fields: Extra,
 }
 
-impl Upstream {
-    /// Reads what was kept of a card.
-    pub(crate) fn read(kept: &Json) -> Self {
-        Node::parse_object(kept.text().as_bytes()).map(|object| Self::of("", &object)).unwrap_or_default()
+impl UpstreamCard {
+    /// Restores a stored card.
+    pub(crate) fn from_stored(stored: &Json) -> Self {
+        Node::parse_object(stored.text().as_bytes()).map(|object| Self::parse("", &object)).unwrap_or_default()
     }
 
-    /// Reads a card that was found at a URL. What is not of its type counts as not said.
-    fn of(url: &str, object: &Object<'_>) -> Self {
-        let own = Own::of(url, object);
+    /// Parses a card found at this URL. Fields of a wrong type count as absent.
+    fn parse(url: &str, object: &Object<'_>) -> Self {
+        let hosts = AgentHosts::parse(url, object);
+
         let provider = object.get("provider").and_then(|node| node.object().ok());
         let provider = provider.and_then(|provider| {
             let organization = text(&provider, &["organization", "organisation"])?;
-            Some(Provider { organization, url: text(&provider, &["url"]).filter(|url| own.may_link(url))? })
+            Some(Provider { organization, url: text(&provider, &["url"]).filter(|url| hosts.may_link(url))? })
         });
-        let link = |names: &[&str]| text(object, names).filter(|url| own.may_link(url));
+
+        let link = |names: &[&str]| text(object, names).filter(|url| hosts.may_link(url));
+
         let card = CardOptions {
             name: text(object, &["name"]),
             description: text(object, &["description"]),
@@ -104,23 +107,27 @@ impl Upstream {
             skills: skills(object),
             ..CardOptions::default()
         };
-        let mut rest = Extra::new();
-        rest.merge(
+
+        let mut other_fields = Extra::new();
+        other_fields.merge(
             object
                 .iter()
                 .filter(|(name, node)| {
-                    let plain = plain(name);
-                    !REPLACED.contains(&plain.as_str()) && !READ.contains(&plain.as_str()) && own.may_say(node)
+                    let name = normalize(name);
+                    !REPLACED_FIELDS.contains(&name.as_str())
+                        && !READ_FIELDS.contains(&name.as_str())
+                        && hosts.may_pass_on(node)
                 })
                 .map(|(name, node)| (name.to_owned(), node.to_json()))
                 .collect(),
         );
-        Self { card, rest }
+
+        Self { card, other_fields }
     }
 
-    /// What is kept of it: a card without everything that is replaced in any case.
-    fn kept(self) -> Json {
-        let mut kept = Extra::new();
+    /// The form to store: the card without the fields that the gateway replaces.
+    fn into_stored(self) -> Json {
+        let mut stored = Extra::new();
         let CardOptions { name, description, version, documentation_url, icon_url, .. } = &self.card;
         for (name, value) in [
             ("name", name),
@@ -130,119 +137,132 @@ impl Upstream {
             ("iconUrl", icon_url),
         ] {
             if let Some(value) = value {
-                kept.push(name, Json::from_serialize(value));
+                stored.push(name, Json::from_serialize(value));
             }
         }
+
         if let Some(provider) = &self.card.provider {
-            kept.push("provider", Json::from_serialize(provider));
+            stored.push("provider", Json::from_serialize(provider));
         }
-        kept.push("defaultInputModes", Json::from_serialize(&self.card.input_modes));
-        kept.push("defaultOutputModes", Json::from_serialize(&self.card.output_modes));
-        kept.push("skills", Json::from_serialize(&self.card.skills));
-        for (name, value) in self.rest.iter() {
-            kept.push(name, value.clone());
+        stored.push("defaultInputModes", Json::from_serialize(&self.card.input_modes));
+        stored.push("defaultOutputModes", Json::from_serialize(&self.card.output_modes));
+        stored.push("skills", Json::from_serialize(&self.card.skills));
+
+        for (name, value) in self.other_fields.iter() {
+            stored.push(name, value.clone());
         }
-        Json::from_serialize(&kept)
+
+        Json::from_serialize(&stored)
     }
 }
 
-/// Where the agent is, in its own words and by where its card was found.
-struct Own(Vec<String>);
+/// Hosts that serve the agent: those in its card, and the one the card was found on.
+struct AgentHosts(Vec<String>);
 
-impl Own {
-    fn of(url: &str, card: &Object<'_>) -> Self {
-        let entries = PLACES.iter().filter_map(|name| card.array(name).ok()).flatten().take(MAX_HOSTS);
-        let told = entries.filter_map(|entry| text(&entry.object().ok()?, &["url"]));
-        let told = text(card, &["url"]).into_iter().chain(told);
-        let mut hosts: Vec<String> = std::iter::once(url.to_owned()).chain(told).filter_map(|url| host(&url)).collect();
+impl AgentHosts {
+    fn parse(url: &str, card: &Object<'_>) -> Self {
+        let entries = INTERFACE_FIELDS.iter().filter_map(|name| card.array(name).ok()).flatten().take(MAX_HOSTS);
+        let urls = entries.filter_map(|entry| text(&entry.object().ok()?, &["url"]));
+        let urls = text(card, &["url"]).into_iter().chain(urls);
+        let mut hosts: Vec<String> = std::iter::once(url.to_owned()).chain(urls).filter_map(|url| host(&url)).collect();
+
         hosts.sort_unstable();
         hosts.dedup();
         Self(hosts)
     }
 
-    /// Whether clients may be sent there: a public place, and none the agent itself is served from.
+    /// True if a card may link to this URL: its host is public and does not serve the agent.
     fn may_link(&self, url: &str) -> bool {
         if url.starts_with("data:image/") {
             return true;
         }
-        let anybody = Policy { allow_http: true, ..Policy::default() };
-        anybody.destination(url).is_ok_and(|place| {
-            let known_outside = place.address.is_some()
-                || (place.host.contains('.') && !INTERNAL.iter().any(|end| place.host.ends_with(end)));
-            known_outside && !self.0.contains(&place.host)
+
+        let policy = Policy { allow_http: true, ..Policy::default() };
+        policy.destination(url).is_ok_and(|target| {
+            let is_public_name = target.address.is_some()
+                || (target.host.contains('.') && !INTERNAL_SUFFIXES.iter().any(|end| target.host.ends_with(end)));
+            is_public_name && !self.0.contains(&target.host)
         })
     }
 
-    /// Whether a field nobody here knows may be passed on: it names no place at all.
-    fn may_say(&self, node: &Node<'_>) -> bool {
-        fn innocent(value: &serde_json::Value, own: &Own) -> bool {
+    /// True if an unknown field may be copied: it contains no URL and no host of the agent.
+    fn may_pass_on(&self, node: &Node<'_>) -> bool {
+        fn is_harmless(value: &serde_json::Value, hosts: &AgentHosts) -> bool {
             match value {
-                serde_json::Value::String(text) => own.is_innocent(text),
-                serde_json::Value::Array(values) => values.iter().all(|value| innocent(value, own)),
+                serde_json::Value::String(text) => hosts.is_harmless_text(text),
+                serde_json::Value::Array(values) => values.iter().all(|value| is_harmless(value, hosts)),
                 serde_json::Value::Object(fields) => {
-                    fields.iter().all(|(name, value)| own.is_innocent(name) && innocent(value, own))
+                    fields.iter().all(|(name, value)| hosts.is_harmless_text(name) && is_harmless(value, hosts))
                 }
                 _ => true,
             }
         }
-        // What is nested too deeply to be read by clients is not passed on either.
-        serde_json::from_str(node.text()).is_ok_and(|value| innocent(&value, self))
+
+        // Fields nested too deeply for serde_json are dropped: clients could not read them either.
+        serde_json::from_str(node.text()).is_ok_and(|value| is_harmless(&value, self))
     }
 
-    fn is_innocent(&self, text: &str) -> bool {
+    fn is_harmless_text(&self, text: &str) -> bool {
         let text = text.to_ascii_lowercase();
         !text.contains("://") && !self.0.iter().any(|host| text.contains(host.as_str()))
     }
 }
 
-/// The host of a URL, without its port.
+/// The host of a URL, without port.
 fn host(url: &str) -> Option<String> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
-    let place = authority.rsplit('@').next()?;
-    let host = match place.strip_prefix('[') {
+    let target = authority.rsplit('@').next()?;
+
+    let host = match target.strip_prefix('[') {
         Some(inner) => inner.split(']').next()?,
-        None => place.split(':').next()?,
+        None => target.split(':').next()?,
     };
+
     (!host.is_empty()).then(|| host.trim_end_matches('.').to_ascii_lowercase())
 }
 
-/// A field's name without what spellings differ in.
-fn plain(name: &str) -> String {
-    name.chars().filter(|letter| !matches!(letter, '_' | '-')).map(|letter| letter.to_ascii_lowercase()).collect()
+/// A field name in lower case, without `_` and `-`.
+fn normalize(name: &str) -> String {
+    name.chars()
+        .filter(|character| !matches!(character, '_' | '-'))
+        .map(|character| character.to_ascii_lowercase())
+        .collect()
 }
 
-/// Something that is said, if it is.
-fn said(node: &Node<'_>) -> Option<String> {
+/// The trimmed string of a node. `None` if it is empty or not a string.
+fn non_empty(node: &Node<'_>) -> Option<String> {
     node.string().ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 fn text(object: &Object<'_>, names: &[&str]) -> Option<String> {
-    object.any(names).as_ref().and_then(said)
+    object.get_any(names).as_ref().and_then(non_empty)
 }
 
-/// A list of texts, or the one text that stands in its place.
+/// A list of strings; a single string counts as a list of one.
 fn texts(object: &Object<'_>, names: &[&str]) -> Vec<String> {
-    let Some(node) = object.any(names) else { return Vec::new() };
+    let Some(node) = object.get_any(names) else { return Vec::new() };
     match node.array() {
-        Ok(nodes) => nodes.filter_map(|node| said(&node)).collect(),
-        Err(_) => said(&node).into_iter().collect(),
+        Ok(nodes) => nodes.filter_map(|node| non_empty(&node)).collect(),
+        Err(_) => non_empty(&node).into_iter().collect(),
     }
 }
 
-/// Skills that have at least a name, whatever else is missing: cards may not go without.
+/// Skills with at least an id or a name. Other missing fields get defaults, since cards must have them.
 fn skills(card: &Object<'_>) -> Vec<Skill> {
-    let mut known = HashSet::new();
+    let mut seen = HashSet::new();
     let nodes = card.array("skills").unwrap_or_default();
     let skills = nodes.filter_map(|node| {
         let skill = node.object().ok()?;
         let (id, name) = (text(&skill, &["id"]), text(&skill, &["name"]));
         let id = id.or_else(|| name.clone())?;
         let name = name.unwrap_or_else(|| id.clone());
+
         let mut tags = texts(&skill, &["tags"]);
         if tags.is_empty() {
             tags.push(id.clone());
         }
+
         Some(Skill {
             description: text(&skill, &["description"]).unwrap_or_else(|| name.clone()),
             tags,
@@ -254,5 +274,5 @@ fn skills(card: &Object<'_>) -> Vec<Skill> {
             name,
         })
     });
-    skills.filter(|skill| known.insert(skill.id.clone())).collect()
+    skills.filter(|skill| seen.insert(skill.id.clone())).collect()
 }

@@ -1,7 +1,7 @@
-//! Exchanges: a client's request in any dialect in, its answer out.
+//! The exchanges: decode a client's request in any dialect, encode the response.
 //!
-//! One [`Serve`] is one request. `rpc` and `rest` find out what is asked for in their binding, one module for each
-//! group of operations carries it out, `write` spells the answer. Not here: what a task is (`crate::task`).
+//! One [`A2aExchange`] handles one request. `rpc` and `rest` decode the operation of their binding, one module per
+//! group of operations runs it, `writer` encodes the response. Not here: building tasks (`crate::task`).
 
 mod fallback;
 mod list;
@@ -11,7 +11,7 @@ mod rest;
 mod rpc;
 mod send;
 mod stream;
-mod write;
+mod writer;
 
 use std::sync::Arc;
 
@@ -30,117 +30,124 @@ use crate::Route;
 use crate::card;
 use crate::dialect::{Binding, Dialect, Generation, Operation};
 use crate::errors::{self, Problem};
-use crate::task::{self, Shown};
+use crate::task::{self, TaskDetail};
 use crate::updates::Updates;
-use crate::wire::{Spelled, read};
+use crate::wire::{Encoded, read};
 use params::Params;
 use stream::Streaming;
-use write::Writer;
+use writer::Writer;
 
-/// One request and its answer.
-pub(crate) struct Serve {
+/// One request and its response.
+pub(crate) struct A2aExchange {
     route: Arc<Route>,
-    entry: Entry,
-    write: Writer,
-    /// The tenant, as path or body name it.
+    entry_point: EntryPoint,
+    writer: Writer,
+    /// Tenant from path or body.
     tenant: Option<String>,
-    /// The agent of that tenant.
+    /// Agent of the tenant, else the first agent of the route.
     agent: String,
-    doing: Doing,
+    state: OperationState,
     streaming: Option<Streaming>,
 }
 
-/// How the request came in.
+/// The binding a request came in on.
 #[derive(Clone, Copy)]
-enum Entry {
+enum EntryPoint {
     Rpc,
     Rest(Generation, Operation),
 }
 
-/// How far an operation is.
-enum Doing {
-    /// Nothing was understood yet, or nothing is left to do.
-    Nothing,
-    Get(Shown),
-    /// `true` once the run was looked at and told to stop.
+/// Progress of an operation between calls to the engine.
+enum OperationState {
+    /// Not decoded yet, or done.
+    Idle,
+    Get(TaskDetail),
+    /// `true` once the run was found and its cancellation requested.
     Cancel(RunId, bool),
-    /// `true` once the run was looked at.
+    /// Waiting for the run, to attach to it.
     Subscribe(RunId),
-    List(list::Listing),
-    Send(Box<send::Sending>),
-    Push(push::Pushing),
+    List(list::ListOperation),
+    Send(Box<send::SendOperation>),
+    Push(push::PushOperation),
     ExtendedCard(String),
 }
 
-impl Serve {
-    /// A request to the JSON-RPC endpoint.
+impl A2aExchange {
+    /// An exchange of the JSON-RPC endpoint.
     pub(crate) fn rpc(route: &Arc<Route>) -> Self {
-        Self::new(route, Entry::Rpc, Binding::JsonRpc, Generation::V1)
+        Self::new(route, EntryPoint::Rpc, Binding::JsonRpc, Generation::V1)
     }
 
-    /// A request to a resource of the REST binding.
+    /// An exchange of a REST endpoint.
     pub(crate) fn rest(route: &Arc<Route>, generation: Generation, operation: Operation) -> Self {
-        Self::new(route, Entry::Rest(generation, operation), Binding::Rest, generation)
+        Self::new(route, EntryPoint::Rest(generation, operation), Binding::Rest, generation)
     }
 
-    fn new(route: &Arc<Route>, entry: Entry, binding: Binding, generation: Generation) -> Self {
+    fn new(route: &Arc<Route>, entry_point: EntryPoint, binding: Binding, generation: Generation) -> Self {
         Self {
             route: Arc::clone(route),
-            entry,
-            write: Writer::new(Dialect { binding, generation }),
+            entry_point,
+            writer: Writer::new(Dialect { binding, generation }),
             tenant: None,
             agent: route.agents[0].name.clone(),
-            doing: Doing::Nothing,
+            state: OperationState::Idle,
             streaming: None,
         }
     }
 
-    /// What every operation has in common, then the operation itself.
+    /// Runs the checks common to all operations, then starts the operation.
     fn begin_operation(
         &mut self,
         operation: Operation,
         params: Result<Params<'_>, Fault>,
         request: &Request<'_>,
     ) -> Result<Call, Fault> {
-        self.write.operation = Some(operation);
-        self.extensions(request)?;
-        self.capable(operation, params.as_ref().ok(), request)?;
+        self.writer.operation = Some(operation);
+        self.activate_extensions(request)?;
+        self.check_capabilities(operation, params.as_ref().ok(), request)?;
+
         let params = &params?;
-        self.tenant(params)?;
+        self.resolve_tenant(params)?;
         if !matches!(operation, Operation::Send | Operation::Stream | Operation::ExtendedCard) {
-            // That of a message is judged with the message.
+            // Sending validates metadata together with the message.
             read::json_object(&params.object, "metadata")?;
         }
+
         match operation {
-            Operation::Send | Operation::Stream => self.send(operation == Operation::Stream, params, request),
+            Operation::Send | Operation::Stream => self.start_send(operation == Operation::Stream, params, request),
             Operation::Get => {
-                let id = self.subject(params.required("id", "id")?);
-                self.doing = Doing::Get(Shown::all(params.history_length()?));
+                let id = self.set_task(params.required("id", "id")?);
+                self.state = OperationState::Get(TaskDetail::full(params.history_length()?));
                 Ok(Call::Fetch(Target::Run(params::task_id(&id)?)))
             }
             Operation::Cancel => {
-                let id = params::task_id(&self.subject(params.required("id", "id")?))?;
-                self.doing = Doing::Cancel(id, false);
+                let id = params::task_id(&self.set_task(params.required("id", "id")?))?;
+                self.state = OperationState::Cancel(id, false);
                 Ok(Call::Fetch(Target::Run(id)))
             }
             Operation::Subscribe => {
-                let id = params::task_id(&self.subject(params.required("id", "id")?))?;
-                self.doing = Doing::Subscribe(id);
+                let id = params::task_id(&self.set_task(params.required("id", "id")?))?;
+                self.state = OperationState::Subscribe(id);
                 Ok(Call::Fetch(Target::Run(id)))
             }
-            Operation::List => self.list(params),
+            Operation::List => self.start_list(params),
             Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => {
-                self.push(operation, params, request)
+                self.start_push(operation, params, request)
             }
             Operation::ExtendedCard => {
-                self.doing = Doing::ExtendedCard(self.route.url(request.base_url));
-                Ok(self.route.card_call())
+                self.state = OperationState::ExtendedCard(self.route.url(request.base_url));
+                Ok(self.route.upstream_card_call())
             }
         }
     }
 
-    /// Whether the route can do this at all: judged before the parameters are, as far as they can be read (section 7).
-    fn capable(&self, operation: Operation, params: Option<&Params<'_>>, request: &Request<'_>) -> Result<(), Fault> {
+    /// Checks that the route supports the operation. Runs before parameter validation (section 7).
+    fn check_capabilities(
+        &self,
+        operation: Operation,
+        params: Option<&Params<'_>>,
+        request: &Request<'_>,
+    ) -> Result<(), Fault> {
         use Operation as O;
         let options = &self.route.options;
         let pushes = match operation {
@@ -154,27 +161,29 @@ impl Serve {
             }
             _ => false,
         };
+
         if pushes && !options.push {
             return Err(errors::fault(Problem::PushNotSupported, "push notifications are off"));
         }
         Ok(())
     }
 
-    /// The task a request is about: errors name it.
-    fn subject(&mut self, id: String) -> String {
-        self.write.task = Some(id.clone());
+    /// Stores the task id of the request, for error responses.
+    fn set_task(&mut self, id: String) -> String {
+        self.writer.task = Some(id.clone());
         id
     }
 
-    /// Activates what the client lists and the card declares (section 12).
-    fn extensions(&mut self, request: &Request<'_>) -> Result<(), Fault> {
+    /// Activates the extensions that the client lists and the card declares (section 12).
+    fn activate_extensions(&mut self, request: &Request<'_>) -> Result<(), Fault> {
         let listed = ["a2a-extensions", "x-a2a-extensions"].into_iter().filter_map(|name| request.header(name));
         let listed: Vec<&str> = listed.flat_map(|value| value.split(',')).map(str::trim).collect();
+
         for extension in &self.route.options.extensions {
             if listed.contains(&extension.uri.as_str()) {
-                self.write.extensions.push(extension.uri.clone());
+                self.writer.extensions.push(extension.uri.clone());
             } else if extension.required {
-                let problem = if self.write.dialect.is_old() {
+                let problem = if self.writer.dialect.is_v03() {
                     Problem::UnsupportedOperation
                 } else {
                     Problem::ExtensionRequired
@@ -185,30 +194,32 @@ impl Serve {
         Ok(())
     }
 
-    /// The tenant, and the agent it stands for (section 12).
-    fn tenant(&mut self, params: &Params<'_>) -> Result<(), Fault> {
+    /// Determines the tenant and its agent (section 12).
+    fn resolve_tenant(&mut self, params: &Params<'_>) -> Result<(), Fault> {
         let in_path = params.path("tenant");
-        if self.write.dialect.is_old() {
-            return self.agent_of(None);
+        if self.writer.dialect.is_v03() {
+            return self.select_agent(None);
         }
-        let told = params.text("tenant")?;
-        if let (Some(path), Some(told)) = (in_path, &told)
-            && path != told
+
+        let in_body = params.text("tenant")?;
+        if let (Some(path), Some(in_body)) = (in_path, &in_body)
+            && path != in_body
         {
             return Err(Fault::invalid("tenant", "path and body name different tenants"));
         }
-        let tenant = in_path.map(str::to_owned).or(told);
-        self.agent_of(tenant.as_deref())?;
+
+        let tenant = in_path.map(str::to_owned).or(in_body);
+        self.select_agent(tenant.as_deref())?;
         self.tenant = tenant;
         Ok(())
     }
 
-    fn agent_of(&mut self, tenant: Option<&str>) -> Result<(), Fault> {
+    fn select_agent(&mut self, tenant: Option<&str>) -> Result<(), Fault> {
         let tenants = &self.route.options.tenants;
         match tenant {
             None => Ok(()),
-            // Its paths would be those of 0.3.
-            Some("v1") => Err(Fault::invalid("tenant", "'v1' is no tenant")),
+            // Its paths would collide with the /v1 prefix of 0.3.
+            Some("v1") => Err(Fault::invalid("tenant", "must not be 'v1'")),
             Some(tenant) if tenant.chars().any(char::is_control) || tenant.len() > 256 => {
                 Err(Fault::invalid("tenant", "must have at most 256 characters, and no control characters"))
             }
@@ -221,117 +232,120 @@ impl Serve {
         }
     }
 
-    /// Judges whether a run is a task of this route.
-    fn visible(&self, view: RunView<'_>) -> Result<(), Fault> {
-        if self.route.shows(view, &self.agent) {
+    /// Checks that a run is a task of this route.
+    fn check_visible(&self, view: RunView<'_>) -> Result<(), Fault> {
+        if self.route.is_visible(view, &self.agent) {
             Ok(())
         } else {
             Err(errors::fault(Problem::TaskNotFound, "no such task"))
         }
     }
 
-    /// What the engine says of an answer, with the place the answer stands in: the engine knows no parts.
-    fn placed(&self, fault: &Fault) -> Option<Fault> {
-        let Doing::Send(sending) = &self.doing else { return None };
-        let about_answer = matches!(fault.code.as_deref(), Some(UNDECIDED | NOT_TAKEN)) && fault.field.is_none();
-        about_answer.then(|| fault.clone().with_field(sending.answer_path()))
+    /// Adds the part's path to an engine fault about an answer; the engine does not know about parts.
+    fn with_answer_path(&self, fault: &Fault) -> Option<Fault> {
+        let OperationState::Send(operation) = &self.state else { return None };
+
+        let is_about_answer = matches!(fault.code.as_deref(), Some(UNDECIDED | NOT_TAKEN)) && fault.field.is_none();
+        is_about_answer.then(|| fault.clone().with_field(operation.answer_path()))
     }
 
-    /// Writes a task alone.
-    fn write_task(&self, view: RunView<'_>, shown: Shown, out: &mut Out) {
+    /// Writes a task as the response.
+    fn write_task(&self, view: RunView<'_>, detail: TaskDetail, out: &mut Out) {
         let mut updates = Updates::new(&self.route);
-        let task = task::task(&mut updates, &self.route, view, shown);
-        self.write.result(&Spelled(&task, self.write.dialect.form()), out);
+        let task = task::task(&mut updates, &self.route, view, detail);
+        self.writer.result(&Encoded(&task, self.writer.dialect.wire_format()), out);
     }
 }
 
-impl Exchange for Serve {
+impl Exchange for A2aExchange {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.write.hears(request);
-        match self.entry {
-            Entry::Rpc => self.decode_rpc(request),
-            Entry::Rest(generation, operation) => self.decode_rest(generation, operation, request),
+        self.writer.read_accept(request);
+        match self.entry_point {
+            EntryPoint::Rpc => self.decode_rpc(request),
+            EntryPoint::Rest(generation, operation) => self.decode_rest(generation, operation, request),
         }
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        match (std::mem::replace(&mut self.doing, Doing::Nothing), reply) {
-            (Doing::Get(shown), Reply::Run(view)) => {
-                self.visible(view)?;
-                self.write_task(view, shown, out);
+        match (std::mem::replace(&mut self.state, OperationState::Idle), reply) {
+            (OperationState::Get(detail), Reply::Run(view)) => {
+                self.check_visible(view)?;
+                self.write_task(view, detail, out);
                 Ok(Next::Done)
             }
-            (Doing::Cancel(id, false), Reply::Run(view)) => {
-                self.visible(view)?;
-                // A run of another protocol that has ended may still ask something: that is withdrawn.
-                if matches!(view.about.state, RunState::Ended(_)) && view.pending.is_empty() {
+            (OperationState::Cancel(id, false), Reply::Run(view)) => {
+                self.check_visible(view)?;
+                // An ended run of another protocol may still have pending items, which cancel withdraws.
+                if matches!(view.info.state, RunState::Ended(_)) && view.pending.is_empty() {
                     return Err(errors::fault(Problem::TaskNotCancelable, "the task has ended"));
                 }
-                self.doing = Doing::Cancel(id, true);
+
+                self.state = OperationState::Cancel(id, true);
                 Ok(Next::Call(Call::Cancel(Target::Run(id))))
             }
-            (Doing::Cancel(_, true), Reply::Run(view)) => {
-                // It may have ended another way just before.
-                let is_own = view.about.protocol == crate::NAME;
-                if is_own && view.about.state != RunState::Ended(interlingua_core::End::Canceled) {
+            (OperationState::Cancel(_, true), Reply::Run(view)) => {
+                // The run may have ended otherwise before the cancellation.
+                let is_own = view.info.protocol == crate::NAME;
+                if is_own && view.info.state != RunState::Ended(interlingua_core::End::Canceled) {
                     return Err(errors::fault(Problem::TaskNotCancelable, "the task has ended"));
                 }
-                self.write_task(view, Shown::all(None), out);
+                self.write_task(view, TaskDetail::full(None), out);
                 Ok(Next::Done)
             }
-            (Doing::Subscribe(id), Reply::Run(view)) => {
-                self.visible(view)?;
-                if matches!(view.about.state, RunState::Ended(_)) {
+            (OperationState::Subscribe(id), Reply::Run(view)) => {
+                self.check_visible(view)?;
+                if matches!(view.info.state, RunState::Ended(_)) {
                     return Err(errors::fault(Problem::UnsupportedOperation, "the task has ended"));
                 }
-                self.streaming = Some(Streaming::subscribed(&self.route));
+                self.streaming = Some(Streaming::for_subscriber(&self.route));
                 Ok(Next::Call(Call::Attach(Target::Run(id))))
             }
-            (Doing::List(listing), Reply::Runs(page)) => {
-                self.write_list(&listing, &page, out);
+            (OperationState::List(operation), Reply::Runs(page)) => {
+                self.write_list(&operation, &page, out);
                 Ok(Next::Done)
             }
-            (Doing::Send(sending), reply) => self.sent(sending, reply, out),
-            (Doing::Push(pushing), reply) => self.pushed(pushing, reply, out),
-            (Doing::ExtendedCard(url), reply) => {
-                let variant = match self.write.dialect.generation {
+            (OperationState::Send(operation), reply) => self.continue_send(operation, reply, out),
+            (OperationState::Push(operation), reply) => self.continue_push(operation, reply, out),
+            (OperationState::ExtendedCard(url), reply) => {
+                let variant = match self.writer.dialect.generation {
                     Generation::V1 => card::Variant::V1,
                     Generation::V03 => card::Variant::V03,
                 };
-                let published = if let Reply::FetchedDocument(published) = reply { published } else { None };
-                let card = self.route.card(variant, &url, self.route.extended_card(), published);
+                let fetched = if let Reply::FetchedDocument(fetched) = reply { fetched } else { None };
+
+                let card = self.route.card(variant, &url, self.route.extended_card(), fetched);
                 out.header("cache-control", "private");
-                self.write.result(&card, out);
+                self.writer.result(&card, out);
                 Ok(Next::Done)
             }
-            _ => Err(Fault::new(FaultKind::Internal, "the answer fits no question")),
+            _ => Err(Fault::new(FaultKind::Internal, "unexpected reply from the engine")),
         }
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        let placed = self.placed(fault);
-        self.write.fail(placed.as_ref().unwrap_or(fault), &self.route.options.versions, out);
+        let fault_with_path = self.with_answer_path(fault);
+        self.writer.fail(fault_with_path.as_ref().unwrap_or(fault), &self.route.options.versions, out);
     }
 
     fn head(&mut self, head: &mut Head) {
-        self.write.stream_head(head);
+        self.writer.stream_head(head);
     }
 
     fn begin(&mut self, view: RunView<'_>, out: &mut Out) {
         if let Some(streaming) = &mut self.streaming {
-            streaming.begin(&self.route, view, &self.write, out);
+            streaming.begin(&self.route, view, &self.writer, out);
         }
     }
 
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
         match &mut self.streaming {
-            Some(streaming) => streaming.take(step, &self.write, out),
+            Some(streaming) => streaming.encode(step, &self.writer, out),
             None => Flow::Close,
         }
     }
 
     fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
-        self.write.interrupt(fault, &self.route.options.versions, out);
+        self.writer.interrupt(fault, &self.route.options.versions, out);
     }
 
     fn partition(&self) -> Option<&str> {

@@ -1,4 +1,4 @@
-//! The parameters of an operation, wherever they stand: in the path, in an object, in the query (section 6).
+//! The parameters of an operation, from path, JSON object or query (section 6).
 
 use std::borrow::Cow;
 
@@ -9,37 +9,39 @@ use crate::dialect::Operation;
 use crate::errors::{self, Problem};
 use crate::wire::read;
 
-/// Where an operation's parameters stand.
+/// Parameters of one request.
 pub(super) struct Params<'a> {
-    /// The request, where path and query count.
+    /// The REST request, for path and query. `None` over JSON-RPC.
     request: Option<&'a Request<'a>>,
-    /// `params`, or a body. Where there is none it is an empty object.
+    /// `params` or the body; an empty object if absent.
     pub(super) node: Node<'a>,
-    /// Its fields.
+    /// The fields of `node`.
     pub(super) object: Object<'a>,
 }
 
 impl<'a> Params<'a> {
-    /// Those of a JSON-RPC request. What is no object is nothing at all, where no field is required.
-    pub(super) fn rpc(node: Option<Node<'a>>, operation: Operation) -> Result<Self, Fault> {
-        let needs_none = matches!(operation, Operation::List | Operation::ExtendedCard);
-        let node = match node.filter(|node| !needs_none || node.kind() == Kind::Object) {
-            Some(node) if node.kind() != Kind::Object => return Err(node.wrong("an object")),
-            // Fields are named from here on, as in the objects of the specification.
+    /// Parameters of a JSON-RPC request. Operations without required fields ignore `params` that is not an object.
+    pub(super) fn from_rpc(node: Option<Node<'a>>, operation: Operation) -> Result<Self, Fault> {
+        let requires_no_field = matches!(operation, Operation::List | Operation::ExtendedCard);
+        let node = match node.filter(|node| !requires_no_field || node.kind() == Kind::Object) {
+            Some(node) if node.kind() != Kind::Object => return Err(node.wrong_type("an object")),
+            // Field paths in errors start here, as in the specification's objects.
             Some(node) => Node::with_path("", node.raw()),
             None => Node::parse(b"{}")?,
         };
         Ok(Self { request: None, object: node.object()?, node })
     }
 
-    /// Those of a REST request. A body may be empty or `null`.
-    pub(super) fn rest(request: &'a Request<'a>) -> Result<Self, Fault> {
+    /// Parameters of a REST request. The body may be empty or `null`.
+    pub(super) fn from_rest(request: &'a Request<'a>) -> Result<Self, Fault> {
         let blank = request.body.iter().all(u8::is_ascii_whitespace);
-        let none = blank || matches!(request.method, "GET" | "HEAD" | "DELETE");
-        let mut node = Node::parse(if none { b"{}" } else { request.body })?;
+        let has_no_body = blank || matches!(request.method, "GET" | "HEAD" | "DELETE");
+
+        let mut node = Node::parse(if has_no_body { b"{}" } else { request.body })?;
         if node.kind() == Kind::Null {
             node = Node::parse(b"{}")?;
         }
+
         let object = node.object();
         let object = object.map_err(|_| errors::fault(Problem::InvalidRequest, "the body must be a JSON object"))?;
         Ok(Self { request: Some(request), object, node })
@@ -51,22 +53,23 @@ impl<'a> Params<'a> {
 
     fn query(&self, name: &str) -> Option<Cow<'a, str>> {
         let request = self.request?;
-        request.query(name).or_else(|| request.query(&read::snake(name)))
+        request.query(name).or_else(|| request.query(&read::to_snake_case(name)))
     }
 
-    /// A text, if it is there and not empty.
+    /// A string from object or query. `None` if absent or empty.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, Fault> {
-        if let Some(text) = read::filled(&self.object, name)? {
+        if let Some(text) = read::non_empty(&self.object, name)? {
             return Ok(Some(text));
         }
         Ok(self.query(name).map(Cow::into_owned).filter(|text| !text.is_empty()))
     }
 
-    /// A text that has to be there: under this name in the path, else under that name.
+    /// A required string: `in_path` in the path, else `name` in object or query.
     pub(super) fn required(&self, in_path: &str, name: &str) -> Result<String, Fault> {
         if let Some(text) = self.path(in_path) {
             return Ok(text.to_owned());
         }
+
         let missing = || Fault::new(FaultKind::Missing, "is required").with_field(name);
         self.text(name)?.ok_or_else(missing)
     }
@@ -75,6 +78,7 @@ impl<'a> Params<'a> {
         if let Some(number) = read::integer(&self.object, name)? {
             return Ok(Some(number));
         }
+
         let Some(text) = self.query(name).filter(|text| !text.is_empty()) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| Fault::invalid(name, "must be an integer"))
     }
@@ -91,18 +95,18 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// A length of a history: None is all of it.
+    /// `historyLength`. `None`: the complete history.
     pub(super) fn history_length(&self) -> Result<Option<usize>, Fault> {
         history_length(self.integer("historyLength")?, "historyLength")
     }
 }
 
-/// A number of messages, judged.
+/// Validates a history length.
 pub(super) fn history_length(number: Option<i64>, field: &str) -> Result<Option<usize>, Fault> {
     number.map(|number| usize::try_from(number).map_err(|_| Fault::invalid(field, "must not be negative"))).transpose()
 }
 
-/// A task's id as a run's, in any spelling that a protocol gives it. What is no id of ours names no task.
+/// Parses a task id to a run id, in the format of any protocol. An id of another format is an unknown task.
 pub(super) fn task_id(text: &str) -> Result<RunId, Fault> {
     RunId::parse(text).ok_or_else(|| errors::fault(Problem::TaskNotFound, "no such task"))
 }

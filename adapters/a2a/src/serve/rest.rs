@@ -1,17 +1,17 @@
-//! The REST binding: which path is which operation of which generation (section 2).
+//! The REST binding: maps paths to operations and versions (section 2).
 
 use interlingua_core::{Call, Fault, FaultKind, Method, Request};
 
-use super::Serve;
+use super::A2aExchange;
 use super::params::Params;
-use crate::dialect::{Asked, Binding, Generation, Operation, Served, accepts_media_type};
+use crate::dialect::{Binding, Generation, Operation, RequestedVersion, ServedVersions, check_media_type};
 use crate::options::MissingVersion;
 
 use Generation::{V1, V03};
 use Method::{Delete, Get, Post};
 use Operation as O;
 
-/// Every path. Static segments before variable ones, actions before what they are done to: the first that fits counts.
+/// All paths. The first match wins: static segments before variable ones, actions before their resource.
 pub(crate) const REST: &[(Method, &str, Generation, Operation)] = &[
     (Post, "/v1/message:send", V03, O::Send),
     (Post, "/v1/message:stream", V03, O::Stream),
@@ -52,7 +52,7 @@ pub(crate) const REST: &[(Method, &str, Generation, Operation)] = &[
     (Get, "/{tenant}/extendedAgentCard", V1, O::ExtendedCard),
 ];
 
-impl Serve {
+impl A2aExchange {
     pub(super) fn decode_rest(
         &mut self,
         generation: Generation,
@@ -60,17 +60,23 @@ impl Serve {
         request: &Request<'_>,
     ) -> Result<Call, Fault> {
         if request.param("tenant") == "v1" {
-            // No tenant is called that: it is a path of 0.3 that nothing answers.
-            self.write.dialect.generation = V03;
+            // No tenant may have this name, so this is an unknown path of 0.3.
+            self.writer.dialect.generation = V03;
             return Err(Fault::new(FaultKind::NoSuchPath, "nothing answers on this path"));
         }
+
         let options = &self.route.options;
-        let served =
-            Served { versions: &options.versions, by_method: options.missing_version == MissingVersion::ByMethod };
-        served.path(generation, Asked::of(request)).inspect_err(|_| self.write.dialect.generation = V1)?;
+        let served = ServedVersions {
+            versions: &options.versions,
+            by_method: options.missing_version == MissingVersion::ByMethod,
+        };
+        served
+            .check_path(generation, RequestedVersion::from_request(request))
+            .inspect_err(|_| self.writer.dialect.generation = V1)?;
+
         if request.method == "POST" {
-            accepts_media_type(request, Binding::Rest, generation)?;
+            check_media_type(request, Binding::Rest, generation)?;
         }
-        self.begin_operation(operation, Params::rest(request), request)
+        self.begin_operation(operation, Params::from_rest(request), request)
     }
 }

@@ -1,6 +1,6 @@
 //! SendMessage and SendStreamingMessage: a new task, or the next turn of one (sections 6 to 8 and 14).
 //!
-//! A message on a task is read in the light of what the task waits for, so the task is looked at first.
+//! A message to a task is parsed for the task's pending items, so the task is loaded first.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,71 +15,71 @@ use serde::Serialize;
 use super::params::{Params, history_length, task_id};
 use super::push::{self, Config};
 use super::stream::Streaming;
-use super::{Doing, Serve};
-use crate::card::{Material, Upstream};
-use crate::dialect::{Dialect, Form};
-use crate::direct::{self, Mode};
+use super::{A2aExchange, OperationState};
+use crate::card::{CardBuilder, UpstreamCard};
+use crate::dialect::{Dialect, WireFormat};
+use crate::direct::{self, DirectMode};
 use crate::errors::{self, Problem};
 use crate::input;
 use crate::options::{Deduplicate, WhileWorking};
-use crate::task::{self, Shown};
+use crate::task::{self, TaskDetail};
 use crate::updates::Updates;
 use crate::wire::read::{self, Faults};
 use crate::wire::{Content, Item, Message};
 
-/// A message on its way.
-pub(super) struct Sending {
+/// A send operation in progress.
+pub(super) struct SendOperation {
     message: Message<'static>,
     settings: Settings,
     streams: bool,
-    /// What the agent is told besides.
-    besides: Option<Json>,
-    /// Whether the answer may be a message instead of a task.
-    direct: Option<Mode>,
-    step: Step,
+    /// The `a2a` field of the agent's request. `None` if it would be empty.
+    extras: Option<Json>,
+    /// When the reply may be a message instead of a task. `None`: never.
+    direct: Option<DirectMode>,
+    stage: Stage,
 }
 
-/// How long a stream waits for the agent's first word before the task is shown (section 13).
-const SOON: Duration = Duration::from_secs(1);
+/// How long the agent's first event is awaited before the client sees the task (section 13).
+const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Among so many of a context's tasks, the newest, a message is looked for that is sent again.
-const NEWEST: usize = 100;
+/// How many of a context's newest tasks are searched for a duplicate message.
+const MAX_DUPLICATE_SEARCH: usize = 100;
 
-/// How far it is.
-enum Step {
-    /// The media types of the agent's own card are being looked up, before this call and this step.
-    Judging(Box<(Call, Step)>),
-    /// A task that was made of the same message is looked for, before this call and this step, among so many more.
-    Searching(Box<(Call, Step)>, usize),
-    /// The task it is for is being looked at.
-    Looking(RunId),
-    /// The task's push configs are being counted.
-    Counting(Box<Config>, Box<RunCall>),
-    /// The push config is being written down.
-    Remembering(Box<RunCall>),
-    /// The agent is asked.
-    Asked,
-    /// The task is being forgotten: this is the answer in its place.
-    Forgetting(Vec<u8>),
+/// What the operation is waiting for.
+enum Stage {
+    /// Fetching the agent's own card for its input modes; then this call and stage.
+    CheckingModes(Box<(Call, Stage)>),
+    /// Searching this many more tasks for a duplicate of the message; then this call and stage.
+    FindingDuplicate(Box<(Call, Stage)>, usize),
+    /// Loading the task that the message names.
+    LoadingTask(RunId),
+    /// Counting the task's push configs.
+    CountingConfigs(Box<Config>, Box<RunCall>),
+    /// Storing the push config.
+    SavingConfig(Box<RunCall>),
+    /// The agent is running.
+    Running,
+    /// Deleting the task; this message is the response instead.
+    DeletingTask(Vec<u8>),
 }
 
-impl Sending {
-    /// Where the answer to what a task waits for stands, as far as that can be told from the message alone.
+impl SendOperation {
+    /// Path of the part that most likely holds the answer to a pending item.
     pub(super) fn answer_path(&self) -> String {
         let parts = &self.message.parts;
-        let mut data = (0..parts.len()).filter(|place| matches!(parts[*place].content, Content::Data(_)));
+        let mut data = (0..parts.len()).filter(|index| matches!(parts[*index].content, Content::Data(_)));
         match (data.next(), data.next(), parts.len()) {
-            (Some(place), None, _) => format!("message.parts[{place}]"),
+            (Some(index), None, _) => format!("message.parts[{index}]"),
             (None, _, 1) => "message.parts[0]".to_owned(),
             _ => "message.parts".to_owned(),
         }
     }
 
-    /// Puts a lookup in front of a call, if there is one.
-    fn after(&mut self, lookup: Option<Call>, call: Call) -> Call {
+    /// Runs `lookup` before `call`, if there is one.
+    fn with_lookup(&mut self, lookup: Option<Call>, call: Call) -> Call {
         let Some(lookup) = lookup else { return call };
-        let step = std::mem::replace(&mut self.step, Step::Asked);
-        self.step = Step::Judging(Box::new((call, step)));
+        let stage = std::mem::replace(&mut self.stage, Stage::Running);
+        self.stage = Stage::CheckingModes(Box::new((call, stage)));
         lookup
     }
 }
@@ -93,9 +93,9 @@ struct Settings {
     output_modes: Vec<String>,
 }
 
-/// What goes to the agent beside the message.
+/// Request data for the agent in addition to the message.
 #[derive(Serialize)]
-struct Besides<'a> {
+struct RequestExtras<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<Json>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -106,11 +106,17 @@ struct Besides<'a> {
     tenant: Option<&'a str>,
 }
 
-impl Serve {
-    pub(super) fn send(&mut self, streams: bool, params: &Params<'_>, request: &Request<'_>) -> Result<Call, Fault> {
-        let form = self.write.dialect.form();
+impl A2aExchange {
+    pub(super) fn start_send(
+        &mut self,
+        streams: bool,
+        params: &Params<'_>,
+        request: &Request<'_>,
+    ) -> Result<Call, Fault> {
+        let form = self.writer.dialect.wire_format();
         let mut faults = Faults::default();
         let object = &params.object;
+
         let message = match read::field(object, "message") {
             Some(node) => read::message(&node, form, &mut faults),
             None => {
@@ -118,27 +124,32 @@ impl Serve {
                 None
             }
         };
-        let metadata = faults.take(read::json_object(object, "metadata")).flatten();
-        let settings = match faults.take(read::field(object, "configuration").map(|node| node.object()).transpose()) {
-            Some(Some(object)) => Settings::read(&object, self.write.dialect, request, &mut faults),
-            // Without a configuration every dialect waits.
+        let metadata = faults.record(read::json_object(object, "metadata")).flatten();
+
+        let settings = match faults.record(read::field(object, "configuration").map(|node| node.object()).transpose()) {
+            Some(Some(object)) => Settings::read(&object, self.writer.dialect, request, &mut faults),
+            // Without a configuration every dialect blocks.
             _ => Some(Settings::default()),
         };
+
         if let Some(config) = settings.as_ref().and_then(|settings| settings.push.as_ref()) {
             config.check(&self.route, &mut faults);
         }
+
         if let Some(context) = message.as_ref().and_then(|message| message.context.as_deref())
             && (context.chars().count() > 256 || context.chars().any(char::is_control))
         {
             let message = "must have at most 256 characters, and no control characters";
             faults.add(Fault::invalid("message.contextId", message));
         }
+
         faults.check()?;
         let (Some(message), Some(mut settings)) = (message, settings) else {
-            return Err(Fault::invalid("message", "cannot be read"));
+            return Err(Fault::invalid("message", "is invalid"));
         };
-        // Where the route does not say it, the agent's own card may.
-        let modes = match self.route.card_call() {
+
+        // Input modes that the route does not configure may come from the agent's own card.
+        let modes = match self.route.upstream_card_call() {
             Call::Nothing => None,
             _ if !self.route.options.card.input_modes.is_empty() => None,
             call => Some(call),
@@ -147,249 +158,278 @@ impl Serve {
         if self.route.options.enforce_input_modes && modes.is_none() {
             self.check_modes(&message, None)?;
         }
-        let besides = Besides {
+
+        let extras = RequestExtras {
             metadata,
             accepted_output_modes: &settings.output_modes,
-            extensions: &self.write.extensions,
+            extensions: &self.writer.extensions,
             tenant: self.tenant.as_deref(),
         };
-        let besides = Some(Json::from_serialize(&besides)).filter(|json| json.text() != "{}");
+        let extras = Some(Json::from_serialize(&extras)).filter(|json| json.text() != "{}");
+
         if let Some(task) = &message.task {
-            self.write.task = Some(task.clone().into_owned());
+            self.writer.task = Some(task.clone().into_owned());
             let id = task_id(task)?;
-            let mut sending = Sending { message, settings, streams, besides, direct: None, step: Step::Looking(id) };
-            let call = sending.after(modes, Call::Fetch(Target::Run(id)));
-            self.doing = Doing::Send(Box::new(sending));
+            let mut operation =
+                SendOperation { message, settings, streams, extras, direct: None, stage: Stage::LoadingTask(id) };
+            let call = operation.with_lookup(modes, Call::Fetch(Target::Run(id)));
+            self.state = OperationState::Send(Box::new(operation));
             return Ok(call);
         }
-        let id = request.fresh;
+
+        let id = request.new_id;
         let push = settings.push.take();
         let direct = push.is_none() && !settings.background;
         let direct = if direct { direct::mode(self.route.options.reply, !streams) } else { None };
-        let mut sending = Sending { message, settings, streams, besides, direct, step: Step::Asked };
-        let call = self.new_task(&sending, id);
+
+        let mut operation = SendOperation { message, settings, streams, extras, direct, stage: Stage::Running };
+        let call = self.new_task(&operation, id);
         if streams {
-            let shown = sending.message.clone();
-            self.streaming = Some(Streaming::sent(&self.route, shown, sending.settings.history, direct));
+            let message = operation.message.clone();
+            self.streaming = Some(Streaming::for_new_task(&self.route, message, operation.settings.history, direct));
         }
+
         let call = match push {
             None => Call::Run(Box::new(call)),
             Some(config) => {
-                // Its receiver is shown the task before anything else happens.
+                // The receiver gets the task before any other event.
                 let call = RunCall { respond_immediately: true, ..call };
-                sending.step = Step::Remembering(Box::new(call));
-                push::put(&config.on(id))
+                operation.stage = Stage::SavingConfig(Box::new(call));
+                push::put_call(&config.for_task(id))
             }
         };
-        let call = self.searching(&mut sending, call);
-        let call = sending.after(modes, call);
-        self.doing = Doing::Send(Box::new(sending));
+
+        let call = self.with_duplicate_search(&mut operation, call);
+        let call = operation.with_lookup(modes, call);
+        self.state = OperationState::Send(Box::new(operation));
         Ok(call)
     }
 
-    /// Puts the search for an earlier task of the same message in front of a call, where that is wanted. A message
-    /// that names no context cannot be in one already.
-    fn searching(&self, sending: &mut Sending, call: Call) -> Call {
-        if self.route.options.deduplicate != Deduplicate::Context || sending.message.context.is_none() {
+    /// Searches for a task with the same message before `call`, if the route deduplicates. A message without a context
+    /// cannot be a duplicate.
+    fn with_duplicate_search(&self, operation: &mut SendOperation, call: Call) -> Call {
+        if self.route.options.deduplicate != Deduplicate::Context || operation.message.context.is_none() {
             return call;
         }
-        let search = Self::search(sending, NEWEST, None);
-        let step = std::mem::replace(&mut sending.step, Step::Asked);
-        sending.step = Step::Searching(Box::new((call, step)), NEWEST);
-        search
+
+        let duplicate_search = Self::duplicate_search(operation, MAX_DUPLICATE_SEARCH, None);
+        let stage = std::mem::replace(&mut operation.stage, Stage::Running);
+        operation.stage = Stage::FindingDuplicate(Box::new((call, stage)), MAX_DUPLICATE_SEARCH);
+        duplicate_search
     }
 
-    fn search(sending: &Sending, limit: usize, cursor: Option<Cursor>) -> Call {
-        let session = sending.message.context.as_deref().map(str::to_owned);
+    fn duplicate_search(operation: &SendOperation, limit: usize, cursor: Option<Cursor>) -> Call {
+        let session = operation.message.context.as_deref().map(str::to_owned);
         let protocol = Some(crate::NAME.to_owned());
         Call::List(Filter { session, protocol, limit, cursor, ..Filter::default() })
     }
 
-    /// Answers a message that was said before: with what it came to, or comes to.
-    fn said_again(&mut self, sending: &Sending, turn: u32, view: RunView<'_>, out: &mut Out) -> Next {
-        let works = matches!(view.about.state, RunState::Queued | RunState::Running);
-        if !sending.streams || !works {
+    /// Responds to a duplicate message with the task of the first one, or with the rest of its stream.
+    fn answer_duplicate(&mut self, operation: &SendOperation, turn: u32, view: RunView<'_>, out: &mut Out) -> Next {
+        let is_working = matches!(view.info.state, RunState::Queued | RunState::Running);
+        if !operation.streams || !is_working {
             self.streaming = None;
-            self.write_sent(sending, view, out);
+            self.write_task_result(operation, view, out);
             return Next::Done;
         }
-        let id = sending.message.id.clone().into_owned();
-        self.streaming = Some(Streaming::continued(&self.route, id, turn, sending.settings.history));
+
+        let id = operation.message.id.clone().into_owned();
+        self.streaming = Some(Streaming::for_next_turn(&self.route, id, turn, operation.settings.history));
         Next::Call(Call::Attach(Target::Run(view.run().id)))
     }
 
-    fn check_modes(&self, message: &Message<'_>, upstream: Option<&Upstream>) -> Result<(), Fault> {
+    fn check_modes(&self, message: &Message<'_>, upstream: Option<&UpstreamCard>) -> Result<(), Fault> {
         let material =
-            Material { agent: &self.route.agents[0], options: &self.route.options, extended: None, upstream };
+            CardBuilder { agent: &self.route.agents[0], options: &self.route.options, extended: None, upstream };
         let modes = material.input_modes();
-        for (place, part) in message.parts.iter().enumerate() {
-            // What names no type has none that could be wrong.
+        for (index, part) in message.parts.iter().enumerate() {
+            // A part without a media type is always accepted.
             let Some(media) = part.media_type.as_deref() else { continue };
             let essence = media.split(';').next().unwrap_or("").trim();
             let family = essence.split('/').next().unwrap_or("");
-            // Many cards write `text` where `text/*` is meant.
+            // Many cards write `text` and mean `text/*`.
             let fits = |mode: &str| {
                 mode == "*/*" || mode.eq_ignore_ascii_case(essence) || mode.strip_suffix("/*").unwrap_or(mode) == family
             };
             if !modes.iter().any(|mode| fits(mode)) {
-                let message = format!("'{media}' of message.parts[{place}] is none of the input modes");
-                // Of a part, not of the body: 400 and no 415.
-                return Err(errors::fault(Problem::ContentType, message).with_field(format!("message.parts[{place}]")));
+                let message = format!("'{media}' of message.parts[{index}] is not one of the input modes");
+                // The media type of a part, not of the body: 400 instead of 415.
+                return Err(errors::fault(Problem::ContentType, message).with_field(format!("message.parts[{index}]")));
             }
         }
         Ok(())
     }
 
-    fn call(&self, sending: &Sending, input: Vec<interlingua_core::model::Message>) -> RunCall {
+    fn run_call(&self, operation: &SendOperation, input: Vec<interlingua_core::model::Message>) -> RunCall {
         let mut extra = Extra::new();
-        if let Some(besides) = &sending.besides {
-            extra.push("a2a", besides.clone());
+        if let Some(extras) = &operation.extras {
+            extra.push("a2a", extras.clone());
         }
+
         let options = &self.route.options;
         let mut call =
             RunCall::new(self.agent.clone(), AgentRequest { input: input.into(), extra, ..AgentRequest::default() });
-        call.delivery = match (sending.streams, sending.settings.background) {
+        call.delivery = match (operation.streams, operation.settings.background) {
             (true, _) => Delivery::Stream,
             (false, true) => Delivery::Background,
             (false, false) => Delivery::Collect,
         };
-        // A task does not depend on its connection (section 8, rule 5).
+
+        // A task outlives its connection (section 8, rule 5).
         call.detached = true;
-        // A task is shown once its agent answers, so that one that cannot be reached is an error and no task; but soon,
-        // so that the client knows what to cancel (sections 10 and 13).
-        call.first_event_timeout = Some(SOON);
+
+        // The client sees the task when the agent answers, so an unreachable agent is an error without a task. The wait
+        // is short, so the client soon has an id to cancel (sections 10 and 13).
+        call.first_event_timeout = Some(FIRST_EVENT_TIMEOUT);
         call.discard_if_unreached = true;
+
         call.multi_turn = true;
-        call.pause_on = self.route.waits_after().to_vec();
+        call.pause_on = self.route.pause_ends().to_vec();
         call.collect_timeout = Some(options.blocking_timeout);
         call.answer_policy.ttl = Some(options.interrupted_ttl);
         call.busy = Some(Busy::Queue);
         call
     }
 
-    fn new_task(&self, sending: &Sending, id: RunId) -> RunCall {
-        let meaning = input::meaning(&sending.message, &[], self.route.edits);
-        let mut call = self.call(sending, meaning.messages);
+    fn new_task(&self, operation: &SendOperation, id: RunId) -> RunCall {
+        let parsed = input::parse(&operation.message, &[], self.route.edits);
+        let mut call = self.run_call(operation, parsed.messages);
         call.id = Some(id);
-        call.thread = match &sending.message.context {
+
+        call.thread = match &operation.message.context {
             Some(context) => Thread::Session(context.clone().into_owned()),
             None => Thread::New,
         };
-        call.answers = meaning.answers;
+        call.answers = parsed.answers;
         call
     }
 
-    /// What becomes of a message on its way when the engine has answered.
-    pub(super) fn sent(&mut self, mut sending: Box<Sending>, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        let next = match (std::mem::replace(&mut sending.step, Step::Asked), reply) {
-            (Step::Judging(held), Reply::FetchedDocument(published)) => {
-                let upstream = published.map(|published| Upstream::read(&published.document));
-                self.check_modes(&sending.message, upstream.as_ref())?;
-                let (call, step) = *held;
-                sending.step = step;
+    /// Continues a send with the engine's reply.
+    pub(super) fn continue_send(
+        &mut self,
+        mut operation: Box<SendOperation>,
+        reply: Reply<'_>,
+        out: &mut Out,
+    ) -> Result<Next, Fault> {
+        let next = match (std::mem::replace(&mut operation.stage, Stage::Running), reply) {
+            (Stage::CheckingModes(pending_call), Reply::FetchedDocument(fetched)) => {
+                let upstream = fetched.map(|fetched| UpstreamCard::from_stored(&fetched.document));
+                self.check_modes(&operation.message, upstream.as_ref())?;
+                let (call, stage) = *pending_call;
+                operation.stage = stage;
                 call
             }
-            (Step::Searching(held, left), Reply::Runs(page)) => {
-                let earlier = page.runs.iter().filter(|view| self.route.shows(**view, &self.agent));
+            (Stage::FindingDuplicate(pending_call, left), Reply::Runs(page)) => {
+                let earlier = page.runs.iter().filter(|view| self.route.is_visible(**view, &self.agent));
                 let mut earlier =
-                    earlier.filter_map(|view| Some((input::turn_of(view.run(), &sending.message.id)?, *view)));
+                    earlier.filter_map(|view| Some((input::find_turn(view.run(), &operation.message.id)?, *view)));
                 if let Some((turn, view)) = earlier.next_back() {
-                    return Ok(self.said_again(&sending, turn, view, out));
+                    return Ok(self.answer_duplicate(&operation, turn, view, out));
                 }
+
                 let left = left.saturating_sub(page.runs.len());
                 if let Some(cursor) = page.next.filter(|_| left > 0) {
-                    // Pages of large tasks are short.
-                    sending.step = Step::Searching(held, left);
-                    Self::search(&sending, left, Some(cursor))
+                    // Pages of large tasks may hold fewer tasks than the limit.
+                    operation.stage = Stage::FindingDuplicate(pending_call, left);
+                    Self::duplicate_search(&operation, left, Some(cursor))
                 } else {
-                    let (call, step) = *held;
-                    sending.step = step;
+                    let (call, stage) = *pending_call;
+                    operation.stage = stage;
                     call
                 }
             }
-            (Step::Looking(id), Reply::Run(view)) => {
+            (Stage::LoadingTask(id), Reply::Run(view)) => {
                 if self.route.options.deduplicate == Deduplicate::Context
-                    && self.route.shows(view, &self.agent)
-                    && let Some(turn) = input::turn_of(view.run(), &sending.message.id)
+                    && self.route.is_visible(view, &self.agent)
+                    && let Some(turn) = input::find_turn(view.run(), &operation.message.id)
                 {
-                    return Ok(self.said_again(&sending, turn, view, out));
+                    return Ok(self.answer_duplicate(&operation, turn, view, out));
                 }
-                let call = self.next_turn(&mut sending, id, view)?;
-                match sending.settings.push.take() {
+
+                let call = self.next_turn(&mut operation, id, view)?;
+                match operation.settings.push.take() {
                     None => Call::Run(call),
                     Some(config) => {
-                        let list = push::list(id);
-                        sending.step = Step::Counting(Box::new(config.on(id)), call);
+                        let list = push::list_call(id);
+                        operation.stage = Stage::CountingConfigs(Box::new(config.for_task(id)), call);
                         list
                     }
                 }
             }
-            (Step::Counting(config, call), Reply::Documents(known)) => {
-                let config = config.among(known, &self.route)?;
-                sending.step = Step::Remembering(call);
-                push::put(&config)
+            (Stage::CountingConfigs(config, call), Reply::Documents(known)) => {
+                let config = config.check_room(known, &self.route)?;
+                operation.stage = Stage::SavingConfig(call);
+                push::put_call(&config)
             }
-            (Step::Remembering(call), _) => Call::Run(call),
-            (Step::Asked, Reply::Run(view)) => {
-                if let Some(message) = sending.direct.and_then(|mode| direct::reply(mode, view)) {
-                    // Nobody has to find it as a task: its answer is this one.
+            (Stage::SavingConfig(call), _) => Call::Run(call),
+            (Stage::Running, Reply::Run(view)) => {
+                if let Some(message) = operation.direct.and_then(|mode| direct::direct_reply(mode, view)) {
+                    // The message is the only result, so the task is deleted.
                     let mut answer = Out::new();
-                    self.write.whole(&Item::Message(message), &mut answer);
-                    sending.step = Step::Forgetting(answer.body.to_vec());
+                    self.writer.write_item(&Item::Message(message), &mut answer);
+                    operation.stage = Stage::DeletingTask(answer.body.to_vec());
                     let forget = Call::Delete(Target::Run(view.run().id));
-                    self.doing = Doing::Send(sending);
+                    self.state = OperationState::Send(operation);
                     return Ok(Next::Call(forget));
                 }
-                self.write_sent(&sending, view, out);
+                self.write_task_result(&operation, view, out);
                 return Ok(Next::Done);
             }
-            (Step::Asked | Step::Looking(_), Reply::Waiting(view)) => {
-                // A message without a task makes one, which is not possible now; it is none for the task that waits, which
-                // it does not name.
-                if sending.message.task.is_none() {
-                    let asking = view.run().id.to_string();
-                    let message =
-                        format!("the context waits for an answer to what task '{asking}' asks: name that task");
-                    self.write.task = Some(asking);
+            (Stage::Running | Stage::LoadingTask(_), Reply::Waiting(view)) => {
+                // A message without a task id needs a new task, which the waiting context does not allow. It is not an
+                // answer to the waiting task either, since it does not name it.
+                if operation.message.task.is_none() {
+                    let waiting_task = view.run().id.to_string();
+                    let message = format!(
+                        "the context is waiting for an answer to task '{waiting_task}': send the message with that taskId"
+                    );
+                    self.writer.task = Some(waiting_task);
                     return Err(Fault::new(FaultKind::Waiting, message));
                 }
-                self.write_sent(&sending, view, out);
+                self.write_task_result(&operation, view, out);
                 return Ok(Next::Done);
             }
-            (Step::Forgetting(answer), _) => {
-                // The head anew, the body as it was.
-                self.write.result(&Json::null(), out);
+            (Stage::DeletingTask(answer), _) => {
+                // Set the headers again, then restore the stored body.
+                self.writer.result(&Json::null(), out);
                 out.body.clear();
                 out.write_raw(&answer);
                 return Ok(Next::Done);
             }
-            _ => return Err(super::write::unexpected()),
+            _ => return Err(super::writer::unexpected()),
         };
-        self.doing = Doing::Send(sending);
+        self.state = OperationState::Send(operation);
         Ok(Next::Call(next))
     }
 
-    /// The next turn of a task. A message that decides nothing leaves it as it is: the engine says so.
-    fn next_turn(&mut self, sending: &mut Sending, id: RunId, view: RunView<'_>) -> Result<Box<RunCall>, Fault> {
-        self.visible(view)?;
+    /// Prepares the next turn of a task. The engine reports messages that decide nothing.
+    fn next_turn(
+        &mut self,
+        operation: &mut SendOperation,
+        id: RunId,
+        view: RunView<'_>,
+    ) -> Result<Box<RunCall>, Fault> {
+        self.check_visible(view)?;
         let run = view.run();
-        if let Some(context) = &sending.message.context
+        if let Some(context) = &operation.message.context
             && *context != run.session_id
         {
             return Err(Fault::invalid("message.contextId", "is not the context of the task"));
         }
-        let waits = matches!(view.about.state, RunState::Waiting | RunState::WaitingForAuth);
+
+        let waits = matches!(view.info.state, RunState::Waiting | RunState::WaitingForAuth);
         if let Some(other) = run.answered_by() {
-            let message = format!("what the task asked was answered already, by task '{other}'");
+            let message = format!("the question of the task was already answered by task '{other}'");
             return Err(errors::fault(Problem::UnsupportedOperation, message));
         }
-        match view.about.state {
+
+        match view.info.state {
             RunState::Ended(_) => {
                 let message = "the task has ended: send a message without taskId in the same context";
                 return Err(errors::fault(Problem::UnsupportedOperation, message));
             }
-            _ if view.about.protocol != crate::NAME => {
-                let message = "the task was begun over another protocol and has one turn: \
+            _ if view.info.protocol != crate::NAME => {
+                let message = "the task was started over another protocol and has only one turn: \
                                send a message without taskId in the same context";
                 return Err(errors::fault(Problem::UnsupportedOperation, message));
             }
@@ -398,37 +438,39 @@ impl Serve {
             }
             _ => {}
         }
-        sending.message.context = Some(Cow::Owned(run.session_id.clone()));
+
+        operation.message.context = Some(Cow::Owned(run.session_id.clone()));
         let pending = if waits { view.pending } else { &[] };
         if waits {
-            input::check_outputs(&sending.message, pending)?;
+            input::check_outputs(&operation.message, pending)?;
         }
-        let meaning = input::meaning(&sending.message, pending, self.route.edits);
-        // An upstream that cannot be reached leaves the task as it is, and the client learns of it (section 10).
-        let mut call = self.call(sending, meaning.messages);
+        let parsed = input::parse(&operation.message, pending, self.route.edits);
+        // An unreachable upstream leaves the task unchanged, and the client gets the error (section 10).
+        let mut call = self.run_call(operation, parsed.messages);
         call.thread = Thread::Continue(id);
-        call.answers = meaning.answers;
-        if sending.streams {
-            let id = sending.message.id.clone().into_owned();
+        call.answers = parsed.answers;
+        if operation.streams {
+            let id = operation.message.id.clone().into_owned();
             let turn = u32::try_from(run.turns.len()).unwrap_or(u32::MAX);
-            self.streaming = Some(Streaming::continued(&self.route, id, turn, sending.settings.history));
+            self.streaming = Some(Streaming::for_next_turn(&self.route, id, turn, operation.settings.history));
         }
+
         Ok(Box::new(call))
     }
 
-    /// Writes the task as what the message is answered with.
-    fn write_sent(&self, sending: &Sending, view: RunView<'_>, out: &mut Out) {
+    /// Writes the task as the result of the send.
+    fn write_task_result(&self, operation: &SendOperation, view: RunView<'_>, out: &mut Out) {
         let mut updates = Updates::new(&self.route);
-        let task = task::task(&mut updates, &self.route, view, Shown::all(sending.settings.history));
+        let task = task::task(&mut updates, &self.route, view, TaskDetail::full(operation.settings.history));
         let item = Item::Task(task);
-        if sending.streams { self.write.only_item(&item, out) } else { self.write.whole(&item, out) }
+        if operation.streams { self.writer.write_single_item(&item, out) } else { self.writer.write_item(&item, out) }
     }
 }
 
-/// Where a push config stands in a `configuration`: once in each dialect.
+/// Names of the push config in `configuration`, one per dialect.
 const PUSH: [&str; 3] = ["taskPushNotificationConfig", "pushNotificationConfig", "pushNotification"];
 
-/// Whether a message comes with a push config, faulty or not.
+/// True if a send includes a push config, valid or not.
 pub(super) fn wants_push(params: &Params<'_>) -> bool {
     let object = read::field(&params.object, "configuration").and_then(|node| node.object().ok());
     object.is_some_and(|object| PUSH.iter().any(|name| read::field(&object, name).is_some()))
@@ -436,21 +478,24 @@ pub(super) fn wants_push(params: &Params<'_>) -> bool {
 
 impl Settings {
     fn read(object: &Object<'_>, dialect: Dialect, request: &Request<'_>, faults: &mut Faults) -> Option<Self> {
-        let now = faults.take(read::boolean(object, "returnImmediately"));
-        let blocking = faults.take(read::boolean(object, "blocking"));
+        let now = faults.record(read::boolean(object, "returnImmediately"));
+        let blocking = faults.record(read::boolean(object, "blocking"));
         let push = PUSH.iter().find_map(|name| read::field(object, name));
         let push = push.map(|node| Config::read(&node, dialect, request, faults));
+
         let length = read::integer(object, "historyLength");
         let length = length.and_then(|length| history_length(length, &object.path_of("historyLength")));
-        let length = faults.take(length);
-        let output_modes = faults.take(read::strings(object, "acceptedOutputModes"));
-        // Over REST 0.3 false is absence; over JSON-RPC absence means to wait (section 6).
-        let background = match (dialect.form(), now?, blocking?) {
+        let length = faults.record(length);
+
+        let output_modes = faults.record(read::strings(object, "acceptedOutputModes"));
+        // REST 0.3 cannot distinguish false from absent; over JSON-RPC absent means blocking (section 6).
+        let background = match (dialect.wire_format(), now?, blocking?) {
             (_, Some(now), None) => now,
-            (Form::V1, now, blocking) => now.unwrap_or(blocking == Some(false)),
-            (Form::V03, _, blocking) => blocking == Some(false),
-            (Form::V03Rest, _, blocking) => !blocking.unwrap_or(false),
+            (WireFormat::V1, now, blocking) => now.unwrap_or(blocking == Some(false)),
+            (WireFormat::V03, _, blocking) => blocking == Some(false),
+            (WireFormat::V03Rest, _, blocking) => !blocking.unwrap_or(false),
         };
+
         let push = match push {
             Some(read) => Some(read?),
             None => None,

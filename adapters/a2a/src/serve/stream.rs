@@ -1,4 +1,4 @@
-//! A streamed answer: first the task, then what it is told, until the stream may close (section 9).
+//! A streamed response: first the task, then its updates, until the stream may close (section 9).
 
 use std::sync::Arc;
 
@@ -7,193 +7,203 @@ use interlingua_core::call::RunView;
 use interlingua_core::event::{Event, Step};
 use interlingua_core::exchange::Flow;
 
-use super::write::Writer;
+use super::writer::Writer;
 use crate::Route;
-use crate::direct::{self, Mode};
-use crate::task::{self, Shown};
+use crate::direct::{self, DirectMode};
+use crate::task::{self, TaskDetail};
 use crate::updates::{Change, Piece, Update, Updates};
 use crate::wire::{ArtifactUpdate, Item, Message, State, Status, StatusUpdate, Task};
 
-/// A stream on one task.
+/// The stream of one task.
 pub(super) struct Streaming {
     updates: Updates,
-    opening: Opening,
+    start: StreamStart,
     history: Option<usize>,
-    /// Steps before this one are in the snapshot.
+    /// Sequence number of the first step that is not in the snapshot.
     next: u64,
-    /// The turn whose end may close the stream.
+    /// Turn whose end may close the stream.
     turn: u32,
     task: String,
-    /// What was written while it is open whether the answer is a task at all.
-    held: Option<(Mode, Out)>,
-    /// What stands around the text of a piece, for the content that is growing.
-    frame: Option<Frame>,
+    /// Output buffered until it is decided whether the reply is a task or a message.
+    undecided: Option<(DirectMode, Out)>,
+    /// Encoded item around the text of the next delta, for the content that is growing.
+    template: Option<DeltaTemplate>,
 }
 
-/// An item of running text without its text: most items of a stream differ by nothing else.
-struct Frame {
+/// An encoded text delta without its text. Most items of a stream differ in nothing else, so the rest is encoded once.
+struct DeltaTemplate {
     message: u32,
     content: u32,
     before: Vec<u8>,
     after: Vec<u8>,
 }
 
-impl Frame {
-    /// Made of an item whose only text is empty. None if its text cannot be found.
-    fn of(message: u32, content: u32, item: &Item<'_>, write: &Writer) -> Option<Self> {
+impl DeltaTemplate {
+    /// Builds the template from an item whose only text is empty. `None` if the text is not found in the output.
+    fn from_item(message: u32, content: u32, item: &Item<'_>, writer: &Writer) -> Option<Self> {
         const EMPTY: &[u8] = br#""text":"""#;
         let mut out = Out::new();
-        write.item(item, &mut out);
+        writer.stream_item(item, &mut out);
         let at = out.body.windows(EMPTY.len()).rposition(|window| window == EMPTY)? + EMPTY.len() - 2;
         Some(Self { message, content, before: out.body[..at].to_vec(), after: out.body[at + 2..].to_vec() })
     }
 }
 
-/// What the stream begins with.
-enum Opening {
-    /// The task as it was made, holding this message.
-    Made(Message<'static>),
-    /// The task as it stands; the turn that this message begins closes the stream.
-    Continued(String),
-    /// The task as it stands; its end closes the stream.
-    Subscribed,
+/// What the stream starts with.
+enum StreamStart {
+    /// The new task, with this message.
+    NewTask(Message<'static>),
+    /// The current task. The stream closes with the turn that this message (by id) starts.
+    NextTurn(String),
+    /// The current task. The stream closes with the end of the task.
+    Subscription,
 }
 
 impl Streaming {
-    /// The stream of a message that makes a task.
-    pub(super) fn sent(
+    /// The stream of a message that creates a task.
+    pub(super) fn for_new_task(
         route: &Arc<Route>,
         message: Message<'static>,
         history: Option<usize>,
-        direct: Option<Mode>,
+        direct: Option<DirectMode>,
     ) -> Self {
-        let mut streaming = Self::new(route, Opening::Made(message));
+        let mut streaming = Self::new(route, StreamStart::NewTask(message));
         streaming.history = history;
-        streaming.held = direct.map(|mode| (mode, Out::new()));
+        streaming.undecided = direct.map(|mode| (mode, Out::new()));
         streaming
     }
 
-    /// The stream of a message on a task: its turn is this one or a later one.
-    pub(super) fn continued(route: &Arc<Route>, message: String, turn: u32, history: Option<usize>) -> Self {
-        let mut streaming = Self::new(route, Opening::Continued(message));
+    /// The stream of a message to an existing task. Its turn is `turn` or a later one.
+    pub(super) fn for_next_turn(route: &Arc<Route>, message: String, turn: u32, history: Option<usize>) -> Self {
+        let mut streaming = Self::new(route, StreamStart::NextTurn(message));
         streaming.history = history;
         streaming.turn = turn;
         streaming
     }
 
     /// The stream of a subscriber.
-    pub(super) fn subscribed(route: &Arc<Route>) -> Self {
-        Self::new(route, Opening::Subscribed)
+    pub(super) fn for_subscriber(route: &Arc<Route>) -> Self {
+        Self::new(route, StreamStart::Subscription)
     }
 
-    fn new(route: &Arc<Route>, opening: Opening) -> Self {
+    fn new(route: &Arc<Route>, start: StreamStart) -> Self {
         Self {
             updates: Updates::new(route),
-            opening,
+            start,
             history: None,
             next: 0,
             turn: 0,
             task: String::new(),
-            held: None,
-            frame: None,
+            undecided: None,
+            template: None,
         }
     }
 
-    /// Writes the task as it stands. A task that was just made is written at its first step.
-    pub(super) fn begin(&mut self, route: &Route, view: RunView<'_>, write: &Writer, out: &mut Out) {
+    /// Writes the current task. A new task is written at its first step instead.
+    pub(super) fn begin(&mut self, route: &Route, view: RunView<'_>, writer: &Writer, out: &mut Out) {
         self.task = view.run().id.to_string();
-        if matches!(self.opening, Opening::Made(_)) {
+        if matches!(self.start, StreamStart::NewTask(_)) {
             return;
         }
-        let task = task::task(&mut self.updates, route, view, Shown::all(self.history));
-        write.item(&Item::Task(task), out);
+        let task = task::task(&mut self.updates, route, view, TaskDetail::full(self.history));
+        writer.stream_item(&Item::Task(task), out);
+
         self.next = view.record.len();
         for turn in 0..view.run().turns.len() {
-            self.settle_turn(view.run(), u32::try_from(turn).unwrap_or(u32::MAX));
+            self.find_own_turn(view.run(), u32::try_from(turn).unwrap_or(u32::MAX));
         }
     }
 
-    /// Finds out which turn is the one that was asked for: messages that wait in front of it have turns of their own.
-    fn settle_turn(&mut self, run: &interlingua_core::Run, turn: u32) {
-        let Opening::Continued(message) = &self.opening else { return };
+    /// Determines the turn of this stream's message: messages queued before it have their own turns.
+    fn find_own_turn(&mut self, run: &interlingua_core::Run, turn: u32) {
+        let StreamStart::NextTurn(message) = &self.start else { return };
         if turn < self.turn {
             return;
         }
+
         let input = run.turns.get(turn as usize).map_or(&[][..], |turn| &turn.input);
-        let known = |id: &Option<String>| id.as_ref().is_some_and(|id| id == message);
-        // An answer alone has no message of its own in the input.
-        if turn > self.turn && input.iter().any(|said| known(&said.id)) {
+        let is_own = |id: &Option<String>| id.as_ref().is_some_and(|id| id == message);
+        // A message that is only an answer may not appear in the input; then `turn` stays.
+        if turn > self.turn && input.iter().any(|message| is_own(&message.id)) {
             self.turn = turn;
         }
     }
 
-    /// Takes a step; says whether the stream goes on.
-    pub(super) fn take(&mut self, step: Step<'_>, write: &Writer, out: &mut Out) -> Flow {
+    /// Encodes a step and returns whether the stream continues.
+    pub(super) fn encode(&mut self, step: Step<'_>, writer: &Writer, out: &mut Out) -> Flow {
         if step.sequence < self.next {
             return Flow::More;
         }
         if let Event::ContentDelta { message, content, span } = step.event
-            && let Some(frame) = self.frame.as_ref().filter(|_| self.held.is_none())
-            && (frame.message, frame.content) == (message, content)
-            && self.updates.goes_on(message, content, span)
+            && let Some(template) = self.template.as_ref().filter(|_| self.undecided.is_none())
+            && (template.message, template.content) == (message, content)
+            && self.updates.extends_last_text(message, content, span)
         {
-            out.write_raw(&frame.before);
+            out.write_raw(&template.before);
             out.write_json(step.delta());
-            out.write_raw(&frame.after);
+            out.write_raw(&template.after);
             return Flow::More;
         }
-        let Some((mode, mut held)) = self.held.take() else { return self.write(step, write, out) };
-        let flow = self.write(step, write, &mut held);
+
+        let Some((mode, mut undecided)) = self.undecided.take() else { return self.write_step(step, writer, out) };
+        let flow = self.write_step(step, writer, &mut undecided);
+
         let decided = match step.event {
-            Event::MessageStarted { message } if mode == Mode::Hinted => {
-                (!direct::promised(step.run, message)).then_some(false)
+            Event::MessageStarted { message } if mode == DirectMode::Hinted => {
+                (!direct::is_announced(step.run, message)).then_some(false)
             }
-            Event::TurnFinished { .. } if self.updates.waits() => Some(false),
+            Event::TurnFinished { .. } if self.updates.is_waiting() => Some(false),
             Event::RunFinished { end } => Some(end == interlingua_core::End::Completed),
             _ => None,
         };
+
         let Some(plain) = decided else {
-            self.held = Some((mode, held));
+            self.undecided = Some((mode, undecided));
             return flow;
         };
-        if let Some(message) = direct::answer(step.run).filter(|_| plain) {
-            write.item(&Item::Message(message), out);
+
+        if let Some(message) = direct::collect_answer(step.run).filter(|_| plain) {
+            writer.stream_item(&Item::Message(message), out);
             return Flow::Forget;
         }
-        out.write_raw(&held.body);
+
+        out.write_raw(&undecided.body);
         flow
     }
 
-    fn write(&mut self, step: Step<'_>, write: &Writer, out: &mut Out) -> Flow {
+    fn write_step(&mut self, step: Step<'_>, writer: &Writer, out: &mut Out) -> Flow {
         let run = step.run;
         if step.event == Event::RunStarted {
             if self.task.is_empty() {
                 self.task = run.id.to_string();
             }
-            write.item(&Item::Task(self.made(step)), out);
+            writer.stream_item(&Item::Task(self.new_task(step)), out);
             return Flow::More;
         }
+
         if let Event::TurnStarted { turn } = step.event {
-            self.settle_turn(run, turn);
+            self.find_own_turn(run, turn);
         }
-        let Self { updates, task, turn, opening, frame, .. } = self;
+        let Self { updates, task, turn, start, template, .. } = self;
         if !matches!(step.event, Event::ContentStarted { .. }) {
-            *frame = None;
+            *template = None;
         }
+
         let own_turn = match step.event {
-            Event::TurnFinished { turn: ended, .. } => ended >= *turn && !matches!(opening, Opening::Subscribed),
+            Event::TurnFinished { turn: ended, .. } => ended >= *turn && !matches!(start, StreamStart::Subscription),
             _ => false,
         };
+
         let mut flow = Flow::More;
-        updates.take(step, &mut |update| {
+        updates.process(step, &mut |update| {
             let item = match update {
-                Update::Said(_) | Update::Unasked { .. } => return,
+                Update::TurnStarted(_) | Update::TurnWithdrawn { .. } => return,
                 Update::Status(Change { state, message, metadata }) => {
                     let closes = state.is_terminal() || (state == State::InputRequired && own_turn);
                     if closes {
                         flow = Flow::Close;
                     }
-                    let message = message.map(|message| message.on(task.as_str(), run.session_id.as_str()));
+                    let message = message.map(|message| message.in_task(task.as_str(), run.session_id.as_str()));
                     Item::Status(StatusUpdate {
                         task: task.as_str().into(),
                         context: run.session_id.as_str().into(),
@@ -215,30 +225,31 @@ impl Streaming {
                         let text = parts
                             .first_mut()
                             .map(|part| std::mem::replace(&mut part.content, crate::wire::Content::Text("".into())));
+
                         let item = Item::Artifact(update);
-                        *frame = Frame::of(message, content, &item, write);
-                        let Item::Artifact(mut whole) = item else { return };
-                        if let (Some(part), Some(text)) = (whole.artifact.parts.first_mut(), text) {
+                        *template = DeltaTemplate::from_item(message, content, &item, writer);
+                        let Item::Artifact(mut complete) = item else { return };
+                        if let (Some(part), Some(text)) = (complete.artifact.parts.first_mut(), text) {
                             part.content = text;
                         }
-                        update = whole;
+                        update = complete;
                     }
                     Item::Artifact(update)
                 }
             };
-            write.item(&item, out);
+            writer.stream_item(&item, out);
         });
         flow
     }
 
-    /// The task as it was made.
-    fn made<'r>(&'r self, step: Step<'r>) -> Task<'r> {
-        let Opening::Made(message) = &self.opening else { return self.bare(step, None) };
-        let message = message.clone().on(self.task.as_str(), step.run.session_id.as_str());
-        self.bare(step, (self.history != Some(0)).then(|| vec![message]))
+    /// The new task.
+    fn new_task<'r>(&'r self, step: Step<'r>) -> Task<'r> {
+        let StreamStart::NewTask(message) = &self.start else { return self.submitted_task(step, None) };
+        let message = message.clone().in_task(self.task.as_str(), step.run.session_id.as_str());
+        self.submitted_task(step, (self.history != Some(0)).then(|| vec![message]))
     }
 
-    fn bare<'r>(&'r self, step: Step<'r>, history: Option<Vec<Message<'r>>>) -> Task<'r> {
+    fn submitted_task<'r>(&'r self, step: Step<'r>, history: Option<Vec<Message<'r>>>) -> Task<'r> {
         Task {
             id: self.task.as_str().into(),
             context: step.run.session_id.as_str().into(),

@@ -1,51 +1,55 @@
-//! Base64 as it comes and as it is written: both alphabets and missing padding are read, the standard form with padding
-//! is written (section 5). The bytes themselves are never looked at.
+//! Lenient base64: both alphabets and missing padding are accepted, the standard form with padding is written
+//! (section 5).
 
 use std::borrow::Cow;
 
-/// The standard form of any form. None if it is no base64.
-pub(crate) fn standard(text: &str) -> Option<Cow<'_, str>> {
+/// Converts any form to the standard form. `None` if it is not base64.
+pub(crate) fn to_standard(text: &str) -> Option<Cow<'_, str>> {
     let body = text.trim_end_matches('=');
     let padding = text.len() - body.len();
-    let rest = body.len() % 4;
-    if rest == 1 || padding > 2 || !body.bytes().all(is_digit) {
+    let remainder = body.len() % 4;
+    if remainder == 1 || padding > 2 || !body.bytes().all(is_digit) {
         return None;
     }
-    let wanted = (4 - rest) % 4;
-    // Padding is left out, or right.
-    if padding != 0 && padding != wanted {
+
+    let expected_padding = (4 - remainder) % 4;
+    // Padding is either absent or correct.
+    if padding != 0 && padding != expected_padding {
         return None;
     }
-    if padding == wanted && !body.bytes().any(|byte| matches!(byte, b'-' | b'_')) {
+    if padding == expected_padding && !body.bytes().any(|byte| matches!(byte, b'-' | b'_')) {
         return Some(Cow::Borrowed(text));
     }
+
     let mut standard: String = body
         .chars()
-        .map(|letter| match letter {
+        .map(|character| match character {
             '-' => '+',
             '_' => '/',
-            letter => letter,
+            character => character,
         })
         .collect();
-    standard.extend(std::iter::repeat_n('=', wanted));
+
+    standard.extend(std::iter::repeat_n('=', expected_padding));
+
     Some(Cow::Owned(standard))
 }
 
-/// Longer than a path that anybody writes.
-const LONGER_THAN_PATHS: usize = 512;
+/// Links of this length or more are not plain paths.
+const MAX_PATH_LEN: usize = 512;
 
-/// True for what stands where a link belongs and can only be base64: the standard form, padded and without stray bits, of
-/// a length no path has. A path is letters, digits and slashes too.
-pub(crate) fn is_no_path(text: &str) -> bool {
+/// True if the text of a link field can only be base64: the standard form, padded, without stray bits, and too long for
+/// a path. Short base64 cannot be told apart from a path of letters, digits and slashes.
+pub(crate) fn is_certainly_base64(text: &str) -> bool {
     let stray_bits = |digits: &str| match text.len() - digits.len() {
-        // The last digit before the padding has bits to spare: they are zero.
+        // The unused bits of the last digit before the padding must be zero.
         1 => !digits.ends_with(|digit: char| "AEIMQUYcgkosw048".contains(digit)),
         2 => !digits.ends_with(['A', 'Q', 'g', 'w']),
         _ => false,
     };
-    text.len() >= LONGER_THAN_PATHS
+    text.len() >= MAX_PATH_LEN
         && text.len().is_multiple_of(4)
-        && matches!(standard(text), Some(Cow::Borrowed(_)))
+        && matches!(to_standard(text), Some(Cow::Borrowed(_)))
         && !stray_bits(text.trim_end_matches('='))
 }
 
@@ -53,23 +57,23 @@ const fn is_digit(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
-/// Bytes in the URL alphabet without padding, as signatures and cursors have them.
-pub(crate) fn url(bytes: &[u8]) -> String {
+/// Encodes bytes in the URL alphabet without padding, for signatures and cursors.
+pub(crate) fn encode_url(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for place in 0..=chunk.len() {
-            text.push(char::from(DIGITS[(bits >> (18 - 6 * place) & 63) as usize]));
+        for index in 0..=chunk.len() {
+            text.push(char::from(DIGITS[(bits >> (18 - 6 * index) & 63) as usize]));
         }
     }
     text
 }
 
-/// Reads bytes in either alphabet, with or without padding.
-pub(crate) fn bytes(text: &str) -> Option<Vec<u8>> {
-    let text = standard(text)?;
-    let mut read = Vec::with_capacity(text.len() / 4 * 3);
+/// Decodes bytes in either alphabet, with or without padding.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    let text = to_standard(text)?;
+    let mut decoded = Vec::with_capacity(text.len() / 4 * 3);
     for chunk in text.trim_end_matches('=').as_bytes().chunks(4) {
         let bits = chunk.iter().fold(0_u32, |bits, digit| {
             let value = match digit {
@@ -81,9 +85,9 @@ pub(crate) fn bytes(text: &str) -> Option<Vec<u8>> {
             };
             bits << 6 | u32::from(value)
         }) << (6 * (4 - chunk.len()));
-        read.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
+        decoded.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
     }
-    Some(read)
+    Some(decoded)
 }
 
 #[cfg(test)]
@@ -91,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_is_read_and_the_standard_one_written() {
+    fn every_form_is_converted_to_the_standard_one() {
         for (form, written) in [
             ("", Some("")),
             ("AQID", Some("AQID")),
@@ -105,16 +109,16 @@ mod tests {
             ("A Q", None),
             ("Ä", None),
         ] {
-            assert_eq!(standard(form).as_deref(), written, "{form}");
+            assert_eq!(to_standard(form).as_deref(), written, "{form}");
         }
     }
 
     #[test]
-    fn bytes_come_back_as_they_were() {
+    fn bytes_round_trip() {
         for length in 0..20_u8 {
-            let given: Vec<u8> = (0..length).map(|byte| byte.wrapping_mul(77).wrapping_add(201)).collect();
-            assert_eq!(bytes(&url(&given)).as_deref(), Some(given.as_slice()));
+            let input: Vec<u8> = (0..length).map(|byte| byte.wrapping_mul(77).wrapping_add(201)).collect();
+            assert_eq!(decode(&encode_url(&input)).as_deref(), Some(input.as_slice()));
         }
-        assert_eq!(url(b"\xfb\xff\xfe"), "-__-");
+        assert_eq!(encode_url(b"\xfb\xff\xfe"), "-__-");
     }
 }

@@ -1,7 +1,7 @@
-//! The protocol's own types, as written: one model in the shape of A2A 1.0, which both bindings of that generation
-//! write as it is (`v1`) and the two dialects of 0.3 write in their own way (`v03`). Reading is in `read`.
+//! The protocol's types: one model in the shape of A2A 1.0. `v1` encodes it for both bindings of 1.0, `v03` for the two
+//! dialects of 0.3; `read` parses requests.
 //!
-//! Everything borrows from the run it tells of. Not here: what of a run becomes which of these (`updates`, `task`).
+//! All types borrow from the run. Not here: converting runs to these types (`updates`, `task`).
 
 pub(crate) mod base64;
 pub(crate) mod read;
@@ -15,18 +15,18 @@ use interlingua_core::event::Millis;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::dialect::Form;
+use crate::dialect::WireFormat;
 
-/// JSON that is passed on.
+/// JSON that is passed through.
 pub(crate) type Raw<'a> = Cow<'a, RawValue>;
 
-/// Keeps a core value as wire JSON.
-pub(crate) fn raw(json: &Json) -> Raw<'_> {
+/// Borrows a core value as wire JSON.
+pub(crate) fn as_raw(json: &Json) -> Raw<'_> {
     Cow::Borrowed(json.raw())
 }
 
-/// Writes a value down as wire JSON.
-pub(crate) fn made<T: Serialize + ?Sized>(value: &T) -> Raw<'static> {
+/// Serializes a value to wire JSON.
+pub(crate) fn to_raw<T: Serialize + ?Sized>(value: &T) -> Raw<'static> {
     Cow::Owned(Json::from_serialize(value).raw().to_owned())
 }
 
@@ -55,15 +55,15 @@ impl State {
         Self::Rejected,
     ];
 
-    /// Never changes again.
+    /// True if the state never changes again.
     pub(crate) const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
     }
 
-    /// The word of a dialect (section 5).
-    pub(crate) const fn word(self, form: Form) -> &'static str {
+    /// Name of the state in a wire format (section 5).
+    pub(crate) const fn name(self, form: WireFormat) -> &'static str {
         match form {
-            Form::V1 => match self {
+            WireFormat::V1 => match self {
                 Self::Submitted => "TASK_STATE_SUBMITTED",
                 Self::Working => "TASK_STATE_WORKING",
                 Self::InputRequired => "TASK_STATE_INPUT_REQUIRED",
@@ -73,12 +73,12 @@ impl State {
                 Self::Canceled => "TASK_STATE_CANCELED",
                 Self::Rejected => "TASK_STATE_REJECTED",
             },
-            Form::V03Rest => match self {
-                // The older protobuf spells it with two.
+            WireFormat::V03Rest => match self {
+                // The 0.3 protobuf spells it with two L.
                 Self::Canceled => "TASK_STATE_CANCELLED",
-                state => state.word(Form::V1),
+                state => state.name(WireFormat::V1),
             },
-            Form::V03 => match self {
+            WireFormat::V03 => match self {
                 Self::Submitted => "submitted",
                 Self::Working => "working",
                 Self::InputRequired => "input-required",
@@ -91,9 +91,9 @@ impl State {
         }
     }
 
-    /// Reads the word of any dialect, or the protobuf number.
-    pub(crate) fn read(word: &str) -> Option<Self> {
-        if let Ok(number) = word.parse::<u8>() {
+    /// Parses the name in any wire format, or the protobuf number.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        if let Ok(number) = name.parse::<u8>() {
             return Some(match number {
                 1 => Self::Submitted,
                 2 => Self::Working,
@@ -106,20 +106,21 @@ impl State {
                 _ => return None,
             });
         }
-        [Form::V1, Form::V03, Form::V03Rest]
+
+        [WireFormat::V1, WireFormat::V03, WireFormat::V03Rest]
             .into_iter()
-            .find_map(|form| Self::ALL.into_iter().find(|state| state.word(form) == word))
+            .find_map(|form| Self::ALL.into_iter().find(|state| state.name(form) == name))
     }
 }
 
-/// Who speaks.
+/// Author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     User,
     Agent,
 }
 
-/// What a part holds: one of four.
+/// Content of a part.
 #[derive(Clone, Debug)]
 pub(crate) enum Content<'a> {
     Text(Cow<'a, str>),
@@ -151,13 +152,13 @@ impl<'a> Part<'a> {
         Self::new(Content::Data(data))
     }
 
-    pub(crate) fn with(mut self, metadata: Raw<'a>) -> Self {
+    pub(crate) fn with_metadata(mut self, metadata: Raw<'a>) -> Self {
         self.metadata = Some(metadata);
         self
     }
 }
 
-/// Something said.
+/// A message of client or agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) id: Cow<'a, str>,
@@ -171,7 +172,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Something the agent says on a task.
+    /// A message of the agent.
     pub(crate) fn agent(id: impl Into<Cow<'a, str>>, parts: Vec<Part<'a>>) -> Self {
         Self {
             id: id.into(),
@@ -185,15 +186,15 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The same, on a task and in a context.
-    pub(crate) fn on(mut self, task: impl Into<Cow<'a, str>>, context: impl Into<Cow<'a, str>>) -> Self {
+    /// Sets task and context.
+    pub(crate) fn in_task(mut self, task: impl Into<Cow<'a, str>>, context: impl Into<Cow<'a, str>>) -> Self {
         self.task = Some(task.into());
         self.context = Some(context.into());
         self
     }
 }
 
-/// Where a task stands.
+/// Status of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Status<'a> {
     pub(crate) state: State,
@@ -201,7 +202,7 @@ pub(crate) struct Status<'a> {
     pub(crate) at: Millis,
 }
 
-/// A result.
+/// An artifact of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Artifact<'a> {
     pub(crate) id: Cow<'a, str>,
@@ -210,31 +211,31 @@ pub(crate) struct Artifact<'a> {
     pub(crate) metadata: Option<Raw<'a>>,
 }
 
-/// A piece of work.
+/// A task.
 #[derive(Clone, Debug)]
 pub(crate) struct Task<'a> {
     pub(crate) id: Cow<'a, str>,
     pub(crate) context: Cow<'a, str>,
     pub(crate) status: Status<'a>,
-    /// None: the member is left out. An empty list is written.
+    /// `None`: the member is omitted. An empty list is written.
     pub(crate) artifacts: Option<Vec<Artifact<'a>>>,
-    /// None: the member is left out.
+    /// `None`: the member is omitted.
     pub(crate) history: Option<Vec<Message<'a>>>,
     pub(crate) metadata: Option<Raw<'a>>,
 }
 
-/// A change of the status.
+/// A status change.
 #[derive(Clone, Debug)]
 pub(crate) struct StatusUpdate<'a> {
     pub(crate) task: Cow<'a, str>,
     pub(crate) context: Cow<'a, str>,
     pub(crate) status: Status<'a>,
     pub(crate) metadata: Option<Raw<'a>>,
-    /// True if the stream ends with it: 0.3's `final`.
+    /// True if the stream ends with this event: `final` in 0.3.
     pub(crate) closes: bool,
 }
 
-/// A piece of a result.
+/// A chunk of an artifact.
 #[derive(Clone, Debug)]
 pub(crate) struct ArtifactUpdate<'a> {
     pub(crate) task: Cow<'a, str>,
@@ -244,7 +245,7 @@ pub(crate) struct ArtifactUpdate<'a> {
     pub(crate) last_chunk: bool,
 }
 
-/// What a stream consists of, and what sending is answered with.
+/// An item of a stream, or the result of a send.
 #[derive(Clone, Debug)]
 pub(crate) enum Item<'a> {
     Task(Task<'a>),
@@ -253,22 +254,22 @@ pub(crate) enum Item<'a> {
     Artifact(ArtifactUpdate<'a>),
 }
 
-/// A value in the spelling of a dialect.
-pub(crate) struct Spelled<'a, T>(pub(crate) &'a T, pub(crate) Form);
+/// Serializes a value in a wire format.
+pub(crate) struct Encoded<'a, T>(pub(crate) &'a T, pub(crate) WireFormat);
 
-macro_rules! spelled {
+macro_rules! impl_encoded {
     ($($type:ident),+) => {$(
-        impl Serialize for Spelled<'_, $type<'_>> {
+        impl Serialize for Encoded<'_, $type<'_>> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 match self.1 {
-                    Form::V1 => self.0.serialize(serializer),
-                    form => v03::Old(self.0, form).serialize(serializer),
+                    WireFormat::V1 => self.0.serialize(serializer),
+                    form => v03::V03(self.0, form).serialize(serializer),
                 }
             }
         }
     )+};
 }
-spelled!(Item, Task, Message);
+impl_encoded!(Item, Task, Message);
 
 #[cfg(test)]
 mod tests;

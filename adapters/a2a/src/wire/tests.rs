@@ -1,4 +1,4 @@
-//! The table of section 5: every thing in every dialect, and what is read besides.
+//! The table of section 5: every type in every dialect, and lenient parsing.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,10 +8,11 @@ use interlingua_core::tree::Node;
 use super::read::{self, Faults};
 use super::*;
 
-const FORMS: [(&str, Form); 3] = [("1.0", Form::V1), ("0.3 JSON-RPC", Form::V03), ("0.3 REST", Form::V03Rest)];
+const FORMS: [(&str, WireFormat); 3] =
+    [("1.0", WireFormat::V1), ("0.3 JSON-RPC", WireFormat::V03), ("0.3 REST", WireFormat::V03Rest)];
 
 fn json(text: &str) -> Raw<'static> {
-    made(&Json::parse(text).expect("JSON"))
+    to_raw(&Json::parse(text).expect("JSON"))
 }
 
 fn part(content: Content<'static>) -> Part<'static> {
@@ -30,7 +31,7 @@ fn message() -> Message<'static> {
             Part::data(json("[1,2.50]")),
         ],
     )
-    .on("T", "C");
+    .in_task("T", "C");
     message.metadata = Some(json(r#"{"z":1,"a":2}"#));
     message.extensions = vec!["https://e/1".into()];
     message.references = vec!["T0".into()];
@@ -38,10 +39,11 @@ fn message() -> Message<'static> {
 }
 
 #[test]
-fn every_thing_is_spelled_in_every_dialect() {
+fn every_type_is_encoded_in_every_dialect() {
     let status = |state, message| Status { state, message, at: 1_795_168_800_123 };
     let artifact =
         Artifact { id: "a-1".into(), name: Some("answer".into()), parts: vec![Part::text("x")], metadata: None };
+
     let items = [
         ("message", Item::Message(message())),
         (
@@ -49,7 +51,10 @@ fn every_thing_is_spelled_in_every_dialect() {
             Item::Task(Task {
                 id: "T".into(),
                 context: "C".into(),
-                status: status(State::Canceled, Some(Message::agent("s-1", vec![Part::text("stopped")]).on("T", "C"))),
+                status: status(
+                    State::Canceled,
+                    Some(Message::agent("s-1", vec![Part::text("stopped")]).in_task("T", "C")),
+                ),
                 artifacts: Some(vec![artifact.clone()]),
                 history: Some(vec![message()]),
                 metadata: Some(json(r#"{"agent_api":{}}"#)),
@@ -91,113 +96,122 @@ fn every_thing_is_spelled_in_every_dialect() {
     for (name, item) in &items {
         let _ = writeln!(table, "{name}");
         for (form_name, form) in FORMS {
-            let _ = writeln!(table, "  {form_name:<13}{}", Json::from_serialize(&Spelled(item, form)).text());
+            let _ = writeln!(table, "  {form_name:<13}{}", Json::from_serialize(&Encoded(item, form)).text());
         }
     }
+
     insta::assert_snapshot!(table);
 }
 
 #[test]
-fn every_state_has_its_words_and_is_read_in_all_of_them() {
+fn every_state_name_is_parsed_in_every_dialect() {
     let mut table = String::new();
     for state in State::ALL {
-        let _ =
-            writeln!(table, "{:<28}{:<18}{}", state.word(Form::V1), state.word(Form::V03), state.word(Form::V03Rest));
+        let _ = writeln!(
+            table,
+            "{:<28}{:<18}{}",
+            state.name(WireFormat::V1),
+            state.name(WireFormat::V03),
+            state.name(WireFormat::V03Rest)
+        );
         for (_, form) in FORMS {
-            assert_eq!(State::read(state.word(form)), Some(state));
+            assert_eq!(State::parse(state.name(form)), Some(state));
         }
     }
-    assert_eq!((State::read("4"), State::read("9"), State::read("done")), (Some(State::Failed), None, None));
+    assert_eq!((State::parse("4"), State::parse("9"), State::parse("done")), (Some(State::Failed), None, None));
+
     insta::assert_snapshot!(table);
 }
 
 #[test]
-fn what_is_written_in_any_dialect_is_read_again() {
+fn an_encoded_message_is_parsed_in_every_dialect() {
     for (name, form) in FORMS {
-        let mut said = message();
-        if form == Form::V03Rest {
-            // The older protobuf has no such field.
-            said.references.clear();
+        let mut message = message();
+        if form == WireFormat::V03Rest {
+            // The 0.3 protobuf has no such field.
+            message.references.clear();
         }
-        let written = Json::from_serialize(&Spelled(&said, form));
+        let written = Json::from_serialize(&Encoded(&message, form));
         let mut faults = Faults::default();
-        let heard = read::message(&Node::with_path("message", written.raw()), form, &mut faults);
-        faults.check().expect("nothing is wrong");
+        let parsed = read::message(&Node::with_path("message", written.raw()), form, &mut faults);
+        faults.check().expect("no errors");
         assert_eq!(
-            Json::from_serialize(&heard.expect("a message")).text(),
-            Json::from_serialize(&said).text(),
+            Json::from_serialize(&parsed.expect("a message")).text(),
+            Json::from_serialize(&message).text(),
             "{name}"
         );
     }
 }
 
 #[test]
-fn parts_of_a2ui_come_back_as_they_were() {
-    for form in [Form::V03, Form::V03Rest] {
+fn a2ui_parts_round_trip() {
+    for form in [WireFormat::V03, WireFormat::V03Rest] {
         for metadata in [None, Some(json(r#"{"k":1}"#))] {
             let content = Content::Data(json(r#"{"surface":1}"#));
             let part = Part { content, filename: None, media_type: Some(crate::A2UI.into()), metadata };
-            let mut said = message();
-            said.parts = vec![part];
-            said.references.clear();
-            let written = Json::from_serialize(&Spelled(&said, form));
+            let mut message = message();
+            message.parts = vec![part];
+            message.references.clear();
+
+            let written = Json::from_serialize(&Encoded(&message, form));
             assert!(written.text().contains(r#""mimeType":"application/json+a2ui""#), "{}", written.text());
             let mut faults = Faults::default();
-            let heard = read::message(&Node::with_path("message", written.raw()), form, &mut faults);
-            faults.check().expect("nothing is wrong");
-            assert_eq!(Json::from_serialize(&heard.expect("a message")).text(), Json::from_serialize(&said).text());
+            let parsed = read::message(&Node::with_path("message", written.raw()), form, &mut faults);
+            faults.check().expect("no errors");
+            assert_eq!(Json::from_serialize(&parsed.expect("a message")).text(), Json::from_serialize(&message).text());
         }
     }
 }
 
 #[test]
-fn sloppy_requests_are_understood() {
+fn lenient_requests_are_parsed() {
     let mut table = String::new();
     for (form, parts) in [
-        (Form::V1, r#"[{"text":"a","media_type":"text/html"}]"#),
-        (Form::V1, r#"[{"text":"a","raw":null,"metadata":null,"filename":""}]"#),
-        (Form::V1, r#"[{"raw":"_-8"}]"#),
-        (Form::V1, r#"[{"kind":"text","text":"half-migrated"}]"#),
-        (Form::V1, r#"[{"kind":null,"text":"of no kind"}]"#),
-        (Form::V1, r#"[{"kind":null,"data":null}]"#),
-        (Form::V1, r#"[{"kind":"file","file":{"bytes":"AQID","mimeType":"image/png","name":"a"}}]"#),
-        (Form::V1, r#"[{"kind":"data","data":{"data":{"x":1}}}]"#),
-        (Form::V1, r#"[{"data":{"data":{"x":1}}}]"#),
-        (Form::V1, r#"[{"data":null}]"#),
-        (Form::V1, r#"[{"text":"","unknown":[1]}]"#),
-        (Form::V03, r#"[{"text":"of the other generation"}]"#),
-        (Form::V03, r#"[{"kind":"data","data":{"value":[1]},"metadata":{"data_part_compat":true,"k":1}}]"#),
-        (Form::V03, r#"[{"kind":"text","text":"a","metadata":{"mediaType":"text/html","filename":"f"}}]"#),
-        (Form::V03, r#"[{"kind":"text","text":"the kind decides","data":{}}]"#),
-        (Form::V03, r#"[{"kind":"data","data":null}]"#),
+        (WireFormat::V1, r#"[{"text":"a","media_type":"text/html"}]"#),
+        (WireFormat::V1, r#"[{"text":"a","raw":null,"metadata":null,"filename":""}]"#),
+        (WireFormat::V1, r#"[{"raw":"_-8"}]"#),
+        (WireFormat::V1, r#"[{"kind":"text","text":"half-migrated"}]"#),
+        (WireFormat::V1, r#"[{"kind":null,"text":"of no kind"}]"#),
+        (WireFormat::V1, r#"[{"kind":null,"data":null}]"#),
+        (WireFormat::V1, r#"[{"kind":"file","file":{"bytes":"AQID","mimeType":"image/png","name":"a"}}]"#),
+        (WireFormat::V1, r#"[{"kind":"data","data":{"data":{"x":1}}}]"#),
+        (WireFormat::V1, r#"[{"data":{"data":{"x":1}}}]"#),
+        (WireFormat::V1, r#"[{"data":null}]"#),
+        (WireFormat::V1, r#"[{"text":"","unknown":[1]}]"#),
+        (WireFormat::V03, r#"[{"text":"of the other generation"}]"#),
+        (WireFormat::V03, r#"[{"kind":"data","data":{"value":[1]},"metadata":{"data_part_compat":true,"k":1}}]"#),
+        (WireFormat::V03, r#"[{"kind":"text","text":"a","metadata":{"mediaType":"text/html","filename":"f"}}]"#),
+        (WireFormat::V03, r#"[{"kind":"text","text":"the kind decides","data":{}}]"#),
+        (WireFormat::V03, r#"[{"kind":"data","data":null}]"#),
         (
-            Form::V03,
+            WireFormat::V03,
             r#"[{"kind":"data","data":{},"metadata":{"mediaType":"application/json+a2ui","mimeType":"application/json+a2ui"}}]"#,
         ),
-        (Form::V03, r#"[{"kind":"data","data":{},"metadata":{"mediaType":"x/y","mimeType":"x/y"}}]"#),
-        (Form::V03Rest, r#"[{"data":{"data":{"x":1}}}]"#),
-        (Form::V03Rest, r#"[{"kind":null,"data":{"data":{"x":1}}}]"#),
-        (Form::V03Rest, r#"[{"data":{"x":1}}]"#),
-        (Form::V03Rest, r#"[{"file":{"file_with_uri":"https://x/y","mime_type":"a/b"}}]"#),
+        (WireFormat::V03, r#"[{"kind":"data","data":{},"metadata":{"mediaType":"x/y","mimeType":"x/y"}}]"#),
+        (WireFormat::V03Rest, r#"[{"data":{"data":{"x":1}}}]"#),
+        (WireFormat::V03Rest, r#"[{"kind":null,"data":{"data":{"x":1}}}]"#),
+        (WireFormat::V03Rest, r#"[{"data":{"x":1}}]"#),
+        (WireFormat::V03Rest, r#"[{"file":{"file_with_uri":"https://x/y","mime_type":"a/b"}}]"#),
     ] {
         let text = format!(r#"{{"message_id":"m","role":1,"content":{parts},"context_id":null}}"#);
         let node = Node::parse(text.as_bytes()).expect("JSON");
         let mut faults = Faults::default();
-        let heard = read::message(&node, form, &mut faults);
-        faults.check().expect("nothing is wrong");
-        let _ = writeln!(table, "{parts}\n  {}", Json::from_serialize(&heard.expect("a message").parts).text());
+        let parsed = read::message(&node, form, &mut faults);
+        faults.check().expect("no errors");
+        let _ = writeln!(table, "{parts}\n  {}", Json::from_serialize(&parsed.expect("a message").parts).text());
     }
+
     insta::assert_snapshot!(table);
 }
 
 #[test]
-fn what_is_wrong_is_named_by_its_path_and_all_of_it() {
+fn every_invalid_field_is_named_by_its_path() {
     let mut table = String::new();
     for text in [
         r#"{}"#,
         r#"{"messageId":"","role":"robot","parts":[]}"#,
         r#"{"messageId":7,"role":"user","parts":"x"}"#,
-        r#"{"messageId":"m","role":"user","parts":[{"text":"a"},{}, {"text":"a","url":"b"}, {"kind":"film"}, 7]}"#,
+        r#"{"messageId":"m","role":"user","parts":[{"text":"a"},{}, {"text":"a","url":"b"}, {"kind":"video"}, 7]}"#,
         r#"{"messageId":"m","role":"user","parts":[{"raw":"*"},{"url":""},{"file":{}},{"file":{"bytes":"AQ","uri":"x"}}]}"#,
         r#"{"messageId":"m","role":"user","parts":[{"kind":null,"text":"a","data":{}},{"kind":"text","text":"a","data":{}},{"kind":"text","data":null},{"kind":"file","data":null},{"kind":7,"text":"a"}]}"#,
         r#"{"messageId":"m","role":"user","parts":[{"text":"a"}],"metadata":[],"contextId":1,"extensions":"x"}"#,
@@ -206,13 +220,15 @@ fn what_is_wrong_is_named_by_its_path_and_all_of_it() {
         let node = Node::parse(text.as_bytes()).expect("JSON");
         let holder = Node::with_path("message", node.raw());
         let mut faults = Faults::default();
-        assert!(read::message(&holder, Form::V1, &mut faults).is_none(), "{text}");
-        let fault = faults.check().expect_err("something is wrong");
+        assert!(read::message(&holder, WireFormat::V1, &mut faults).is_none(), "{text}");
+
+        let fault = faults.check().expect_err("errors");
         let _ = writeln!(table, "{text}\n  {}: {}", fault.field.as_deref().unwrap_or(""), fault.message);
         for (field, message) in &fault.violations {
             let _ = writeln!(table, "  {field}: {message}");
         }
     }
+
     insta::assert_snapshot!(table);
 }
 

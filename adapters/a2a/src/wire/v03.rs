@@ -1,5 +1,5 @@
-//! A2A 0.3 in its two dialects: the JSON-RPC binding with its `kind`, and the REST binding, which speaks the ProtoJSON
-//! of the older protobuf (section 5).
+//! Encodes A2A 0.3 in its two dialects: the JSON-RPC binding with `kind` members, and the REST binding in ProtoJSON of
+//! the 0.3 protobuf (section 5).
 
 use std::borrow::Cow;
 
@@ -8,41 +8,41 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::v1::{filled, some};
+use super::v1::{non_empty_list, optional};
 use super::{
-    Artifact, ArtifactUpdate, Content, Item, Message, Part, Raw, Role, State, Status, StatusUpdate, Task, made,
+    Artifact, ArtifactUpdate, Content, Item, Message, Part, Raw, Role, State, Status, StatusUpdate, Task, to_raw,
 };
-use crate::dialect::Form;
+use crate::dialect::WireFormat;
 use crate::time::Timestamp;
 
-/// A value as one of the two dialects writes it.
-pub(crate) struct Old<'a, T>(pub(crate) &'a T, pub(crate) Form);
+/// Serializes a value in one of the two dialects.
+pub(crate) struct V03<'a, T>(pub(crate) &'a T, pub(crate) WireFormat);
 
-impl<T> Old<'_, T> {
+impl<T> V03<'_, T> {
     const fn is_rest(&self) -> bool {
-        matches!(self.1, Form::V03Rest)
+        matches!(self.1, WireFormat::V03Rest)
     }
 }
 
-/// A list, each in the dialect.
-struct Olds<'a, T>(&'a [T], Form);
+/// Serializes a list, each value in the dialect.
+struct V03List<'a, T>(&'a [T], WireFormat);
 
-impl<'a, T> Serialize for Olds<'a, T>
+impl<'a, T> Serialize for V03List<'a, T>
 where
-    Old<'a, T>: Serialize,
+    V03<'a, T>: Serialize,
 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|value| Old(value, self.1)))
+        serializer.collect_seq(self.0.iter().map(|value| V03(value, self.1)))
     }
 }
 
-impl Serialize for Old<'_, State> {
+impl Serialize for V03<'_, State> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.word(self.1))
+        serializer.serialize_str(self.0.name(self.1))
     }
 }
 
-impl Serialize for Old<'_, Role> {
+impl Serialize for V03<'_, Role> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match (self.0, self.is_rest()) {
             (role, true) => role.serialize(serializer),
@@ -52,27 +52,28 @@ impl Serialize for Old<'_, Role> {
     }
 }
 
-/// A file of 0.3, by bytes or by link.
+/// A file of 0.3, by bytes or link.
 struct File<'a> {
     bytes: Option<&'a str>,
     url: Option<&'a str>,
     part: &'a Part<'a>,
-    rest: bool,
+    is_rest: bool,
 }
 
 impl Serialize for File<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let (bytes, url) = if self.rest { ("fileWithBytes", "fileWithUri") } else { ("bytes", "uri") };
-        some(&mut map, bytes, self.bytes.as_ref())?;
-        some(&mut map, url, self.url.as_ref())?;
-        some(&mut map, "mimeType", self.part.media_type.as_ref())?;
-        some(&mut map, "name", self.part.filename.as_ref())?;
+        let (bytes, url) = if self.is_rest { ("fileWithBytes", "fileWithUri") } else { ("bytes", "uri") };
+
+        optional(&mut map, bytes, self.bytes.as_ref())?;
+        optional(&mut map, url, self.url.as_ref())?;
+        optional(&mut map, "mimeType", self.part.media_type.as_ref())?;
+        optional(&mut map, "name", self.part.filename.as_ref())?;
         map.end()
     }
 }
 
-/// Data of 0.3 is an object; anything else is put into one, and marked.
+/// Data of 0.3 must be an object; other values are wrapped in one and marked in metadata.
 struct Wrapped<'a>(&'a RawValue);
 
 impl Serialize for Wrapped<'_> {
@@ -86,32 +87,32 @@ impl Serialize for Wrapped<'_> {
     }
 }
 
-impl Serialize for Old<'_, Part<'_>> {
+impl Serialize for V03<'_, Part<'_>> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(part, form) = *self;
-        let rest = form == Form::V03Rest;
+        let Self(part, format) = *self;
+        let is_rest = format == WireFormat::V03Rest;
         let mut map = serializer.serialize_map(None)?;
         match &part.content {
             Content::Text(text) => {
-                if !rest {
+                if !is_rest {
                     map.serialize_entry("kind", "text")?;
                 }
                 map.serialize_entry("text", text)?;
             }
             Content::Bytes(bytes) => {
-                if !rest {
+                if !is_rest {
                     map.serialize_entry("kind", "file")?;
                 }
-                map.serialize_entry("file", &File { bytes: Some(bytes), url: None, part, rest })?;
+                map.serialize_entry("file", &File { bytes: Some(bytes), url: None, part, is_rest })?;
             }
             Content::Url(url) => {
-                if !rest {
+                if !is_rest {
                     map.serialize_entry("kind", "file")?;
                 }
-                map.serialize_entry("file", &File { bytes: None, url: Some(url), part, rest })?;
+                map.serialize_entry("file", &File { bytes: None, url: Some(url), part, is_rest })?;
             }
             Content::Data(data) => {
-                if rest {
+                if is_rest {
                     #[derive(Serialize)]
                     struct Data<'a> {
                         data: Wrapped<'a>,
@@ -123,150 +124,160 @@ impl Serialize for Old<'_, Part<'_>> {
                 }
             }
         }
-        some(&mut map, "metadata", part_metadata(part).as_ref())?;
+
+        optional(&mut map, "metadata", part_metadata(part).as_ref())?;
         map.end()
     }
 }
 
-/// Part metadata, with what only 1.0 has a field for (section 5).
+/// Part metadata, plus the fields that only 1.0 has (section 5).
 fn part_metadata<'a>(part: &'a Part<'a>) -> Option<Raw<'a>> {
     let is_file = matches!(part.content, Content::Bytes(_) | Content::Url(_));
-    let wraps = matches!(&part.content, Content::Data(data) if !data.get().starts_with('{'));
+    let is_wrapped = matches!(&part.content, Content::Data(data) if !data.get().starts_with('{'));
+
     let media_type = part.media_type.as_ref().filter(|_| !is_file);
     let filename = part.filename.as_ref().filter(|_| !is_file);
-    if media_type.is_none() && filename.is_none() && !wraps {
+    if media_type.is_none() && filename.is_none() && !is_wrapped {
         return part.metadata.as_ref().map(|metadata| Cow::Borrowed(metadata.as_ref()));
     }
+
     let mut fields: Extra = part.metadata.as_ref().and_then(|raw| Json::from_raw(raw).decode()).unwrap_or_default();
     if let Some(media_type) = media_type {
         fields.set("mediaType", Json::from_serialize(media_type));
-        // A2UI renderers of that time look for this name (section 13).
+        // A2UI renderers of 0.3 look for this name (section 13).
         if media_type == crate::A2UI {
             fields.set("mimeType", Json::from_serialize(media_type));
         }
     }
+
     if let Some(filename) = filename {
         fields.set("filename", Json::from_serialize(filename));
     }
-    if wraps {
+    if is_wrapped {
         fields.set("data_part_compat", Json::from_serialize(&true));
     }
-    Some(made(&fields))
+
+    Some(to_raw(&fields))
 }
 
-impl Serialize for Old<'_, Message<'_>> {
+impl Serialize for V03<'_, Message<'_>> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(message, form) = *self;
-        let rest = self.is_rest();
+        let Self(message, format) = *self;
+        let is_rest = self.is_rest();
         let mut map = serializer.serialize_map(None)?;
-        if !rest {
+        if !is_rest {
             map.serialize_entry("kind", "message")?;
         }
         map.serialize_entry("messageId", &message.id)?;
-        some(&mut map, "contextId", message.context.as_ref())?;
-        some(&mut map, "taskId", message.task.as_ref())?;
-        map.serialize_entry("role", &Old(&message.role, form))?;
-        map.serialize_entry(if rest { "content" } else { "parts" }, &Olds(&message.parts, form))?;
-        some(&mut map, "metadata", message.metadata.as_ref())?;
-        filled(&mut map, "extensions", &message.extensions)?;
-        if !rest {
-            filled(&mut map, "referenceTaskIds", &message.references)?;
+        optional(&mut map, "contextId", message.context.as_ref())?;
+        optional(&mut map, "taskId", message.task.as_ref())?;
+        map.serialize_entry("role", &V03(&message.role, format))?;
+        map.serialize_entry(if is_rest { "content" } else { "parts" }, &V03List(&message.parts, format))?;
+        optional(&mut map, "metadata", message.metadata.as_ref())?;
+        non_empty_list(&mut map, "extensions", &message.extensions)?;
+        if !is_rest {
+            non_empty_list(&mut map, "referenceTaskIds", &message.references)?;
         }
         map.end()
     }
 }
 
-impl Serialize for Old<'_, Status<'_>> {
+impl Serialize for V03<'_, Status<'_>> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(status, form) = *self;
+        let Self(status, format) = *self;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("state", &Old(&status.state, form))?;
-        some(&mut map, "message", status.message.as_ref().map(|message| Old(message, form)).as_ref())?;
+        map.serialize_entry("state", &V03(&status.state, format))?;
+        optional(&mut map, "message", status.message.as_ref().map(|message| V03(message, format)).as_ref())?;
         map.serialize_entry("timestamp", &Timestamp(status.at))?;
         map.end()
     }
 }
 
-impl Serialize for Old<'_, Artifact<'_>> {
+impl Serialize for V03<'_, Artifact<'_>> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(artifact, form) = *self;
+        let Self(artifact, format) = *self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("artifactId", &artifact.id)?;
-        some(&mut map, "name", artifact.name.as_ref())?;
-        // `parts` in both dialects, unlike a message's.
-        map.serialize_entry("parts", &Olds(&artifact.parts, form))?;
-        some(&mut map, "metadata", artifact.metadata.as_ref())?;
+        optional(&mut map, "name", artifact.name.as_ref())?;
+        // `parts` in both dialects, unlike in a message.
+        map.serialize_entry("parts", &V03List(&artifact.parts, format))?;
+        optional(&mut map, "metadata", artifact.metadata.as_ref())?;
         map.end()
     }
 }
 
-impl Serialize for Old<'_, Task<'_>> {
+impl Serialize for V03<'_, Task<'_>> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(task, form) = *self;
+        let Self(task, format) = *self;
         let mut map = serializer.serialize_map(None)?;
         if !self.is_rest() {
             map.serialize_entry("kind", "task")?;
         }
         map.serialize_entry("id", &task.id)?;
         map.serialize_entry("contextId", &task.context)?;
-        map.serialize_entry("status", &Old(&task.status, form))?;
-        some(&mut map, "artifacts", task.artifacts.as_deref().map(|artifacts| Olds(artifacts, form)).as_ref())?;
-        some(&mut map, "history", task.history.as_deref().map(|history| Olds(history, form)).as_ref())?;
-        some(&mut map, "metadata", task.metadata.as_ref())?;
+        map.serialize_entry("status", &V03(&task.status, format))?;
+        optional(
+            &mut map,
+            "artifacts",
+            task.artifacts.as_deref().map(|artifacts| V03List(artifacts, format)).as_ref(),
+        )?;
+        optional(&mut map, "history", task.history.as_deref().map(|history| V03List(history, format)).as_ref())?;
+        optional(&mut map, "metadata", task.metadata.as_ref())?;
         map.end()
     }
 }
 
-impl Serialize for Old<'_, StatusUpdate<'_>> {
+impl Serialize for V03<'_, StatusUpdate<'_>> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(update, form) = *self;
+        let Self(update, format) = *self;
         let mut map = serializer.serialize_map(None)?;
         if !self.is_rest() {
             map.serialize_entry("kind", "status-update")?;
         }
         map.serialize_entry("taskId", &update.task)?;
         map.serialize_entry("contextId", &update.context)?;
-        map.serialize_entry("status", &Old(&update.status, form))?;
-        some(&mut map, "metadata", update.metadata.as_ref())?;
+        map.serialize_entry("status", &V03(&update.status, format))?;
+        optional(&mut map, "metadata", update.metadata.as_ref())?;
         map.serialize_entry("final", &update.closes)?;
         map.end()
     }
 }
 
-impl Serialize for Old<'_, ArtifactUpdate<'_>> {
+impl Serialize for V03<'_, ArtifactUpdate<'_>> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(update, form) = *self;
+        let Self(update, format) = *self;
         let mut map = serializer.serialize_map(None)?;
         if !self.is_rest() {
             map.serialize_entry("kind", "artifact-update")?;
         }
         map.serialize_entry("taskId", &update.task)?;
         map.serialize_entry("contextId", &update.context)?;
-        map.serialize_entry("artifact", &Old(&update.artifact, form))?;
+        map.serialize_entry("artifact", &V03(&update.artifact, format))?;
         map.serialize_entry("append", &update.append)?;
         map.serialize_entry("lastChunk", &update.last_chunk)?;
         map.end()
     }
 }
 
-impl Serialize for Old<'_, Item<'_>> {
+impl Serialize for V03<'_, Item<'_>> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(item, form) = *self;
+        let Self(item, format) = *self;
         if !self.is_rest() {
-            // The bare object: its `kind` says what it is.
+            // The bare object: `kind` identifies it.
             return match item {
-                Item::Task(task) => Old(task, form).serialize(serializer),
-                Item::Message(message) => Old(message, form).serialize(serializer),
-                Item::Status(update) => Old(update, form).serialize(serializer),
-                Item::Artifact(update) => Old(update, form).serialize(serializer),
+                Item::Task(task) => V03(task, format).serialize(serializer),
+                Item::Message(message) => V03(message, format).serialize(serializer),
+                Item::Status(update) => V03(update, format).serialize(serializer),
+                Item::Artifact(update) => V03(update, format).serialize(serializer),
             };
         }
+
         let mut map = serializer.serialize_map(Some(1))?;
         match item {
-            Item::Task(task) => map.serialize_entry("task", &Old(task, form))?,
-            Item::Message(message) => map.serialize_entry("message", &Old(message, form))?,
-            Item::Status(update) => map.serialize_entry("statusUpdate", &Old(update, form))?,
-            Item::Artifact(update) => map.serialize_entry("artifactUpdate", &Old(update, form))?,
+            Item::Task(task) => map.serialize_entry("task", &V03(task, format))?,
+            Item::Message(message) => map.serialize_entry("message", &V03(message, format))?,
+            Item::Status(update) => map.serialize_entry("statusUpdate", &V03(update, format))?,
+            Item::Artifact(update) => map.serialize_entry("artifactUpdate", &V03(update, format))?,
         }
         map.end()
     }

@@ -1,26 +1,33 @@
-//! A2A 1.0 as both of its bindings write it: the ProtoJSON of `lf.a2a.v1`. What is unset or empty is left out
-//! (section 5).
+//! Encodes A2A 1.0 for both of its bindings: ProtoJSON of `lf.a2a.v1`, without unset or empty fields (section 5).
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::{Artifact, ArtifactUpdate, Content, Item, Message, Part, Role, State, Status, StatusUpdate, Task};
-use crate::dialect::Form;
+use crate::dialect::WireFormat;
 use crate::time::Timestamp;
 
-/// Writes a field if there is one.
-pub(super) fn some<M: SerializeMap, T: Serialize>(map: &mut M, name: &str, value: Option<&T>) -> Result<(), M::Error> {
+/// Writes a field if it is set.
+pub(super) fn optional<M: SerializeMap, T: Serialize>(
+    map: &mut M,
+    name: &str,
+    value: Option<&T>,
+) -> Result<(), M::Error> {
     value.map_or(Ok(()), |value| map.serialize_entry(name, value))
 }
 
 /// Writes a list unless it is empty.
-pub(super) fn filled<M: SerializeMap, T: Serialize>(map: &mut M, name: &str, values: &[T]) -> Result<(), M::Error> {
+pub(super) fn non_empty_list<M: SerializeMap, T: Serialize>(
+    map: &mut M,
+    name: &str,
+    values: &[T],
+) -> Result<(), M::Error> {
     if values.is_empty() { Ok(()) } else { map.serialize_entry(name, values) }
 }
 
 impl Serialize for State {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.word(Form::V1))
+        serializer.serialize_str(self.name(WireFormat::V1))
     }
 }
 
@@ -42,9 +49,9 @@ impl Serialize for Part<'_> {
             Content::Url(url) => map.serialize_entry("url", url)?,
             Content::Data(data) => map.serialize_entry("data", data)?,
         }
-        some(&mut map, "filename", self.filename.as_ref())?;
-        some(&mut map, "mediaType", self.media_type.as_ref())?;
-        some(&mut map, "metadata", self.metadata.as_ref())?;
+        optional(&mut map, "filename", self.filename.as_ref())?;
+        optional(&mut map, "mediaType", self.media_type.as_ref())?;
+        optional(&mut map, "metadata", self.metadata.as_ref())?;
         map.end()
     }
 }
@@ -53,13 +60,13 @@ impl Serialize for Message<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("messageId", &self.id)?;
-        some(&mut map, "contextId", self.context.as_ref())?;
-        some(&mut map, "taskId", self.task.as_ref())?;
+        optional(&mut map, "contextId", self.context.as_ref())?;
+        optional(&mut map, "taskId", self.task.as_ref())?;
         map.serialize_entry("role", &self.role)?;
         map.serialize_entry("parts", &self.parts)?;
-        some(&mut map, "metadata", self.metadata.as_ref())?;
-        filled(&mut map, "extensions", &self.extensions)?;
-        filled(&mut map, "referenceTaskIds", &self.references)?;
+        optional(&mut map, "metadata", self.metadata.as_ref())?;
+        non_empty_list(&mut map, "extensions", &self.extensions)?;
+        non_empty_list(&mut map, "referenceTaskIds", &self.references)?;
         map.end()
     }
 }
@@ -68,7 +75,7 @@ impl Serialize for Status<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("state", &self.state)?;
-        some(&mut map, "message", self.message.as_ref())?;
+        optional(&mut map, "message", self.message.as_ref())?;
         map.serialize_entry("timestamp", &Timestamp(self.at))?;
         map.end()
     }
@@ -78,9 +85,9 @@ impl Serialize for Artifact<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("artifactId", &self.id)?;
-        some(&mut map, "name", self.name.as_ref())?;
+        optional(&mut map, "name", self.name.as_ref())?;
         map.serialize_entry("parts", &self.parts)?;
-        some(&mut map, "metadata", self.metadata.as_ref())?;
+        optional(&mut map, "metadata", self.metadata.as_ref())?;
         map.end()
     }
 }
@@ -91,9 +98,9 @@ impl Serialize for Task<'_> {
         map.serialize_entry("id", &self.id)?;
         map.serialize_entry("contextId", &self.context)?;
         map.serialize_entry("status", &self.status)?;
-        some(&mut map, "artifacts", self.artifacts.as_ref())?;
-        some(&mut map, "history", self.history.as_ref())?;
-        some(&mut map, "metadata", self.metadata.as_ref())?;
+        optional(&mut map, "artifacts", self.artifacts.as_ref())?;
+        optional(&mut map, "history", self.history.as_ref())?;
+        optional(&mut map, "metadata", self.metadata.as_ref())?;
         map.end()
     }
 }
@@ -104,7 +111,7 @@ impl Serialize for StatusUpdate<'_> {
         map.serialize_entry("taskId", &self.task)?;
         map.serialize_entry("contextId", &self.context)?;
         map.serialize_entry("status", &self.status)?;
-        some(&mut map, "metadata", self.metadata.as_ref())?;
+        optional(&mut map, "metadata", self.metadata.as_ref())?;
         map.end()
     }
 }

@@ -1,4 +1,4 @@
-//! A route without a gateway: finds endpoints as the server does, asks exchanges, and plays the engine's part.
+//! A route without a gateway: finds endpoints like the server, drives exchanges, and stands in for the engine.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its own part of it")]
 
@@ -12,8 +12,8 @@ use interlingua_core::testkit::{self, NOW};
 use interlingua_core::{Call, Fault, Json, Out, Record, Request, RunCall, RunId};
 use serde_json::Value;
 
-/// The id every request brings along: that of the testkit's runs.
-pub const FRESH: RunId = testkit::RUN;
+/// The new id in every request; equal to the id of testkit runs.
+pub const NEW_ID: RunId = testkit::RUN;
 
 pub fn card(name: &str) -> Arc<AgentCard> {
     Arc::new(AgentCard {
@@ -33,28 +33,28 @@ pub fn host() -> Host {
 }
 
 pub fn with(options: Value) -> Host {
-    Host(mounted(options, false).expect("it can be mounted"))
+    Host(mounted(options, false).expect("mounts"))
 }
 
-/// Where callers can prove who they are.
+/// A host whose callers can authenticate.
 pub fn authenticating(options: Value) -> Host {
-    Host(mounted(options, true).expect("it can be mounted"))
+    Host(mounted(options, true).expect("mounts"))
 }
 
 pub fn mounted(options: Value, authenticates: bool) -> Result<Mounted, String> {
     mounted_at(Some("https://gw.example/weather"), options, authenticates)
 }
 
-/// Where the configuration knows this URL, or none.
+/// `public_url`: the configured URL, if any.
 pub fn mounted_at(public_url: Option<&str>, options: Value, authenticates: bool) -> Result<Mounted, String> {
     let options: Options = serde_json::from_value(options).expect("options");
     let public_url = public_url.map(str::to_owned);
     A2a::mount(&Mount { path: "/demo".into(), agents: vec![card("demo")], public_url, authenticates }, options)
 }
 
-/// A request on its way.
+/// A request to send.
 #[derive(Clone)]
-pub struct Ask<'a> {
+pub struct ClientRequest<'a> {
     pub method: &'a str,
     pub path: &'a str,
     pub query: &'a str,
@@ -63,18 +63,18 @@ pub struct Ask<'a> {
     pub authenticated: bool,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> ClientRequest<'a> {
     pub fn new(method: &'a str, path: &'a str) -> Self {
         Self { method, path, query: "", headers: Vec::new(), body: String::new(), authenticated: false }
     }
 
     /// A JSON-RPC request of 1.0.
     pub fn rpc(method: &str, params: &Value) -> Self {
-        Self::old_rpc(method, params).header("a2a-version", "1.0")
+        Self::rpc_v03(method, params).header("a2a-version", "1.0")
     }
 
     /// A JSON-RPC request of 0.3.
-    pub fn old_rpc(method: &str, params: &Value) -> Self {
+    pub fn rpc_v03(method: &str, params: &Value) -> Self {
         let body = serde_json::json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
         Self::new("POST", "").body(&body)
     }
@@ -109,13 +109,13 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// An exchange whose request was read.
-pub struct Asked {
+/// An exchange that has decoded its request.
+pub struct Decoded {
     pub exchange: Box<dyn Exchange>,
     pub call: Result<Call, Fault>,
 }
 
-/// An answer as it would go out.
+/// A response as the server would send it.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -130,22 +130,23 @@ impl Answer {
     }
 
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("no JSON: {error}: {}", self.body))
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("not JSON: {error}: {}", self.body))
     }
 
-    /// The data lines of a stream.
+    /// The `data:` lines of a stream.
     pub fn frames(&self) -> Vec<Value> {
         let lines = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         lines.map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 }
 
-/// Whether a path is the pattern's, and what stands for its names.
-fn fits(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
+/// The parameters of a path, if it matches the pattern.
+fn match_path(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
     let (patterns, segments): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
     if patterns.len() != segments.len() {
         return None;
     }
+
     let mut found = Vec::new();
     for (pattern, segment) in patterns.into_iter().zip(segments) {
         match pattern.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
@@ -157,6 +158,7 @@ fn fits(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
             None => return None,
         }
     }
+
     Some(found)
 }
 
@@ -166,52 +168,54 @@ impl Host {
         let same = |endpoint: &&Endpoint| {
             endpoint.method.as_str() == method || (method == "HEAD" && endpoint.method.as_str() == "GET")
         };
-        self.0.endpoints.iter().filter(same).find_map(|endpoint| Some((endpoint, fits(endpoint.path, path)?)))
+        self.0.endpoints.iter().filter(same).find_map(|endpoint| Some((endpoint, match_path(endpoint.path, path)?)))
     }
 
-    pub fn ask(&self, ask: &Ask<'_>) -> Asked {
-        let found = self.endpoint(ask.method, ask.path);
+    pub fn send(&self, request: &ClientRequest<'_>) -> Decoded {
+        let found = self.endpoint(request.method, request.path);
         let (open, params) = match &found {
             Some((endpoint, params)) => (&endpoint.open, params.clone()),
             None => (&self.0.fallback, Vec::new()),
         };
+
         let mut exchange = open();
-        let owner = if ask.authenticated { "ann" } else { "anonymous" };
-        let caller = Caller { owner: owner.into(), authenticated: ask.authenticated };
+
+        let owner = if request.authenticated { "ann" } else { "anonymous" };
+        let caller = Caller { owner: owner.into(), authenticated: request.authenticated };
         let call = exchange.decode(&Request {
-            method: ask.method,
-            path: ask.path,
+            method: request.method,
+            path: request.path,
             params: &params,
-            query: ask.query,
-            headers: &ask.headers,
-            body: ask.body.as_bytes(),
+            query: request.query,
+            headers: &request.headers,
+            body: request.body.as_bytes(),
             base_url: "https://gw.example/weather",
             caller: &caller,
             now: NOW,
-            fresh: FRESH,
+            new_id: NEW_ID,
         });
-        Asked { exchange, call }
+        Decoded { exchange, call }
     }
 }
 
-impl Asked {
-    /// The refusal.
-    pub fn refused(mut self) -> Answer {
-        let fault = self.call.expect_err("a refusal");
+impl Decoded {
+    /// Expects a rejected request and returns the error response.
+    pub fn rejected(mut self) -> Answer {
+        let fault = self.call.expect_err("a rejection");
         let mut out = Out::new();
         self.exchange.fail(&fault, &mut out);
         Answer::of(out)
     }
 
-    /// The question to an agent.
+    /// The run call, which must be the current call.
     pub fn run(&self) -> &RunCall {
         match &self.call {
             Ok(Call::Run(call)) => call,
-            other => panic!("no question: {other:?}"),
+            other => panic!("not a run call: {other:?}"),
         }
     }
 
-    /// Answers the call; what comes next is the new call, or the answer.
+    /// Replies to the call. `Ok`: the response. `Err`: the exchange with its next call.
     pub fn reply(mut self, reply: Reply<'_>) -> Result<Answer, Self> {
         let mut out = Out::new();
         match self.exchange.reply(reply, &mut out) {
@@ -225,35 +229,36 @@ impl Asked {
         }
     }
 
-    /// Answers the call, which is the last one.
-    pub fn answered(self, reply: Reply<'_>) -> Answer {
-        self.reply(reply).unwrap_or_else(|asked| panic!("asks on: {:?}", asked.call))
+    /// Replies to the last call and returns the response.
+    pub fn final_answer(self, reply: Reply<'_>) -> Answer {
+        self.reply(reply).unwrap_or_else(|decoded| panic!("makes another call: {:?}", decoded.call))
     }
 
-    /// Answers the call, which is not the last one.
-    pub fn goes_on(self, reply: Reply<'_>) -> Self {
+    /// Replies to a call that another call follows.
+    pub fn next_call(self, reply: Reply<'_>) -> Self {
         match self.reply(reply) {
-            Ok(answer) => panic!("answers: {answer:?}"),
-            Err(asked) => asked,
+            Ok(answer) => panic!("responds: {answer:?}"),
+            Err(decoded) => decoded,
         }
     }
 
-    /// The whole stream over a record.
+    /// The complete stream over a record.
     pub fn streamed(mut self, record: &Record, about: RunInfo) -> Answer {
         let mut head = interlingua_core::out::Head::default();
         self.exchange.head(&mut head);
+
         let shown = testkit::Shown::known(record, about);
         let body = testkit::laws::encode(self.exchange.as_mut(), shown.view());
         Answer { status: 200, head, body }
     }
 }
 
-/// What is known of a record that was begun over this protocol.
+/// Run info of a record that was started over this protocol.
 pub fn about(record: &Record) -> RunInfo {
     RunInfo { protocol: "a2a".into(), ..testkit::about(record) }
 }
 
-/// The same, with the labels of the question.
+/// The same, with the labels of the call.
 pub fn about_call(record: &Record, call: &RunCall) -> RunInfo {
     RunInfo { labels: call.labels.clone(), ..about(record) }
 }
@@ -262,14 +267,14 @@ pub fn user(text: &str) -> Value {
     serde_json::json!({ "message": { "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": text }] } })
 }
 
-pub fn old_user(text: &str) -> Value {
+pub fn user_v03(text: &str) -> Value {
     serde_json::json!({
         "message": { "kind": "message", "messageId": "m-1", "role": "user", "parts": [{ "kind": "text", "text": text }] }
     })
 }
 
-/// A record whose first turn holds the question, continued by the script's answer.
-pub fn told(call: &RunCall, script: &str) -> Record {
+/// A record whose first turn has the call's input and the script's output.
+pub fn record_of(call: &RunCall, script: &str) -> Record {
     let script = testkit::script(script);
     let mut listener = testkit::Recorder::new(call.request.input.clone());
     for frame in &script.frames {
@@ -278,13 +283,13 @@ pub fn told(call: &RunCall, script: &str) -> Record {
     listener.finish()
 }
 
-/// One line for each frame, short enough to be read: what follows the ids that are always the same.
+/// The body with one line per frame and fixed ids replaced.
 pub fn lines(answer: &Answer) -> String {
-    answer.body.replace(&FRESH.to_string(), "TASK").replace("session-1", "CONTEXT").replace("\n\n", "\n")
+    answer.body.replace(&NEW_ID.to_string(), "TASK").replace("session-1", "CONTEXT").replace("\n\n", "\n")
 }
 
 pub fn at(record: &mut Record, after: Millis) {
-    record.at(NOW + after);
+    record.set_time(NOW + after);
 }
 
 pub fn json(text: &str) -> Json {

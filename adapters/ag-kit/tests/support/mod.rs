@@ -1,4 +1,5 @@
-//! Drives exchanges as the server does, against records heard from native frames. Holds no expectations.
+//! Drives exchanges as the server does, with records normalized from Agent API frames. Has no assertions of its own
+//! about single cases.
 
 #![allow(dead_code)]
 
@@ -11,7 +12,7 @@ use interlingua_core::exchange::{Caller, Flow, Method};
 use interlingua_core::model::{AgentRequest, MessageType};
 use interlingua_core::pending::PendingKind;
 use interlingua_core::run::{Message, Record};
-use interlingua_core::testkit::{NOW, RUN, record};
+use interlingua_core::testkit::{NOW, RUN};
 use interlingua_core::{Call, End, Exchange, Fault, Json, Mount, Out, ProtocolAdapter, Request};
 
 pub(crate) fn card(name: &str, approval_extension: bool) -> Arc<AgentCard> {
@@ -38,7 +39,7 @@ pub(crate) fn open_for(agents: Vec<Arc<AgentCard>>, path: &str, json: &str) -> B
     (endpoint.open)()
 }
 
-/// Hands a body in.
+/// Sends a request body.
 pub(crate) fn decode(exchange: &mut dyn Exchange, body: &str) -> Result<Call, Fault> {
     decode_with(exchange, body.as_bytes(), "application/json", &[])
 }
@@ -60,11 +61,11 @@ pub(crate) fn decode_with(
         base_url: "http://127.0.0.1:8080/ag-kit",
         caller: &caller,
         now: NOW,
-        fresh: RUN,
+        new_id: RUN,
     })
 }
 
-/// What is known of a run besides.
+/// The metadata of a run.
 pub(crate) fn about(labels: Json) -> RunInfo {
     RunInfo {
         protocol: AgKit::NAME.into(),
@@ -80,32 +81,34 @@ pub(crate) fn about(labels: Json) -> RunInfo {
     }
 }
 
-/// Tells a record as far as it went, each step with the final run: the replay.
+/// Replays a complete record.
 pub(crate) fn replay(record: &Record, options: &str, labels: Json) -> String {
     let mut exchange = open("/send-message", options);
     let about = about(labels);
     let mut out = Out::new();
-    exchange.begin(RunView { record, about: &about, pending: &[] }, &mut out);
+    exchange.begin(RunView { record, info: &about, pending: &[] }, &mut out);
+
     let mut closed = false;
     for step in record.steps(0) {
-        assert!(!closed, "nothing is told after the end");
+        assert!(!closed, "nothing is sent after the end");
         closed = exchange.encode(step, &mut out) == Flow::Close;
     }
+
     assert!(closed, "the stream ends");
     String::from_utf8(out.body.to_vec()).expect("UTF-8")
 }
 
-/// Tells a run that was heard as these frames.
-pub(crate) fn tell(frames: &[&str], options: &str) -> String {
-    replay(&heard(frames), options, Json::null())
+/// Encodes a run from Agent API frames.
+pub(crate) fn stream(frames: &[&str], options: &str) -> String {
+    replay(&normalized(frames), options, Json::null())
 }
 
-pub(crate) fn heard(frames: &[&str]) -> Record {
+pub(crate) fn normalized(frames: &[&str]) -> Record {
     let stream: Vec<u8> = frames.iter().flat_map(|frame| format!("data: {frame}\n\n").into_bytes()).collect();
-    hear([stream.as_slice()])
+    interlingua_core::testkit::record([stream.as_slice()])
 }
 
-// Native frames, short.
+// Shorthands for Agent API frames.
 
 pub(crate) fn created() -> String {
     r#"{"object":"response","status":"created","id":"response_1"}"#.into()
@@ -131,20 +134,20 @@ pub(crate) fn data(id: &str, index: usize, data: &str) -> String {
     )
 }
 
-/// A whole message with one data content.
-pub(crate) fn whole(id: &str, kind: &str, body: &str) -> Vec<String> {
+/// The frames of a complete message with one data content.
+pub(crate) fn data_message(id: &str, kind: &str, body: &str) -> Vec<String> {
     vec![message(id, kind, "in_progress"), data(id, 0, body), message(id, kind, "completed")]
 }
 
-/// A whole message with one text.
-pub(crate) fn said(id: &str, kind: &str, fragments: &[&str]) -> Vec<String> {
+/// The frames of a complete message with one text.
+pub(crate) fn text_message(id: &str, kind: &str, fragments: &[&str]) -> Vec<String> {
     let mut frames = vec![message(id, kind, "in_progress")];
     frames.extend(fragments.iter().map(|fragment| text(id, fragment)));
     frames.push(message(id, kind, "completed"));
     frames
 }
 
-/// A run of these messages that ends well.
+/// The frames of a completed run with these messages.
 pub(crate) fn run(messages: Vec<Vec<String>>) -> Vec<String> {
     let mut frames = vec![created()];
     frames.extend(messages.into_iter().flatten());
@@ -154,62 +157,65 @@ pub(crate) fn run(messages: Vec<Vec<String>>) -> Vec<String> {
 
 pub(crate) fn record(messages: Vec<Vec<String>>) -> Record {
     let frames = run(messages);
-    heard(&frames.iter().map(String::as_str).collect::<Vec<_>>())
+    normalized(&frames.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// The order rules of section 5 of the page, one by one.
-pub(crate) fn keeps_the_order_rules(told: &str, record: &Record) {
-    assert!(told.ends_with("data: [DONE]\n\n") && told.matches("[DONE]").count() == 1, "{told}");
+/// Checks the order rules of section 5, one by one.
+pub(crate) fn keeps_the_order_rules(output: &str, record: &Record) {
+    assert!(output.ends_with("data: [DONE]\n\n") && output.matches("[DONE]").count() == 1, "{output}");
     let mut calls: HashMap<String, &str> = HashMap::new();
-    let events = events(told);
-    for (at, event) in events.iter().enumerate() {
+    let events = events(output);
+    for (index, event) in events.iter().enumerate() {
         let id = || event["toolCallId"].as_str().expect("an id").to_owned();
+
         match event["type"].as_str().expect("a type") {
-            "tool-call-start" => assert!(calls.insert(id(), "started").is_none(), "{told}"),
-            "tool-call-args" => assert_eq!(calls[&id()], "started", "{told}"),
-            "tool-call-end" => assert_eq!(calls.insert(id(), "ended"), Some("started"), "{told}"),
-            "tool-result" => assert_eq!(calls.insert(id(), "answered"), Some("ended"), "{told}"),
-            "interrupt" | "error" => assert_eq!(at + 1, events.len(), "{told}"),
+            "tool-call-start" => assert!(calls.insert(id(), "started").is_none(), "{output}"),
+            "tool-call-args" => assert_eq!(calls[&id()], "started", "{output}"),
+            "tool-call-end" => assert_eq!(calls.insert(id(), "ended"), Some("started"), "{output}"),
+            "tool-result" => assert_eq!(calls.insert(id(), "answered"), Some("ended"), "{output}"),
+            "interrupt" | "error" => assert_eq!(index + 1, events.len(), "{output}"),
             "text" => {}
             other => panic!("{other}"),
         }
     }
+
     let last = events.last().and_then(|event| event["type"].as_str());
     match record.run().end.expect("it has ended") {
-        End::Failed | End::Rejected => assert_eq!(last, Some("error"), "{told}"),
+        End::Failed | End::Rejected => assert_eq!(last, Some("error"), "{output}"),
         End::Completed | End::Incomplete => {
             let asks = record.run().pending().iter().any(|item| item.kind != PendingKind::Tool);
-            assert_eq!(last == Some("interrupt"), asks, "{told}");
+            assert_eq!(last == Some("interrupt"), asks, "{output}");
         }
         End::Canceled => {}
     }
+
     if last == Some("interrupt") {
         return;
     }
-    // A call left without a result is one for the client.
+    // A call without a result must be one for the client.
     for (id, _) in calls.iter().filter(|(_, state)| **state == "ended") {
         let calls = |message: &&Message| {
             message.slots.iter().any(|slot| slot.call.as_ref().is_some_and(|head| head.call_id == *id))
         };
         let announced = record.run().messages.iter().find(calls).map(|message| &message.announced);
-        assert_eq!(announced, Some(&MessageType::FunctionCall), "{told}");
+        assert_eq!(announced, Some(&MessageType::FunctionCall), "{output}");
     }
 }
 
-/// Every letter of the answer is there, as long as nothing was taken back.
-pub(crate) fn nothing_is_lost(told: &str, record: &Record) {
-    let events = events(told);
+/// Checks that all text of the answer was sent, provided that nothing was replaced.
+pub(crate) fn nothing_is_lost(output: &str, record: &Record) {
+    let events = events(output);
     let texts = events.iter().filter_map(|event| event["content"].as_str()).filter(|text| *text != "\n\n");
     let messages = record.run().messages.iter().filter(|message| message.announced == MessageType::Message);
     assert_eq!(
         texts.map(str::len).sum::<usize>(),
         messages.map(|message| message.text().len()).sum::<usize>(),
-        "{told}"
+        "{output}"
     );
 }
 
-/// The events of a stream, its end left out.
-pub(crate) fn events(told: &str) -> Vec<serde_json::Value> {
-    let frames = told.split("\n\n").filter_map(|frame| frame.strip_prefix("data: "));
+/// The events of a stream without `[DONE]`.
+pub(crate) fn events(output: &str) -> Vec<serde_json::Value> {
+    let frames = output.split("\n\n").filter_map(|frame| frame.strip_prefix("data: "));
     frames.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).expect("JSON")).collect()
 }

@@ -1,12 +1,12 @@
-//! A stand-in for the engine that keeps everything in memory, and a client that talks through an exchange to it, as
-//! the server would. Its agent says what the test tells it to.
+//! A mock engine that keeps everything in memory, and a client that talks to it through an exchange, as the server
+//! does. Its agent does what the test specifies.
 
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use interlingua_core::answer::{Asked, Outcome, Waiting};
+use interlingua_core::answer::{AskContext, Outcome, Waiting};
 use interlingua_core::call::{
     AgentCard, Busy, Delivery, DocumentCall, Reply, RunInfo, RunState, RunView, SessionCall, SessionItem, SessionView,
     Target, Thread,
@@ -21,7 +21,7 @@ use interlingua_core::{
 };
 use interlingua_hitl::{Hitl, Options};
 
-/// A session of the stand-in.
+/// A session of the mock engine.
 #[derive(Default)]
 pub(crate) struct Session {
     pub(crate) waiting: Waiting,
@@ -30,31 +30,31 @@ pub(crate) struct Session {
     pub(crate) user: Option<String>,
 }
 
-/// What the agent does when it is asked.
-pub(crate) enum Says {
-    /// These messages, native frames.
+/// What the agent does in its next turn.
+pub(crate) enum AgentAction {
+    /// Sends these Agent API frames.
     Frames(Vec<String>),
-    /// It fails, once it was asked.
+    /// Fails during the turn.
     Fails(&'static str),
-    /// It is not there.
+    /// Cannot be reached.
     Refuses(FaultKind),
 }
 
-/// The stand-in.
+/// The mock engine with its mounted adapter.
 pub(crate) struct Gateway {
     mounted: Mounted,
     pub(crate) documents: BTreeMap<(String, String), Json>,
     pub(crate) sessions: BTreeMap<String, Session>,
-    pub(crate) agent: Vec<Says>,
-    /// What the agent was asked, in native messages.
-    pub(crate) heard: Vec<String>,
+    pub(crate) agent: Vec<AgentAction>,
+    /// The messages that the agent received.
+    pub(crate) agent_input: Vec<String>,
     pub(crate) calls: Vec<String>,
     pub(crate) now: u64,
 }
 
-/// An answer: its status and body.
+/// An HTTP response.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: serde_json::Value,
     pub(crate) text: String,
@@ -71,36 +71,36 @@ impl Gateway {
             documents: BTreeMap::new(),
             sessions: BTreeMap::new(),
             agent: Vec::new(),
-            heard: Vec::new(),
+            agent_input: Vec::new(),
             calls: Vec::new(),
             now: NOW,
         }
     }
 
-    /// What the agent says next.
-    pub(crate) fn says(&mut self, frames: Vec<Vec<String>>) -> &mut Self {
+    /// Sets the messages that the agent sends next.
+    pub(crate) fn agent_sends(&mut self, frames: Vec<Vec<String>>) -> &mut Self {
         let completed = r#"{"object":"response","status":"completed","id":"response_1"}"#.to_owned();
-        self.does(Says::Frames(frames.into_iter().flatten().chain([completed]).collect()))
+        self.agent_does(AgentAction::Frames(frames.into_iter().flatten().chain([completed]).collect()))
     }
 
-    pub(crate) fn does(&mut self, says: Says) -> &mut Self {
-        self.agent.insert(0, says);
+    pub(crate) fn agent_does(&mut self, action: AgentAction) -> &mut Self {
+        self.agent.insert(0, action);
         self
     }
 
-    pub(crate) fn post(&mut self, path: &str, body: &str) -> Answered {
+    pub(crate) fn post(&mut self, path: &str, body: &str) -> Response {
         self.request("POST", path, body.as_bytes(), "application/json")
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> Answered {
+    pub(crate) fn get(&mut self, path: &str) -> Response {
         self.request("GET", path, b"", "")
     }
 
-    pub(crate) fn delete(&mut self, path: &str) -> Answered {
+    pub(crate) fn delete(&mut self, path: &str) -> Response {
         self.request("DELETE", path, b"", "")
     }
 
-    pub(crate) fn request(&mut self, method: &str, path: &str, body: &[u8], media: &str) -> Answered {
+    pub(crate) fn request(&mut self, method: &str, path: &str, body: &[u8], media: &str) -> Response {
         let found = self.mounted.endpoints.iter().find_map(|endpoint| {
             let params = matches(endpoint.path, path)?;
             (endpoint.method.as_str() == method).then(|| ((endpoint.open)(), params))
@@ -117,8 +117,9 @@ impl Gateway {
             base_url: "",
             caller: &caller,
             now: self.now,
-            fresh: interlingua_core::testkit::RUN,
+            new_id: interlingua_core::testkit::RUN,
         };
+
         let mut out = Out::new();
         let mut call = exchange.decode(&request);
         loop {
@@ -132,16 +133,17 @@ impl Gateway {
             call = match next {
                 Ok(Next::Done) => break,
                 Ok(Next::Call(next)) => Ok(next),
-                Err(fault) => match exchange.missed(&fault).filter(|_| fault.kind == FaultKind::NotFound) {
-                    Some(instead) => Ok(instead),
+                Err(fault) => match exchange.on_not_found(&fault).filter(|_| fault.kind == FaultKind::NotFound) {
+                    Some(fallback) => Ok(fallback),
                     None => Err(fault),
                 },
             };
             out = Out::new();
         }
+
         let text = String::from_utf8(out.body.to_vec()).expect("UTF-8");
         let body = serde_json::from_str(&text).expect("JSON");
-        Answered { status: out.head.status, body, text }
+        Response { status: out.head.status, body, text }
     }
 
     fn serve(&mut self, call: Call, exchange: &mut dyn Exchange, out: &mut Out) -> Result<Next, Fault> {
@@ -171,7 +173,7 @@ impl Gateway {
                 };
                 exchange.reply(Reply::Documents(&found), out)
             }
-            Call::Session(SessionCall::Look { session }) => {
+            Call::Session(SessionCall::Get { session }) => {
                 let found = self.sessions.get(&session).map(|known| view(&session, known, true));
                 let found = found.ok_or_else(|| Fault::not_found("the session"))?;
                 exchange.reply(Reply::Session(&[found]), out)
@@ -188,7 +190,7 @@ impl Gateway {
                 let mut runs = self.sessions.values().flat_map(|session| &session.runs);
                 let found = runs.find(|(record, _)| record.run().id == id);
                 let (record, about) = found.ok_or_else(|| Fault::not_found("the run"))?;
-                exchange.reply(Reply::Run(RunView { record, about, pending: &[] }), out)
+                exchange.reply(Reply::Run(RunView { record, info: about, pending: &[] }), out)
             }
             Call::Run(run) => self.run(*run, exchange, out),
             Call::Nothing => exchange.reply(Reply::Done, out),
@@ -205,36 +207,41 @@ impl Gateway {
         let Thread::Session(id) = &run.thread else { panic!("in a session") };
         assert_eq!((run.delivery, run.busy, run.detached), (Delivery::Collect, Some(Busy::Refuse), true));
         assert_eq!(run.request.session_id.as_ref(), Some(id));
+
         let session = self.sessions.entry(id.clone()).or_default();
         session.user = session.user.take().or(run.request.user_id.clone());
         if session.is_working {
             return Err(Fault::new(FaultKind::Busy, format!("session '{id}' is busy")));
         }
+
         let input = match session.waiting.take(run.request.input, run.answers, run.answer_policy, self.now) {
-            Outcome::Goes { input, .. } => input,
+            Outcome::Send { input, .. } => input,
             Outcome::Refused(fault) => return Err(fault),
-            Outcome::Waits => {
+            Outcome::Wait => {
                 let pending: Vec<Pending> = session.waiting.open().map(|open| open.item.clone()).collect();
                 let (record, about) = session.runs.last().expect("a run asked");
-                return exchange.reply(Reply::Waiting(RunView { record, about, pending: &pending }), out);
+                return exchange.reply(Reply::Waiting(RunView { record, info: about, pending: &pending }), out);
             }
         };
-        self.heard.extend(input.iter().map(|message| Json::from_serialize(message).text().to_owned()));
+
+        self.agent_input.extend(input.iter().map(|message| Json::from_serialize(message).text().to_owned()));
+
         let run_id = RunId(uuid::Uuid::from_u128(session.runs.len() as u128 + 1));
-        let says = self.agent.pop().expect("the agent was told what to say");
-        let record = match says {
-            Says::Refuses(kind) => {
+        let action = self.agent.pop().expect("the test sets the agent's next action");
+        let record = match action {
+            AgentAction::Refuses(kind) => {
                 session.waiting.reopen();
                 return Err(Fault::new(kind, "the agent is not available"));
             }
-            Says::Frames(frames) => heard(run_id, id, input, &frames, self.now, None),
-            Says::Fails(why) => heard(run_id, id, input, &[], self.now, Some(why)),
+            AgentAction::Frames(frames) => normalized(run_id, id, input, &frames, self.now, None),
+            AgentAction::Fails(why) => normalized(run_id, id, input, &[], self.now, Some(why)),
         };
-        session.waiting.settled();
+        session.waiting.confirm_sent();
         let asked =
-            Asked { run: run_id, now: self.now, terms: run.answer_policy, tools: &[], approval_extension: true };
+            AskContext { run: run_id, now: self.now, terms: run.answer_policy, tools: &[], approval_extension: true };
         session.waiting.ask(record.run().pending(), &asked);
         let pending = session.waiting.pending_of(run_id);
+
         let about = RunInfo {
             protocol: "hitl".into(),
             owner: "anonymous".into(),
@@ -247,15 +254,16 @@ impl Gateway {
             labels: Json::null(),
             retention: None,
         };
+
         session.runs.push((record, about));
         let (record, about) = session.runs.last().expect("just pushed");
-        exchange.reply(Reply::Run(RunView { record, about, pending: &pending }), out)
+        exchange.reply(Reply::Run(RunView { record, info: about, pending: &pending }), out)
     }
 }
 
-fn view(id: &str, session: &Session, whole: bool) -> SessionView {
+fn view(id: &str, session: &Session, with_items: bool) -> SessionView {
     let latest = session.runs.last();
-    let items = session.runs.iter().filter(|_| whole).flat_map(|(record, _)| {
+    let items = session.runs.iter().filter(|_| with_items).flat_map(|(record, _)| {
         record.run().conversation().enumerate().map(|(place, message)| SessionItem {
             id: format!("item_{place}"),
             run: Some(record.run().id),
@@ -276,65 +284,71 @@ fn view(id: &str, session: &Session, whole: bool) -> SessionView {
     }
 }
 
-/// A run heard as these frames.
-fn heard(id: RunId, session: &str, input: Input, frames: &[String], now: u64, fails: Option<&str>) -> Record {
+/// A run normalized from these frames.
+fn normalized(id: RunId, session: &str, input: Input, frames: &[String], now: u64, failure: Option<&str>) -> Record {
     use interlingua_core::agent_api::Frame;
     use interlingua_core::normalize::Normalizer;
     let mut record = Record::new(interlingua_core::Run::new(id, "demo", session, now));
     record.start_turn(input);
-    if let Some(why) = fails {
-        record.cut(End::Failed, Some(RunError { code: "AGENT_ERROR".into(), message: why.to_owned() }));
+    if let Some(why) = failure {
+        record.close(End::Failed, Some(RunError { code: "AGENT_ERROR".into(), message: why.to_owned() }));
         return record;
     }
+
     let mut normalizer = Normalizer::new(1 << 20);
     for frame in frames {
-        normalizer.hear(&mut record, &Frame::parse(frame.as_bytes()).expect("a frame")).expect("within the limit");
+        normalizer
+            .emit(&mut record, &Frame::parse(frame.as_bytes()).expect("a frame").event())
+            .expect("within the limit");
     }
+
     normalizer.end_of_body(&mut record);
+
     let end = record.run().turns.last().and_then(|turn| turn.end).expect("ended");
     record.finish_run(end);
     record
 }
 
-/// What stands in the path's `{name}`s.
+/// The values of the path's `{name}` parameters. `None`: the path does not match.
 fn matches(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
     let (pattern, path): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), path.split('/').collect());
     if pattern.len() != path.len() {
         return None;
     }
+
     let mut params: HashMap<String, String> = HashMap::new();
-    for (part, given) in pattern.iter().zip(path) {
+    for (part, value) in pattern.iter().zip(path) {
         match part.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
             Some(name) => {
-                params.insert(name.to_owned(), given.to_owned());
+                params.insert(name.to_owned(), value.to_owned());
             }
-            None if *part != given => return None,
+            None if *part != value => return None,
             None => {}
         }
     }
     Some(params.into_iter().collect())
 }
 
-// Native frames, short.
+// Shorthands for Agent API frames.
 
-/// A whole message with one data content.
-pub(crate) fn whole(id: &str, kind: &str, body: &str) -> Vec<String> {
+/// The frame of a complete message with one data content.
+pub(crate) fn data_message(id: &str, kind: &str, body: &str) -> Vec<String> {
     let role = if kind.ends_with("_output") { "tool" } else { "assistant" };
     vec![format!(
         r#"{{"object":"message","status":"completed","id":"{id}","type":"{kind}","role":"{role}","content":[{{"type":"data","data":{body}}}]}}"#
     )]
 }
 
-/// A whole message with one text.
-pub(crate) fn said(id: &str, kind: &str, text: &str) -> Vec<String> {
+/// The frame of a complete message with one text.
+pub(crate) fn text_message(id: &str, kind: &str, text: &str) -> Vec<String> {
     vec![format!(
         r#"{{"object":"message","status":"completed","id":"{id}","type":"{kind}","role":"assistant","content":[{{"type":"text","text":{text:?}}}]}}"#
     )]
 }
 
-/// A request for an approval.
-pub(crate) fn asks(id: &str) -> Vec<String> {
-    whole(
+/// The frame of an approval request.
+pub(crate) fn approval_request(id: &str) -> Vec<String> {
+    data_message(
         &format!("m_{id}"),
         "mcp_approval_request",
         &format!(r#"{{"id":"{id}","name":"book_hotel","arguments":"{{\"nights\":2}}","server_label":"travel"}}"#),
@@ -345,6 +359,6 @@ pub(crate) fn invoke(user: &str, query: &str) -> String {
     format!(r#"{{"user_id":"{user}","query":"{query}"}}"#)
 }
 
-pub(crate) fn resume(user: &str, session: &str, word: &str, args: &str) -> String {
-    format!(r#"{{"user_id":"{user}","session_id":"{session}","response_type":"{word}","args":{args}}}"#)
+pub(crate) fn resume(user: &str, session: &str, response_type: &str, args: &str) -> String {
+    format!(r#"{{"user_id":"{user}","session_id":"{session}","response_type":"{response_type}","args":{args}}}"#)
 }

@@ -56,7 +56,7 @@ impl Native {
             base_url: "http://gateway/agents/demo",
             caller: &Caller { owner: "anonymous".into(), authenticated: false },
             now: NOW,
-            fresh: RUN,
+            new_id: RUN,
         });
         (exchange, call)
     }
@@ -155,7 +155,7 @@ pub fn whole(record: &Record) -> Value {
     let (mut exchange, _) = Native::new("{}").open("POST", "/process", HELLO, "");
     let about = about(state(record));
     let mut out = Out::new();
-    let next = exchange.reply(Reply::Run(RunView { record, about: &about, pending: &[] }), &mut out);
+    let next = exchange.reply(Reply::Run(RunView { record, info: &about, pending: &[] }), &mut out);
     assert!(matches!(next, Ok(Next::Done)));
     assert_eq!(out.head.get("content-type"), Some("application/json"));
     serde_json::from_slice(&out.body).expect("JSON")

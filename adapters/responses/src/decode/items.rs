@@ -1,5 +1,5 @@
-//! Items of an input, as native messages (sections 4 and 15). What this protocol alone knows is kept in them, so that
-//! it can be handed back: hosted calls as they came, the role `developer`, a message's phase.
+//! Parses input items into messages of the canonical model (sections 4 and 15). What only this protocol has is stored
+//! in their metadata, so that it can be returned: hosted calls unchanged, the role `developer`, the phase of a message.
 
 use std::collections::BTreeSet;
 
@@ -10,83 +10,84 @@ use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json};
 use serde::Serialize;
 
-use super::fields::{cut, listed, text};
+use super::fields::{quoted_list, text, truncate};
 use super::parts;
-use crate::echo::{Declared, Echo};
+use crate::echo::{DeclaredTools, Echo};
 use crate::fault::missing;
 use crate::options::Options;
 
-/// One thing said, or the name of one that was said before.
+/// An entry of the input: a message, or a reference to a stored item.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Entry {
-    /// As it goes to the agent.
-    Said(Message),
+pub(crate) enum InputEntry {
+    /// A message for the agent.
+    Message(Message),
     /// A stored item (section 4, `item_reference`).
     Reference {
-        /// Its id.
+        /// Id of the item.
         id: String,
-        /// Where it stands in the request.
+        /// Path of the reference in the request, for errors.
         path: String,
     },
-    /// What the client's tool returned: its call has to be known.
-    Returned {
-        /// As it goes to the agent.
+    /// The output of a client tool. Its call must be known.
+    ToolOutput {
+        /// The message for the agent.
         message: Message,
-        /// Joins call and output.
+        /// Links the output to its call.
         call_id: String,
-        /// What was returned.
+        /// The output as text.
         output: String,
     },
 }
 
-impl Entry {
-    /// Whether it is the agent's own thinking, handed back.
+impl InputEntry {
+    /// True if it is reasoning of the agent that the client sends back.
     pub(crate) fn is_reasoning(&self) -> bool {
-        matches!(self, Self::Said(message) if message.kind == MessageType::Reasoning)
+        matches!(self, Self::Message(message) if message.kind == MessageType::Reasoning)
     }
 }
 
-/// Reads a list of items.
+/// Parses a list of items.
 ///
 /// # Errors
-/// The first field at fault, by its path.
-pub(crate) fn read_items(node: &Node<'_>, options: &Options, echo: &Echo) -> Result<Vec<Entry>, Fault> {
+/// The first invalid field, by its path.
+pub(crate) fn parse_items(node: &Node<'_>, options: &Options, echo: &Echo) -> Result<Vec<InputEntry>, Fault> {
     let declared = echo.declared();
-    let mut reader = Reader { options, declared, entries: Vec::new(), answered: BTreeSet::new() };
+    let mut parser = ItemParser { options, declared, entries: Vec::new(), answered: BTreeSet::new() };
+
     let mut items = node.array()?;
     if let Some(first) = items.next() {
-        reader.item(&first)?;
-        // Nearly always one entry each. Not before one of them was good.
-        reader.entries.reserve_exact(items.left());
+        parser.item(&first)?;
+        // Items nearly always become one entry each. Memory is reserved only after the first one is valid.
+        parser.entries.reserve_exact(items.remaining());
     }
     for item in items {
-        reader.item(&item)?;
+        parser.item(&item)?;
     }
-    // The question in front of an approval's answer needs no looking up: it is found by the answer.
-    let Reader { mut entries, answered, .. } = reader;
-    entries.retain(|entry| !matches!(entry, Entry::Reference { id, .. } if answered.contains(id)));
+    // The approval request before an approval response needs no lookup: the engine finds it by the response.
+    let ItemParser { mut entries, answered, .. } = parser;
+    entries.retain(|entry| !matches!(entry, InputEntry::Reference { id, .. } if answered.contains(id)));
     Ok(entries)
 }
 
-struct Reader<'o> {
+struct ItemParser<'o> {
     options: &'o Options,
-    declared: Declared,
-    entries: Vec<Entry>,
-    /// Approvals that are answered.
+    declared: DeclaredTools,
+    entries: Vec<InputEntry>,
+    /// Ids of approval requests that have a response in this input.
     answered: BTreeSet<String>,
 }
 
-/// A text that has to be there.
+/// A required string.
 fn required(object: &Object<'_>, name: &str) -> Result<String, Fault> {
     text(object, name)?.ok_or_else(|| missing(object.path_of(name)))
 }
 
-fn message(object: &Object<'_>, kind: MessageType, role: Role, content: Vec<Content>) -> Result<Message, Fault> {
+fn new_message(object: &Object<'_>, kind: MessageType, role: Role, content: Vec<Content>) -> Result<Message, Fault> {
     let id = text(object, "id")?.filter(|id| !id.is_empty());
     Ok(Message { id, ..Message::new(kind, Some(role), content) })
 }
 
-/// The body of an approval's answer (human-in-the-loop page, section 2).
+/// The content of an approval response (human-in-the-loop page, section 2).
 #[derive(Serialize)]
 struct Approval<'a> {
     approval_request_id: &'a str,
@@ -96,47 +97,47 @@ struct Approval<'a> {
     reason: Option<&'a str>,
 }
 
-impl Reader<'_> {
+impl ItemParser<'_> {
     fn item(&mut self, node: &Node<'_>) -> Result<(), Fault> {
         let object = node.object()?;
         let kind = object.string("type")?;
         match kind.as_deref() {
-            None if object.get("role").is_some() => self.said(&object),
+            None if object.get("role").is_some() => self.message(&object),
             None if object.get("id").is_some() => self.reference(&object),
             None => Err(missing(object.path_of("type"))),
-            Some("message") => self.said(&object),
+            Some("message") => self.message(&object),
             Some("item_reference") => self.reference(&object),
             Some("function_call" | "custom_tool_call") => self.call(&object, kind.as_deref() != Some("function_call")),
             Some(word @ ("function_call_output" | "custom_tool_call_output")) => {
-                self.returned(&object, word != "function_call_output")
+                self.tool_output(&object, word != "function_call_output")
             }
             Some("reasoning") => self.reasoning(&object),
             Some("mcp_call") => self.mcp_call(&object),
             Some("mcp_list_tools") => {
-                let data = object.rest(&["type", "status"]);
+                let data = object.fields_except(&["type", "status"]);
                 self.push(&object, MessageType::McpListTools, Role::Assistant, Content::data(&data))
             }
             Some("mcp_approval_request") => {
                 required(&object, "id")?;
                 required(&object, "name")?;
-                let data = object.rest(&["type", "status"]);
+                let data = object.fields_except(&["type", "status"]);
                 self.push(&object, MessageType::McpApprovalRequest, Role::Assistant, Content::data(&data))
             }
             Some("mcp_approval_response") => self.approval(&object),
             Some("compaction") => self.compaction(&object),
-            // Accepted; they mean nothing here.
+            // Accepted for compatibility, without effect.
             Some("compaction_trigger" | "configuration_update" | "additional_tools") => Ok(()),
             Some(other) => self.opaque(&object, node, other),
         }
     }
 
     fn push(&mut self, object: &Object<'_>, kind: MessageType, role: Role, content: Content) -> Result<(), Fault> {
-        let message = message(object, kind, role, vec![content])?;
-        self.entries.push(Entry::Said(message));
+        let message = new_message(object, kind, role, vec![content])?;
+        self.entries.push(InputEntry::Message(message));
         Ok(())
     }
 
-    fn said(&mut self, object: &Object<'_>) -> Result<(), Fault> {
+    fn message(&mut self, object: &Object<'_>) -> Result<(), Fault> {
         let node = object.get("role").ok_or_else(|| missing(object.path_of("role")))?;
         let word = node.string()?;
         let role = match word.as_ref() {
@@ -144,27 +145,30 @@ impl Reader<'_> {
             "assistant" => Role::Assistant,
             "system" | "developer" => Role::System,
             other => {
-                let known = listed(&["user", "assistant", "system", "developer"]);
-                return Err(node.invalid(format!("unknown role '{}': must be one of {known}", cut(other))));
+                let known = quoted_list(&["user", "assistant", "system", "developer"]);
+                return Err(node.invalid(format!("unknown role '{}': must be one of {known}", truncate(other))));
             }
         };
+
         let content = object.get("content").ok_or_else(|| missing(object.path_of("content")))?;
-        let mut said = message(object, MessageType::Message, role, parts::read(&content, self.options)?)?;
-        let mut kept = Extra::new();
+        let mut message = new_message(object, MessageType::Message, role, parts::parse(&content, self.options)?)?;
+
+        let mut metadata = Extra::new();
         if word == "developer" {
-            kept.push("role", Json::from_serialize("developer"));
+            metadata.push("role", Json::from_serialize("developer"));
         }
         if let Some(phase) = text(object, "phase")? {
-            kept.push("phase", Json::from_serialize(&phase));
+            metadata.push("phase", Json::from_serialize(&phase));
         }
-        said.metadata = (!kept.is_empty()).then(|| Json::from_serialize(&kept));
-        self.entries.push(Entry::Said(said));
+        message.metadata = (!metadata.is_empty()).then(|| Json::from_serialize(&metadata));
+
+        self.entries.push(InputEntry::Message(message));
         Ok(())
     }
 
     fn reference(&mut self, object: &Object<'_>) -> Result<(), Fault> {
         let id = required(object, "id")?;
-        self.entries.push(Entry::Reference { id, path: object.path_of("id") });
+        self.entries.push(InputEntry::Reference { id, path: object.path_of("id") });
         Ok(())
     }
 
@@ -177,33 +181,37 @@ impl Reader<'_> {
         } else {
             required(object, "arguments")?
         };
-        let name = self.declared.known_as(namespace.as_deref(), &name).unwrap_or(name);
+
+        let name = self.declared.flat_name(namespace.as_deref(), &name).unwrap_or(name);
         let call = ToolCall { call_id, name, arguments, server_label: None };
-        let mut called = message(object, MessageType::FunctionCall, Role::Assistant, vec![Content::data(&call)])?;
-        let mut kept = Extra::new();
+
+        let mut message = new_message(object, MessageType::FunctionCall, Role::Assistant, vec![Content::data(&call)])?;
+        let mut metadata = Extra::new();
         if custom {
-            kept.push("type", Json::from_serialize("custom_tool_call"));
+            metadata.push("type", Json::from_serialize("custom_tool_call"));
         }
         if let Some(namespace) = namespace {
-            kept.push("namespace", Json::from_serialize(&namespace));
+            metadata.push("namespace", Json::from_serialize(&namespace));
         }
-        called.metadata = (!kept.is_empty()).then(|| Json::from_serialize(&kept));
-        self.entries.push(Entry::Said(called));
+        message.metadata = (!metadata.is_empty()).then(|| Json::from_serialize(&metadata));
+
+        self.entries.push(InputEntry::Message(message));
         Ok(())
     }
 
-    fn returned(&mut self, object: &Object<'_>, custom: bool) -> Result<(), Fault> {
+    fn tool_output(&mut self, object: &Object<'_>, custom: bool) -> Result<(), Fault> {
         let call_id = required(object, "call_id")?;
         let node = object.get("output").ok_or_else(|| missing(object.path_of("output")))?;
         let output = parts::output(&node)?;
         let data = ToolOutput { call_id: call_id.clone(), name: None, output: output.clone() };
-        let mut message = message(object, MessageType::FunctionCallOutput, Role::Tool, vec![Content::data(&data)])?;
+
+        let mut message = new_message(object, MessageType::FunctionCallOutput, Role::Tool, vec![Content::data(&data)])?;
         if custom {
-            let mut kept = Extra::new();
-            kept.push("type", Json::from_serialize("custom_tool_call_output"));
-            message.metadata = Some(Json::from_serialize(&kept));
+            let mut metadata = Extra::new();
+            metadata.push("type", Json::from_serialize("custom_tool_call_output"));
+            message.metadata = Some(Json::from_serialize(&metadata));
         }
-        self.entries.push(Entry::Returned { message, call_id, output });
+        self.entries.push(InputEntry::ToolOutput { message, call_id, output });
         Ok(())
     }
 
@@ -215,16 +223,19 @@ impl Reader<'_> {
             }
             Ok(contents)
         };
+
         let summary = texts("summary")?;
         let content = texts("content")?;
         let contents = if content.is_empty() { summary } else { content };
-        let mut thought = message(object, MessageType::Reasoning, Role::Assistant, contents)?;
+
+        let mut message = new_message(object, MessageType::Reasoning, Role::Assistant, contents)?;
         if let Some(encrypted) = text(object, "encrypted_content")? {
-            let mut kept = Extra::new();
-            kept.push("encrypted_content", Json::from_serialize(&encrypted));
-            thought.metadata = Some(Json::from_serialize(&kept));
+            let mut metadata = Extra::new();
+            metadata.push("encrypted_content", Json::from_serialize(&encrypted));
+            message.metadata = Some(Json::from_serialize(&metadata));
         }
-        self.entries.push(Entry::Said(thought));
+
+        self.entries.push(InputEntry::Message(message));
         Ok(())
     }
 
@@ -235,75 +246,82 @@ impl Reader<'_> {
         let label = text(object, "server_label")?;
         let call = ToolCall { call_id: call_id.clone(), name: name.clone(), arguments, server_label: label };
         self.push(object, MessageType::McpCall, Role::Assistant, Content::data(&call))?;
+
+        // A failed call has an error instead of an output.
         let failed = object.get("error").map(|node| node.text().to_owned());
         if let Some(output) = text(object, "output")?.or(failed) {
             let output = ToolOutput { call_id, name: Some(name), output };
-            let returned = Message::new(MessageType::McpCallOutput, Some(Role::Tool), vec![Content::data(&output)]);
-            self.entries.push(Entry::Said(returned));
+            let message = Message::new(MessageType::McpCallOutput, Some(Role::Tool), vec![Content::data(&output)]);
+            self.entries.push(InputEntry::Message(message));
         }
         Ok(())
     }
 
     fn approval(&mut self, object: &Object<'_>) -> Result<(), Fault> {
-        let asked = required(object, "approval_request_id")?;
-        // Never approved by default: an answer that does not decide is an error (human-in-the-loop page, rule 1).
+        let request_id = required(object, "approval_request_id")?;
+        // Never approve by default: a response without a decision is an error (human-in-the-loop page, rule 1).
         let approve = object.boolean("approve")?.ok_or_else(|| missing(object.path_of("approve")))?;
         let reason = text(object, "reason")?;
-        let data = Approval { approval_request_id: &asked, id: &asked, approve, reason: reason.as_deref() };
+        let data = Approval { approval_request_id: &request_id, id: &request_id, approve, reason: reason.as_deref() };
         self.push(object, MessageType::McpApprovalResponse, Role::User, Content::data(&data))?;
-        self.answered.insert(asked);
+        self.answered.insert(request_id);
         Ok(())
     }
 
     fn compaction(&mut self, object: &Object<'_>) -> Result<(), Fault> {
         let node = object.get("encrypted_content").ok_or_else(|| missing(object.path_of("encrypted_content")))?;
-        let unreadable = || node.invalid("this compaction was not made here");
-        let packed = node.string()?;
-        let bytes = BASE64.decode(packed.as_bytes()).map_err(|_| unreadable())?;
-        let kept = Node::parse(&bytes).map_err(|_| unreadable())?;
-        for kept in kept.array().map_err(|_| unreadable())? {
-            let message = Message::read(&kept).map_err(|_| unreadable())?;
-            self.entries.push(Entry::Said(message));
+        let unreadable = || node.invalid("this compaction was not created by this gateway");
+
+        let encoded = node.string()?;
+        let bytes = BASE64.decode(encoded.as_bytes()).map_err(|_| unreadable())?;
+        let messages = Node::parse(&bytes).map_err(|_| unreadable())?;
+        for message in messages.array().map_err(|_| unreadable())? {
+            let message = Message::parse(&message).map_err(|_| unreadable())?;
+            self.entries.push(InputEntry::Message(message));
         }
         Ok(())
     }
 
-    /// A hosted call, its output, or an item nobody knows: kept as it came, with what an agent could read of it.
+    /// A hosted call, its output, or an unknown item: stored unchanged, together with the fields an agent can use.
     fn opaque(&mut self, object: &Object<'_>, node: &Node<'_>, kind: &str) -> Result<(), Fault> {
         let call_id = text(object, "call_id").ok().flatten().or_else(|| text(object, "id").ok().flatten());
         let call_id = call_id.unwrap_or_default();
-        let told = |names: &[&str]| {
-            let node = object.any(names)?;
+
+        let first_text = |names: &[&str]| {
+            let node = object.get_any(names)?;
             let plain = (node.kind() == Kind::String).then(|| node.string().ok()).flatten();
             Some(plain.map_or_else(|| node.text().to_owned(), std::borrow::Cow::into_owned))
         };
+
         let mut data = Extra::new();
         data.push("call_id", Json::from_serialize(&call_id));
         let (kind, role) = if let Some(name) = kind.strip_suffix("_call") {
             data.push("name", Json::from_serialize(name));
-            let arguments = told(&["arguments", "action", "queries", "code", "operation"]).unwrap_or_default();
+            let arguments = first_text(&["arguments", "action", "queries", "code", "operation"]).unwrap_or_default();
             data.push("arguments", Json::from_serialize(&arguments));
             (MessageType::PluginCall, Role::Assistant)
         } else if let Some(name) = kind.strip_suffix("_output") {
             data.push("name", Json::from_serialize(name.trim_end_matches("_call")));
-            let output = told(&["output", "results", "outputs"]).unwrap_or_default();
+            let output = first_text(&["output", "results", "outputs"]).unwrap_or_default();
             data.push("output", Json::from_serialize(&output));
             (MessageType::PluginCallOutput, Role::Tool)
         } else {
             (MessageType::from(kind), Role::Assistant)
         };
+
         data.push("item", node.to_json());
         self.push(object, kind, role, Content::data(&data))
     }
 }
 
-/// A whole context as the content of a `compaction` item. Not secret: it is what its reader has said and heard.
-pub(crate) fn compacted(messages: &[Message]) -> String {
+/// Encodes a complete context as the content of a `compaction` item. It is not encrypted: the client that receives it
+/// already knows the context.
+pub(crate) fn encode_compaction(messages: &[Message]) -> String {
     BASE64.encode(Json::from_serialize(messages).text())
 }
 
-/// The raw item in a message made of a hosted call.
-pub(crate) fn original(message: &Message) -> Option<Json> {
+/// The original item in a message that was parsed from a hosted call.
+pub(crate) fn original_item(message: &Message) -> Option<Json> {
     let [Content { body: Body::Data(data), .. }] = message.content.as_slice() else { return None };
     data.decode::<Extra>()?.get("item").filter(|item| item.is_object()).cloned()
 }

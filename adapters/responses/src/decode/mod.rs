@@ -1,8 +1,8 @@
-//! Reading requests (sections 3 to 5) and making native ones of them (section 15): every complaint names its field,
-//! nothing vanishes silently.
+//! Parses requests (sections 3 to 5) into agent requests (section 15). Every error names its field, and no field is
+//! dropped silently.
 //!
-//! Here: the fields of a request. Items and parts of its input stand in `items` and `parts`, tools and formats in
-//! `tools`. What has to be looked up before the agent can be asked is said as [`Entry`]s, and looked up elsewhere.
+//! Here: the fields of a request. `items` and `parts` parse the input, `tools` parses tools and formats. Not here:
+//! lookups. What has to be looked up before the agent is called is returned as [`InputEntry`]s.
 
 mod fields;
 mod items;
@@ -10,7 +10,7 @@ mod parts;
 pub(crate) mod tools;
 
 pub(crate) use fields::metadata;
-pub(crate) use items::{Entry, compacted, original, read_items};
+pub(crate) use items::{InputEntry, encode_compaction, original_item, parse_items};
 
 use interlingua_core::model::{AgentRequest, Message, Sampling};
 use interlingua_core::tree::{Kind, Node, Object};
@@ -19,30 +19,30 @@ use interlingua_core::{Extra, Fault, FaultKind, Json, RunId};
 use crate::echo::Echo;
 use crate::fault::{missing, previous_not_found, unsupported};
 use crate::ids;
-use crate::options::{Options, ReasoningInput, Refusable};
-use fields::{choice, ranged, text};
+use crate::options::{IgnoreOrRefuse, Options, ReasoningInput};
+use fields::{choice, number_in_range, text};
 
-/// A request to make a response, read and checked.
+/// A parsed and validated request to create a response.
 #[derive(Debug)]
-pub(crate) struct Create {
-    /// What the response repeats.
+pub(crate) struct CreateRequest {
+    /// The settings that the response repeats.
     pub(crate) echo: Echo,
-    /// What goes to the agent; its input stands in `entries` as yet.
+    /// The request to the agent. Its input is empty until `entries` are resolved.
     pub(crate) request: AgentRequest,
-    /// Instructions of this turn alone.
+    /// Instructions for this turn only.
     pub(crate) preamble: Vec<Message>,
-    /// What is said, with what has to be looked up.
-    pub(crate) entries: Vec<Entry>,
-    /// The response it follows.
+    /// The input, with references that have to be looked up.
+    pub(crate) entries: Vec<InputEntry>,
+    /// The previous response: its run, and its id as the client wrote it.
     pub(crate) previous: Option<(RunId, String)>,
-    /// The conversation it belongs to.
+    /// Id of the conversation it belongs to.
     pub(crate) conversation: Option<String>,
-    /// Whether the answer is streamed.
+    /// Whether the client wants a stream.
     pub(crate) stream: bool,
 }
 
-/// Every field that is known, whether or not it has an effect.
-const KNOWN: &[&str] = &[
+/// All known fields, including those without effect.
+const KNOWN_FIELDS: &[&str] = &[
     "model",
     "input",
     "instructions",
@@ -78,14 +78,14 @@ const KNOWN: &[&str] = &[
     "moderation",
     "access_programs",
     "image",
-    // Of the WebSocket form (section 13).
+    // Only over a WebSocket (section 13).
     "type",
     "stream_id",
     "generate",
 ];
 
-/// Fields of Chat Completions, and what they are called here: a program that sends them takes this for the other API.
-const FOREIGN: &[(&str, &str)] = &[
+/// Fields of Chat Completions and their names in this API. A client that sends one confuses the two APIs.
+const CHAT_COMPLETIONS_FIELDS: &[(&str, &str)] = &[
     ("messages", "input"),
     ("max_tokens", "max_output_tokens"),
     ("max_completion_tokens", "max_output_tokens"),
@@ -95,42 +95,45 @@ const FOREIGN: &[(&str, &str)] = &[
     ("function_call", "tool_choice"),
 ];
 
-/// What else a reader wants of the fields.
+/// What a request is parsed for. Decides whether `model` is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To ask an agent.
-    Ask,
-    /// To count or to keep what is said: `model` may be missing where it says so.
-    Look {
-        /// Whether `model` has to be there.
-        model: bool,
+    /// To call an agent.
+    Run,
+    /// To count or compact the context without calling the agent.
+    Inspect {
+        /// Whether `model` is required.
+        model_required: bool,
     },
 }
 
-impl Create {
-    /// Reads a request.
+impl CreateRequest {
+    /// Parses a request.
     ///
     /// # Errors
-    /// The first field at fault, by its path.
-    pub(crate) fn read(object: &Object<'_>, options: &Options, purpose: Purpose) -> Result<Self, Fault> {
+    /// The first invalid field, by its path.
+    pub(crate) fn parse(object: &Object<'_>, options: &Options, purpose: Purpose) -> Result<Self, Fault> {
         let model = match (text(object, "model")?, purpose) {
             (Some(model), _) => model,
-            (None, Purpose::Look { model: false }) => String::new(),
+            (None, Purpose::Inspect { model_required: false }) => String::new(),
             (None, _) => return Err(missing("model")),
         };
-        refuse_unserved(object, options)?;
+        refuse_unsupported(object, options)?;
+
         let mut echo = Echo { model, store: object.boolean("store")?.unwrap_or(true), ..Echo::default() };
         echo.background = object.boolean("background")?.unwrap_or(false);
         if echo.background && !options.background.0 {
-            return Err(unsupported("background", "background responses are not served here"));
+            return Err(unsupported("background", "background responses are disabled on this route"));
         }
         if echo.background && !echo.store {
             return Err(Fault::invalid("store", "must not be false with 'background': true"));
         }
+
         let stream = object.boolean("stream")?.unwrap_or(false);
         if let Some(node) = object.get("stream_options") {
             node.object()?.boolean("include_obfuscation")?;
         }
+
         let (previous, conversation) = chain(object, options)?;
         echo.previous_response_id = previous.as_ref().map(|(_, id)| id.clone());
         echo.conversation.clone_from(&conversation);
@@ -145,14 +148,16 @@ impl Create {
         if options.forward_model && !echo.model.is_empty() {
             request.model = Some(echo.model.clone());
         }
+
         let mut preamble: Vec<Message> = echo.instructions.iter().map(Message::system).collect();
-        tools::read(object, options, &mut echo, &mut request)?;
-        preamble.extend(tools::format(object, options, &mut echo, &mut request)?);
+        tools::parse(object, options, &mut echo, &mut request)?;
+        preamble.extend(tools::parse_text(object, options, &mut echo, &mut request)?);
+
         let mut entries = match object.get("input") {
             None => Vec::new(),
-            Some(node) if node.kind() == Kind::String => vec![Entry::Said(Message::user(node.string()?))],
-            Some(node) if node.kind() == Kind::Array => read_items(&node, options, &echo)?,
-            Some(node) => return Err(node.wrong("a string or a list of items")),
+            Some(node) if node.kind() == Kind::String => vec![InputEntry::Message(Message::user(node.string()?))],
+            Some(node) if node.kind() == Kind::Array => parse_items(&node, options, &echo)?,
+            Some(node) => return Err(node.wrong_type("a string or a list of items")),
         };
         if options.reasoning_input == ReasoningInput::Drop {
             entries.retain(|entry| !entry.is_reasoning());
@@ -161,23 +166,24 @@ impl Create {
     }
 }
 
-/// Fields that are understood and not served, and fields nobody knows.
-fn refuse_unserved(object: &Object<'_>, options: &Options) -> Result<(), Fault> {
+/// Refuses unsupported fields and, if the options say so, unknown ones.
+fn refuse_unsupported(object: &Object<'_>, options: &Options) -> Result<(), Fault> {
     if object.get("prompt").is_some() {
         return Err(unsupported("prompt", "stored prompts are not supported: send 'instructions' and 'input'"));
     }
-    if let Some((theirs, ours)) = FOREIGN.iter().find(|(theirs, _)| object.get(theirs).is_some()) {
-        return Err(unsupported(*theirs, format!("use '{ours}' instead of '{theirs}'")));
+    if let Some((field, equivalent)) = CHAT_COMPLETIONS_FIELDS.iter().find(|(field, _)| object.get(field).is_some()) {
+        return Err(unsupported(*field, format!("use '{equivalent}' instead of '{field}'")));
     }
-    if options.unknown_fields == Refusable::Refuse
-        && let Some((name, _)) = object.iter().find(|(name, _)| !KNOWN.contains(name))
+
+    if options.unknown_fields == IgnoreOrRefuse::Refuse
+        && let Some((name, _)) = object.iter().find(|(name, _)| !KNOWN_FIELDS.contains(name))
     {
         return Err(Fault::new(FaultKind::Unsupported, format!("unknown parameter: '{name}'")).with_field(name));
     }
     Ok(())
 }
 
-/// What the request follows: at most one of a response and a conversation (section 12).
+/// What the request continues: at most one of a response and a conversation (section 12).
 type Chain = (Option<(RunId, String)>, Option<String>);
 
 fn chain(object: &Object<'_>, options: &Options) -> Result<Chain, Fault> {
@@ -190,42 +196,45 @@ fn chain(object: &Object<'_>, options: &Options) -> Result<Chain, Fault> {
                 let object = node.object()?;
                 object.string("id")?.ok_or_else(|| missing("conversation.id"))
             }
-            _ => Err(node.wrong("a string or an object")),
+            _ => Err(node.wrong_type("a string or an object")),
         })
         .transpose()?;
+
     if previous.is_some() && conversation.is_some() {
-        let message = "'previous_response_id' and 'conversation' exclude one another";
+        let message = "'previous_response_id' and 'conversation' are mutually exclusive";
         return Err(Fault::new(FaultKind::Exclusive, message).with_field("previous_response_id"));
     }
     if conversation.is_some() && !options.conversations.0 {
-        return Err(unsupported("conversation", "conversations are not served here"));
+        return Err(unsupported("conversation", "conversations are disabled on this route"));
     }
+
     let previous = previous
-        .map(|id| ids::response(&id).map(|run| (run, id.clone())).ok_or_else(|| previous_not_found(&id)))
+        .map(|id| ids::parse_response_id(&id).map(|run| (run, id.clone())).ok_or_else(|| previous_not_found(&id)))
         .transpose()?;
     Ok((previous, conversation.map(std::borrow::Cow::into_owned)))
 }
 
-/// A string; a list of items, as some SDKs allow, would not be told apart from input.
+/// Accepts only a string. Some SDKs also allow a list of items, which could not be distinguished from input.
 fn instructions(object: &Object<'_>) -> Result<Option<String>, Fault> {
     text(object, "instructions")
 }
 
-/// Settings that are checked, repeated and forwarded (section 15): the native fields, else extras of the same name.
+/// Validates settings, stores them for the response, and forwards them to the agent (section 15): in its own fields
+/// where it has them, else as extra fields of the same name.
 fn settings(object: &Object<'_>, echo: &mut Echo, request: &mut AgentRequest) -> Result<(), Fault> {
-    let kept = |name: &str| object.get(name).map(|node: Node<'_>| node.to_json());
+    let raw = |name: &str| object.get(name).map(|node: Node<'_>| node.to_json());
     request.sampling = Sampling {
-        temperature: ranged(object, "temperature", 0.0, 2.0)?,
-        top_p: ranged(object, "top_p", 0.0, 1.0)?,
-        presence_penalty: ranged(object, "presence_penalty", -2.0, 2.0)?,
-        frequency_penalty: ranged(object, "frequency_penalty", -2.0, 2.0)?,
+        temperature: number_in_range(object, "temperature", 0.0, 2.0)?,
+        top_p: number_in_range(object, "top_p", 0.0, 1.0)?,
+        presence_penalty: number_in_range(object, "presence_penalty", -2.0, 2.0)?,
+        frequency_penalty: number_in_range(object, "frequency_penalty", -2.0, 2.0)?,
         max_tokens: at_least(object, "max_output_tokens", 1)?,
         ..Sampling::default()
     };
-    echo.temperature = kept("temperature");
-    echo.top_p = kept("top_p");
-    echo.presence_penalty = kept("presence_penalty");
-    echo.frequency_penalty = kept("frequency_penalty");
+    echo.temperature = raw("temperature");
+    echo.top_p = raw("top_p");
+    echo.presence_penalty = raw("presence_penalty");
+    echo.frequency_penalty = raw("frequency_penalty");
     echo.max_output_tokens = request.sampling.max_tokens;
 
     echo.top_logprobs = at_least(object, "top_logprobs", 0)?;
@@ -236,20 +245,22 @@ fn settings(object: &Object<'_>, echo: &mut Echo, request: &mut AgentRequest) ->
     echo.parallel_tool_calls = object.boolean("parallel_tool_calls")?;
     echo.truncation = choice(object, "truncation", &["auto", "disabled"])?;
     echo.service_tier = text(object, "service_tier")?;
+
     if let Some(node) = object.get("reasoning") {
         let reasoning = node.object()?;
         let effort = choice(&reasoning, "effort", &["none", "minimal", "low", "medium", "high", "xhigh", "max"])?;
         let summary = choice(&reasoning, "summary", &["auto", "concise", "detailed"])?;
-        let mut whole = Extra::new();
-        whole.set("effort", Json::from_serialize(&effort));
-        whole.set("summary", Json::from_serialize(&summary));
-        for (name, value) in reasoning.rest(&["effort", "summary"]).iter() {
-            whole.push(name, value.clone());
+
+        let mut fields = Extra::new();
+        fields.set("effort", Json::from_serialize(&effort));
+        fields.set("summary", Json::from_serialize(&summary));
+        for (name, value) in reasoning.fields_except(&["effort", "summary"]).iter() {
+            fields.push(name, value.clone());
         }
-        echo.reasoning = Some(Json::from_serialize(&whole));
+        echo.reasoning = Some(Json::from_serialize(&fields));
     }
     for name in ["reasoning", "parallel_tool_calls", "max_tool_calls", "top_logprobs", "truncation", "service_tier"] {
-        if let Some(value) = kept(name) {
+        if let Some(value) = raw(name) {
             request.extra.set(name, value);
         }
     }
@@ -265,10 +276,10 @@ fn settings(object: &Object<'_>, echo: &mut Echo, request: &mut AgentRequest) ->
     Ok(())
 }
 
-fn at_least(object: &Object<'_>, name: &str, least: i64) -> Result<Option<i64>, Fault> {
+fn at_least(object: &Object<'_>, name: &str, min: i64) -> Result<Option<i64>, Fault> {
     let number = object.integer(name)?;
     match (number, object.get(name)) {
-        (Some(number), Some(node)) if number < least => Err(node.invalid(format!("must be at least {least}"))),
+        (Some(number), Some(node)) if number < min => Err(node.invalid(format!("must be at least {min}"))),
         _ => Ok(number),
     }
 }

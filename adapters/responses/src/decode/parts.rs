@@ -1,30 +1,31 @@
-//! Parts of a message's content, as native contents (sections 4 and 15).
+//! Parses the parts of a message into contents of the canonical model (sections 4 and 15).
 
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json};
 
-use super::fields::{cut, listed, text};
+use super::fields::{quoted_list, text, truncate};
 use crate::fault::{missing, unsupported};
 use crate::options::{Options, RefusalInput};
 
-/// Reads a content: a string, or a list of parts.
-pub(super) fn read(node: &Node<'_>, options: &Options) -> Result<Vec<Content>, Fault> {
+/// Parses the content of a message: a string, or a list of parts.
+pub(super) fn parse(node: &Node<'_>, options: &Options) -> Result<Vec<Content>, Fault> {
     match node.kind() {
         Kind::String => Ok(vec![Content::text(node.string()?)]),
-        Kind::Array => node.array()?.read_each(|part| part_of(part, options)),
-        _ => Err(node.wrong("a string or a list of parts")),
+        Kind::Array => node.array()?.parse_each(|part| parse_part(part, options)),
+        _ => Err(node.wrong_type("a string or a list of parts")),
     }
 }
 
-fn part_of(node: &Node<'_>, options: &Options) -> Result<Content, Fault> {
+fn parse_part(node: &Node<'_>, options: &Options) -> Result<Content, Fault> {
     let object = node.object()?;
     let kind = object.string("type")?.ok_or_else(|| missing(object.path_of("type")))?;
     let required = |name: &str| text(&object, name)?.ok_or_else(|| missing(object.path_of(name)));
+
     match kind.as_ref() {
         "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
             let mut content = Content::text(required("text")?);
-            // Annotations of the agent's own are handed back as they are.
+            // The agent's own annotations are returned to it unchanged.
             if let Some(annotations) = object.get("annotations").filter(|list| list.text() != "[]") {
                 content.extra.push("annotations", annotations.to_json());
             }
@@ -48,7 +49,7 @@ fn part_of(node: &Node<'_>, options: &Options) -> Result<Content, Fault> {
         }
         "input_video" => Ok(Content::new(Body::Video(Some(required("video_url")?)))),
         other => {
-            let known = listed(&[
+            let known = quoted_list(&[
                 "input_text",
                 "input_image",
                 "input_file",
@@ -57,7 +58,7 @@ fn part_of(node: &Node<'_>, options: &Options) -> Result<Content, Fault> {
                 "output_text",
                 "refusal",
             ]);
-            let message = format!("unknown type '{}': must be one of {known}", cut(other));
+            let message = format!("unknown type '{}': must be one of {known}", truncate(other));
             Err(Fault::invalid(object.path_of("type"), message))
         }
     }
@@ -65,15 +66,16 @@ fn part_of(node: &Node<'_>, options: &Options) -> Result<Content, Fault> {
 
 fn image(object: &Object<'_>) -> Result<Content, Fault> {
     let url = match object.get("image_url") {
-        // Chat Completions nests it, and so do programs that came from there.
+        // Chat Completions nests the URL, and so do clients that were ported from it.
         Some(node) if node.kind() == Kind::Object => text(&node.object()?, "url")?,
         Some(node) => Some(node.string()?.into_owned()),
         None if object.get("file_id").is_some() => {
-            let message = "files stored at OpenAI cannot be read here: send 'image_url'";
+            let message = "files stored at OpenAI are not accessible: send 'image_url'";
             return Err(unsupported(object.path_of("file_id"), message));
         }
         None => None,
     };
+
     let url = url.ok_or_else(|| missing(object.path_of("image_url")))?;
     let mut extra = Extra::new();
     if let Some(detail) = text(object, "detail")? {
@@ -89,32 +91,35 @@ fn file(object: &Object<'_>) -> Result<Content, Fault> {
         name: text(object, "filename")?,
         data: text(object, "file_data")?,
     };
+
     if file.url.is_none() && file.id.is_none() && file.data.is_none() {
         return Err(missing(object.path_of("file_data")));
     }
     Ok(Content::new(Body::File(file)))
 }
 
-/// What a tool returned, as one text: parts that are all text are joined, others stay JSON (section 15).
+/// Parses a tool output into one string. Parts that are all text are joined, others stay JSON (section 15).
 pub(super) fn output(node: &Node<'_>) -> Result<String, Fault> {
     match node.kind() {
         Kind::String => Ok(node.string()?.into_owned()),
         Kind::Array => {
-            let mut texts = String::new();
+            let mut joined = String::new();
             let mut all_text = true;
+
             for part in node.array()? {
                 let part = part.object()?;
                 match part.string("type")?.as_deref() {
                     Some("input_text" | "output_text" | "text") => {
                         let text = text(&part, "text")?.ok_or_else(|| missing(part.path_of("text")))?;
-                        texts.push_str(&text);
+                        joined.push_str(&text);
                     }
                     Some(_) => all_text = false,
                     None => return Err(missing(part.path_of("type"))),
                 }
             }
-            Ok(if all_text { texts } else { node.text().to_owned() })
+
+            Ok(if all_text { joined } else { node.text().to_owned() })
         }
-        _ => Err(node.wrong("a string or a list of parts")),
+        _ => Err(node.wrong_type("a string or a list of parts")),
     }
 }

@@ -1,8 +1,8 @@
-//! Calls and what they returned (section 10 b, b′; section 16): `function_call` for what the client declared,
-//! `mcp_call` for what the agent runs itself.
+//! Encodes calls and their outputs (section 10 b, b′; section 16): `function_call` for functions the client declared,
+//! `mcp_call` for tools the agent runs itself.
 //!
-//! A function the client did not declare is held back: with an output in the same run it was the agent's own, without
-//! one it is the client's to run after all.
+//! A call of an undeclared function is deferred. If its output follows in the same run, the agent ran it; if the run
+//! ends without one, the client has to run it.
 
 use interlingua_core::Out;
 use interlingua_core::event::End;
@@ -11,71 +11,71 @@ use interlingua_core::run::{CallHead, Message, Run, Slot};
 use interlingua_core::{Extra, Json, RunId};
 use serde::Serialize;
 
-use super::flow::Flow;
-use super::{Encoder, render, said};
+use super::text_stream::TextStream;
+use super::{Encoder, messages, render};
 use crate::ids;
 use crate::options::{self, ToolItems};
 use crate::wire::{Item, McpError};
 
 /// A call of this run.
 #[derive(Debug)]
-pub(super) struct Tracked {
+pub(super) struct TrackedCall {
     message: usize,
     content: usize,
-    /// Its item. None: it is held back, or not shown.
-    index: Option<usize>,
+    /// `output_index` of its item. `None`: the call is deferred or hidden.
+    output_index: Option<usize>,
     id: String,
     call_id: String,
     name: String,
     form: Form,
-    /// None until they are final.
+    /// `None` until they are final.
     arguments: Option<String>,
-    /// What it returned, where that was told before the arguments were.
-    returned: Option<Returned>,
+    /// Its result, if that arrived before the arguments were final.
+    result: Option<ToolResult>,
     done: bool,
 }
 
-/// How a call is told.
+/// How a call is encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Form {
     /// The client runs it.
     Function { namespace: Option<String> },
-    /// The client runs it, and takes free text.
+    /// The client runs it; the input is free text.
     Custom { namespace: Option<String> },
     /// The agent runs it.
     Mcp { label: String },
-    /// Not known yet who runs it.
-    Held { label: String },
-    /// The operator does not want it shown.
+    /// Not yet known who runs it.
+    Deferred { label: String },
+    /// Hidden by the options.
     Hidden,
 }
 
 impl Form {
     fn label(&self) -> Option<&str> {
         match self {
-            Self::Mcp { label } | Self::Held { label } => Some(label),
+            Self::Mcp { label } | Self::Deferred { label } => Some(label),
             Self::Function { .. } | Self::Custom { .. } | Self::Hidden => None,
         }
     }
 }
 
-/// Where the arguments of a call belong.
+/// The fields that locate a call in its events.
 #[derive(Serialize)]
-struct CallPlace<'a> {
+struct CallLocation<'a> {
     item_id: &'a str,
     output_index: usize,
 }
 
-/// What a tool returned, as it is told.
+/// The result of a tool, as text.
 #[derive(Debug)]
-enum Returned {
-    Well(String),
-    Badly(String),
+enum ToolResult {
+    Success(String),
+    Failure(String),
 }
 
-impl Tracked {
-    /// The item. A call that is held back has the form it will have if it turns out to be the agent's.
-    fn item<'a>(&'a self, status: &'static str, returned: Option<&'a Returned>) -> Item<'a> {
+impl TrackedCall {
+    /// The item. A deferred call has the form it will have if the agent runs it.
+    fn item<'a>(&'a self, status: &'static str, result: Option<&'a ToolResult>) -> Item<'a> {
         let arguments = self.arguments.as_deref().unwrap_or("");
         match &self.form {
             Form::Function { namespace } => Item::FunctionCall {
@@ -94,26 +94,26 @@ impl Tracked {
                 input: arguments,
                 namespace: namespace.as_deref(),
             },
-            Form::Mcp { .. } | Form::Held { .. } | Form::Hidden => Item::McpCall {
+            Form::Mcp { .. } | Form::Deferred { .. } | Form::Hidden => Item::McpCall {
                 id: &self.id,
                 status,
                 server_label: self.form.label().unwrap_or(""),
                 name: &self.name,
                 arguments,
-                output: match returned {
-                    Some(Returned::Well(output)) => Some(output),
-                    Some(Returned::Badly(_)) | None => None,
+                output: match result {
+                    Some(ToolResult::Success(output)) => Some(output),
+                    Some(ToolResult::Failure(_)) | None => None,
                 },
-                error: match returned {
-                    Some(Returned::Badly(text)) => Some(McpError::execution(text)),
-                    Some(Returned::Well(_)) | None => None,
+                error: match result {
+                    Some(ToolResult::Failure(text)) => Some(McpError::execution(text)),
+                    Some(ToolResult::Success(_)) | None => None,
                 },
                 approval_request_id: None,
             },
         }
     }
 
-    /// The events of its arguments: delta, done, and what `done` calls them.
+    /// Names of the delta event and the done event of its arguments, and of their field in the latter.
     const fn events(&self) -> (&'static str, &'static str, &'static str) {
         match self.form {
             Form::Function { .. } => {
@@ -122,7 +122,7 @@ impl Tracked {
             Form::Custom { .. } => {
                 ("response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", "input")
             }
-            Form::Mcp { .. } | Form::Held { .. } | Form::Hidden => {
+            Form::Mcp { .. } | Form::Deferred { .. } | Form::Hidden => {
                 ("response.mcp_call_arguments.delta", "response.mcp_call_arguments.done", "arguments")
             }
         }
@@ -130,11 +130,11 @@ impl Tracked {
 }
 
 impl Encoder {
-    /// A call begins: its head is known, its arguments follow.
+    /// A call begins. Its head is known, its arguments follow.
     pub(super) fn call_started(
         &mut self,
         run: RunId,
-        at: usize,
+        index: usize,
         message: &Message,
         content: usize,
         head: &CallHead,
@@ -150,75 +150,80 @@ impl Encoder {
                 if function.custom { Form::Custom { namespace } } else { Form::Function { namespace } }
             }
             (_, _) if tools == ToolItems::Pair => Form::Function { namespace: None },
-            (MessageType::FunctionCall, None) => Form::Held { label },
+            (MessageType::FunctionCall, None) => Form::Deferred { label },
             _ if tools == ToolItems::Hide => Form::Hidden,
             _ => Form::Mcp { label },
         };
+
         let prefix = if matches!(form, Form::Mcp { .. } | Form::Hidden) { "mcp_" } else { "fc_" };
-        let mut call = Tracked {
-            message: at,
+        let mut call = TrackedCall {
+            message: index,
             content,
-            index: None,
-            id: ids::output(prefix, run, at, content),
+            output_index: None,
+            id: ids::output_item_id(prefix, run, index, content),
             call_id: head.call_id.clone(),
             name,
             form,
             arguments: None,
-            returned: None,
+            result: None,
             done: false,
         };
-        if !matches!(call.form, Form::Held { .. } | Form::Hidden) {
+        if !matches!(call.form, Form::Deferred { .. } | Form::Hidden) {
             self.open_call(&mut call, out);
         }
-        // Only a client's own function is told piece by piece: the pieces of others come from snapshots or are for
-        // nobody to act upon before they are whole.
-        if let (Form::Function { .. }, Some(index)) = (&call.form, call.index)
+        // Only the arguments of client functions are streamed: no one can use those of other calls before they are
+        // complete.
+        if let (Form::Function { .. }, Some(output_index)) = (&call.form, call.output_index)
             && message.announced == MessageType::FunctionCall
         {
-            let place = CallPlace { item_id: &call.id, output_index: index };
-            let template = self.frames.template(call.events().0, &place, "");
-            self.live(at).flow = Some(Flow::new(template, None));
+            let location = CallLocation { item_id: &call.id, output_index };
+            let template = self.frames.template(call.events().0, &location, "");
+            self.open_message(index).stream = Some(TextStream::new(template, None));
         }
+
         let number = self.calls.len();
-        self.live(at).calls.push(number);
+        self.open_message(index).calls.push(number);
         self.unanswered.entry(call.call_id.clone()).or_default().push_back(number);
+
         self.calls.push(call);
     }
 
-    fn open_call(&mut self, call: &mut Tracked, out: &mut Out) {
+    fn open_call(&mut self, call: &mut TrackedCall, out: &mut Out) {
         let index = self.add(&call.item("in_progress", None), out);
-        call.index = Some(index);
+        call.output_index = Some(index);
         if matches!(call.form, Form::Mcp { .. }) {
             self.stage("response.mcp_call.in_progress", &call.id, index, out);
         }
     }
 
     /// The arguments of the message's open call are final.
-    pub(super) fn arguments_finished(&mut self, run: RunId, at: usize, slot: &Slot, out: &mut Out) {
-        let Some(live) = self.live.get_mut(at).and_then(Option::as_deref_mut) else { return };
-        let flow = live.flow.take();
-        let Some(&number) = live.calls.last() else { return };
-        match flow {
-            Some(flow) => self.arguments_told(number, flow.told().text(slot).to_owned(), false, out),
-            None => self.arguments_told(number, slot.text().to_owned(), true, out),
+    pub(super) fn arguments_finished(&mut self, run: RunId, index: usize, slot: &Slot, out: &mut Out) {
+        let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) else { return };
+        let stream = open.stream.take();
+        let Some(&number) = open.calls.last() else { return };
+
+        match stream {
+            Some(stream) => self.emit_arguments(number, stream.sent().text(slot).to_owned(), false, out),
+            None => self.emit_arguments(number, slot.text().to_owned(), true, out),
         }
-        if let Some(returned) = self.calls.get_mut(number).and_then(|call| call.returned.take()) {
-            self.returned(run, number, returned, out);
+        if let Some(result) = self.calls.get_mut(number).and_then(|call| call.result.take()) {
+            self.set_result(run, number, result, out);
         }
     }
 
-    /// Tells the arguments as final, and before that as one delta where they were not told piece by piece.
-    fn arguments_told(&mut self, number: usize, arguments: String, whole: bool, out: &mut Out) {
+    /// Sends the final arguments. With `as_delta`, they were not streamed and are first sent as one delta.
+    fn emit_arguments(&mut self, number: usize, arguments: String, as_delta: bool, out: &mut Out) {
         let Some(call) = self.calls.get_mut(number) else { return };
         let arguments = if matches!(call.form, Form::Custom { .. }) { free_text(arguments) } else { arguments };
         let call = {
             call.arguments = Some(arguments);
             &*call
         };
-        let Some(index) = call.index else { return };
+        let Some(index) = call.output_index else { return };
         let arguments = call.arguments.as_deref().unwrap_or("");
+
         let (delta, done, field) = call.events();
-        if whole
+        if as_delta
             && !arguments.is_empty()
             && let Some(frame) = self.frames.event(delta, out)
         {
@@ -235,11 +240,11 @@ impl Encoder {
         }
     }
 
-    /// A call whose body has no fixed form, as component calls have: known only when it is whole.
+    /// A call whose content has no fixed form, such as a component call. It is known only once it is complete.
     pub(super) fn call_without_head(
         &mut self,
         run: RunId,
-        at: usize,
+        index: usize,
         message: &Message,
         content: usize,
         slot: &Slot,
@@ -247,41 +252,42 @@ impl Encoder {
     ) {
         let Some(data) = slot.data() else { return };
         let call: ToolCall = data.decode().unwrap_or_default();
-        let named = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
+        let has_arguments = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
         let name = if call.name.is_empty() {
             message.announced.as_str().trim_end_matches("_call").to_owned()
         } else {
             call.name
         };
+
         let head = CallHead { call_id: call.call_id, name, server_label: call.server_label };
-        self.call_started(run, at, message, content, &head, out);
-        let arguments = if named { call.arguments } else { data.text().to_owned() };
-        if let Some(live) = self.live.get_mut(at).and_then(Option::as_deref_mut) {
-            live.flow = None;
+        self.call_started(run, index, message, content, &head, out);
+        let arguments = if has_arguments { call.arguments } else { data.text().to_owned() };
+        if let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) {
+            open.stream = None;
         }
         if let Some(number) = self.calls.len().checked_sub(1) {
-            self.arguments_told(number, arguments, true, out);
+            self.emit_arguments(number, arguments, true, out);
         }
     }
 
-    /// The message is final: the calls in it that the client runs are done.
-    pub(super) fn calls_finished(&mut self, at: usize, message: &Message, out: &mut Out) {
-        let Some(live) = self.live.get_mut(at).and_then(Option::as_deref_mut) else { return };
-        for number in std::mem::take(&mut live.calls) {
+    /// The message is final: finishes the calls in it that the client runs.
+    pub(super) fn calls_finished(&mut self, index: usize, message: &Message, out: &mut Out) {
+        let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) else { return };
+        for number in std::mem::take(&mut open.calls) {
             let call = &self.calls[number];
             if matches!(call.form, Form::Function { .. } | Form::Custom { .. }) {
-                self.close_call(number, said::status_of(message.end), None, out);
+                self.close_call(number, messages::status_of(message.end), None, out);
             }
         }
     }
 
-    /// Tells a call as done.
-    fn close_call(&mut self, number: usize, status: &'static str, returned: Option<&Returned>, out: &mut Out) {
-        let Some(index) = self.calls[number].index.filter(|_| !self.calls[number].done) else { return };
+    /// Finishes the item of a call.
+    fn close_call(&mut self, number: usize, status: &'static str, result: Option<&ToolResult>, out: &mut Out) {
+        let Some(index) = self.calls[number].output_index.filter(|_| !self.calls[number].done) else { return };
         self.calls[number].done = true;
-        // Taken out for a moment: telling needs the whole encoder.
+        // Serialized first: sending the events needs the encoder mutably.
         let id = self.calls[number].id.clone();
-        let item = Json::from_serialize(&self.calls[number].item(status, returned));
+        let item = Json::from_serialize(&self.calls[number].item(status, result));
         if matches!(self.calls[number].form, Form::Mcp { .. }) {
             match status {
                 "completed" => self.stage("response.mcp_call.completed", &id, index, out),
@@ -289,11 +295,12 @@ impl Encoder {
                 _ => {}
             }
         }
-        self.done_as(index, item, out);
+
+        self.done_json(index, item, out);
     }
 
-    /// What tools returned, with their message's end.
-    pub(super) fn outputs_told(&mut self, run: RunId, at: usize, message: &Message, out: &mut Out) {
+    /// Tool outputs, once their message is final.
+    pub(super) fn emit_outputs(&mut self, run: RunId, index: usize, message: &Message, out: &mut Out) {
         let failed = message.end == Some(End::Failed) || message.code.is_some();
         for (content, slot) in message.slots.iter().enumerate() {
             let output = slot.output().filter(|output| !output.call_id.is_empty() || !output.output.is_empty());
@@ -301,86 +308,88 @@ impl Encoder {
                 output: slot.data().map_or_else(|| slot.text().to_owned(), |data| data.text().to_owned()),
                 ..ToolOutput::default()
             });
-            self.output_told(run, (at, content), message, &output, failed, out);
+            self.emit_output(run, (index, content), message, &output, failed, out);
         }
-        // A failure may come without a word of what it returned.
+        // A failed tool may have no content at all.
         if message.slots.is_empty() && failed {
             let output = ToolOutput { output: message.message.clone().unwrap_or_default(), ..ToolOutput::default() };
-            self.output_told(run, (at, 0), message, &output, failed, out);
+            self.emit_output(run, (index, 0), message, &output, failed, out);
         }
     }
 
-    fn output_told(
+    fn emit_output(
         &mut self,
         run: RunId,
-        (at, content): (usize, usize),
+        (index, content): (usize, usize),
         message: &Message,
         output: &ToolOutput,
         failed: bool,
         out: &mut Out,
     ) {
         let text = match self.shared.options.tool_output {
-            options::ToolOutput::Plain => render::plain(&output.output),
+            options::ToolOutput::Plain => render::unwrap_output(&output.output),
             options::ToolOutput::Raw => output.output.clone(),
         };
-        let returned = if failed {
-            let said = Some(text).filter(|text| !text.is_empty()).or_else(|| message.message.clone());
-            Returned::Badly(said.unwrap_or_else(|| "the tool failed".to_owned()))
+        let result = if failed {
+            let error = Some(text).filter(|text| !text.is_empty()).or_else(|| message.message.clone());
+            ToolResult::Failure(error.unwrap_or_else(|| "the tool failed".to_owned()))
         } else {
-            Returned::Well(text)
+            ToolResult::Success(text)
         };
+
         let waiting = self.unanswered.get_mut(&output.call_id);
         let number = waiting.and_then(std::collections::VecDeque::pop_front);
         let by_client = message.announced == MessageType::FunctionCallOutput;
         let number = match number {
             Some(number) => number,
-            // What the client itself returned is not told back to it.
+            // The client's own outputs are not sent back to it.
             None if by_client && self.shared.options.tool_items != ToolItems::Pair => return,
             None => {
-                let Some(number) = self.call_of_earlier(run, (at, content), output, out) else { return };
+                let Some(number) = self.track_earlier_call(run, (index, content), output, out) else { return };
                 number
             }
         };
-        self.tells_outputs = true;
+
+        self.reports_outputs = true;
         match self.calls[number].form {
-            Form::Held { .. } | Form::Mcp { .. } => self.returned(run, number, returned, out),
+            Form::Deferred { .. } | Form::Mcp { .. } => self.set_result(run, number, result, out),
             Form::Function { .. } | Form::Custom { .. } if self.shared.options.tool_items == ToolItems::Pair => {
-                let (Returned::Well(text) | Returned::Badly(text)) = &returned;
-                let id = ids::output("fco_", run, at, content);
+                let (ToolResult::Success(text) | ToolResult::Failure(text)) = &result;
+                let id = ids::output_item_id("fco_", run, index, content);
                 let call_id = output.call_id.as_str();
                 let shell = Item::FunctionCallOutput { id: &id, call_id, output: text, status: "in_progress" };
-                let index = self.add(&shell, out);
+                let output_index = self.add(&shell, out);
                 let status = if failed { "incomplete" } else { "completed" };
-                self.done(index, &Item::FunctionCallOutput { id: &id, call_id, output: text, status }, out);
+                self.done(output_index, &Item::FunctionCallOutput { id: &id, call_id, output: text, status }, out);
             }
             Form::Function { .. } | Form::Custom { .. } | Form::Hidden => {}
         }
     }
 
-    /// A call of the agent's own has its output. Overlapping messages may tell it before the arguments are whole:
-    /// then it waits for them.
-    fn returned(&mut self, run: RunId, number: usize, returned: Returned, out: &mut Out) {
+    /// Handles the result of a call that the agent runs. If messages overlap, it may arrive before the arguments are
+    /// final; then it is stored until they are.
+    fn set_result(&mut self, run: RunId, number: usize, result: ToolResult, out: &mut Out) {
         if self.calls[number].arguments.is_none() {
-            self.calls[number].returned = Some(returned);
+            self.calls[number].result = Some(result);
             return;
         }
-        if let Form::Held { label } = self.calls[number].form.clone() {
+        if let Form::Deferred { label } = self.calls[number].form.clone() {
             if self.shared.options.tool_items == ToolItems::Hide {
                 self.calls[number].form = Form::Hidden;
                 return;
             }
-            self.let_go(number, Form::Mcp { label }, "mcp_", run, out);
+            self.release(number, Form::Mcp { label }, "mcp_", run, out);
         }
-        self.close_with(number, &returned, out);
+        self.close_with_result(number, &result, out);
     }
 
-    fn close_with(&mut self, number: usize, returned: &Returned, out: &mut Out) {
-        let status = if matches!(returned, Returned::Badly(_)) { "failed" } else { "completed" };
-        self.close_call(number, status, Some(returned), out);
+    fn close_with_result(&mut self, number: usize, result: &ToolResult, out: &mut Out) {
+        let status = if matches!(result, ToolResult::Failure(_)) { "failed" } else { "completed" };
+        self.close_call(number, status, Some(result), out);
     }
 
-    /// A call that was told before this run began, for instance in front of an approval: only its output is new.
-    fn call_of_earlier(
+    /// Tracks a call that was sent before this run began, for example before an approval. Only its output is new.
+    fn track_earlier_call(
         &mut self,
         run: RunId,
         (message, content): (usize, usize),
@@ -393,37 +402,41 @@ impl Encoder {
             ToolItems::Hide => return None,
             ToolItems::Pair => Form::Function { namespace: None },
         };
+
         let name = output.name.clone().unwrap_or_else(|| "tool".to_owned());
-        let mut call = Tracked {
+
+        let mut call = TrackedCall {
             message,
             content,
-            index: None,
-            id: ids::output("mcp_", run, message, content),
+            output_index: None,
+            id: ids::output_item_id("mcp_", run, message, content),
             call_id: output.call_id.clone(),
             name,
             form,
             arguments: Some(String::new()),
-            returned: None,
+            result: None,
             done: false,
         };
         if matches!(call.form, Form::Mcp { .. }) {
             self.open_call(&mut call, out);
         }
+
         self.calls.push(call);
         Some(self.calls.len() - 1)
     }
 
-    /// A call that was held back is told after all.
-    fn let_go(&mut self, number: usize, form: Form, prefix: &str, run: RunId, out: &mut Out) {
+    /// Sends a deferred call, now that it is known who runs it.
+    fn release(&mut self, number: usize, form: Form, prefix: &str, run: RunId, out: &mut Out) {
         let call = &mut self.calls[number];
         call.form = form;
-        call.id = ids::output(prefix, run, call.message, call.content);
+        call.id = ids::output_item_id(prefix, run, call.message, call.content);
         let arguments = call.arguments.take();
-        // The shell has no arguments yet.
+
+        // The item is added without its arguments.
         let index = self.items.len();
         self.items.push(None);
         let call = &mut self.calls[number];
-        call.index = Some(index);
+        call.output_index = Some(index);
         if let Some(frame) = self.frames.event("response.output_item.added", out) {
             frame.with("output_index", &index).with("item", &call.item("in_progress", None)).end();
         }
@@ -431,28 +444,30 @@ impl Encoder {
             let id = call.id.clone();
             self.stage("response.mcp_call.in_progress", &id, index, out);
         }
+
         if let Some(arguments) = arguments {
-            self.arguments_told(number, arguments, true, out);
+            self.emit_arguments(number, arguments, true, out);
         }
     }
 
-    /// The run is over: every call that is still open is closed.
+    /// The run is over: closes every call that is still open.
     pub(super) fn close_calls(&mut self, run: &Run, end: End, out: &mut Out) {
         for number in 0..self.calls.len() {
             let call = &self.calls[number];
             if call.done {
                 continue;
             }
+
             let message_end = run.messages.get(call.message).and_then(|message| message.end);
             match call.form {
-                Form::Held { .. } => {
+                Form::Deferred { .. } => {
                     let ended_well = matches!(end, End::Completed | End::Incomplete);
-                    let status = if ended_well { said::status_of(message_end) } else { "incomplete" };
-                    self.let_go(number, Form::Function { namespace: None }, "fc_", run.id, out);
+                    let status = if ended_well { messages::status_of(message_end) } else { "incomplete" };
+                    self.release(number, Form::Function { namespace: None }, "fc_", run.id, out);
                     self.close_call(number, status, None, out);
                 }
-                // Agents that never tell outputs have run their tools all the same.
-                Form::Mcp { .. } if end == End::Completed && !self.tells_outputs => {
+                // An agent that never reports outputs has still run its tools.
+                Form::Mcp { .. } if end == End::Completed && !self.reports_outputs => {
                     self.close_call(number, "completed", None, out);
                 }
                 Form::Mcp { .. } | Form::Function { .. } | Form::Custom { .. } => {
@@ -463,24 +478,26 @@ impl Encoder {
         }
     }
 
-    /// The calls as they stand in the middle.
+    /// Closes the open calls of an unfinished run in their current state.
     pub(super) fn calls_snapshot(&mut self, run: &Run, out: &mut Out) {
         for number in 0..self.calls.len() {
             let call = &self.calls[number];
-            if call.done || call.index.is_none() {
+            if call.done || call.output_index.is_none() {
                 continue;
             }
+
             let slot = run.messages.get(call.message).and_then(|message| message.slots.get(call.content));
             if let (None, Some(slot)) = (&call.arguments, slot) {
-                let told = self.live.get(call.message).and_then(Option::as_deref).and_then(|live| live.flow.as_ref());
-                self.calls[number].arguments = told.map(|flow| flow.told().text(slot).to_owned());
+                let open = self.open_messages.get(call.message).and_then(Option::as_deref);
+                let stream = open.and_then(|open| open.stream.as_ref());
+                self.calls[number].arguments = stream.map(|stream| stream.sent().text(slot).to_owned());
             }
             self.close_call(number, "in_progress", None, out);
         }
     }
 }
 
-/// The free text in the arguments of a function that stands for a custom tool: `{"input":"…"}`.
+/// Extracts the free text from the arguments of a function that represents a custom tool: `{"input":"…"}`.
 fn free_text(arguments: String) -> String {
     #[derive(serde::Deserialize)]
     struct Input {

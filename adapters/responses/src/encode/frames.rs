@@ -1,7 +1,7 @@
-//! How events are framed and numbered (sections 2, 8 and 13): as an event stream, as messages of a WebSocket, or not
-//! at all, where only the final object is wanted.
+//! Frames and numbers events (sections 2, 8 and 13): as server-sent events, as WebSocket messages, or not at all if
+//! only the final object is needed.
 //!
-//! The bytes around a delta are made once, when its part is opened; a delta then costs copying and escaping.
+//! The bytes around a delta are built once, when its part is opened. A delta then costs only copying and escaping.
 
 use std::io::Write as _;
 
@@ -9,33 +9,33 @@ use interlingua_core::Out;
 use interlingua_core::sse::separators;
 use serde::Serialize;
 
-/// Where the events go.
+/// Destination of the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// An event stream.
+    /// A stream of server-sent events.
     Sse {
-        /// Whether `data: [DONE]` follows the last event.
+        /// True if `data: [DONE]` follows the last event.
         done: bool,
     },
-    /// A WebSocket: one event a line, each line a message.
+    /// A WebSocket: one event per line, each line is a message.
     Socket {
-        /// What the client called this stream.
+        /// The client's name for this stream.
         stream_id: Option<String>,
     },
-    /// Nowhere: the object is wanted.
-    Nowhere,
+    /// Events are counted and discarded: only the final object is needed.
+    Discard,
 }
 
-/// Numbers events and writes those that are wanted.
+/// Numbers events and writes those the client asked for.
 #[derive(Debug)]
 pub(crate) struct Frames {
     target: Target,
     next: u64,
-    /// Events up to this number are not written (section 12, resume).
+    /// Events up to this number are skipped (section 12, resume).
     after: Option<u64>,
 }
 
-/// What stands around a delta.
+/// The bytes around the number and the text of a delta event.
 #[derive(Debug)]
 pub(super) struct Template {
     head: Vec<u8>,
@@ -48,9 +48,9 @@ impl Frames {
         Self { target, next: 0, after }
     }
 
-    /// Whether anything is written at all.
+    /// True if nothing is written at all.
     pub(super) const fn is_silent(&self) -> bool {
-        matches!(self.target, Target::Nowhere)
+        matches!(self.target, Target::Discard)
     }
 
     /// The number of the next event.
@@ -58,22 +58,22 @@ impl Frames {
         self.next
     }
 
-    /// Counts an event. None if it is not to be written.
-    fn number(&mut self) -> Option<u64> {
+    /// Takes the next number. `None` if the event is skipped.
+    fn take_number(&mut self) -> Option<u64> {
         let number = self.next;
         self.next += 1;
-        let wanted = !self.is_silent() && self.after.is_none_or(|after| number > after);
-        wanted.then_some(number)
+        let is_written = !self.is_silent() && self.after.is_none_or(|after| number > after);
+        is_written.then_some(number)
     }
 
-    /// The next event is the last one: whoever has counted further than the run came is told it all the same.
-    pub(super) fn is_last(&mut self) {
+    /// Marks the next event as the last. A client that resumes after a number the run never reached still receives it.
+    pub(super) fn mark_last(&mut self) {
         self.after = self.after.filter(|after| *after <= self.next);
     }
 
-    /// Begins an event. None if it is not to be written.
+    /// Begins an event. `None` if it is skipped.
     pub(super) fn event<'o>(&mut self, name: &str, out: &'o mut Out) -> Option<Frame<'o>> {
-        let number = self.number()?;
+        let number = self.take_number()?;
         let socket = match &self.target {
             Target::Socket { stream_id } => {
                 out.write_raw(b"{\"type\":\"");
@@ -85,7 +85,7 @@ impl Frames {
                 }
                 true
             }
-            Target::Sse { .. } | Target::Nowhere => {
+            Target::Sse { .. } | Target::Discard => {
                 out.write_raw(b"event: ");
                 out.write_raw(name.as_bytes());
                 out.write_raw(b"\ndata: {\"type\":\"");
@@ -94,22 +94,26 @@ impl Frames {
                 false
             }
         };
+
         out.write_raw(b",\"sequence_number\":");
         out.number(number);
         Some(Frame { out, socket })
     }
 
-    /// Makes what stands around the deltas of one part. `fields` follow the number, `last` the delta.
+    /// Builds the template of the deltas of one part. `fields` follow the number; `logprobs` follows the delta unless
+    /// `last` is empty.
     pub(super) fn template<T: Serialize>(&self, name: &str, fields: &T, last: &str) -> Template {
         let mut head = Vec::new();
         let mut middle = Vec::new();
+
         let tail = match (&self.target, last.is_empty()) {
-            (Target::Nowhere, _) => return Template { head, middle, tail: "" },
+            (Target::Discard, _) => return Template { head, middle, tail: "" },
             (Target::Sse { .. }, false) => ",\"logprobs\":[]}\n\n",
             (Target::Sse { .. }, true) => "}\n\n",
             (Target::Socket { .. }, false) => ",\"logprobs\":[]}\n",
             (Target::Socket { .. }, true) => "}\n",
         };
+
         let written = match &self.target {
             Target::Socket { stream_id: Some(id) } => {
                 let id = serde_json::to_string(id).unwrap_or_default();
@@ -119,9 +123,10 @@ impl Frames {
             _ => write!(head, "event: {name}\ndata: {{\"type\":\"{name}\",\"sequence_number\":"),
         };
         debug_assert!(written.is_ok(), "writing into a vector does not fail");
+
         // `{"a":1}` becomes `,"a":1,"delta":`.
         let written = serde_json::to_writer(&mut middle, fields);
-        debug_assert!(written.is_ok(), "wire types serialise");
+        debug_assert!(written.is_ok(), "wire types serialize");
         if let Some(brace) = middle.first_mut() {
             *brace = b',';
         }
@@ -130,10 +135,11 @@ impl Frames {
         Template { head, middle: separators::escape(middle), tail }
     }
 
-    /// Writes a delta. The hot path: no allocation, three copies and the escaping of the text.
+    /// Writes a delta. Hot path: no allocation, three copies, and escaping of the text.
     #[inline]
     pub(super) fn delta(&mut self, template: &Template, text: &str, out: &mut Out) {
-        let Some(number) = self.number() else { return };
+        let Some(number) = self.take_number() else { return };
+
         out.body.reserve(template.head.len() + template.middle.len() + template.tail.len() + text.len() + 24);
         out.write_raw(&template.head);
         out.number(number);
@@ -142,26 +148,26 @@ impl Frames {
         out.write_raw(template.tail.as_bytes());
     }
 
-    /// Ends the row of events.
+    /// Ends the stream.
     pub(super) fn close(&self, out: &mut Out) {
         if self.target == (Target::Sse { done: true }) {
             out.write_raw(b"data: [DONE]\n\n");
         }
     }
 
-    /// Writes a value that is an event of its own, outside the row.
-    pub(crate) fn alone<T: Serialize>(&self, name: &str, value: &T, out: &mut Out) {
+    /// Writes an event outside the numbered sequence.
+    pub(crate) fn write_standalone<T: Serialize>(&self, name: &str, value: &T, out: &mut Out) {
         match self.target {
             Target::Sse { .. } => out.frame(Some(name), value),
             Target::Socket { .. } => {
                 out.write_json(value);
                 out.write_raw(b"\n");
             }
-            Target::Nowhere => {}
+            Target::Discard => {}
         }
     }
 
-    /// What the client called this stream.
+    /// The client's name for this stream.
     pub(crate) fn stream_id(&self) -> Option<&str> {
         match &self.target {
             Target::Socket { stream_id } => stream_id.as_deref(),
@@ -171,14 +177,14 @@ impl Frames {
 }
 
 /// An event being written.
-#[must_use = "an event that is begun has to be ended"]
+#[must_use = "an event must be ended"]
 pub(super) struct Frame<'o> {
     out: &'o mut Out,
     socket: bool,
 }
 
 impl Frame<'_> {
-    /// Adds a field.
+    /// Appends a field.
     pub(super) fn with<T: Serialize + ?Sized>(self, name: &str, value: &T) -> Self {
         self.out.write_raw(b",\"");
         self.out.write_raw(name.as_bytes());
@@ -187,7 +193,7 @@ impl Frame<'_> {
         self
     }
 
-    /// Ends it.
+    /// Ends the event.
     pub(super) fn end(self) {
         self.out.write_raw(if self.socket { b"}\n" } else { b"}\n\n" });
     }

@@ -1,31 +1,32 @@
-//! Contents this protocol has no part for, as the text it has (section 16): links, data, outputs of tools.
+//! Renders contents that have no part type in this protocol as text (section 16): links, data, tool outputs.
 
 use interlingua_core::Json;
 use interlingua_core::model::{Body, Content};
 use serde::Deserialize;
 
-/// Inline data longer than this is told of, not shown: clients render the text, and a model reads it again.
+/// Longer inline data is replaced by its name and size: clients render the text, and a model reads it again.
 const MAX_INLINE_BYTES: usize = 32 * 1024;
 
-/// An image that is in the message itself.
+/// An image embedded in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InlineImage<'a> {
-    /// Base64.
+    /// Base64-encoded bytes.
     pub(crate) data: &'a str,
     /// `png`, `jpeg` …
     pub(crate) format: Option<&'a str>,
 }
 
-/// Reads a base64 data URL of an image.
+/// Parses a base64 data URL of an image.
 pub(crate) fn inline_image(url: &str) -> Option<InlineImage<'_>> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     let media = head.strip_suffix(";base64")?;
+
     let media = media.split(';').next().unwrap_or(media);
     Some(InlineImage { data, format: media.strip_prefix("image/").filter(|format| !format.is_empty()) })
 }
 
-/// A content as text. None for contents that are shown in another way, or say nothing.
-pub(crate) fn content(content: &Content, show_data: bool) -> Option<String> {
+/// Renders a content as text. `None` for contents that are empty or shown in another way.
+pub(crate) fn content_text(content: &Content, show_data: bool) -> Option<String> {
     match &content.body {
         Body::Text(text) | Body::Refusal(text) => Some(text.clone()),
         Body::Image(url) => {
@@ -38,7 +39,7 @@ pub(crate) fn content(content: &Content, show_data: bool) -> Option<String> {
             if is_link(data) {
                 return link(Some(data), "audio");
             }
-            // Plain base64: as a URL it is at least playable.
+            // Bare base64 becomes a data URL, so that clients can play it.
             let media = format.as_deref().unwrap_or("wav");
             let media = if media.contains('/') { media.to_owned() } else { format!("audio/{media}") };
             link(Some(&format!("data:{media};base64,{data}")), "audio")
@@ -69,23 +70,25 @@ fn is_link(text: &str) -> bool {
 
 fn link(url: Option<&str>, name: &str) -> Option<String> {
     let url = url.filter(|url| !url.is_empty())?;
+
     if url.starts_with("data:") && url.len() > MAX_INLINE_BYTES {
-        // Three bytes in four characters.
+        // Base64 encodes three bytes in four characters.
         let size = url.split_once(',').map_or(0, |(_, data)| data.len() / 4 * 3);
         return Some(format!("[{name}: {size} bytes]"));
     }
     Some(format!("[{name}]({url})"))
 }
 
-/// The output of a tool without its wrapping: a JSON list of only text blocks is joined, a JSON string unquoted, all
-/// else unchanged.
-pub(crate) fn plain(output: &str) -> String {
+/// Unwraps a tool output: joins a JSON list of text blocks, unquotes a JSON string, and leaves everything else
+/// unchanged.
+pub(crate) fn unwrap_output(output: &str) -> String {
     #[derive(Deserialize)]
     struct Block {
         #[serde(rename = "type")]
         kind: String,
         text: String,
     }
+
     match output.trim_start().as_bytes().first() {
         Some(b'"') => serde_json::from_str::<String>(output).ok(),
         Some(b'[') => serde_json::from_str::<Vec<Block>>(output)
@@ -104,8 +107,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_lose_their_wrapping_and_nothing_else() {
-        for (raw, wanted) in [
+    fn only_text_blocks_and_strings_are_unwrapped() {
+        for (raw, expected) in [
             (r#"[{"type": "text", "text": "18 C"}]"#, "18 C"),
             (r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#, "ab"),
             (
@@ -120,31 +123,34 @@ mod tests {
             (r#""broken"#, r#""broken"#),
             ("", ""),
         ] {
-            assert_eq!(plain(raw), wanted, "{raw}");
+            assert_eq!(unwrap_output(raw), expected, "{raw}");
         }
     }
 
     #[test]
-    fn contents_without_a_part_become_links() {
-        let shown = |body| content(&Content::new(body), true);
+    fn contents_without_a_part_type_become_links() {
+        let render = |body| content_text(&Content::new(body), true);
         let text = |text: &str| Some(text.to_owned());
-        assert_eq!(shown(Body::Image(text("https://a/b.png"))), text("![image](https://a/b.png)"));
-        assert_eq!(shown(Body::Image(text("data:image/png;base64,AAAA"))), None);
-        assert_eq!(shown(Body::Image(None)), None);
-        assert_eq!(shown(Body::Video(text("https://a/b.mp4"))), text("[video](https://a/b.mp4)"));
+        assert_eq!(render(Body::Image(text("https://a/b.png"))), text("![image](https://a/b.png)"));
+        assert_eq!(render(Body::Image(text("data:image/png;base64,AAAA"))), None);
+        assert_eq!(render(Body::Image(None)), None);
+        assert_eq!(render(Body::Video(text("https://a/b.mp4"))), text("[video](https://a/b.mp4)"));
+
         let audio = Body::Audio { data: text("AAAA"), format: text("mp3") };
-        assert_eq!(shown(audio), text("[audio](data:audio/mp3;base64,AAAA)"));
+        assert_eq!(render(audio), text("[audio](data:audio/mp3;base64,AAAA)"));
+
         let file = File { url: text("https://a/b.pdf"), name: text("b.pdf"), ..File::default() };
-        assert_eq!(shown(Body::File(file)), text("[b.pdf](https://a/b.pdf)"));
+        assert_eq!(render(Body::File(file)), text("[b.pdf](https://a/b.pdf)"));
         let long = File { data: Some("A".repeat(40_000)), name: text("b.bin"), ..File::default() };
-        assert_eq!(shown(Body::File(long)), text("[b.bin: 30000 bytes]"));
+        assert_eq!(render(Body::File(long)), text("[b.bin: 30000 bytes]"));
+
         let data = Body::Data(Json::parse(r#"{"a": 1}"#).expect("JSON"));
-        assert_eq!(shown(data.clone()), text(r#"{"a": 1}"#));
-        assert_eq!(content(&Content::new(data), false), None);
+        assert_eq!(render(data.clone()), text(r#"{"a": 1}"#));
+        assert_eq!(content_text(&Content::new(data), false), None);
     }
 
     #[test]
-    fn an_inline_image_is_taken_apart() {
+    fn an_inline_image_is_parsed() {
         let url = "data:image/jpeg;base64,QUJD";
         assert_eq!(inline_image(url), Some(InlineImage { data: "QUJD", format: Some("jpeg") }));
         for other in ["https://a/b.png", "data:image/svg+xml,<svg/>", "data:", "data:image/png;base64"] {

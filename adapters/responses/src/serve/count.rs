@@ -1,5 +1,5 @@
-//! What is answered without asking the agent: `POST /responses/input_tokens`, an estimate, and
-//! `POST /responses/compact`, a context in one item (section 12).
+//! Endpoints that report on a context without calling the agent: `POST /responses/input_tokens`, an estimate, and
+//! `POST /responses/compact`, the context as one item (section 12).
 
 use std::sync::Arc;
 
@@ -9,63 +9,67 @@ use interlingua_core::tree::Node;
 use interlingua_core::{Call, Fault, Json, Next, Out, Reply, Request, RunId, Step};
 
 use super::context::{Context, Resolved};
-use super::{Address, Shared, astray};
-use crate::decode::{self, Purpose, compacted};
+use super::{ResponseHeaders, Shared, unexpected_reply};
+use crate::decode::{self, Purpose, encode_compaction};
 use crate::wire::{Compaction, InputTokens, Item, Usage};
 
-/// Characters of English in a token, by rule of thumb. No tokenizer is known of an agent nobody knows.
+/// Bytes of English text in a token, as a rule of thumb. The tokenizers of the agents are unknown.
 const BYTES_PER_TOKEN: usize = 4;
-/// What a message costs besides its text.
-const PER_MESSAGE: usize = 4;
-/// What an image, a sound or a file costs, whatever its size.
-const PER_MEDIUM: usize = 256;
+/// Tokens of a message in addition to its contents.
+const TOKENS_PER_MESSAGE: usize = 4;
+/// Tokens of an image, audio, video or file, regardless of its size.
+const TOKENS_PER_MEDIUM: usize = 256;
 
-/// Which of the two is asked for.
+/// The report of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// How many tokens the request is.
+pub(crate) enum ReportKind {
+    /// The number of input tokens.
     Tokens,
     /// The context as one item.
     Compaction,
 }
 
-/// Looks at a context.
-pub(crate) struct Count {
+/// Resolves a context and reports on it.
+pub(crate) struct ContextReport {
     shared: Arc<Shared>,
-    wanted: Wanted,
-    address: Address,
-    asked: Option<decode::Create>,
+    kind: ReportKind,
+    headers: ResponseHeaders,
+    request: Option<decode::CreateRequest>,
     context: Option<Context>,
-    fresh: Option<RunId>,
+    /// Base of the ids in the report.
+    new_id: Option<RunId>,
+    /// Unix time in milliseconds.
     now: u64,
 }
 
-impl Count {
-    pub(crate) fn new(shared: Arc<Shared>, wanted: Wanted) -> Self {
-        Self { shared, wanted, address: Address::default(), asked: None, context: None, fresh: None, now: 0 }
+impl ContextReport {
+    pub(crate) fn new(shared: Arc<Shared>, kind: ReportKind) -> Self {
+        Self { shared, kind, headers: ResponseHeaders::default(), request: None, context: None, new_id: None, now: 0 }
     }
 
-    fn go_on(&mut self) -> Call {
+    /// The next lookup, or nothing if the context is complete.
+    fn next_call(&mut self) -> Call {
         self.context.as_mut().and_then(Context::next).unwrap_or(Call::Nothing)
     }
 
     fn write(&self, resolved: Resolved, out: &mut Out) -> Result<(), Fault> {
-        let (Some(asked), Some(fresh)) = (&self.asked, self.fresh) else { return Err(astray()) };
+        let (Some(request), Some(new_id)) = (&self.request, self.new_id) else { return Err(unexpected_reply()) };
         let mut messages = resolved.history;
         messages.extend(resolved.input);
-        self.address.on(&mut out.head);
-        match self.wanted {
-            Wanted::Tokens => {
-                let tools: usize = asked.echo.tools.iter().map(|tool| tool.text().len()).sum();
-                let tokens = estimate(asked.preamble.iter().chain(&messages)) + tools / BYTES_PER_TOKEN;
+        self.headers.apply(&mut out.head);
+
+        match self.kind {
+            ReportKind::Tokens => {
+                let tools: usize = request.echo.tools.iter().map(|tool| tool.text().len()).sum();
+                let tokens = estimate(request.preamble.iter().chain(&messages)) + tools / BYTES_PER_TOKEN;
                 out.json(&InputTokens { object: "response.input_tokens", input_tokens: tokens as u64 });
             }
-            Wanted::Compaction => {
-                let usage = Usage::of_input(estimate(messages.iter()) as u64);
-                let kept = compacted(&messages);
-                let id = fresh.to_prefixed("cmp_");
-                let output = [Item::Compaction { id: &id, encrypted_content: &kept }];
-                let id = fresh.to_prefixed(crate::ids::RESPONSE);
+            ReportKind::Compaction => {
+                let usage = Usage::from_input_tokens(estimate(messages.iter()) as u64);
+                let content = encode_compaction(&messages);
+                let id = new_id.to_prefixed("cmp_");
+                let output = [Item::Compaction { id: &id, encrypted_content: &content }];
+                let id = new_id.to_prefixed(crate::ids::RESPONSE_PREFIX);
                 let (object, created_at) = ("response.compaction", self.now / 1000);
                 out.json(&Compaction { id: &id, object, created_at, output: &output, usage });
             }
@@ -74,7 +78,7 @@ impl Count {
     }
 }
 
-/// Roughly how many tokens messages are.
+/// Estimates the number of tokens in messages.
 fn estimate<'a>(messages: impl Iterator<Item = &'a Message>) -> usize {
     messages
         .map(|message| {
@@ -82,27 +86,29 @@ fn estimate<'a>(messages: impl Iterator<Item = &'a Message>) -> usize {
                 Body::Text(text) | Body::Refusal(text) => text.len().div_ceil(BYTES_PER_TOKEN),
                 Body::Data(data) => data.text().len().div_ceil(BYTES_PER_TOKEN),
                 Body::Other(_) => Json::from_serialize(content).text().len().div_ceil(BYTES_PER_TOKEN),
-                Body::Image(_) | Body::Video(_) | Body::Audio { .. } | Body::File(_) => PER_MEDIUM,
+                Body::Image(_) | Body::Video(_) | Body::Audio { .. } | Body::File(_) => TOKENS_PER_MEDIUM,
             });
-            PER_MESSAGE + contents.sum::<usize>()
+            TOKENS_PER_MESSAGE + contents.sum::<usize>()
         })
         .sum()
 }
 
-impl Exchange for Count {
+impl Exchange for ContextReport {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.address = Address::of(request);
-        self.fresh = Some(request.fresh);
+        self.headers = ResponseHeaders::for_request(request);
+        self.new_id = Some(request.new_id);
         self.now = request.now;
+
         let object = Node::parse_object(request.body)?;
-        let purpose = Purpose::Look { model: self.wanted == Wanted::Compaction };
-        let mut asked = decode::Create::read(&object, &self.shared.options, purpose)?;
-        if !asked.echo.model.is_empty() {
-            self.shared.agent(&asked.echo.model)?;
+        let purpose = Purpose::Inspect { model_required: self.kind == ReportKind::Compaction };
+        let mut create = decode::CreateRequest::parse(&object, &self.shared.options, purpose)?;
+        if !create.echo.model.is_empty() {
+            self.shared.agent(&create.echo.model)?;
         }
-        self.context = Some(Context::new(Arc::clone(&self.shared), &mut asked, false, true)?);
-        self.asked = Some(asked);
-        Ok(self.go_on())
+
+        self.context = Some(Context::new(Arc::clone(&self.shared), &mut create, false, true)?);
+        self.request = Some(create);
+        Ok(self.next_call())
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
@@ -112,14 +118,14 @@ impl Exchange for Count {
             return Ok(Next::Done);
         }
         if let Some(context) = &mut self.context {
-            context.take(&reply)?;
+            context.accept(&reply)?;
         }
-        Ok(Next::Call(self.go_on()))
+        Ok(Next::Call(self.next_call()))
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        let fault = self.context.as_ref().map_or_else(|| fault.clone(), |context| context.lost(fault));
-        self.address.refuse(&fault, out);
+        let fault = self.context.as_ref().map_or_else(|| fault.clone(), |context| context.map_fault(fault));
+        self.headers.write_error(&fault, out);
     }
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {

@@ -1,8 +1,8 @@
 //! `POST /responses`, and the same over a WebSocket (sections 3, 12 and 13).
 //!
-//! Over a WebSocket every text frame is a request of its own, with method `WEBSOCKET` and the frame as its body. What is
-//! written then are JSON texts, one a line: each line is one message to the client. A line break never stands inside
-//! one, since JSON escapes it.
+//! Over a WebSocket every text frame is a separate request, with method `WEBSOCKET` and the frame as its body. The
+//! output is JSON, one value per line: each line is one message to the client. A value never contains a line break,
+//! since JSON escapes it.
 
 use std::sync::Arc;
 
@@ -16,26 +16,28 @@ use interlingua_core::{
 };
 
 use super::context::Context;
-use super::{Address, Shared, astray};
+use super::{ResponseHeaders, Shared, unexpected_reply};
 use crate::decode::{self, Purpose};
 use crate::encode::{Encoder, Frames, Target};
-use crate::fault::{ErrorEvent, Refusal, about_input, missing, previous_not_found, unsupported};
+use crate::fault::{ErrorBody, ErrorEvent, input_conflict, missing, previous_not_found, unsupported};
 use crate::options::Disconnect;
 
-/// The method of a request that is a frame of a WebSocket.
-const SOCKET: &str = "WEBSOCKET";
+/// The method of a request that came as a WebSocket frame.
+const WEBSOCKET_METHOD: &str = "WEBSOCKET";
 
-/// Makes a response.
+/// Creates a response.
 pub(crate) struct Create {
     shared: Arc<Shared>,
-    address: Address,
-    /// Over a WebSocket; and what the client calls this stream.
+    headers: ResponseHeaders,
+    /// True if the request came over a WebSocket.
     socket: bool,
+    /// The client's name for this stream. Only over a WebSocket.
     stream_id: Option<String>,
-    /// Over a WebSocket, `generate: false`: the agent is not asked.
-    warms_up: bool,
-    fresh: Option<RunId>,
-    asked: Option<decode::Create>,
+    /// `generate: false` over a WebSocket: the agent is not called.
+    warm_up: bool,
+    /// Id of the new run.
+    run_id: Option<RunId>,
+    request: Option<decode::CreateRequest>,
     context: Option<Context>,
     encoder: Option<Encoder>,
 }
@@ -44,12 +46,12 @@ impl Create {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            address: Address::default(),
+            headers: ResponseHeaders::default(),
             socket: false,
             stream_id: None,
-            warms_up: false,
-            fresh: None,
-            asked: None,
+            warm_up: false,
+            run_id: None,
+            request: None,
             context: None,
             encoder: None,
         }
@@ -63,65 +65,74 @@ impl Create {
         }
     }
 
-    /// The next lookup, or the question itself.
-    fn go_on(&mut self) -> Result<Call, Fault> {
-        let Some(context) = &mut self.context else { return Err(astray()) };
+    /// The next lookup, or the run itself.
+    fn next_call(&mut self) -> Result<Call, Fault> {
+        let Some(context) = &mut self.context else { return Err(unexpected_reply()) };
         if let Some(call) = context.next() {
             return Ok(call);
         }
         let resolved = self.context.take().map(Context::finish).transpose()?.unwrap_or_default();
-        let Some(asked) = &mut self.asked else { return Err(astray()) };
-        let mut request = std::mem::take(&mut asked.request);
+        let Some(create) = &mut self.request else { return Err(unexpected_reply()) };
+
+        let mut request = std::mem::take(&mut create.request);
         request.input = resolved.input.into();
-        if self.warms_up && resolved.decides {
-            return Err(about_input("an answer to what the agent asked cannot be given with 'generate': false"));
+        // A warm-up does not call the agent, so it cannot deliver a decision.
+        if self.warm_up && resolved.has_decision {
+            return Err(input_conflict("a pending item cannot be answered with 'generate': false"));
         }
-        let agent = self.shared.agent(&asked.echo.model)?;
-        let background = asked.echo.background;
+
+        let agent = self.shared.agent(&create.echo.model)?;
+        let background = create.echo.background;
         let mut call = RunCall::new(agent, request);
-        call.id = self.fresh;
-        call.preamble = std::mem::take(&mut asked.preamble);
+        call.id = self.run_id;
+        call.preamble = std::mem::take(&mut create.preamble);
         call.answers = resolved.answers;
-        call.delivery = match (asked.stream || self.socket, background) {
+
+        call.delivery = match (create.stream || self.socket, background) {
             (true, _) => Delivery::Stream,
             (false, true) => Delivery::Background,
             (false, false) => Delivery::Collect,
         };
         call.detached = background || self.shared.options.disconnect == Disconnect::Detach;
         call.respond_immediately = background;
-        call.stored = asked.echo.store;
-        call.record_only = self.warms_up;
-        // Two runs at once in a conversation are refused (section 12). Elsewhere a run in the way has just ended, and
-        // its session is about to be free: a chain goes on at once.
+        call.stored = create.echo.store;
+        call.record_only = self.warm_up;
+
+        // A second concurrent run in a conversation is refused (section 12). Elsewhere the other run has just ended and
+        // its session is about to become free, so a chain continues without delay.
         call.busy = Some(if resolved.busy { Busy::Refuse } else { Busy::Queue });
-        call.thread = match (&asked.previous, &asked.conversation, self.fresh) {
+        call.thread = match (&create.previous, &create.conversation, self.run_id) {
             (Some((run, _)), _, _) => Thread::After(*run),
             (None, Some(session), _) => Thread::Session(session.clone()),
-            // A whole history with outputs of tools in it is a new session; one that answers a question belongs to
-            // the session where it was asked, which is found by the answer.
-            (None, None, Some(fresh)) if resolved.returns && !resolved.decides => Thread::Session(fresh.to_string()),
+            // A complete history with tool outputs starts a new session. If it decides a pending item, it belongs to
+            // the session of that item, which the engine finds by the decision.
+            (None, None, Some(run_id)) if resolved.has_tool_output && !resolved.has_decision => {
+                Thread::Session(run_id.to_string())
+            }
             (None, None, _) => Thread::New,
         };
-        call.labels = Json::from_serialize(&asked.echo);
+
+        call.labels = Json::from_serialize(&create.echo);
         Ok(Call::Run(Box::new(call)))
     }
 
-    /// What a fault of the engine means here.
-    fn meant(&self, fault: &Fault) -> Fault {
+    /// Maps a fault of the engine to one of this endpoint.
+    fn map_fault(&self, fault: &Fault) -> Fault {
         if let Some(context) = &self.context {
-            return context.lost(fault);
+            return context.map_fault(fault);
         }
         let about_answers = [answer::UNDECIDED, answer::NOT_TAKEN, answer::NOT_WAITING];
         if fault.code.as_deref().is_some_and(|code| about_answers.contains(&code)) {
-            return about_input(fault.message.clone());
+            return input_conflict(fault.message.clone());
         }
-        match (fault.kind, &self.asked) {
-            (FaultKind::NotFound, Some(asked)) if fault.code.is_none() => match &asked.previous {
+
+        match (fault.kind, &self.request) {
+            (FaultKind::NotFound, Some(create)) if fault.code.is_none() => match &create.previous {
                 Some((_, id)) if fault.field.as_deref().is_none_or(|field| field == "thread") => previous_not_found(id),
-                // An answer to nothing that is open.
-                _ => about_input(fault.message.clone()),
+                // The answered item is not pending.
+                _ => input_conflict(fault.message.clone()),
             },
-            (FaultKind::Conflict, Some(_)) => about_input(fault.message.clone()),
+            (FaultKind::Conflict, Some(_)) => input_conflict(fault.message.clone()),
             _ => fault.clone(),
         }
     }
@@ -129,15 +140,16 @@ impl Create {
 
 impl Exchange for Create {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.address = Address::of(request);
-        self.fresh = Some(request.fresh);
-        self.socket = request.method == SOCKET;
+        self.headers = ResponseHeaders::for_request(request);
+        self.run_id = Some(request.new_id);
+        self.socket = request.method == WEBSOCKET_METHOD;
         if !self.socket && request.method != "POST" {
             let mut fault =
                 Fault::new(FaultKind::MethodNotAllowed, format!("Not allowed to {} on this path", request.method));
             fault.allow = vec!["POST"];
             return Err(fault);
         }
+
         let object = Node::parse_object(request.body)?;
         if self.socket {
             self.stream_id = object.string("stream_id")?.map(std::borrow::Cow::into_owned);
@@ -146,59 +158,60 @@ impl Exchange for Create {
                 Some(other) => return Err(unsupported("type", format!("'{other}' is not supported here"))),
                 None => return Err(missing("type")),
             }
-            self.warms_up = object.boolean("generate")? == Some(false);
+            self.warm_up = object.boolean("generate")? == Some(false);
             if object.boolean("background")? == Some(true) {
-                return Err(unsupported("background", "background responses are asked for over HTTP"));
+                return Err(unsupported("background", "background responses are only available over HTTP"));
             }
         }
-        let mut asked = decode::Create::read(&object, &self.shared.options, Purpose::Ask)?;
-        // Before anything is looked up: an unknown model is the clearer complaint.
-        self.shared.agent(&asked.echo.model)?;
-        self.context = Some(Context::new(Arc::clone(&self.shared), &mut asked, self.socket, false)?);
-        self.asked = Some(asked);
-        self.go_on()
+
+        let mut create = decode::CreateRequest::parse(&object, &self.shared.options, Purpose::Run)?;
+        // Checked before any lookup: an unknown model is the clearer error.
+        self.shared.agent(&create.echo.model)?;
+        self.context = Some(Context::new(Arc::clone(&self.shared), &mut create, self.socket, false)?);
+        self.request = Some(create);
+        self.next_call()
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         if let Some(context) = &mut self.context {
-            context.take(&reply)?;
-            return self.go_on().map(Next::Call);
+            context.accept(&reply)?;
+            return self.next_call().map(Next::Call);
         }
         match reply {
             Reply::Run(view) => {
-                self.address.on(&mut out.head);
-                Encoder::whole(Arc::clone(&self.shared), view, out);
+                self.headers.apply(&mut out.head);
+                Encoder::write_response(Arc::clone(&self.shared), view, out);
                 Ok(Next::Done)
             }
             Reply::Waiting(view) => {
-                let open: Vec<_> = view.pending.iter().map(|item| format!("'{}'", item.id)).collect();
-                let message = format!("a decision is open and has to be answered first: {}", open.join(", "));
+                let pending: Vec<_> = view.pending.iter().map(|item| format!("'{}'", item.id)).collect();
+                let message = format!("pending items must be answered first: {}", pending.join(", "));
                 Err(Fault::new(FaultKind::Waiting, message).with_field("input"))
             }
-            _ => Err(astray()),
+            _ => Err(unexpected_reply()),
         }
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        let fault = self.meant(fault);
+        let fault = self.map_fault(fault);
         if !self.socket {
-            return self.address.refuse(&fault, out);
+            return self.headers.write_error(&fault, out);
         }
-        let refusal = Refusal::of(&fault);
+        let error = ErrorBody::from_fault(&fault);
         let frames = Frames::new(self.target(), None);
-        frames.alone("error", &ErrorEvent::new(&refusal, self.stream_id.as_deref(), None), out);
+        frames.write_standalone("error", &ErrorEvent::new(&error, self.stream_id.as_deref(), None), out);
     }
 
     fn builds_on(&self) -> Option<RunId> {
-        self.asked.as_ref()?.previous.as_ref().map(|(run, _)| *run)
+        self.request.as_ref()?.previous.as_ref().map(|(run, _)| *run)
     }
 
     fn head(&mut self, head: &mut Head) {
-        stream_head(&self.address, head);
+        stream_head(&self.headers, head);
     }
 
     fn begin(&mut self, run: RunView<'_>, _: &mut Out) {
-        let echo = self.asked.take().map(|asked| asked.echo).unwrap_or_default();
+        let echo = self.request.take().map(|create| create.echo).unwrap_or_default();
         let frames = Frames::new(self.target(), None);
         self.encoder = Some(Encoder::new(Arc::clone(&self.shared), echo, run.run(), frames));
     }
@@ -209,7 +222,7 @@ impl Exchange for Create {
 
     fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
         if let Some(encoder) = &self.encoder {
-            interrupted(encoder, fault, out);
+            write_interruption(encoder, fault, out);
         }
     }
 
@@ -220,17 +233,17 @@ impl Exchange for Create {
     }
 }
 
-/// The head of a streamed answer.
-pub(super) fn stream_head(address: &Address, head: &mut Head) {
-    address.on(head);
+/// Sets the headers of a streamed response.
+pub(super) fn stream_head(headers: &ResponseHeaders, head: &mut Head) {
+    headers.apply(head);
     head.set("content-type", "text/event-stream; charset=utf-8");
     head.set("cache-control", "no-cache");
     head.set("x-accel-buffering", "no");
 }
 
-/// The stream ends before the run does: told as an `error` event, since no end of the response can be told of.
-pub(super) fn interrupted(encoder: &Encoder, fault: &Fault, out: &mut Out) {
-    let refusal = Refusal::of(fault);
+/// The stream ends before the run: sends an `error` event, since the end of the response is unknown.
+pub(super) fn write_interruption(encoder: &Encoder, fault: &Fault, out: &mut Out) {
+    let error = ErrorBody::from_fault(fault);
     let frames = encoder.frames();
-    frames.alone("error", &ErrorEvent::new(&refusal, frames.stream_id(), Some(frames.next())), out);
+    frames.write_standalone("error", &ErrorEvent::new(&error, frames.stream_id(), Some(frames.next())), out);
 }

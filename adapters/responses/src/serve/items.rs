@@ -1,6 +1,6 @@
-//! Stored messages as items: what `input_items` and conversations show (sections 4, 7 and 12).
+//! Renders stored messages as items, for `input_items` and conversations (sections 4, 7 and 12).
 //!
-//! Not here: the items of an answer. Those are told by [`crate::encode`], with the ids and in the words of the stream.
+//! Not here: the output items of a response, which [`crate::encode`] writes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,60 +9,65 @@ use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::{Extra, Json};
 use serde_json::json;
 
-use crate::decode::original;
+use crate::decode::original_item;
 use crate::encode::render;
 use crate::wire::{Empty, Item, Part, ReasoningText, SummaryText};
 
-/// An item as it is shown.
+/// A rendered item.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct RenderedItem {
     pub(crate) id: String,
-    /// The stored message, by its place in what was shown.
-    pub(crate) place: usize,
+    /// Index of the stored message in the input of the renderer.
+    pub(crate) index: usize,
     pub(crate) json: Json,
-    /// A second stored message that is shown as part of this one: the output of a call.
-    pub(crate) also: Option<usize>,
+    /// Index of a second stored message that is part of this item: the output of a call.
+    pub(crate) output_index: Option<usize>,
 }
 
-/// What is needed besides the messages.
-pub(crate) struct Showing<'a> {
-    /// The function that asks a person for something.
+/// Renders messages. Holds the settings of the route and the agent.
+pub(crate) struct ItemRenderer<'a> {
+    /// Name of the function call that represents a question to a person.
     pub(crate) request_input: &'a str,
-    /// What tools come from, where nobody says so.
+    /// `server_label` of calls that have none.
     pub(crate) server_label: &'a str,
 }
 
-impl Showing<'_> {
-    /// Shows messages, each with its id.
-    pub(crate) fn items(&self, messages: &[(String, Message)]) -> Vec<Shown> {
+impl ItemRenderer<'_> {
+    /// Renders messages, each with its id.
+    pub(crate) fn render(&self, messages: &[(String, Message)]) -> Vec<RenderedItem> {
         let mut outputs: BTreeMap<String, VecDeque<usize>> = BTreeMap::new();
-        for (index, (_, message)) in messages.iter().enumerate().filter(|(_, (_, message))| by_agent(&message.kind)) {
+        for (index, (_, message)) in
+            messages.iter().enumerate().filter(|(_, (_, message))| is_agent_output(&message.kind))
+        {
             for output in message.outputs() {
                 outputs.entry(output.call_id).or_default().push_back(index);
             }
         }
-        let mut taken = vec![false; messages.len()];
-        let mut shown = Vec::with_capacity(messages.len());
+
+        let mut consumed = vec![false; messages.len()];
+        let mut items = Vec::with_capacity(messages.len());
         for (index, (id, message)) in messages.iter().enumerate() {
-            if taken[index] {
+            if consumed[index] {
                 continue;
             }
             let is_call = message.kind.is_call() && message.kind != MessageType::FunctionCall;
-            let call = message.calls().next().filter(|_| is_call && original(message).is_none());
+            let call = message.calls().next().filter(|_| is_call && original_item(message).is_none());
             let output = call.as_ref().and_then(|call| outputs.get_mut(&call.call_id)?.pop_front());
+
             let json = match (&call, output) {
                 (Some(call), output) => {
-                    let told = output.and_then(|at| messages[at].1.outputs().next());
+                    let result = output.and_then(|at| messages[at].1.outputs().next());
                     if let Some(at) = output {
-                        taken[at] = true;
+                        consumed[at] = true;
                     }
-                    self.mcp_call(id, call, told)
+                    self.mcp_call(id, call, result)
                 }
                 (None, _) => self.item(id, message),
             };
-            shown.push(Shown { id: id.clone(), place: index, json, also: output });
+            items.push(RenderedItem { id: id.clone(), index, json, output_index: output });
         }
-        shown
+
+        items
     }
 
     fn mcp_call(&self, id: &str, call: &ToolCall, output: Option<ToolOutput>) -> Json {
@@ -79,16 +84,17 @@ impl Showing<'_> {
     }
 
     fn item(&self, id: &str, message: &Message) -> Json {
-        if let Some(original) = original(message) {
+        if let Some(original) = original_item(message) {
             return with_id(&original, id);
         }
-        let kept: Extra = message.metadata.as_ref().and_then(Json::decode).unwrap_or_default();
-        let word = |name: &str| kept.get(name).and_then(Json::decode::<String>);
+        let metadata: Extra = message.metadata.as_ref().and_then(Json::decode).unwrap_or_default();
+        let string = |name: &str| metadata.get(name).and_then(Json::decode::<String>);
+
         match &message.kind {
             MessageType::Reasoning => {
                 let summary: Vec<_> =
                     message.content.iter().filter_map(Content::as_text).map(SummaryText::new).collect();
-                let encrypted = word("encrypted_content");
+                let encrypted = string("encrypted_content");
                 let content: &[ReasoningText<'_>] = &[];
                 let encrypted_content = encrypted.as_deref();
                 Json::from_serialize(&Item::Reasoning {
@@ -101,11 +107,11 @@ impl Showing<'_> {
             }
             MessageType::FunctionCall => {
                 let call = message.calls().next().unwrap_or_default();
-                let namespace = word("namespace");
-                let long = namespace.as_ref().map(|namespace| format!("{namespace}__"));
-                let name = long.and_then(|long| call.name.strip_prefix(&long)).unwrap_or(&call.name);
+                let namespace = string("namespace");
+                let prefix = namespace.as_ref().map(|namespace| format!("{namespace}__"));
+                let name = prefix.and_then(|prefix| call.name.strip_prefix(&prefix)).unwrap_or(&call.name);
                 let (namespace, call_id) = (namespace.as_deref(), call.call_id.as_str());
-                if word("type").as_deref() == Some("custom_tool_call") {
+                if string("type").as_deref() == Some("custom_tool_call") {
                     let fields = serde_json::from_str::<Extra>(&call.arguments).unwrap_or_default();
                     let input = fields.get("input").and_then(Json::decode::<String>).unwrap_or_default();
                     let status = "completed";
@@ -124,7 +130,7 @@ impl Showing<'_> {
             kind if kind.is_output() => {
                 let output = message.outputs().next().unwrap_or_default();
                 let (call_id, output) = (output.call_id.as_str(), output.output.as_str());
-                if word("type").as_deref() == Some("custom_tool_call_output") {
+                if string("type").as_deref() == Some("custom_tool_call_output") {
                     return Json::from_serialize(&Item::CustomToolCallOutput {
                         id,
                         call_id,
@@ -134,58 +140,63 @@ impl Showing<'_> {
                 }
                 Json::from_serialize(&Item::FunctionCallOutput { id, call_id, output, status: "completed" })
             }
-            MessageType::McpApprovalRequest => self.question(id, message),
+            MessageType::McpApprovalRequest => self.pending(id, message),
             MessageType::McpApprovalResponse => approval(id, message),
             MessageType::McpListTools => {
                 let data = message.content.iter().find_map(Content::as_data).and_then(Json::decode::<Extra>);
-                let mut whole = data.unwrap_or_default();
-                whole.set("type", Json::from_serialize("mcp_list_tools"));
-                whole.set("id", Json::from_serialize(id));
-                Json::from_serialize(&whole)
+                let mut fields = data.unwrap_or_default();
+                fields.set("type", Json::from_serialize("mcp_list_tools"));
+                fields.set("id", Json::from_serialize(id));
+                Json::from_serialize(&fields)
             }
-            _ => self.said(id, message, word("role"), word("phase").as_deref()),
+            _ => self.message(id, message, string("role"), string("phase").as_deref()),
         }
     }
 
-    fn question(&self, id: &str, message: &Message) -> Json {
-        let Some(asked) = message.content.iter().find_map(Content::as_data).and_then(Pending::read) else {
-            return self.said(id, message, None, None);
+    fn pending(&self, id: &str, message: &Message) -> Json {
+        let Some(pending) = message.content.iter().find_map(Content::as_data).and_then(Pending::parse) else {
+            return self.message(id, message, None, None);
         };
-        let arguments = asked.arguments.as_str();
-        if asked.kind == PendingKind::Approval {
-            let server_label = asked.server_label.as_deref().unwrap_or(self.server_label);
+
+        let arguments = pending.arguments.as_str();
+        if pending.kind == PendingKind::Approval {
+            let server_label = pending.server_label.as_deref().unwrap_or(self.server_label);
             return Json::from_serialize(&Item::McpApprovalRequest {
-                id: &asked.id,
+                id: &pending.id,
                 server_label,
-                name: &asked.name,
+                name: &pending.name,
                 arguments,
             });
         }
+
         let name = self.request_input;
         Json::from_serialize(&Item::FunctionCall {
             id,
             status: "completed",
-            call_id: &asked.id,
+            call_id: &pending.id,
             name,
             arguments,
             namespace: None,
         })
     }
 
-    fn said(&self, id: &str, message: &Message, role: Option<String>, phase: Option<&str>) -> Json {
+    fn message(&self, id: &str, message: &Message, role: Option<String>, phase: Option<&str>) -> Json {
         let role = match (&message.role, role.as_deref()) {
             (_, Some("developer")) => "developer",
             (Some(Role::User), _) => "user",
             (Some(Role::System), _) => "system",
             _ => "assistant",
         };
-        let given = role != "assistant";
+        let is_input = role != "assistant";
+
         let annotations: Vec<Vec<Json>> = message
             .content
             .iter()
             .map(|content| content.extra.get("annotations").and_then(Json::decode).unwrap_or_default())
             .collect();
-        let texts: Vec<Option<String>> = message.content.iter().map(|content| render::content(content, true)).collect();
+        let texts: Vec<Option<String>> =
+            message.content.iter().map(|content| render::content_text(content, true)).collect();
+
         let parts: Vec<Part<'_>> = message
             .content
             .iter()
@@ -193,43 +204,46 @@ impl Showing<'_> {
             .zip(&annotations)
             .filter_map(|((content, text), annotations)| match (&content.body, text) {
                 (Body::Refusal(refusal), _) => Some(Part::Refusal { refusal }),
-                _ if given => Some(Part::Given(said_part(content))),
+                _ if is_input => Some(Part::Input(input_part(content))),
                 (_, Some(text)) => Some(Part::OutputText { text, annotations, logprobs: Empty }),
                 (_, None) => None,
             })
             .collect();
+
         Json::from_serialize(&Item::Message { id, status: "completed", role, content: &parts, phase })
     }
 }
 
-fn by_agent(kind: &MessageType) -> bool {
+/// True for outputs of tools that the agent runs itself.
+fn is_agent_output(kind: &MessageType) -> bool {
     kind.is_output() && *kind != MessageType::FunctionCallOutput
 }
 
 fn with_id(original: &Json, id: &str) -> Json {
-    let mut whole: Extra = original.decode().unwrap_or_default();
-    if whole.get("id").is_none_or(Json::is_null) {
-        whole.set("id", Json::from_serialize(id));
+    let mut fields: Extra = original.decode().unwrap_or_default();
+    if fields.get("id").is_none_or(Json::is_null) {
+        fields.set("id", Json::from_serialize(id));
     }
-    Json::from_serialize(&whole)
+    Json::from_serialize(&fields)
 }
 
 fn approval(id: &str, message: &Message) -> Json {
     let data = message.content.iter().find_map(Content::as_data);
     let fields: Extra = data.and_then(Json::decode).unwrap_or_default();
-    let asked = data.and_then(interlingua_core::pending::approval_id).unwrap_or_default();
+    let pending = data.and_then(interlingua_core::pending::approval_id).unwrap_or_default();
     let approve = fields.get("approve").and_then(Json::decode).unwrap_or(false);
     let reason: Option<String> = fields.get("reason").and_then(Json::decode);
+
     Json::from_serialize(&Item::McpApprovalResponse {
         id,
-        approval_request_id: &asked,
+        approval_request_id: &pending,
         approve,
         reason: reason.as_deref(),
     })
 }
 
-/// A content of a user's or a system's message, as a part of an input.
-fn said_part(content: &Content) -> Json {
+/// A content of a user or system message, as an input part.
+fn input_part(content: &Content) -> Json {
     let value = match &content.body {
         Body::Text(text) => json!({ "type": "input_text", "text": text }),
         Body::Image(url) => {

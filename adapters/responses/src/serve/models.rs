@@ -5,35 +5,36 @@ use std::sync::Arc;
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::{Call, Fault, FaultKind, Next, Out, Reply, Request, Step};
 
-use super::{Address, Shared, astray};
+use super::{ResponseHeaders, Shared, unexpected_reply};
 use crate::wire;
 
-/// All models, or one.
+/// Lists all models, or describes one.
 pub(crate) struct Models {
     shared: Arc<Shared>,
-    address: Address,
+    headers: ResponseHeaders,
+    /// Id of the model in the path. `None`: list all.
     one: Option<String>,
 }
 
 impl Models {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, address: Address::default(), one: None }
+        Self { shared, headers: ResponseHeaders::default(), one: None }
     }
 }
 
 impl Exchange for Models {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.address = Address::of(request);
+        self.headers = ResponseHeaders::for_request(request);
         self.one = Some(request.param("id")).filter(|id| !id.is_empty()).map(str::to_owned);
         Ok(Call::Describe)
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        // What the engine tells is what this caller may know of.
-        let Reply::Agents(agents) = reply else { return Err(astray()) };
+        // The engine returns only the agents this caller may see.
+        let Reply::Agents(agents) = reply else { return Err(unexpected_reply()) };
         let known = self.shared.models().filter(|(_, agent)| agents.iter().any(|card| card.name == agent.name));
-        let wanted = known.filter(|(id, _)| self.one.as_deref().is_none_or(|one| one == *id));
-        let mut data: Vec<wire::Model<'_>> = wanted
+        let selected = known.filter(|(id, _)| self.one.as_deref().is_none_or(|one| one == *id));
+        let mut data: Vec<wire::Model<'_>> = selected
             .map(|(id, agent)| wire::Model {
                 id,
                 object: "model",
@@ -41,18 +42,19 @@ impl Exchange for Models {
                 owned_by: "interlingua",
             })
             .collect();
+
         match &self.one {
             Some(one) => {
-                let gone = || {
+                let not_found = || {
                     let message = format!("The model '{one}' does not exist.");
                     Fault::new(FaultKind::NoSuchAgent, message).with_field("model")
                 };
-                let model = data.pop().ok_or_else(gone)?;
-                self.address.on(&mut out.head);
+                let model = data.pop().ok_or_else(not_found)?;
+                self.headers.apply(&mut out.head);
                 out.json(&model);
             }
             None => {
-                self.address.on(&mut out.head);
+                self.headers.apply(&mut out.head);
                 out.json(&wire::Models { object: "list", data });
             }
         }
@@ -60,7 +62,7 @@ impl Exchange for Models {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.address.refuse(fault, out);
+        self.headers.write_error(fault, out);
     }
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {

@@ -1,11 +1,11 @@
-//! Pages of lists (section 1): `limit`, `order`, `after`.
+//! Pagination of lists (section 1): `limit`, `order`, `after`.
 
 use interlingua_core::{Fault, FaultKind, Out, Request};
 
-use super::items::Shown;
+use super::items::RenderedItem;
 use crate::wire::List;
 
-/// Which page.
+/// The page a client asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     limit: usize,
@@ -20,16 +20,16 @@ impl Default for Page {
 }
 
 impl Page {
-    /// Everything, oldest first: what was added by one request.
-    pub(crate) const fn whole() -> Self {
+    /// All items, oldest first.
+    pub(crate) const fn all() -> Self {
         Self { limit: usize::MAX, ascending: true, after: None }
     }
 
-    /// Reads the query.
+    /// Parses the query.
     ///
     /// # Errors
-    /// The parameter at fault.
-    pub(crate) fn read(request: &Request<'_>) -> Result<Self, Fault> {
+    /// The invalid parameter.
+    pub(crate) fn parse(request: &Request<'_>) -> Result<Self, Fault> {
         let mut page = Self::default();
         if let Some(limit) = request.query("limit") {
             let wrong = |kind| Fault::new(kind, "must be a number from 1 to 100").with_field("limit");
@@ -38,59 +38,64 @@ impl Page {
                 return Err(wrong(FaultKind::Invalid));
             }
         }
+
         match request.query("order").as_deref() {
             None | Some("desc") => {}
             Some("asc") => page.ascending = true,
             Some(_) => return Err(Fault::invalid("order", "must be 'asc' or 'desc'")),
         }
+
         page.after = request.query("after").filter(|id| !id.is_empty()).map(std::borrow::Cow::into_owned);
         Ok(page)
     }
 
-    /// True if what comes first is what was said first.
+    /// True if the oldest item comes first.
     pub(crate) const fn is_ascending(&self) -> bool {
         self.ascending
     }
 
-    /// How many stored messages are looked at for it, to begin with: an item may be two.
-    pub(crate) const fn messages(&self) -> usize {
+    /// Number of stored messages to read first. An item may consist of two.
+    pub(crate) const fn initial_message_count(&self) -> usize {
         self.limit.saturating_mul(2).saturating_add(2)
     }
 
-    /// True if these items from its end are all it takes to write it.
-    pub(crate) fn is_served_by(&self, items: &[Shown]) -> bool {
-        let from = match &self.after {
+    /// True if the page can be written from these items, which are one end of the list.
+    pub(crate) fn is_covered_by(&self, items: &[RenderedItem]) -> bool {
+        let start = match &self.after {
             None => 0,
             Some(after) => {
-                let at = items.iter().position(|item| item.id == *after);
-                let Some(at) = at else { return false };
-                1 + if self.ascending { at } else { items.len() - 1 - at }
+                let index = items.iter().position(|item| item.id == *after);
+                let Some(index) = index else { return false };
+                1 + if self.ascending { index } else { items.len() - 1 - index }
             }
         };
-        items.len() - from > self.limit
+
+        items.len() - start > self.limit
     }
 
-    /// Writes the page. `items` are in the order they were said.
+    /// Writes the page. `items` are in chronological order.
     ///
     /// # Errors
-    /// The item after which the page begins is not there.
-    pub(crate) fn write(&self, mut items: Vec<Shown>, out: &mut Out) -> Result<(), Fault> {
+    /// The item of `after` is not in the list.
+    pub(crate) fn write(&self, mut items: Vec<RenderedItem>, out: &mut Out) -> Result<(), Fault> {
         if !self.ascending {
             items.reverse();
         }
-        let from = match &self.after {
+        let start = match &self.after {
             None => 0,
             Some(after) => {
-                let at = items.iter().position(|item| item.id == *after);
-                at.ok_or_else(|| Fault::invalid("after", format!("no item of this list has the id '{after}'")))? + 1
+                let index = items.iter().position(|item| item.id == *after);
+                index.ok_or_else(|| Fault::invalid("after", format!("no item with id '{after}' in this list")))? + 1
             }
         };
-        let rest = &items[from..];
-        let shown = &rest[..rest.len().min(self.limit)];
-        let data: Vec<_> = shown.iter().map(|item| item.json.clone()).collect();
-        let first = shown.first().map(|item| item.id.as_str());
-        let last = shown.last().map(|item| item.id.as_str());
-        out.json(&List::new(&data, first, last, rest.len() > shown.len()));
+
+        let rest = &items[start..];
+        let page = &rest[..rest.len().min(self.limit)];
+
+        let data: Vec<_> = page.iter().map(|item| item.json.clone()).collect();
+        let first = page.first().map(|item| item.id.as_str());
+        let last = page.last().map(|item| item.id.as_str());
+        out.json(&List::new(&data, first, last, rest.len() > page.len()));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Responses that are there already: retrieve, resume, cancel, delete, and what was put into them (section 12).
+//! Stored responses: retrieve, resume, cancel, delete, and list their input (section 12).
 
 use std::sync::Arc;
 
@@ -8,78 +8,80 @@ use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::out::Head;
 use interlingua_core::{Call, Fault, FaultKind, Next, Out, Reply, Request, RunId, Step};
 
-use super::create::{interrupted, stream_head};
-use super::items::Showing;
+use super::create::{stream_head, write_interruption};
+use super::items::ItemRenderer;
 use super::page::Page;
-use super::{Address, Shared, astray, run_of, target, told_of};
+use super::{ResponseHeaders, Shared, run_from_path, target, unexpected_reply, with_openai_wording};
 use crate::echo::Echo;
 use crate::encode::{Encoder, Frames, Target};
 use crate::fault::not_found;
 use crate::ids;
 use crate::wire::Deleted;
 
-/// What all of them begin with: the run named by the path, if it may be found.
+/// Looks up the run in the path. Every exchange here begins with it.
 #[derive(Default)]
-struct Named {
-    address: Address,
+struct RunLookup {
+    headers: ResponseHeaders,
     run: Option<RunId>,
     id: String,
 }
 
-impl Named {
-    fn read(&mut self, request: &Request<'_>) -> Result<RunId, Fault> {
-        self.address = Address::of(request);
+impl RunLookup {
+    fn parse(&mut self, request: &Request<'_>) -> Result<RunId, Fault> {
+        self.headers = ResponseHeaders::for_request(request);
         request.param("id").clone_into(&mut self.id);
-        let (run, _) = run_of(request)?;
+        let (run, _) = run_from_path(request)?;
         self.run = Some(run);
         Ok(run)
     }
 
     fn fetch(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.read(request).map(|run| Call::Fetch(target(run)))
+        self.parse(request).map(|run| Call::Fetch(target(run)))
     }
 
     fn run(&self) -> Result<RunId, Fault> {
-        self.run.ok_or_else(astray)
+        self.run.ok_or_else(unexpected_reply)
     }
 
-    /// What was not stored is not there, whatever the gateway still remembers.
+    /// The run, if it is stored. Unstored runs do not exist for clients, even while the gateway still has them.
     fn found<'a>(&self, reply: Reply<'a>) -> Result<RunView<'a>, Fault> {
         match reply {
-            Reply::Run(view) if view.about.stored => Ok(view),
+            Reply::Run(view) if view.info.stored => Ok(view),
             Reply::Run(_) => Err(not_found("Response", &self.id)),
-            _ => Err(astray()),
+            _ => Err(unexpected_reply()),
         }
     }
 
-    fn refuse(&self, fault: &Fault, out: &mut Out) {
-        self.address.refuse(&told_of(fault, "Response", &self.id), out);
+    fn write_error(&self, fault: &Fault, out: &mut Out) {
+        self.headers.write_error(&with_openai_wording(fault, "Response", &self.id), out);
     }
 }
 
-/// `GET /responses/{id}`, whole or as a stream from any point.
+/// `GET /responses/{id}`, as an object or as a stream from any event.
 pub(crate) struct Retrieve {
     shared: Arc<Shared>,
-    named: Named,
+    lookup: RunLookup,
     stream: bool,
+    /// Sequence number of the last event the client has.
     after: Option<u64>,
     encoder: Option<Encoder>,
 }
 
 impl Retrieve {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, named: Named::default(), stream: false, after: None, encoder: None }
+        Self { shared, lookup: RunLookup::default(), stream: false, after: None, encoder: None }
     }
 }
 
 impl Exchange for Retrieve {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        let call = self.named.fetch(request)?;
+        let call = self.lookup.fetch(request)?;
         self.stream = match request.query("stream").as_deref() {
             None | Some("false" | "") => false,
             Some("true") => true,
             Some(_) => return Err(Fault::invalid("stream", "must be 'true' or 'false'")),
         };
+
         self.after = request
             .query("starting_after")
             .filter(|number| !number.is_empty())
@@ -94,26 +96,27 @@ impl Exchange for Retrieve {
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        let view = self.named.found(reply)?;
+        let view = self.lookup.found(reply)?;
         if self.stream {
-            return Ok(Next::Call(Call::Follow(target(self.named.run()?))));
+            return Ok(Next::Call(Call::Follow(target(self.lookup.run()?))));
         }
-        self.named.address.on(&mut out.head);
-        Encoder::whole(Arc::clone(&self.shared), view, out);
+
+        self.lookup.headers.apply(&mut out.head);
+        Encoder::write_response(Arc::clone(&self.shared), view, out);
         Ok(Next::Done)
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.named.refuse(fault, out);
+        self.lookup.write_error(fault, out);
     }
 
     fn head(&mut self, head: &mut Head) {
-        stream_head(&self.named.address, head);
+        stream_head(&self.lookup.headers, head);
     }
 
     fn begin(&mut self, view: RunView<'_>, _: &mut Out) {
         let run = view.run();
-        let echo = Echo::of(&view.about.labels, &run.agent);
+        let echo = Echo::from_labels(&view.info.labels, &run.agent);
         let frames = Frames::new(Target::Sse { done: self.shared.options.done_frame }, self.after);
         self.encoder = Some(Encoder::new(Arc::clone(&self.shared), echo, run, frames));
     }
@@ -128,7 +131,7 @@ impl Exchange for Retrieve {
 
     fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
         if let Some(encoder) = &self.encoder {
-            interrupted(encoder, fault, out);
+            write_interruption(encoder, fault, out);
         }
     }
 
@@ -140,26 +143,26 @@ impl Exchange for Retrieve {
 /// `DELETE /responses/{id}`
 #[derive(Default)]
 pub(crate) struct Delete {
-    named: Named,
+    lookup: RunLookup,
 }
 
 impl Exchange for Delete {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.named.fetch(request)
+        self.lookup.fetch(request)
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         if let Reply::Done = reply {
-            self.named.address.on(&mut out.head);
-            out.json(&Deleted { id: &self.named.id, object: "response", deleted: true });
+            self.lookup.headers.apply(&mut out.head);
+            out.json(&Deleted { id: &self.lookup.id, object: "response", deleted: true });
             return Ok(Next::Done);
         }
-        self.named.found(reply)?;
-        Ok(Next::Call(Call::Delete(target(self.named.run()?))))
+        self.lookup.found(reply)?;
+        Ok(Next::Call(Call::Delete(target(self.lookup.run()?))))
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.named.refuse(fault, out);
+        self.lookup.write_error(fault, out);
     }
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
@@ -170,54 +173,56 @@ impl Exchange for Delete {
 /// `POST /responses/{id}/cancel`
 pub(crate) struct Cancel {
     shared: Arc<Shared>,
-    named: Named,
-    /// Whether the run is being stopped: the next answer is the last.
-    stopping: bool,
+    lookup: RunLookup,
+    /// True once the engine is cancelling the run: the next reply is the last.
+    cancelling: bool,
 }
 
 impl Cancel {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, named: Named::default(), stopping: false }
+        Self { shared, lookup: RunLookup::default(), cancelling: false }
     }
 }
 
 impl Exchange for Cancel {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.named.fetch(request)
+        self.lookup.fetch(request)
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        let view = self.named.found(reply)?;
+        let view = self.lookup.found(reply)?;
+
         let conflict = |message: &str| Err(Fault::new(FaultKind::Conflict, message));
-        if !self.stopping {
-            // Only responses are synchronous or not: a run begun over another protocol is told to stop like any other.
-            let is_response = view.about.protocol == crate::NAME;
-            // What has ended and still asks something is let go of, whatever it was.
-            let asks = !view.pending.is_empty();
-            if is_response && !asks && !Echo::of(&view.about.labels, &view.run().agent).background {
+        if !self.cancelling {
+            // Only responses can be synchronous. Runs of other protocols can always be cancelled.
+            let is_response = view.info.protocol == crate::NAME;
+            // A run that ended with pending items can be cancelled too, which discards them.
+            let has_pending = !view.pending.is_empty();
+            if is_response && !has_pending && !Echo::from_labels(&view.info.labels, &view.run().agent).background {
                 return conflict("Cannot cancel a synchronous response.");
             }
-            match view.about.state {
-                _ if asks => {
-                    self.stopping = true;
-                    return Ok(Next::Call(Call::Cancel(target(self.named.run()?))));
+            match view.info.state {
+                _ if has_pending => {
+                    self.cancelling = true;
+                    return Ok(Next::Call(Call::Cancel(target(self.lookup.run()?))));
                 }
                 RunState::Ended(End::Canceled) => {}
                 RunState::Ended(End::Completed) => return conflict("Cannot cancel a completed response."),
                 RunState::Ended(_) => return conflict("Cannot cancel a response that has ended."),
                 _ => {
-                    self.stopping = true;
-                    return Ok(Next::Call(Call::Cancel(target(self.named.run()?))));
+                    self.cancelling = true;
+                    return Ok(Next::Call(Call::Cancel(target(self.lookup.run()?))));
                 }
             }
         }
-        self.named.address.on(&mut out.head);
-        Encoder::whole(Arc::clone(&self.shared), view, out);
+
+        self.lookup.headers.apply(&mut out.head);
+        Encoder::write_response(Arc::clone(&self.shared), view, out);
         Ok(Next::Done)
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.named.refuse(fault, out);
+        self.lookup.write_error(fault, out);
     }
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
@@ -228,43 +233,46 @@ impl Exchange for Cancel {
 /// `GET /responses/{id}/input_items`
 pub(crate) struct InputItems {
     shared: Arc<Shared>,
-    named: Named,
+    lookup: RunLookup,
     page: Page,
 }
 
 impl InputItems {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, named: Named::default(), page: Page::default() }
+        Self { shared, lookup: RunLookup::default(), page: Page::default() }
     }
 }
 
 impl Exchange for InputItems {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        let call = self.named.fetch(request)?;
-        self.page = Page::read(request)?;
+        let call = self.lookup.fetch(request)?;
+        self.page = Page::parse(request)?;
         Ok(call)
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        let view = self.named.found(reply)?;
+        let view = self.lookup.found(reply)?;
         let run = view.run();
+
         let mut messages = Vec::new();
-        for (turn, told) in run.turns.iter().enumerate() {
-            for (index, message) in told.input.iter().enumerate() {
-                messages.push((ids::of_input(message, run.id, turn, index), message.clone()));
+        for (turn_index, turn) in run.turns.iter().enumerate() {
+            for (index, message) in turn.input.iter().enumerate() {
+                messages.push((ids::input_item_id(message, run.id, turn_index, index), message.clone()));
             }
         }
-        let showing = Showing {
+
+        let renderer = ItemRenderer {
             request_input: &self.shared.options.request_input,
             server_label: self.shared.server_label(&run.agent),
         };
-        self.named.address.on(&mut out.head);
-        self.page.write(showing.items(&messages), out)?;
+
+        self.lookup.headers.apply(&mut out.head);
+        self.page.write(renderer.render(&messages), out)?;
         Ok(Next::Done)
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.named.refuse(fault, out);
+        self.lookup.write_error(fault, out);
     }
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {

@@ -1,9 +1,9 @@
-//! Items of an output, and the parts in them (section 7).
+//! Output items and their parts (section 7).
 
 use interlingua_core::Json;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
-/// `[]`
+/// Serializes as `[]`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Empty;
 
@@ -13,7 +13,7 @@ impl Serialize for Empty {
     }
 }
 
-/// One item.
+/// An item of an output.
 #[derive(serde::Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Item<'a> {
@@ -116,7 +116,7 @@ pub(crate) enum Item<'a> {
     },
 }
 
-/// What became of a tool that failed.
+/// The error of a failed tool.
 #[derive(serde::Serialize)]
 pub(crate) struct McpError<'a> {
     #[serde(rename = "type")]
@@ -132,7 +132,7 @@ struct McpText<'a> {
 }
 
 impl<'a> McpError<'a> {
-    /// The tool ran and failed with this text.
+    /// The tool ran and failed with this error text.
     pub(crate) const fn execution(text: &'a str) -> Self {
         Self { kind: "mcp_tool_execution_error", content: [McpText { kind: "text", text }] }
     }
@@ -151,13 +151,13 @@ pub(crate) enum Part<'a> {
     Refusal {
         refusal: &'a str,
     },
-    /// What the client sent, where it is no text of the agent's.
+    /// A part the client sent.
     #[serde(untagged)]
-    Given(Json),
+    Input(Json),
 }
 
-fn list<S: Serializer>(list: &[Json], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(list)
+fn list<S: Serializer>(values: &[Json], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values)
 }
 
 /// A part of a summary.
@@ -174,7 +174,7 @@ impl<'a> SummaryText<'a> {
     }
 }
 
-/// A part of a thought.
+/// A part of a reasoning text.
 #[derive(serde::Serialize)]
 pub(crate) struct ReasoningText<'a> {
     #[serde(rename = "type")]

@@ -1,7 +1,7 @@
-//! The protocol's own types on their way out, as its specification spells them (sections 6, 7, 1 and 11): borrowed,
-//! every required key written, nulls included.
+//! Outgoing wire types of the protocol (sections 6, 7, 1 and 11). They borrow their data and write every required key,
+//! nulls included.
 //!
-//! Not here: requests. They are read level by level, so that a complaint can name its field ([`crate::decode`]).
+//! Not here: requests. [`crate::decode`] parses them field by field, so that an error can name its field.
 
 mod item;
 mod response;
@@ -23,13 +23,13 @@ pub(crate) struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// A page of items and their ids.
+    /// `first_id` and `last_id` are the ids of the first and the last item of `data`.
     pub(crate) fn new(data: &'a [Json], first_id: Option<&'a str>, last_id: Option<&'a str>, has_more: bool) -> Self {
         Self { object: "list", data, first_id, last_id, has_more }
     }
 }
 
-/// One model, which is an agent.
+/// A model: an agent of the route.
 #[derive(Serialize)]
 pub(crate) struct Model<'a> {
     pub(crate) id: &'a str,
@@ -38,14 +38,14 @@ pub(crate) struct Model<'a> {
     pub(crate) owned_by: &'static str,
 }
 
-/// All models.
+/// The list of models.
 #[derive(Serialize)]
 pub(crate) struct Models<'a> {
     pub(crate) object: &'static str,
     pub(crate) data: Vec<Model<'a>>,
 }
 
-/// Something is gone.
+/// Confirms a deletion.
 #[derive(Serialize)]
 pub(crate) struct Deleted<'a> {
     pub(crate) id: &'a str,
@@ -53,14 +53,14 @@ pub(crate) struct Deleted<'a> {
     pub(crate) deleted: bool,
 }
 
-/// How many tokens a request would be, as far as that can be told.
+/// Estimated number of input tokens of a request.
 #[derive(Serialize)]
 pub(crate) struct InputTokens {
     pub(crate) object: &'static str,
     pub(crate) input_tokens: u64,
 }
 
-/// A conversation made small.
+/// A compacted conversation.
 #[derive(Serialize)]
 pub(crate) struct Compaction<'a> {
     pub(crate) id: &'a str,

@@ -6,7 +6,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::echo::Echo;
 
-/// Where a response stands. Two `l` in `cancelled`.
+/// Status of a response. The protocol writes `cancelled` with two `l`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
@@ -18,10 +18,10 @@ pub(crate) enum Status {
     Cancelled,
 }
 
-/// A whole response, at some moment. Invariant: every key of section 6 is written, nulls included.
+/// The response object at one point in time. Invariant: every key of section 6 is written, nulls included.
 pub(crate) struct Response<'a> {
     pub(crate) id: &'a str,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     pub(crate) created_at: u64,
     pub(crate) completed_at: Option<u64>,
     pub(crate) status: Status,
@@ -42,7 +42,9 @@ impl Serialize for Response<'_> {
         struct Reason {
             reason: &'static str,
         }
+
         let echo = self.echo;
+
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", self.id)?;
         map.serialize_entry("object", "response")?;
@@ -53,6 +55,7 @@ impl Serialize for Response<'_> {
         map.serialize_entry("store", &echo.store)?;
         map.serialize_entry("error", &self.error)?;
         map.serialize_entry("incomplete_details", &self.incomplete.map(|reason| Reason { reason }))?;
+
         map.serialize_entry("instructions", &echo.instructions)?;
         map.serialize_entry("max_output_tokens", &echo.max_output_tokens)?;
         map.serialize_entry("max_tool_calls", &echo.max_tool_calls)?;
@@ -63,19 +66,21 @@ impl Serialize for Response<'_> {
         if let Some(id) = &echo.conversation {
             map.serialize_entry("conversation", &Id { id })?;
         }
+
         map.serialize_entry("prompt_cache_key", &echo.prompt_cache_key)?;
-        or(&mut map, "reasoning", echo.reasoning.as_ref(), &NoReasoning::default())?;
+        entry_or(&mut map, "reasoning", echo.reasoning.as_ref(), &NoReasoning::default())?;
         map.serialize_entry("safety_identifier", &echo.safety_identifier)?;
-        or(&mut map, "service_tier", echo.service_tier.as_ref(), "default")?;
-        or(&mut map, "temperature", echo.temperature.as_ref(), &1)?;
-        or(&mut map, "top_p", echo.top_p.as_ref(), &1)?;
-        or(&mut map, "presence_penalty", echo.presence_penalty.as_ref(), &0)?;
-        or(&mut map, "frequency_penalty", echo.frequency_penalty.as_ref(), &0)?;
-        or(&mut map, "top_logprobs", echo.top_logprobs.as_ref(), &0)?;
-        or(&mut map, "text", echo.text.as_ref(), &PlainText::default())?;
-        or(&mut map, "tool_choice", echo.tool_choice.as_ref(), "auto")?;
+        entry_or(&mut map, "service_tier", echo.service_tier.as_ref(), "default")?;
+        entry_or(&mut map, "temperature", echo.temperature.as_ref(), &1)?;
+        entry_or(&mut map, "top_p", echo.top_p.as_ref(), &1)?;
+        entry_or(&mut map, "presence_penalty", echo.presence_penalty.as_ref(), &0)?;
+        entry_or(&mut map, "frequency_penalty", echo.frequency_penalty.as_ref(), &0)?;
+        entry_or(&mut map, "top_logprobs", echo.top_logprobs.as_ref(), &0)?;
+        entry_or(&mut map, "text", echo.text.as_ref(), &PlainText::default())?;
+        entry_or(&mut map, "tool_choice", echo.tool_choice.as_ref(), "auto")?;
         map.serialize_entry("tools", &echo.tools)?;
-        or(&mut map, "truncation", echo.truncation.as_ref(), "disabled")?;
+        entry_or(&mut map, "truncation", echo.truncation.as_ref(), "disabled")?;
+
         map.serialize_entry("usage", &self.usage)?;
         map.serialize_entry("user", &echo.user)?;
         map.serialize_entry("metadata", &echo.metadata)?;
@@ -83,7 +88,7 @@ impl Serialize for Response<'_> {
     }
 }
 
-fn or<M: SerializeMap, T: Serialize, D: Serialize + ?Sized>(
+fn entry_or<M: SerializeMap, T: Serialize, D: Serialize + ?Sized>(
     map: &mut M,
     name: &'static str,
     value: Option<&T>,
@@ -118,7 +123,7 @@ impl Default for PlainText {
     }
 }
 
-/// Why a response failed. `type` and `param` are there for clients that want them (section 6).
+/// Why a response failed. `type` and `param` are written for clients that expect them (section 6).
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ErrorObject<'a> {
     pub(crate) code: &'static str,
@@ -128,7 +133,7 @@ pub(crate) struct ErrorObject<'a> {
     pub(crate) param: (),
 }
 
-/// What a response cost. Invariant: all inner keys are written.
+/// Token usage of a response. Invariant: all inner keys are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Usage {
     pub(crate) input_tokens: u64,
@@ -150,48 +155,52 @@ struct OutputDetails {
 }
 
 impl Usage {
-    /// Reads what an agent told, in either family of names (section 16). None if it told nothing known.
-    pub(crate) fn read(told: &Json) -> Option<Self> {
+    /// Parses the usage an agent reported, under the field names of Responses or of Chat Completions (section 16).
+    /// `None` if it has none of the known fields.
+    pub(crate) fn from_agent(usage: &Json) -> Option<Self> {
         fn number(fields: &Extra, names: &[&str]) -> Option<u64> {
-            names.iter().find_map(|name| fields.get(name)?.decode::<f64>()).map(whole)
+            names.iter().find_map(|name| fields.get(name)?.decode::<f64>()).map(to_count)
         }
-        let fields: Extra = told.decode()?;
+
+        let fields: Extra = usage.decode()?;
         let input = number(&fields, &["input_tokens", "prompt_tokens"]);
         let output = number(&fields, &["output_tokens", "completion_tokens"]);
         let total = number(&fields, &["total_tokens"]);
         if input.is_none() && output.is_none() && total.is_none() {
             return None;
         }
+
         let details = |names: &[&str]| names.iter().find_map(|name| fields.get(name)?.decode::<Extra>());
-        let of_input = details(&["input_tokens_details", "prompt_tokens_details"]).unwrap_or_default();
-        let of_output = details(&["output_tokens_details", "completion_tokens_details"]).unwrap_or_default();
+        let input_details = details(&["input_tokens_details", "prompt_tokens_details"]).unwrap_or_default();
+        let output_details = details(&["output_tokens_details", "completion_tokens_details"]).unwrap_or_default();
+
         let (input_tokens, output_tokens) = (input.unwrap_or(0), output.unwrap_or(0));
         Some(Self {
             input_tokens,
             input_tokens_details: InputDetails {
-                cached_tokens: number(&of_input, &["cached_tokens"]).unwrap_or(0),
-                cache_write_tokens: number(&of_input, &["cache_write_tokens"]).unwrap_or(0),
+                cached_tokens: number(&input_details, &["cached_tokens"]).unwrap_or(0),
+                cache_write_tokens: number(&input_details, &["cache_write_tokens"]).unwrap_or(0),
             },
             output_tokens,
             output_tokens_details: OutputDetails {
-                reasoning_tokens: number(&of_output, &["reasoning_tokens"]).unwrap_or(0),
+                reasoning_tokens: number(&output_details, &["reasoning_tokens"]).unwrap_or(0),
             },
             total_tokens: total.unwrap_or_else(|| input_tokens.saturating_add(output_tokens)),
         })
     }
 
-    /// What is estimated before anything was asked.
-    pub(crate) fn of_input(input_tokens: u64) -> Self {
+    /// An estimate of the input alone, for a request that does not call the agent.
+    pub(crate) fn from_input_tokens(input_tokens: u64) -> Self {
         Self { input_tokens, total_tokens: input_tokens, ..Self::default() }
     }
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped, and a count of tokens")]
-fn whole(number: f64) -> u64 {
+fn to_count(number: f64) -> u64 {
     number.clamp(0.0, 9e15) as u64
 }
 
-/// A conversation.
+/// The conversation object.
 #[derive(Serialize)]
 pub(crate) struct Conversation<'a> {
     pub(crate) id: &'a str,

@@ -1,6 +1,6 @@
-//! A route without a gateway: finds endpoints, asks exchanges, and plays the engine's part with records.
+//! A route without a gateway: finds endpoints, drives exchanges, and replaces the engine by prepared records.
 
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its own part of it")]
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses a part of it")]
 
 pub mod strict;
 
@@ -12,7 +12,7 @@ use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{AgentRequest, Content, ContentType, MessageType, Role};
 use interlingua_core::out::Head;
 use interlingua_core::pending::Pending;
-use interlingua_core::run::{Announced, CallHead, MessageEnd, RunError};
+use interlingua_core::run::{CallHead, MessageEnd, MessageStart, RunError};
 use interlingua_core::{Call, Delivery, End, Fault, Next, Out, Record, Request, Run, RunCall, RunId, Step};
 use interlingua_responses::{Options, Responses};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub fn run_id(number: u128) -> RunId {
     RunId(uuid::Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0000 + number))
 }
 
-/// The response of [`run_id`].
+/// The response id of [`run_id`].
 pub fn response_id(number: u128) -> String {
     run_id(number).to_prefixed("resp_")
 }
@@ -54,28 +54,28 @@ pub fn mounted(agents: &[&str], option_text: &str) -> Route {
     Route(Responses::mount(&mount, options(option_text)).expect("it can be mounted"))
 }
 
-/// What became of a request.
-pub struct Asked {
+/// A sent request: its exchange, and the result of decoding.
+pub struct Sent {
     pub exchange: Box<dyn Exchange>,
     pub outcome: Result<Call, Fault>,
 }
 
-impl std::fmt::Debug for Asked {
+impl std::fmt::Debug for Sent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.outcome.fmt(f)
     }
 }
 
-/// An answer as it would go out.
+/// An HTTP reply.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpReply {
     pub status: u16,
     pub head: Head,
     pub body: String,
 }
 
-impl Answer {
-    pub fn of(out: Out) -> Self {
+impl HttpReply {
+    pub fn from_out(out: Out) -> Self {
         let status = if out.head.status == 0 { 200 } else { out.head.status };
         Self { status, body: String::from_utf8(out.body.to_vec()).expect("UTF-8"), head: out.head }
     }
@@ -84,7 +84,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
-    /// Status and error on one line.
+    /// Status and body on one line.
     pub fn line(&self) -> String {
         format!("{} {}", self.status, self.body)
     }
@@ -92,36 +92,40 @@ impl Answer {
 
 fn matches(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
     let mut params = Vec::new();
-    let (mut wanted, mut given) = (pattern.split('/'), path.split('/'));
+    let (mut expected, mut actual) = (pattern.split('/'), path.split('/'));
     loop {
-        match (wanted.next(), given.next()) {
+        match (expected.next(), actual.next()) {
             (None, None) => return Some(params),
-            (Some(wanted), Some(given)) => match wanted.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
-                Some(name) => params.push((name.split(':').next().expect("a name").to_owned(), given.to_owned())),
-                None if wanted == given => {}
-                None => return None,
-            },
+            (Some(expected), Some(actual)) => {
+                match expected.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+                    Some(name) => params.push((name.split(':').next().expect("a name").to_owned(), actual.to_owned())),
+                    None if expected == actual => {}
+                    None => return None,
+                }
+            }
             _ => return None,
         }
     }
 }
 
 impl Route {
-    pub fn ask(&self, method: &str, target: &str, body: &str) -> Asked {
-        self.ask_with(method, target, body, &[])
+    pub fn send(&self, method: &str, target: &str, body: &str) -> Sent {
+        self.send_with(method, target, body, &[])
     }
 
-    pub fn ask_with(&self, method: &str, target: &str, body: &str, headers: &[(&str, &str)]) -> Asked {
+    pub fn send_with(&self, method: &str, target: &str, body: &str, headers: &[(&str, &str)]) -> Sent {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let as_http = if method == "WEBSOCKET" { "GET" } else { method };
         let found = self.0.endpoints.iter().find_map(|endpoint| {
             let params = matches(endpoint.path, path)?;
             (endpoint.method.as_str() == as_http).then_some((endpoint, params))
         });
+
         let (mut exchange, params) = match found {
             Some((endpoint, params)) => ((endpoint.open)(), params),
             None => ((self.0.fallback)(), Vec::new()),
         };
+
         let caller = Caller { owner: "anonymous".into(), authenticated: false };
         let outcome = exchange.decode(&Request {
             method,
@@ -133,18 +137,18 @@ impl Route {
             base_url: "http://localhost/v1",
             caller: &caller,
             now: NOW,
-            fresh: run_id(0x100),
+            new_id: run_id(0x100),
         });
-        Asked { exchange, outcome }
+        Sent { exchange, outcome }
     }
 }
 
-impl Asked {
-    /// What the engine would be asked to run.
+impl Sent {
+    /// The run call for the engine.
     pub fn run_call(&self) -> &RunCall {
         match &self.outcome {
             Ok(Call::Run(call)) => call,
-            other => panic!("no run is asked for: {other:?}"),
+            other => panic!("not a run call: {other:?}"),
         }
     }
 
@@ -152,33 +156,33 @@ impl Asked {
         self.outcome.as_ref().expect_err("a fault")
     }
 
-    /// The refusal, as it would go out.
-    pub fn refusal(mut self) -> Answer {
+    /// The error for a request that was refused while decoding.
+    pub fn error_reply(mut self) -> HttpReply {
         let fault = self.outcome.expect_err("a fault");
         let mut out = Out::new();
         self.exchange.fail(&fault, &mut out);
-        Answer::of(out)
+        HttpReply::from_out(out)
     }
 
-    /// The engine says no.
-    pub fn refused(mut self, fault: &Fault) -> Answer {
+    /// The error after the engine returned a fault.
+    pub fn fail_with(mut self, fault: &Fault) -> HttpReply {
         let mut out = Out::new();
         self.exchange.fail(fault, &mut out);
-        Answer::of(out)
+        HttpReply::from_out(out)
     }
 
-    /// The engine answers; the exchange may want something else.
-    pub fn answered(mut self, reply: Reply<'_>) -> Result<Answer, Asked> {
+    /// Passes on a reply of the engine. `Err` if the exchange makes another call or fails.
+    pub fn reply_with(mut self, reply: Reply<'_>) -> Result<HttpReply, Sent> {
         let mut out = Out::new();
         match self.exchange.reply(reply, &mut out) {
-            Ok(Next::Done) => Ok(Answer::of(out)),
+            Ok(Next::Done) => Ok(HttpReply::from_out(out)),
             Ok(Next::Call(call)) => Err(Self { exchange: self.exchange, outcome: Ok(call) }),
             Err(fault) => Err(Self { exchange: self.exchange, outcome: Err(fault) }),
         }
     }
 
     /// Streams a record from its first step.
-    pub fn streamed(mut self, record: &Record) -> Answer {
+    pub fn streamed(mut self, record: &Record) -> HttpReply {
         let about = match &self.outcome {
             Ok(Call::Run(call)) => about_of(call, record),
             _ => about(record, Json::null()),
@@ -186,16 +190,17 @@ impl Asked {
         self.stream_as(record, &about)
     }
 
-    pub fn stream_as(&mut self, record: &Record, about: &RunInfo) -> Answer {
+    pub fn stream_as(&mut self, record: &Record, about: &RunInfo) -> HttpReply {
         let mut out = Out::new();
         self.exchange.head(&mut out.head);
-        self.exchange.begin(RunView { record, about, pending: &[] }, &mut out);
-        let mut over = false;
+        self.exchange.begin(RunView { record, info: about, pending: &[] }, &mut out);
+
+        let mut finished = false;
         for step in record.steps(0) {
-            assert!(!over, "a step after the end");
-            over = self.exchange.encode(step, &mut out) == Flow::Close;
+            assert!(!finished, "a step after the end");
+            finished = self.exchange.encode(step, &mut out) == Flow::Close;
         }
-        Answer::of(out)
+        HttpReply::from_out(out)
     }
 
     pub fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
@@ -203,7 +208,7 @@ impl Asked {
     }
 }
 
-/// What the engine would know of a run that was asked for so.
+/// The run information that the engine would have for a call.
 pub fn about_of(call: &RunCall, record: &Record) -> RunInfo {
     RunInfo { stored: call.stored, delivery: call.delivery, ..about(record, call.labels.clone()) }
 }
@@ -223,20 +228,20 @@ pub fn about(record: &Record, labels: Json) -> RunInfo {
     }
 }
 
-/// A record being told by hand.
-pub struct Tale(pub Record);
+/// Builds a record by hand.
+pub struct RunBuilder(pub Record);
 
-impl Tale {
+impl RunBuilder {
     pub fn begin() -> Self {
         let mut record = Record::new(Run::new(run_id(1), "demo", "session-1", NOW));
-        record.at(NOW + 1000);
+        record.set_time(NOW + 1000);
         record.start_turn(vec![interlingua_core::model::Message::user("hi")]);
         Self(record)
     }
 
     pub fn message(&mut self, kind: MessageType) -> u32 {
         let role = if kind.is_output() { Role::Tool } else { Role::Assistant };
-        self.0.start_message(Announced::new("", kind, role))
+        self.0.start_message(MessageStart::new("", kind, role))
     }
 
     pub fn text(&mut self, message: u32, kind: ContentType, deltas: &[&str]) -> u32 {
@@ -279,20 +284,21 @@ impl Tale {
         self.0.finish_message(message, MessageEnd::new(End::Completed));
     }
 
-    /// A whole message of one text.
-    pub fn says(&mut self, deltas: &[&str]) {
+    /// Adds a complete message with one text.
+    pub fn add_message(&mut self, deltas: &[&str]) {
         let message = self.message(MessageType::Message);
         self.text(message, ContentType::Text, deltas);
         self.end(message);
     }
 
     pub fn finish(mut self, end: End) -> Record {
-        self.0.at(NOW + 2000);
+        self.0.set_time(NOW + 2000);
         let usage = Json::parse(r#"{"input_tokens":11,"output_tokens":7}"#);
-        self.0.note(None, usage, Extra::new());
+        self.0.update_turn(None, usage, Extra::new());
+
         let error = matches!(end, End::Failed | End::Rejected)
             .then(|| RunError { code: "MODEL_TIMEOUT".to_owned(), message: "the model took too long".to_owned() });
-        self.0.cut(end, error);
+        self.0.close(end, error);
         self.0
     }
 }
@@ -304,9 +310,9 @@ pub fn pending(record: &Record) -> Vec<Pending> {
 /// The body of a plain request.
 pub const HELLO: &str = r#"{"model":"demo","input":"hi","stream":true}"#;
 
-/// Streams a record as the answer to a request.
-pub fn stream(option_text: &str, body: &str, record: &Record) -> Answer {
-    route(option_text).ask("POST", "/responses", body).streamed(record)
+/// Streams a record as the reply to a request.
+pub fn stream(option_text: &str, body: &str, record: &Record) -> HttpReply {
+    route(option_text).send("POST", "/responses", body).streamed(record)
 }
 
 /// The events of a stream: name and data.
@@ -324,17 +330,18 @@ pub fn events(body: &str) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// A stream in a form people can read: one line an event, the response objects only by what changes in them.
-pub fn tale(body: &str) -> String {
+/// A stream in readable form: one line per event, and of the response objects only the fields that change.
+pub fn transcript(body: &str) -> String {
     let mut lines = String::new();
     for (name, mut data) in events(body) {
         let fields = data.as_object_mut().expect("an object");
         fields.remove("type");
         let number = fields.remove("sequence_number").expect("a number");
         if let Some(response) = fields.get_mut("response") {
-            let kept = ["status", "error", "incomplete_details", "output", "usage", "completed_at"];
-            response.as_object_mut().expect("an object").retain(|name, _| kept.contains(&name.as_str()));
+            let shown = ["status", "error", "incomplete_details", "output", "usage", "completed_at"];
+            response.as_object_mut().expect("an object").retain(|name, _| shown.contains(&name.as_str()));
         }
+
         let rest = serde_json::to_string(fields).expect("JSON");
         let rest = rest.replace(&run_id(1).to_prefixed(""), "RUN");
         lines.push_str(&format!("{number} {name} {rest}\n"));

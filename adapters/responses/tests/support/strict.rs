@@ -1,18 +1,18 @@
-//! A reader as strict as the strictest client (sections 9 and 14): builds the answer from the events alone, and fails
-//! on whatever an SDK would fail on or show wrongly.
+//! A strict client (sections 9 and 14): rebuilds the response from the events alone, and fails on everything on which
+//! an SDK would fail or show a wrong result.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// Reads a stream to its end and answers the final response.
+/// Reads a stream to its end and returns the final response.
 pub fn read(events: &[(String, Value)]) -> Value {
     let mut reader = Reader::default();
     let mut last = None;
-    for (place, (name, event)) in events.iter().enumerate() {
+    for (index, (name, event)) in events.iter().enumerate() {
         assert!(last.is_none(), "{name} after the end");
-        assert_eq!(event["sequence_number"], place, "numbers without gaps");
-        match (place, name.as_str()) {
+        assert_eq!(event["sequence_number"], index, "numbers without gaps");
+        match (index, name.as_str()) {
             (0, "response.created") => assert_eq!(event["response"]["output"], json!([])),
             (0, _) => panic!("the first event is {name}"),
             (_, "response.completed" | "response.failed" | "response.incomplete") => {
@@ -21,6 +21,7 @@ pub fn read(events: &[(String, Value)]) -> Value {
             _ => reader.event(name, event),
         }
     }
+
     let last = last.expect("the stream ends");
     reader.end(&last);
     last
@@ -35,7 +36,7 @@ struct Reader {
 struct Item {
     added: Value,
     done: Option<Value>,
-    /// Texts by what carries them: `content`, `summary` and their place, or the item itself.
+    /// Texts by location: `content` or `summary` with an index, or the item itself.
     texts: BTreeMap<(String, u64), Text>,
 }
 
@@ -56,14 +57,15 @@ impl Reader {
         item
     }
 
-    fn text(&mut self, event: &Value, place: &str) -> &mut Text {
-        let key = match place {
+    fn text(&mut self, event: &Value, location: &str) -> &mut Text {
+        let key = match location {
             "content" => ("content".to_owned(), event["content_index"].as_u64().expect("an index")),
             "summary" => ("summary".to_owned(), event["summary_index"].as_u64().expect("an index")),
             _ => (String::new(), 0),
         };
         let item = self.item(event);
-        let known = place.is_empty() || item.texts.contains_key(&key);
+
+        let known = location.is_empty() || item.texts.contains_key(&key);
         assert!(known, "the part was not added: {event}");
         let text = item.texts.entry(key).or_default();
         assert!(!text.closed, "the part is closed: {event}");
@@ -77,7 +79,7 @@ impl Reader {
             "response.output_item.added" => {
                 assert_eq!(event["output_index"], self.items.len(), "indexes append: {event}");
                 let item = event["item"].clone();
-                shell(&item);
+                assert_empty(&item);
                 let id = item["id"].as_str().expect("an id").to_owned();
                 assert!(self.by_id.insert(id, self.items.len()).is_none(), "ids are unique: {event}");
                 self.items.push(Item { added: item, done: None, texts: BTreeMap::new() });
@@ -93,17 +95,17 @@ impl Reader {
                 item.check();
             }
             "response.content_part.added" | "response.reasoning_summary_part.added" => {
-                let place = if name.contains("summary") { "summary" } else { "content" };
-                let index = event[format!("{place}_index")].as_u64().expect("an index");
+                let location = if name.contains("summary") { "summary" } else { "content" };
+                let index = event[format!("{location}_index")].as_u64().expect("an index");
                 let item = self.item(event);
-                let before = item.texts.iter().filter(|((kind, _), _)| kind == place);
+                let before = item.texts.iter().filter(|((kind, _), _)| kind == location);
                 assert!(before.clone().all(|(_, text)| text.closed), "one part after the other: {event}");
                 assert_eq!(before.count() as u64, index, "parts append: {event}");
-                item.texts.insert((place.to_owned(), index), Text::default());
+                item.texts.insert((location.to_owned(), index), Text::default());
             }
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
-                let place = if name.contains("summary") { "summary" } else { "content" };
-                let text = self.text(event, place);
+                let location = if name.contains("summary") { "summary" } else { "content" };
+                let text = self.text(event, location);
                 text.part = Some(event["part"].clone());
                 text.closed = true;
             }
@@ -142,7 +144,7 @@ impl Reader {
             | "response.image_generation_call.completed" => {
                 self.item(event);
             }
-            _ => panic!("an event nobody published: {name}"),
+            _ => panic!("unknown event: {name}"),
         }
     }
 
@@ -152,11 +154,13 @@ impl Reader {
             .iter()
             .map(|item| item.done.clone().unwrap_or_else(|| panic!("never done: {}", item.added)))
             .collect();
-        assert_eq!(last["output"], Value::Array(done), "the final output is what was told");
+        assert_eq!(last["output"], Value::Array(done), "the final output has the items of the stream");
+
         let ended_well = last["status"] == "completed";
         assert_eq!(last["completed_at"].is_u64(), ended_well, "{last}");
         assert_eq!(last["error"].is_object(), last["status"] == "failed", "{last}");
         assert_eq!(last["incomplete_details"].is_object(), last["status"] == "incomplete", "{last}");
+
         for name in KEYS {
             assert!(last.get(name).is_some(), "the key {name} is written");
         }
@@ -167,22 +171,22 @@ impl Reader {
 }
 
 impl Item {
-    /// Deltas joined are the text in `done`, in the part's and in the item's.
+    /// The joined deltas equal the text in the done event, in the part and in the item.
     fn check(&self) {
         let done = self.done.as_ref().expect("it is done");
-        for ((place, index), text) in &self.texts {
+        for ((location, index), text) in &self.texts {
             assert_eq!(text.done.as_deref(), Some(text.joined.as_str()), "deltas joined: {done}");
             let index = *index as usize;
-            let told = match place.as_str() {
+            let text_in_item = match location.as_str() {
                 "content" => {
                     assert!(text.closed, "the part is closed before its item: {done}");
                     let part = &done["content"][index];
-                    let mut told = text.part.clone().expect("closed with a part");
+                    let mut expected = text.part.clone().expect("closed with a part");
                     // Annotations may come with the end of the message.
                     if let Some(late) = part.get("annotations") {
-                        told["annotations"] = late.clone();
+                        expected["annotations"] = late.clone();
                     }
-                    assert_eq!(part, &told);
+                    assert_eq!(part, &expected);
                     part.get("text").or_else(|| part.get("refusal"))
                 }
                 "summary" => {
@@ -191,18 +195,19 @@ impl Item {
                 }
                 _ => done.get("arguments").or_else(|| done.get("input")),
             };
-            assert_eq!(told.and_then(Value::as_str), Some(text.joined.as_str()), "{done}");
+            assert_eq!(text_in_item.and_then(Value::as_str), Some(text.joined.as_str()), "{done}");
         }
+
         let parts = done["content"].as_array().map_or(0, Vec::len);
-        let told = self.texts.keys().filter(|(place, _)| place == "content").count();
+        let sent = self.texts.keys().filter(|(location, _)| location == "content").count();
         if done["type"] == "message" || done["type"] == "reasoning" {
-            assert_eq!(parts, told, "every part was told: {done}");
+            assert_eq!(parts, sent, "every part was sent: {done}");
         }
     }
 }
 
-/// `added` carries the empty shell.
-fn shell(item: &Value) {
+/// `output_item.added` carries an item without content.
+fn assert_empty(item: &Value) {
     match item["type"].as_str().expect("a type") {
         "message" => assert_eq!(
             (&item["content"], &item["status"], &item["role"]),

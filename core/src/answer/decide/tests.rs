@@ -1,4 +1,4 @@
-//! The table of section 4, row by row, and what holds for any answer whatever.
+//! The table of section 4, row by row, and properties of all answers.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::answer::{ALL_DECISIONS, NATIVE_DECISIONS, offer};
 
 fn item(kind: PendingKind) -> Pending {
     let data = r#"{"id":"appr_1","name":"send_mail","arguments":"{\"to\":\"a\"}"}"#;
-    let mut item = Pending::read(&Json::parse(data).expect("JSON")).expect("an item");
+    let mut item = Pending::parse(&Json::parse(data).expect("JSON")).expect("an item");
     item.kind = kind;
     item
 }
@@ -16,7 +16,7 @@ fn json(text: &str) -> Json {
     Json::parse(text).expect("JSON")
 }
 
-fn read(kind: PendingKind, given: &Given) -> String {
+fn outcome(kind: PendingKind, given: &AnswerBody) -> String {
     let item = item(kind);
     match decide(&item, given, &offer(&item, ALL_DECISIONS)) {
         Ok(decided) => {
@@ -29,12 +29,12 @@ fn read(kind: PendingKind, given: &Given) -> String {
             }
             line
         }
-        Err(undecided) => format!("undecided: {undecided}"),
+        Err(error) => format!("error: {error}"),
     }
 }
 
 #[test]
-fn payloads_are_read_by_the_table() {
+fn payloads_are_interpreted_by_the_table() {
     let mut table = String::new();
     for payload in [
         "true",
@@ -100,15 +100,15 @@ fn payloads_are_read_by_the_table() {
         r#"{"approved":true,"confirmed":false}"#,
         r#"{"steps":["a"]}"#,
     ] {
-        let given = Given::Payload(json(payload));
-        table.push_str(&format!("{payload}\n    approval: {}\n", read(PendingKind::Approval, &given)));
-        table.push_str(&format!("    input:    {}\n", read(PendingKind::Input, &given)));
+        let given = AnswerBody::Payload(json(payload));
+        table.push_str(&format!("{payload}\n    approval: {}\n", outcome(PendingKind::Approval, &given)));
+        table.push_str(&format!("    input:    {}\n", outcome(PendingKind::Input, &given)));
     }
     insta::assert_snapshot!(table);
 }
 
 #[test]
-fn texts_are_read_by_the_table() {
+fn texts_are_interpreted_by_the_table() {
     let mut table = String::new();
     for text in [
         "accept",
@@ -133,38 +133,39 @@ fn texts_are_read_by_the_table() {
         "Paris",
         "approved approved",
     ] {
-        let given = Given::Text(text.to_owned());
+        let given = AnswerBody::Text(text.to_owned());
         for kind in [PendingKind::Approval, PendingKind::Input, PendingKind::Auth, PendingKind::Tool] {
-            table.push_str(&format!("{text:?} {kind:?}: {}\n", read(kind, &given)));
+            table.push_str(&format!("{text:?} {kind:?}: {}\n", outcome(kind, &given)));
         }
     }
     insta::assert_snapshot!(table);
 }
 
 #[test]
-fn an_edit_is_refused_where_it_is_not_offered_and_never_becomes_an_accept() {
+fn an_edit_that_is_not_offered_is_refused_and_never_becomes_an_accept() {
     let item = item(PendingKind::Approval);
     let offered = offer(&item, NATIVE_DECISIONS);
     for payload in [r#"{"type":"edit","args":{"to":"b"}}"#, r#"{"approved":true,"editedArgs":{"to":"b"}}"#] {
-        let refused = decide(&item, &Given::Payload(json(payload)), &offered).expect_err("not offered");
-        assert!(matches!(refused, Undecided::NotOffered(Decision::Edit, _)), "{refused:?}");
+        let refused = decide(&item, &AnswerBody::Payload(json(payload)), &offered).expect_err("not offered");
+        assert!(matches!(refused, AnswerError::NotOffered(Decision::Edit, _)), "{refused:?}");
     }
 }
 
 #[test]
-fn to_cancel_is_always_possible() {
-    let cancel = Given::Text("cancel".into());
+fn cancelling_is_always_possible() {
+    let cancel = AnswerBody::Text("cancel".into());
     assert_eq!(decide(&item(PendingKind::Approval), &cancel, &[]).expect("possible").decision, Decision::Cancel);
 }
 
 #[test]
-fn a_question_without_yes_and_no_takes_yes_for_an_answer() {
+fn a_question_without_yes_and_no_accepts_yes_as_an_answer() {
     let mut item = item(PendingKind::Input);
     item.decisions = vec![Decision::Respond];
     let offered = offer(&item, ALL_DECISIONS);
-    let decided = decide(&item, &Given::Text("yes".into()), &offered).expect("an answer");
+    let decided = decide(&item, &AnswerBody::Text("yes".into()), &offered).expect("an answer");
+
     assert_eq!((decided.decision, decided.text.as_deref()), (Decision::Respond, Some("yes")));
-    let decided = decide(&item, &Given::Payload(json("true")), &offered).expect("an answer");
+    let decided = decide(&item, &AnswerBody::Payload(json("true")), &offered).expect("an answer");
     assert_eq!((decided.decision, decided.payload), (Decision::Respond, Some(json("true"))));
 }
 
@@ -174,47 +175,52 @@ fn an_answer_is_checked_against_the_schema_of_its_question() {
     item.response_schema =
         Some(json(r#"{"type":"object","required":["city"],"properties":{"city":{"type":"string"}}}"#));
     let offered = offer(&item, ALL_DECISIONS);
-    let answer = |given: Given| decide(&item, &given, &offered);
-    assert!(answer(Given::Payload(json(r#"{"city":"Paris"}"#))).is_ok());
-    assert!(answer(Given::Text(r#"{"city":"Paris"}"#.into())).is_ok());
-    // As clients say it that have a word for it.
+    let answer = |given: AnswerBody| decide(&item, &given, &offered);
+    assert!(answer(AnswerBody::Payload(json(r#"{"city":"Paris"}"#))).is_ok());
+
+    assert!(answer(AnswerBody::Text(r#"{"city":"Paris"}"#.into())).is_ok());
+    // Some clients wrap the answer in their own form.
     for form in [
         r#"{"type":"response","args":{"args":{"city":"Paris"}}}"#,
         r#"{"type":"response","args":{"city":"Paris"}}"#,
         r#"{"type":"response","args":{"args":"{\"city\":\"Paris\"}"}}"#,
     ] {
-        assert!(answer(Given::Payload(json(form))).is_ok(), "{form}");
+        assert!(answer(AnswerBody::Payload(json(form))).is_ok(), "{form}");
     }
+
     for wrong in [r#"{"city":7}"#, "{}", "7", r#"{"type":"response","args":{"args":{"town":"Paris"}}}"#] {
-        let misfit = answer(Given::Payload(json(wrong))).expect_err("does not fit");
-        assert!(matches!(misfit, Undecided::Unfit(_, Some(_))), "{wrong}: {misfit:?}");
+        let error = answer(AnswerBody::Payload(json(wrong))).expect_err("a mismatch");
+        assert!(matches!(error, AnswerError::ValueMismatch(_, Some(_))), "{wrong}: {error:?}");
     }
-    let explicit = Given::Decided { decision: Decision::Accept, arguments: None, text: None, payload: None };
-    assert!(matches!(answer(explicit), Err(Undecided::NotOffered(..))), "to go on is no answer");
+
+    let explicit = AnswerBody::Decided { decision: Decision::Accept, arguments: None, text: None, payload: None };
+    assert!(matches!(answer(explicit), Err(AnswerError::NotOffered(..))), "continuing is not an answer");
 }
 
 #[test]
-fn whatever_form_an_answer_comes_in_the_agent_gets_the_value_that_was_checked() {
+fn the_agent_gets_the_validated_value_whatever_the_form_of_the_answer() {
     let mut item = item(PendingKind::Input);
     item.response_schema =
         Some(json(r#"{"type":"object","required":["city"],"properties":{"city":{"type":"string"}}}"#));
     let offered = offer(&item, ALL_DECISIONS);
-    let text = |text: &str| Given::Text(text.to_owned());
-    let decided = |text: Option<&str>, payload: Option<&str>| Given::Decided {
+
+    let text = |text: &str| AnswerBody::Text(text.to_owned());
+    let decided = |text: Option<&str>, payload: Option<&str>| AnswerBody::Decided {
         decision: Decision::Respond,
         arguments: None,
         text: text.map(str::to_owned),
         payload: payload.map(json),
     };
+
     for given in [
         text("Paris"),
         text(r#"{"city":"Paris"}"#),
-        Given::Payload(json(r#"{"city":"Paris"}"#)),
-        Given::Payload(json(r#""Paris""#)),
-        Given::Payload(json(r#"{"type":"response","args":{"args":{"city":"Paris"}}}"#)),
-        Given::Payload(json(r#"{"type":"response","args":{"args":"Paris"}}"#)),
-        Given::Payload(json(r#"{"decision":"respond","text":"Paris"}"#)),
-        Given::Payload(json(r#"{"decision":"respond","payload":{"city":"Paris"}}"#)),
+        AnswerBody::Payload(json(r#"{"city":"Paris"}"#)),
+        AnswerBody::Payload(json(r#""Paris""#)),
+        AnswerBody::Payload(json(r#"{"type":"response","args":{"args":{"city":"Paris"}}}"#)),
+        AnswerBody::Payload(json(r#"{"type":"response","args":{"args":"Paris"}}"#)),
+        AnswerBody::Payload(json(r#"{"decision":"respond","text":"Paris"}"#)),
+        AnswerBody::Payload(json(r#"{"decision":"respond","payload":{"city":"Paris"}}"#)),
         decided(Some("Paris"), None),
         decided(None, Some(r#"{"city":"Paris"}"#)),
         decided(Some("Paris"), Some(r#"{"type":"response","args":"Paris"}"#)),
@@ -225,24 +231,24 @@ fn whatever_form_an_answer_comes_in_the_agent_gets_the_value_that_was_checked() 
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_told_what_would() {
+fn a_mismatching_answer_is_refused_with_a_hint() {
     let mut item = item(PendingKind::Input);
     item.response_schema = Some(json(
         r#"{"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string"}}}"#,
     ));
     let offered = offer(&item, ALL_DECISIONS);
-    let refused = decide(&item, &Given::Text("Paris".into()), &offered).expect_err("which field is meant is not said");
-    let told = refused.to_string();
-    assert!(told.contains("'a' (required, string), 'b' (required, string)"), "{told}");
-    assert!(told.contains(r#"this would fit: {"a":"…","b":"…"}"#), "{told}");
+    let refused = decide(&item, &AnswerBody::Text("Paris".into()), &offered).expect_err("the field is ambiguous");
+    let message = refused.to_string();
+    assert!(message.contains("'a' (required, string), 'b' (required, string)"), "{message}");
+    assert!(message.contains(r#"this would fit: {"a":"…","b":"…"}"#), "{message}");
 }
 
 #[test]
-fn a_plain_native_yes_with_a_text_answers_a_question() {
+fn a_canonical_yes_with_a_text_answers_a_question() {
     let mut item = item(PendingKind::Input);
     item.decisions = vec![Decision::Respond, Decision::Reject];
     let offered = offer(&item, ALL_DECISIONS);
-    let yes = |text: Option<&str>| Given::Decided {
+    let yes = |text: Option<&str>| AnswerBody::Decided {
         decision: Decision::Accept,
         arguments: None,
         text: text.map(str::to_owned),
@@ -250,47 +256,53 @@ fn a_plain_native_yes_with_a_text_answers_a_question() {
     };
     let decided = decide(&item, &yes(Some("Paris")), &offered).expect("an answer");
     assert_eq!((decided.decision, decided.text.as_deref()), (Decision::Respond, Some("Paris")));
-    assert!(matches!(decide(&item, &yes(None), &offered), Err(Undecided::NotOffered(..))));
+    assert!(matches!(decide(&item, &yes(None), &offered), Err(AnswerError::NotOffered(..))));
 }
 
 #[test]
-fn who_says_that_the_login_is_done_goes_on_and_approves_nothing() {
+fn a_login_confirmation_continues_and_approves_nothing() {
     let mut login = item(PendingKind::Auth);
     login.decisions = vec![Decision::Accept, Decision::Reject];
     let offered = offer(&login, ALL_DECISIONS);
     for text in ["done", "Done.", "I'm done!", "logged in", "ok", "yes"] {
-        let decided = decide(&login, &Given::Text(text.into()), &offered).expect(text);
+        let decided = decide(&login, &AnswerBody::Text(text.into()), &offered).expect(text);
         assert_eq!(decided.decision, Decision::Accept, "{text}");
+
         let approval = item(PendingKind::Approval);
-        let approved = decide(&approval, &Given::Text(text.into()), ALL_DECISIONS);
+        let approved = decide(&approval, &AnswerBody::Text(text.into()), ALL_DECISIONS);
         assert_eq!(approved.is_ok(), matches!(text, "ok" | "yes"), "{text}: {approved:?}");
     }
+
     for text in ["not done", "what for?", ""] {
-        assert_eq!(decide(&login, &Given::Text(text.into()), &offered), Err(Undecided::Unclear), "{text}");
+        assert_eq!(decide(&login, &AnswerBody::Text(text.into()), &offered), Err(AnswerError::Unclear), "{text}");
     }
 }
 
 #[test]
-fn the_answer_itself_is_kept_verbatim() {
+fn the_client_s_answer_is_kept_verbatim() {
     let item = item(PendingKind::Approval);
-    let said = r#"{ "approved" : true, "editedArgs": {"z":1.50,"a":2}, "note":"x" }"#;
-    for given in [Given::Payload(json(said)), Given::Text(said.into()), Given::Payload(Json::from_serialize(said))] {
+    let payload = r#"{ "approved" : true, "editedArgs": {"z":1.50,"a":2}, "note":"x" }"#;
+    for given in [
+        AnswerBody::Payload(json(payload)),
+        AnswerBody::Text(payload.into()),
+        AnswerBody::Payload(Json::from_serialize(payload)),
+    ] {
         let decided = decide(&item, &given, ALL_DECISIONS).expect("an edit");
-        assert_eq!(decided.payload.expect("kept").text(), said);
+        assert_eq!(decided.payload.expect("kept").text(), payload);
         assert_eq!(decided.arguments.as_deref(), Some(r#"{"z":1.50,"a":2}"#));
     }
 }
 
 #[test]
-fn depth_costs_nothing_and_decides_nothing() {
+fn deep_nesting_is_harmless_and_not_a_decision() {
     let deep = format!("{{\"decisions\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
     let item = item(PendingKind::Approval);
-    assert!(decide(&item, &Given::Text(deep), ALL_DECISIONS).is_err());
+    assert!(decide(&item, &AnswerBody::Text(deep), ALL_DECISIONS).is_err());
     let edit = format!("{{\"type\":\"edit\",\"args\":{}1{}}}", "{\"a\":".repeat(50_000), "}".repeat(50_000));
-    assert!(decide(&item, &Given::Text(edit), ALL_DECISIONS).is_err());
+    assert!(decide(&item, &AnswerBody::Text(edit), ALL_DECISIONS).is_err());
 }
 
-/// Anything JSON-like, near the words that mean something.
+/// Random JSON-like text with words that mean something.
 fn anything() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("true".to_owned()),
@@ -323,11 +335,11 @@ fn anything() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Nothing approves that does not hold one of the few forms of yes.
+    /// Approval requires one of the few forms of yes.
     #[test]
     fn nothing_approves_by_default(payload in anything()) {
         let item = item(PendingKind::Approval);
-        if let Ok(decided) = decide(&item, &Given::Text(payload.clone()), ALL_DECISIONS)
+        if let Ok(decided) = decide(&item, &AnswerBody::Text(payload.clone()), ALL_DECISIONS)
             && decided.decision == Decision::Accept
         {
             let words = ["true", "accept", "approve", "yes", "ok"];
@@ -338,7 +350,7 @@ proptest! {
 
     #[test]
     fn an_edit_always_has_an_object_of_arguments(payload in anything()) {
-        if let Ok(decided) = decide(&item(PendingKind::Approval), &Given::Text(payload), ALL_DECISIONS) {
+        if let Ok(decided) = decide(&item(PendingKind::Approval), &AnswerBody::Text(payload), ALL_DECISIONS) {
             let is_edit = decided.decision == Decision::Edit;
             prop_assert_eq!(is_edit, decided.arguments.is_some_and(|arguments| arguments.starts_with('{')));
         }

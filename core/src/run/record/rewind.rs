@@ -1,5 +1,6 @@
-//! Taking back the last events of a record, so that a run can be shown as it was a moment ago: as far as it is safe in
-//! a store. Not here: what is safe, and who is shown what (the engine).
+//! Undoing the last events of a record, to show a run as it was: up to the events that a store has committed.
+//!
+//! Not here: which events are committed, and who sees what (the engine).
 
 use super::Record;
 use crate::event::Event;
@@ -7,33 +8,37 @@ use crate::json::Extra;
 use crate::run::{Run, Slot, Version};
 
 impl Record {
-    /// Takes back all events from this place on. The first one, the run's beginning, stays.
+    /// Undoes all events from index `to` on. The first event, the start of the run, always stays.
     ///
-    /// Costs what is taken back. What was said besides the row of events stays as it is: notes of the turn, what the
-    /// end of a message said of its cost, and why a run was cut between two turns.
+    /// The cost is proportional to what is undone. Values that have no event of their own stay: updates of the turn,
+    /// the usage from the end of a message, and the reason why a run was closed between two turns.
     pub fn rewind(&mut self, to: u64) {
         while self.len() > to.max(1) {
             let Some(entry) = self.log.pop() else { return };
             self.size = self.size.saturating_sub(size_of_val(&entry) + undo(&mut self.run, entry.event));
         }
-        self.noted = self.noted.min(self.len());
+
+        self.turn_updated_at = self.turn_updated_at.min(self.len());
     }
 }
 
-/// Takes one event back, the last one. Answers roughly how much smaller the run is.
+/// Undoes the last event. Returns roughly how many bytes the run shrank by.
 fn undo(run: &mut Run, event: Event) -> usize {
     match event {
         Event::RunStarted => {}
         Event::TurnStarted { turn } => run.turns.truncate(turn as usize),
         Event::AnswerStarted { turn } => {
             if let Some(turn) = run.turns.get_mut(turn as usize) {
-                turn.begun = false;
+                turn.answer_started = false;
             }
         }
         Event::MessageStarted { message } => {
-            let gone = run.messages.get(message as usize).map_or(0, |gone| 256 + gone.id.len() + gone.besides());
+            let removed = run
+                .messages
+                .get(message as usize)
+                .map_or(0, |removed| 256 + removed.id.len() + removed.metadata_size());
             run.messages.truncate(message as usize);
-            return gone;
+            return removed;
         }
         Event::ContentStarted { message, content } => {
             if let Some(message) = run.messages.get_mut(message as usize) {
@@ -46,21 +51,22 @@ fn undo(run: &mut Run, event: Event) -> usize {
             if let Some(version) = slot.versions.get_mut(span.version as usize) {
                 version.text.truncate(span.start as usize);
             }
-            forget_empty(slot);
+            remove_empty_version(slot);
             return span.end.saturating_sub(span.start) as usize;
         }
         Event::ContentReplaced { message, content, version } => {
             let Some(slot) = slot(run, message, content) else { return 0 };
-            let gone = slot.versions.drain(version as usize..).map(|gone| gone.text.len() + size_of::<Version>()).sum();
-            forget_empty(slot);
-            return gone;
+            let removed =
+                slot.versions.drain(version as usize..).map(|removed| removed.text.len() + size_of::<Version>()).sum();
+            remove_empty_version(slot);
+            return removed;
         }
         Event::ContentFinished { message, content } => {
             let Some(slot) = slot(run, message, content) else { return 0 };
-            let gone = slot.value.as_ref().map_or(0, |value| super::weight(value) + value.extra.size());
-            let gone = gone + slot.extra.size();
+            let removed = slot.value.as_ref().map_or(0, |value| super::content_size(value) + value.extra.size());
+            let removed = removed + slot.extra.size();
             (slot.value, slot.extra, slot.finished) = (None, Extra::new(), false);
-            return gone;
+            return removed;
         }
         Event::MessageFinished { message } => {
             if let Some(message) = run.messages.get_mut(message as usize) {
@@ -83,8 +89,8 @@ fn slot(run: &mut Run, message: u32, content: u32) -> Option<&mut Slot> {
     run.messages.get_mut(message as usize)?.slots.get_mut(content as usize)
 }
 
-/// A text of which nothing was said is not there.
-fn forget_empty(slot: &mut Slot) {
+/// Removes the empty first version: a slot without text has no versions.
+fn remove_empty_version(slot: &mut Slot) {
     if let [version] = &slot.versions[..]
         && version.text.is_empty()
         && version.initial == 0
