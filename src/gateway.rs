@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::call::AgentCard;
+use interlingua_core::capability::HistoryNeed;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::pending::Decision;
@@ -110,7 +111,8 @@ impl Gateway {
             U::connect(url, options.copy::<U::Options>().ok_or("invalid options")?)
         }
 
-        let declared = UpstreamProtocol::new::<U::Options>(U::NAME).try_connect(|url, options| {
+        let declared = UpstreamProtocol::new::<U::Options>(U::NAME).schema(U::options_schema());
+        let declared = declared.try_connect(|url, options| {
             connect::<U>(url.map_or("", |url| url.as_str()), options).map(|connector| connector.warnings())
         });
         self.upstreams.retain(|upstream| upstream.name != U::NAME);
@@ -231,15 +233,18 @@ impl Gateway {
 
             Arc::new(HttpUpstream::new(connector, settings).map_err(anyhow::Error::msg)?)
         };
+        let capabilities = upstream.capabilities();
+        let upstream_history = capabilities.history;
         let approval_extension =
-            upstream.capabilities().decisions.contains(&Decision::Edit) || agent.upstream.approval_extension;
+            capabilities.decisions.contains(&Decision::Edit) || agent.upstream.approval_extension;
         Ok(Arc::new(engine::Agent {
             name: agent.name.clone(),
             card: card(agent),
             upstream,
-            history: match agent.history {
-                config::History::Upstream => engine::History::Upstream,
-                config::History::Gateway => engine::History::Gateway,
+            history: match (upstream_history, agent.history) {
+                // An agent that remembers nothing is sent the whole conversation, whatever the setting says.
+                (HistoryNeed::SentEachTime, _) | (_, config::History::Gateway) => engine::History::Gateway,
+                (HistoryNeed::KeptByAgent, config::History::Upstream) => engine::History::Upstream,
             },
             history_limit: engine::HistoryLimit { turns: agent.history_limit.turns, bytes: agent.history_limit.bytes },
             queue_turns: agent.parallel_turns == config::ParallelTurns::Queue,
