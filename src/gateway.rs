@@ -235,8 +235,7 @@ impl Gateway {
         };
         let capabilities = upstream.capabilities();
         let upstream_history = capabilities.history;
-        let approval_extension =
-            capabilities.decisions.contains(&Decision::Edit) || agent.upstream.approval_extension;
+        let approval_extension = capabilities.decisions.contains(&Decision::Edit) || agent.upstream.approval_extension;
         Ok(Arc::new(engine::Agent {
             name: agent.name.clone(),
             card: card(agent),

@@ -24,7 +24,8 @@ fn chunk(delta: &Value, reason: Option<&str>) -> String {
     json!({ "id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [choice] }).to_string()
 }
 
-const USAGE: &str = r#"{"id":"chatcmpl-1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}"#;
+const USAGE: &str =
+    r#"{"id":"chatcmpl-1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}"#;
 
 /// A server that streams this text.
 fn text_reply(words: &[&str]) -> Reply {
@@ -35,7 +36,8 @@ fn text_reply(words: &[&str]) -> Reply {
 
 /// A server that calls a tool of the client.
 fn call_reply() -> Reply {
-    let head = json!([{ "index": 0, "id": "call_1", "type": "function", "function": { "name": "weather", "arguments": "" } }]);
+    let head =
+        json!([{ "index": 0, "id": "call_1", "type": "function", "function": { "name": "weather", "arguments": "" } }]);
     let rest = json!([{ "index": 0, "function": { "arguments": "{\"city\":\"Paris\"}" } }]);
     Reply::frames([
         chunk(&json!({ "reasoning_content": "I need it" }), None),
@@ -139,7 +141,8 @@ async fn a_tool_of_a_responses_client_goes_round() {
     let called = gateway.post("/v1/responses", &first).await;
     assert_eq!(called.status, 200, "{}", called.text());
     let called = called.json();
-    let kinds: Vec<&str> = called["output"].as_array().expect("items").iter().filter_map(|item| item["type"].as_str()).collect();
+    let kinds: Vec<&str> =
+        called["output"].as_array().expect("items").iter().filter_map(|item| item["type"].as_str()).collect();
     assert_eq!(kinds, ["reasoning", "message", "function_call"]);
     assert_eq!(called["output"][2]["call_id"], "call_1");
 
@@ -148,7 +151,11 @@ async fn a_tool_of_a_responses_client_goes_round() {
     ] });
     let answered = gateway.post("/v1/responses", &second).await;
     assert_eq!(answered.status, 200, "{}", answered.text());
-    assert!(answered.text().contains(r#""delta":"18 ""#) && answered.text().contains("response.completed"), "{}", answered.text());
+    assert!(
+        answered.text().contains(r#""delta":"18 ""#) && answered.text().contains("response.completed"),
+        "{}",
+        answered.text()
+    );
     assert_eq!(last_messages(&upstream), expected_round_trip("weather?"));
 }
 
@@ -181,16 +188,17 @@ async fn what_a_broken_server_said_stands_and_the_run_fails() {
         let gateway = gateway(&upstream).await;
         let mut stream = gateway.start_turn("chat", &user_turn("hi")).await;
         let transcript = Transcript::parse(&stream.frames().await);
-        assert_eq!((transcript.last["status"].as_str(), transcript.text().as_str()), (Some("failed"), "half"), "{what}");
+        assert_eq!(
+            (transcript.last["status"].as_str(), transcript.text().as_str()),
+            (Some("failed"), "half"),
+            "{what}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_server_that_keeps_its_connection_open_is_not_waited_for() {
-    let reply = Reply::events()
-        .frame(&chunk(&json!({ "content": "all" }), Some("stop")))
-        .frame("[DONE]")
-        .hang();
+    let reply = Reply::events().frame(&chunk(&json!({ "content": "all" }), Some("stop"))).frame("[DONE]").hang();
     let upstream = Upstream::always(reply);
     let gateway = gateway(&upstream).await;
     assert_eq!(gateway.run_turn("chat", &user_turn("hi")).await.expect_completed().text(), "all");

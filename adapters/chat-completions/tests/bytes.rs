@@ -16,7 +16,7 @@ const ANSWER: &[&str] = &[
     r#""tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]"#,
     r#""tool_calls":[{"index":0,"function":{"arguments":"\"ü\"}"}}]"#,
     r#"{"id":"c1","choices":[],"usage":{"prompt_tokens":1}}"#,
-    " => tool_calls",
+    "=> tool_calls",
     "[DONE]",
 ];
 
@@ -47,7 +47,8 @@ fn the_framing_of_careless_servers_is_read() {
     let tight = answer().replace("data: ", "data:");
     let marked = format!("\u{feff}event: message\nid: 1\n{}", answer());
     let unfinished = answer().trim_end().to_owned();
-    for bytes in [crlf, tight, marked, unfinished] {
+    let blank = answer().replace("data: ", "data:  \n\ndata: ");
+    for bytes in [crlf, tight, marked, unfinished, blank] {
         assert_eq!(trimmed(&read(vec![bytes.into_bytes()])), whole);
     }
     // Under the content type of JSON, a stream comes as one body.
@@ -88,7 +89,7 @@ fn an_answer_that_breaks_off_stands_if_its_reason_came() {
         let run = driven("{}", Answer::Cut(vec![text.into_bytes()])).record;
         (run.run().end, run.run().messages.iter().map(|message| message.text()).collect::<String>())
     };
-    assert_eq!(cut(&[r#""content":"a" => stop"#]), (Some(End::Completed), "a".to_owned()));
+    assert_eq!(cut(&[r#""content":"a"=> stop"#]), (Some(End::Completed), "a".to_owned()));
     assert_eq!(cut(&[r#""content":"a""#]), (Some(End::Failed), "a".to_owned()));
     assert_eq!(cut(&[r#""content":"<thi""#]), (Some(End::Failed), "<thi".to_owned()));
 }
@@ -116,21 +117,46 @@ fn a_refusal_before_the_answer_is_the_fault_of_the_turn() {
 /// A value where a server should have sent something else.
 fn odd() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
-        "null", "true", "7", "-1.5e3", "\"\"", "\"x\"", "\"\\u00e4\\n\"", "[]", "{}", "[null,[],{}]", "{\"index\":{}}",
-        "[{\"type\":\"text\",\"text\":7}]", "\"<think>\"", "\"</think>\"", "\"{\"", "{\"url\":\"data:,\"}",
+        "null",
+        "true",
+        "7",
+        "-1.5e3",
+        "\"\"",
+        "\"x\"",
+        "\"\\u00e4\\n\"",
+        "[]",
+        "{}",
+        "[null,[],{}]",
+        "{\"index\":{}}",
+        "[{\"type\":\"text\",\"text\":7}]",
+        "\"<think>\"",
+        "\"</think>\"",
+        "\"{\"",
+        "{\"url\":\"data:,\"}",
     ])
     .prop_map(str::to_owned)
 }
 
 fn any_chunk() -> impl Strategy<Value = String> {
     let names = vec![
-        "content", "refusal", "reasoning", "reasoning_content", "reasoning_details", "tool_calls", "function_call",
-        "images", "audio", "annotations", "executed_tools", "role",
+        "content",
+        "refusal",
+        "reasoning",
+        "reasoning_content",
+        "reasoning_details",
+        "tool_calls",
+        "function_call",
+        "images",
+        "audio",
+        "annotations",
+        "executed_tools",
+        "role",
     ];
-    let piece = ("[0-2]|null|\"1\"", "(\"[ab]?\"|null)", "(\"[fg]?\"|null)", prop_oneof![odd(), Just("\"{}\"".to_owned())])
-        .prop_map(|(index, id, name, arguments)| {
-            format!(r#"{{"index":{index},"id":{id},"function":{{"name":{name},"arguments":{arguments}}}}}"#)
-        });
+    let piece =
+        ("[0-2]|null|\"1\"", "(\"[ab]?\"|null)", "(\"[fg]?\"|null)", prop_oneof![odd(), Just("\"{}\"".to_owned())])
+            .prop_map(|(index, id, name, arguments)| {
+                format!(r#"{{"index":{index},"id":{id},"function":{{"name":{name},"arguments":{arguments}}}}}"#)
+            });
     let calls = prop::collection::vec(piece, 0..3).prop_map(|pieces| format!(r#""tool_calls":[{}]"#, pieces.join(",")));
     let field = (prop::sample::select(names), odd()).prop_map(|(name, value)| format!(r#""{name}":{value}"#));
     let text = "[a<think>/ ]{0,9}".prop_map(|text| format!(r#""content":"{text}""#));
@@ -169,7 +195,7 @@ proptest! {
         let lines: Vec<String> = pieces
             .iter()
             .map(|piece| format!(r#""content":{}"#, serde_json::to_string(piece).expect("JSON")))
-            .chain([" => stop".to_owned(), "[DONE]".to_owned()])
+            .chain(["=> stop".to_owned(), "[DONE]".to_owned()])
             .collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let record = record(&format!(r#"{{"think_tags":"{tags}"}}"#), &lines);

@@ -2,13 +2,13 @@
 
 mod support;
 
+use interlingua_core::Json;
 use interlingua_core::answer::Decided;
 use interlingua_core::capability::{HistoryNeed, Media};
 use interlingua_core::connector::{Next, TurnRequest};
 use interlingua_core::model::AgentRequest;
 use interlingua_core::pending::{Decision, Pending};
 use interlingua_core::testkit::{self, Answer};
-use interlingua_core::Json;
 use serde_json::{Value, json};
 use support::{chunk, connector, sent, stream, turn_of};
 
@@ -110,18 +110,29 @@ fn a_conversation_becomes_messages_that_servers_take() {
         { "type": "error", "role": "assistant", "code": "X", "message": "no", "content": [] }
     ]);
     insta::assert_json_snapshot!(messages("{}", &input, "null"));
-    insta::assert_json_snapshot!("merged", messages(r#"{"merge_system":true,"system_role":"developer"}"#, &input, "null"));
+    insta::assert_json_snapshot!(
+        "merged",
+        messages(r#"{"merge_system":true,"system_role":"developer"}"#, &input, "null")
+    );
 }
 
 #[test]
 fn a_call_id_that_comes_twice_keeps_its_outputs_apart() {
     let input = json!([
-        call("function_call", "a", "f", "{}"), output("function_call_output", "a", "one"), said("user", "again"),
-        call("function_call", "a", "f", "{}"), output("function_call_output", "a", "two")
+        call("function_call", "a", "f", "{}"),
+        output("function_call_output", "a", "one"),
+        said("user", "again"),
+        call("function_call", "a", "f", "{}"),
+        output("function_call_output", "a", "two")
     ]);
     let messages = messages("{}", &input, "null");
-    let outputs: Vec<&str> = messages.as_array().expect("a list").iter().filter(|message| message["role"] == "tool")
-        .filter_map(|message| message["content"].as_str()).collect();
+    let outputs: Vec<&str> = messages
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .filter_map(|message| message["content"].as_str())
+        .collect();
     assert_eq!(outputs, ["one", "two"]);
 }
 
@@ -167,13 +178,17 @@ fn media_are_parts_or_lines_of_text() {
         { "type": "file", "file_id": "file-1" },
         { "type": "data", "data": { "x": 1.50 } }
     ] }]);
-    insta::assert_json_snapshot!("parts", messages(r#"{"parts":["text","image","audio","file","video"]}"#, &input, "null"));
+    insta::assert_json_snapshot!(
+        "parts",
+        messages(r#"{"parts":["text","image","audio","file","video"]}"#, &input, "null")
+    );
     insta::assert_json_snapshot!("lines", messages(r#"{"parts":[]}"#, &input, "null"));
 }
 
 #[test]
 fn approvals_are_told_as_text() {
-    let item = Pending::read(&Json::parse(r#"{"id":"p1","name":"send_mail","arguments":"{}"}"#).expect("JSON")).expect("an item");
+    let item = Pending::parse(&Json::parse(r#"{"id":"p1","name":"send_mail","arguments":"{}"}"#).expect("JSON"))
+        .expect("an item");
     let asked = json!({ "type": "mcp_approval_request", "role": "assistant", "content": [{ "type": "data",
         "data": { "id": "p1", "name": "send_mail", "arguments": "{\"to\":\"a\"}" } }] });
     let rejected = Decided { text: Some("not today".into()), ..Decided::new(Decision::Reject) };

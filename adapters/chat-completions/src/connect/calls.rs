@@ -63,7 +63,12 @@ impl Calls {
     }
 
     /// Takes a piece. The messages of text and reasoning are closed before.
-    pub(super) fn piece(&mut self, piece: &CallPiece<'_>, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn piece(
+        &mut self,
+        piece: &CallPiece<'_>,
+        ids: &mut Ids,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
         let id = piece.id.as_deref().unwrap_or_default();
         let name = piece.function.name.as_deref().unwrap_or_default();
         let arguments = piece.function.arguments.as_ref();

@@ -312,12 +312,16 @@ mod tests {
     #[test]
     fn arguments_that_are_no_string_are_taken_by_their_text() {
         let arguments = |text: &str| {
-            let data = format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{{"function":{{"arguments":{text}}}}}]}}}}]}}"#);
+            let data =
+                format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{{"function":{{"arguments":{text}}}}}]}}}}]}}"#);
             let chunk = Chunk::parse(data.as_bytes()).expect("an object");
             let piece = chunk.choices.and_then(|choices| choices.first?.delta?.tool_calls.first).expect("a call");
             piece.function.arguments.into_owned()
         };
-        assert_eq!(arguments(r#"{"b":1.50,"a":[ 1,{"c":null}],"\n":"x"}"#), r#"{"b":1.50,"a":[ 1,{"c":null}],"\n":"x"}"#);
+        assert_eq!(
+            arguments(r#"{"b":1.50,"a":[ 1,{"c":null}],"\n":"x"}"#),
+            r#"{"b":1.50,"a":[ 1,{"c":null}],"\n":"x"}"#
+        );
         assert_eq!(arguments(r#""{\"a\":1}""#), r#"{"a":1}"#);
         assert_eq!(arguments("[1, 2]"), "[1,2]");
         assert_eq!(arguments("null"), "");

@@ -178,18 +178,78 @@ mod tests {
     fn each_refusal_becomes_the_fault_of_the_table() {
         use FaultKind as K;
         for (status, body, kind, code, message) in [
-            (400, r#"{"error":{"message":"bad n"}}"#, K::UpstreamRefused, K::UpstreamRefused.code(), "the agent refused the request: bad n"),
-            (400, r#"{"error":{"code":"context_length_exceeded","message":"8192 tokens"}}"#, K::UpstreamRefused, CONTEXT_LENGTH, "the agent refused the request: 8192 tokens"),
-            (400, r#"{"error":"the request exceeds the available context size"}"#, K::UpstreamRefused, CONTEXT_LENGTH, "the agent refused the request: the request exceeds the available context size"),
-            (401, r#"{"error":{"message":"bad key sk-123"}}"#, K::UpstreamRefused, K::UpstreamRefused.code(), "the agent refused the gateway's credentials"),
+            (
+                400,
+                r#"{"error":{"message":"bad n"}}"#,
+                K::UpstreamRefused,
+                K::UpstreamRefused.code(),
+                "the agent refused the request: bad n",
+            ),
+            (
+                400,
+                r#"{"error":{"code":"context_length_exceeded","message":"8192 tokens"}}"#,
+                K::UpstreamRefused,
+                CONTEXT_LENGTH,
+                "the agent refused the request: 8192 tokens",
+            ),
+            (
+                400,
+                r#"{"error":"the request exceeds the available context size"}"#,
+                K::UpstreamRefused,
+                CONTEXT_LENGTH,
+                "the agent refused the request: the request exceeds the available context size",
+            ),
+            (
+                401,
+                r#"{"error":{"message":"bad key sk-123"}}"#,
+                K::UpstreamRefused,
+                K::UpstreamRefused.code(),
+                "the agent refused the gateway's credentials",
+            ),
             (402, "", K::UpstreamRateLimited, QUOTA, "the agent's quota is used up"),
-            (429, r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#, K::UpstreamRateLimited, QUOTA, "the agent's quota is used up"),
-            (404, r#"{"error":{"code":"model_not_found","message":"x"}}"#, K::UpstreamRefused, MODEL_NOT_FOUND, "the agent does not have the model"),
-            (404, "<html>", K::UpstreamRefused, K::UpstreamRefused.code(), "the agent has nothing at the URL that the gateway asks"),
-            (400, r#"{"error":{"code":"tool_use_failed","message":"broken call"}}"#, K::AgentFailed, K::AgentFailed.code(), "the agent failed: broken call"),
-            (503, r#"{"error":"busy"}"#, K::UpstreamUnreachable, K::UpstreamUnreachable.code(), "the agent is not available"),
+            (
+                429,
+                r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#,
+                K::UpstreamRateLimited,
+                QUOTA,
+                "the agent's quota is used up",
+            ),
+            (
+                404,
+                r#"{"error":{"code":"model_not_found","message":"x"}}"#,
+                K::UpstreamRefused,
+                MODEL_NOT_FOUND,
+                "the agent does not have the model",
+            ),
+            (
+                404,
+                "<html>",
+                K::UpstreamRefused,
+                K::UpstreamRefused.code(),
+                "the agent has nothing at the URL that the gateway asks",
+            ),
+            (
+                400,
+                r#"{"error":{"code":"tool_use_failed","message":"broken call"}}"#,
+                K::AgentFailed,
+                K::AgentFailed.code(),
+                "the agent failed: broken call",
+            ),
+            (
+                503,
+                r#"{"error":"busy"}"#,
+                K::UpstreamUnreachable,
+                K::UpstreamUnreachable.code(),
+                "the agent is not available",
+            ),
             (529, "", K::UpstreamUnreachable, K::UpstreamUnreachable.code(), "the agent is not available"),
-            (500, r#"{"error":{"message":"secret"}}"#, K::UpstreamRefused, K::UpstreamRefused.code(), "the agent refused the request"),
+            (
+                500,
+                r#"{"error":{"message":"secret"}}"#,
+                K::UpstreamRefused,
+                K::UpstreamRefused.code(),
+                "the agent refused the request",
+            ),
         ] {
             let fault = map_refusal(&Refusal { status, body: body.as_bytes(), retry_after: None });
             assert_eq!((fault.kind, fault.code(), fault.message.as_str()), (kind, code, message), "{status} {body}");

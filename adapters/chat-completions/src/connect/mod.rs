@@ -148,7 +148,10 @@ impl Url {
         let rest = &base[scheme.len()..];
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        let host = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit())).map_or(host, |(host, _)| host);
+        let host = host
+            .rsplit_once(':')
+            .filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+            .map_or(host, |(host, _)| host);
 
         let mut endpoint = base.trim_end_matches('/').to_owned();
         if !endpoint.ends_with(ENDPOINT) {
@@ -174,7 +177,10 @@ mod tests {
             ("http://a/v1/", "http://a/v1/chat/completions"),
             ("http://a/v1/chat/completions", "http://a/v1/chat/completions"),
             ("http://a", "http://a/chat/completions"),
-            ("https://x.openai.azure.com/openai/d?api-version=1#f", "https://x.openai.azure.com/openai/d/chat/completions?api-version=1"),
+            (
+                "https://x.openai.azure.com/openai/d?api-version=1#f",
+                "https://x.openai.azure.com/openai/d/chat/completions?api-version=1",
+            ),
         ] {
             assert_eq!(Url::parse(url).expect("a URL").endpoint, endpoint);
         }

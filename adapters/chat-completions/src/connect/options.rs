@@ -196,9 +196,7 @@ impl UpstreamOptions {
     pub(super) fn schema() -> Value {
         let word = |description: &str, words: &[&str]| json!({ "description": description, "enum": words });
         let text = |description: &str| json!({ "description": description, "type": "string", "minLength": 1 });
-        let switch = |description: &str, default: bool| {
-            json!({ "description": description, "type": "boolean", "default": default })
-        };
+        let switch = |description: &str, default: bool| json!({ "description": description, "type": "boolean", "default": default });
 
         json!({
             "type": "object",

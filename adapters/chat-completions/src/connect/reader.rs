@@ -130,11 +130,7 @@ impl Reader {
     }
 
     /// The choice that counts. The index of a single one does not: old servers count tokens with it.
-    fn choose<'a>(
-        &self,
-        choices: List<Choice<'a>>,
-        sink: &mut dyn EventSink,
-    ) -> Result<Option<Choice<'a>>, Fault> {
+    fn choose<'a>(&self, choices: List<Choice<'a>>, sink: &mut dyn EventSink) -> Result<Option<Choice<'a>>, Fault> {
         if choices.rest.is_empty() {
             return Ok(choices.first);
         }
@@ -144,7 +140,10 @@ impl Reader {
         let mut main = all.swap_remove(main);
         for other in all {
             let has_calls = |choice: &Choice<'_>| {
-                choice.delta.as_ref().is_some_and(|delta| delta.tool_calls.first.is_some() || delta.function_call.is_some())
+                choice
+                    .delta
+                    .as_ref()
+                    .is_some_and(|delta| delta.tool_calls.first.is_some() || delta.function_call.is_some())
             };
             if has_calls(&other) && !has_calls(&main) && self.calls.is_empty() {
                 // Proxies put the text into one choice and the calls into another.

@@ -40,7 +40,8 @@ impl ChatTurn {
     fn stream(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let mut decoder = Decoder::new(body.len() + 1);
         let mut rest = body;
-        let too_large = |error| Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_detail(error);
+        let too_large =
+            |error| Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_detail(error);
         let mut is_stream = false;
         while let Some(frame) = decoder.decode(&mut rest).map_err(too_large)? {
             is_stream = true;

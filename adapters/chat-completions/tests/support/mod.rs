@@ -17,7 +17,7 @@ pub fn connector(options: &str) -> Box<dyn Connector> {
 
 /// A canonical request.
 pub fn request(body: &str) -> AgentRequest {
-    let mut request = AgentRequest::read(&Node::parse_object(body.as_bytes()).expect("JSON")).expect("a request");
+    let mut request = AgentRequest::parse(&Node::parse_object(body.as_bytes()).expect("JSON")).expect("a request");
     request.id.get_or_insert("response_7".to_owned());
     request
 }
@@ -53,13 +53,15 @@ pub fn stream(lines: &[&str]) -> String {
 /// A chunk with one choice. `fields`: of the delta. `reason`: empty for none.
 pub fn chunk(fields: &str, reason: &str) -> String {
     let reason = if reason.is_empty() { "null".to_owned() } else { format!("\"{reason}\"") };
-    format!(r#"{{"id":"c1","object":"chat.completion.chunk","choices":[{{"index":0,"delta":{{{fields}}},"finish_reason":{reason}}}]}}"#)
+    format!(
+        r#"{{"id":"c1","object":"chat.completion.chunk","choices":[{{"index":0,"delta":{{{fields}}},"finish_reason":{reason}}}]}}"#
+    )
 }
 
-/// Chunks as [`chunk`] makes them, written short: `fields` or `fields => reason`; all else as it is.
+/// Chunks as [`chunk`] makes them, written short: `fields`, `fields => reason` or `=> reason`; all else as it is.
 pub fn chunks(short: &[&str]) -> Vec<String> {
-    let long = |line: &&str| match line.split_once(" => ") {
-        Some((fields, reason)) => chunk(fields, reason),
+    let long = |line: &&str| match line.split_once("=> ") {
+        Some((fields, reason)) => chunk(fields.trim_end(), reason),
         None if line.starts_with('"') => chunk(line, ""),
         None => (*line).to_owned(),
     };

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use interlingua_core::answer::{self, Given};
+use interlingua_core::answer::{self, AnswerBody};
 use interlingua_core::model::{Content, Message, MessageType, Role, ToolCall};
 use interlingua_core::pending::{Decision, Pending, approval_id};
 use interlingua_core::{Extra, Json};
@@ -156,7 +156,7 @@ impl Writer<'_> {
     }
 
     fn approval_request(&mut self, message: &Message) {
-        for item in message.content.iter().filter_map(Content::as_data).filter_map(Pending::read) {
+        for item in message.content.iter().filter_map(Content::as_data).filter_map(Pending::parse) {
             let question = item.message.map(|text| format!("{text}\n")).unwrap_or_default();
             self.assistant_text(format!("{question}I ask for approval of {} with {}.", item.name, item.arguments));
             self.asked.insert(item.id, item.name);
@@ -167,7 +167,7 @@ impl Writer<'_> {
         let ids = message.content.iter().filter_map(Content::as_data).filter_map(approval_id);
         let names: Vec<String> = ids.map(|id| self.asked.get(&id).cloned().unwrap_or(id)).collect();
         for (answer, name) in answer::native(message).into_iter().zip(names) {
-            let Given::Decided { decision, arguments, text, .. } = answer.given else { continue };
+            let AnswerBody::Decided { decision, arguments, text, .. } = answer.given else { continue };
             let decided = match decision {
                 Decision::Accept => format!("I approve {name}."),
                 Decision::Edit => format!("I approve {name} with {}.", arguments.unwrap_or_default()),

@@ -80,7 +80,11 @@ impl RequestBody<'_> {
             let fields: Extra = request.extra.get(object)?.decode()?;
             fields.get(name).filter(|value| !value.is_null()).cloned()
         };
-        set(body, "response_format", field("text", "format").and_then(|format| tools::response_format(&format)).as_ref());
+        set(
+            body,
+            "response_format",
+            field("text", "format").and_then(|format| tools::response_format(&format)).as_ref(),
+        );
         set(body, "reasoning_effort", field("reasoning", "effort").as_ref());
     }
 }

@@ -6,7 +6,9 @@ use interlingua_core::{Extra, Json};
 /// True for a tool in the form that this protocol has. Servers refuse requests with other forms.
 pub(super) fn is_function(tool: &Json) -> bool {
     let fields: Option<Extra> = tool.decode();
-    fields.is_some_and(|fields| word(&fields, "type") == "function" && fields.get("function").is_some_and(Json::is_object))
+    fields.is_some_and(|fields| {
+        word(&fields, "type") == "function" && fields.get("function").is_some_and(Json::is_object)
+    })
 }
 
 /// The choice among tools. None: it cannot be said.
