@@ -6,14 +6,14 @@
 use std::collections::{HashMap, VecDeque};
 
 use interlingua_core::answer::{self, AnswerBody};
+use interlingua_core::connector::TurnRequest;
 use interlingua_core::model::{Content, Message, MessageType, Role, ToolCall};
 use interlingua_core::pending::{Decision, Pending, approval_id};
 use interlingua_core::{Extra, Json};
 use serde::Serialize;
 
-use super::RequestBody;
 use super::parts::{plain_text, user_content};
-use crate::connect::options::{ReasoningInput, SystemRole};
+use crate::connect::options::{ReasoningInput, SystemRole, UpstreamOptions};
 use crate::connect::state::ReasoningField;
 
 /// A message of the request.
@@ -50,11 +50,16 @@ struct ChatFunction {
     arguments: String,
 }
 
-/// The messages of a request.
-pub(super) fn messages(body: &RequestBody<'_>) -> Vec<ChatMessage> {
-    let input = &body.turn.request.input;
+/// The messages of a request. `reasoning`: the field that this server's reasoning comes in, if it sent some in this session.
+pub(super) fn messages(
+    turn: &TurnRequest<'_>,
+    options: &UpstreamOptions,
+    reasoning: Option<ReasoningField>,
+) -> Vec<ChatMessage> {
+    let input = &turn.request.input;
     let mut writer = Writer {
-        body,
+        options,
+        reasoning,
         outputs: HashMap::new(),
         stretch: Stretch::default(),
         asked: HashMap::new(),
@@ -63,20 +68,21 @@ pub(super) fn messages(body: &RequestBody<'_>) -> Vec<ChatMessage> {
     for output in input.iter().flat_map(Message::outputs) {
         writer.outputs.entry(output.call_id).or_default().push_back(output.output);
     }
-    for item in body.turn.answered {
+    for item in turn.answered {
         writer.asked.insert(item.id.clone(), item.name.clone());
     }
 
     input.iter().for_each(|message| writer.message(message));
     writer.end_stretch();
-    if body.options.merge_system {
+    if options.merge_system {
         merge_system(&mut writer.written);
     }
     writer.written
 }
 
 struct Writer<'a> {
-    body: &'a RequestBody<'a>,
+    options: &'a UpstreamOptions,
+    reasoning: Option<ReasoningField>,
     /// Outputs of calls that were not written yet, by the call's id.
     outputs: HashMap<String, VecDeque<String>>,
     stretch: Stretch,
@@ -115,13 +121,13 @@ impl Writer<'_> {
         if message.role == Some(Role::Assistant) {
             self.assistant_text(plain_text(&message.content));
         } else if message.role == Some(Role::System) || is("developer") {
-            let role = match self.body.options.system_role {
+            let role = match self.options.system_role {
                 SystemRole::System => "system",
                 SystemRole::Developer => "developer",
             };
             self.write(role, Json::from_serialize(&plain_text(&message.content)));
         } else {
-            self.write("user", user_content(&message.content, self.body.options));
+            self.write("user", user_content(&message.content, self.options));
         }
     }
 
@@ -213,7 +219,7 @@ impl Writer<'_> {
         }
         if self.sends_reasoning(!tool_calls.is_empty()) {
             let text = (!stretch.reasoning.is_empty()).then(|| stretch.reasoning.join("\n\n"));
-            match self.body.reasoning.unwrap_or(ReasoningField::ReasoningContent) {
+            match self.reasoning.unwrap_or(ReasoningField::ReasoningContent) {
                 ReasoningField::ReasoningContent => message.reasoning_content = text,
                 ReasoningField::Reasoning => message.reasoning = text,
             }
@@ -225,10 +231,10 @@ impl Writer<'_> {
     }
 
     fn sends_reasoning(&self, has_calls: bool) -> bool {
-        match self.body.options.reasoning_input {
+        match self.options.reasoning_input {
             ReasoningInput::Never => false,
             ReasoningInput::Always => true,
-            ReasoningInput::Auto => has_calls || self.body.reasoning.is_some(),
+            ReasoningInput::Auto => has_calls || self.reasoning.is_some(),
         }
     }
 }

@@ -32,7 +32,7 @@ impl RequestBody<'_> {
         let mut body = Extra::new();
         // The operator's name wins: what a client calls the agent is no name of a model.
         set(&mut body, "model", self.options.model.as_ref().or(request.model.as_ref()));
-        set(&mut body, "messages", Some(&history::messages(self)));
+        set(&mut body, "messages", Some(&history::messages(self.turn, self.options, self.reasoning)));
         set(&mut body, "stream", Some(&true));
         if self.options.usage {
             set(&mut body, "stream_options", Some(&json!({ "include_usage": true })));
