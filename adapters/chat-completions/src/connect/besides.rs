@@ -46,7 +46,8 @@ pub(super) struct Audio(Vec<u8>);
 impl Audio {
     /// Takes a piece. False: it is no base64.
     pub(super) fn push(&mut self, piece: &str) -> bool {
-        BASE64.decode_vec(piece, &mut self.0).is_ok()
+        let decoded = BASE64.decode(piece);
+        decoded.map(|bytes| self.0.extend(bytes)).is_ok()
     }
 
     /// All of it, in base64. None: there was none.

@@ -83,6 +83,7 @@ impl Messages {
         if text.is_empty() {
             return Ok(());
         }
+        self.blank.clear();
         let open = self.opened(Kind::Text, ids, sink)?;
         sink.emit(&AgentEvent::text(&open.id, text))
     }

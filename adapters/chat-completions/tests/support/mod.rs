@@ -82,9 +82,13 @@ pub fn record(options: &str, short: &[&str]) -> Record {
     driven(options, Answer::stream(&stream(&lines))).record
 }
 
-/// The tale of a stream of short chunks, without its first two lines and its last.
+/// The tale of a stream of short chunks, without what every one begins and ends with, and the metadata in it.
 pub fn tale(options: &str, short: &[&str]) -> String {
-    trimmed(&record(options, short))
+    let record = record(options, short);
+    let messages = record.run().messages.iter().enumerate();
+    let metadata =
+        messages.filter_map(|(place, message)| Some(format!("\nmetadata {place} {:?}", message.metadata.as_ref()?)));
+    trimmed(&record) + &metadata.collect::<String>()
 }
 
 /// The tale of a record, without what every one begins and ends with.
