@@ -115,6 +115,7 @@ impl Details {
         if self.0.is_empty() {
             return None;
         }
+
         Some(std::mem::take(&mut self.0).iter().map(Json::from_serialize).collect())
     }
 }
@@ -168,6 +169,7 @@ impl ExecutedTools {
                 None => unnamed.push(tool.clone()),
             }
         }
+
         self.emitted = self.all.len();
         Ok((!unnamed.is_empty()).then(|| Json::from_serialize(&unnamed)))
     }

@@ -79,16 +79,19 @@ impl Calls {
             None if name.is_empty() && id.is_empty() && arguments.is_empty() => return Ok(()),
             None => self.open(piece.index, ids, sink)?,
         };
+
         let chunk = self.chunk;
         let call = &mut self.all[place];
         call.chunk = chunk;
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
+
         // Gemini cuts names in two; others repeat them in every piece.
         if call.message.is_empty() && call.name != name && call.name.len() + name.len() <= MAX_NAME {
             call.name.push_str(name);
         }
+
         if let Some(extra) = piece.extra_content {
             call.extra_content = Some(Json::from_raw(extra));
         }
@@ -96,10 +99,12 @@ impl Calls {
         if arguments.is_empty() {
             return Ok(());
         }
+
         if call.closed {
             // More than a whole value, after the next call began. It cannot be a part of it.
             return sink.emit(&AgentEvent::Ignored);
         }
+
         call.emit(arguments, ids, sink)
     }
 
@@ -116,6 +121,7 @@ impl Calls {
             None if !name.is_empty() => None,
             None => last,
         };
+
         place.filter(|&place| !self.all[place].is_another(id, name, self.chunk))
     }
 
@@ -139,6 +145,7 @@ impl Calls {
                 call.close(End::Completed, sink)?;
             }
         }
+
         while self.all.get(self.closed).is_some_and(|call| call.closed) {
             self.closed += 1;
         }
@@ -156,6 +163,7 @@ impl Calls {
             }
             call.close(if call.arguments.is_whole { End::Completed } else { end }, sink)?;
         }
+
         self.closed = self.all.len();
         Ok(())
     }
@@ -180,6 +188,7 @@ impl Call {
             part.call_id = ids.call(&self.id).into();
             part.name = self.name.as_str().into();
         }
+
         self.has_arguments |= !arguments.is_empty();
         self.arguments.extend(arguments);
         sink.emit(&AgentEvent::call(&self.message, part))

@@ -119,6 +119,7 @@ impl<'a> Chunk<'a> {
             let choices = self.choices.as_ref()?;
             choices.first.iter().chain(&choices.rest).find_map(|choice| choice.usage)
         };
+
         self.usage.or_else(of_choice).or(self.groq_usage)
     }
 
@@ -304,6 +305,7 @@ mod tests {
         ] {
             assert!(Chunk::parse(data.as_bytes()).is_some(), "{data}");
         }
+
         for data in ["[1]", "\"x\"", "{\"a\":", "", "nothing", "{} {}"] {
             assert!(Chunk::parse(data.as_bytes()).is_none(), "{data}");
         }
@@ -318,6 +320,7 @@ mod tests {
             let piece = chunk.choices.and_then(|choices| choices.first?.delta?.tool_calls.first).expect("a call");
             piece.function.arguments.into_owned()
         };
+
         assert_eq!(
             arguments(r#"{"b":1.50,"a":[ 1,{"c":null}],"\n":"x"}"#),
             r#"{"b":1.50,"a":[ 1,{"c":null}],"\n":"x"}"#

@@ -76,6 +76,7 @@ impl Complaint {
             "model_not_found" => return Some(MODEL_NOT_FOUND),
             _ => {}
         }
+
         let text = self.message.to_ascii_lowercase();
         TOO_LONG.iter().any(|words| text.contains(words)).then_some(CONTEXT_LENGTH)
     }
@@ -101,6 +102,7 @@ impl Complaint {
         } else {
             1.0
         };
+
         Some(Duration::try_from_secs_f64(number * factor).unwrap_or(MAX_RETRY_AFTER).min(MAX_RETRY_AFTER))
     }
 }
@@ -140,6 +142,7 @@ pub(super) fn map_refusal(refusal: &Refusal<'_>) -> Fault {
     if refusal.is_about_the_request() && !complaint.message.is_empty() {
         fault.message = format!("{}: {}", fault.message, client_text(&complaint.code, &complaint.message));
     }
+
     fault
 }
 
@@ -169,6 +172,7 @@ mod tests {
             let complaint = Complaint::parse(body.as_bytes()).expect(body);
             assert_eq!((complaint.code.as_str(), complaint.message.as_str()), (code, message), "{body}");
         }
+
         for body in ["", "<html>", "{}", "[]", "null", "7", "{\"error\":null}"] {
             assert_eq!(Complaint::parse(body.as_bytes()), None, "{body}");
         }
@@ -264,6 +268,7 @@ mod tests {
             let retry_after = header.map(Duration::from_secs);
             map_refusal(&Refusal { status: 429, body: body.as_bytes(), retry_after }).retry_after
         };
+
         assert_eq!(pause("Please try again in 1.5s.", None), Some(Duration::from_millis(1500)));
         assert_eq!(pause("try again in 20 seconds", None), Some(Duration::from_secs(20)));
         assert_eq!(pause("Try again in 300ms", None), Some(Duration::from_millis(300)));

@@ -94,6 +94,7 @@ mod tests {
         for odd in ["", "a b", "a/b", "ä", &"x".repeat(129)] {
             ids.set_completion(odd);
         }
+
         assert_eq!(ids.message(), "answer_1");
         ids.set_completion("chatcmpl-1");
         assert_eq!(ids.message(), "chatcmpl-1_2");

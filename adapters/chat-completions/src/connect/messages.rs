@@ -57,6 +57,7 @@ impl Messages {
         if self.splitter.is_outside() {
             return self.text(text, ids, sink);
         }
+
         for (kind, part) in self.splitter.split(text) {
             self.part(kind, &part, ids, sink)?;
         }
@@ -68,6 +69,7 @@ impl Messages {
         if self.splitter.is_outside() {
             return Ok(());
         }
+
         let (kind, held) = self.splitter.finish();
         self.part(kind, &held, ids, sink)
     }
@@ -83,6 +85,7 @@ impl Messages {
         if text.is_empty() {
             return Ok(());
         }
+
         self.blank.clear();
         let open = self.opened(Kind::Text, ids, sink)?;
         sink.emit(&AgentEvent::text(&open.id, text))
@@ -99,6 +102,7 @@ impl Messages {
         if text.is_empty() {
             return Ok(());
         }
+
         let is_open = self.open.as_ref().is_some_and(|open| open.kind == Kind::Reasoning);
         if !is_open && text.trim_ascii().is_empty() {
             // Models that think between texts send line breaks where they have no thought.
@@ -113,6 +117,7 @@ impl Messages {
         if !blank.is_empty() {
             sink.emit(&AgentEvent::text(&open.id, &blank))?;
         }
+
         sink.emit(&AgentEvent::text(&open.id, text))
     }
 
@@ -154,6 +159,7 @@ impl Messages {
             sink.emit(&AgentEvent::message(&id, announced))?;
             self.open = Some(Open { kind, id, images: 0 });
         }
+
         self.open.as_mut().ok_or_else(|| Fault::new(interlingua_core::FaultKind::Internal, "no message is open"))
     }
 
@@ -164,6 +170,7 @@ impl Messages {
             Kind::Text => std::mem::take(&mut self.of_text),
             Kind::Reasoning => std::mem::take(&mut self.of_reasoning),
         };
+
         let metadata = (!metadata.is_empty()).then(|| JsonRef::Owned(Json::from_serialize(&metadata)));
         let id = Some(open.id.into());
         sink.emit(&AgentEvent::Message(MessageEvent { id, end: Some(end), metadata, ..MessageEvent::default() }))

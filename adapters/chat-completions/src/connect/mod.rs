@@ -72,6 +72,7 @@ impl Connector for ChatConnector {
             video: self.options.takes(Part::Video),
             file: self.options.takes(Part::File),
         };
+
         capabilities.output_media = Media { image: true, audio: true, ..Media::NONE };
         capabilities
     }
@@ -87,6 +88,7 @@ impl Connector for ChatConnector {
             tools: named.unwrap_or(kept),
             reasoning: stored.reasoning,
         };
+
         let body = serde_json::to_vec(&body.to_json()).map_err(|error| {
             Fault::new(FaultKind::Internal, "the request cannot be written for the agent").with_detail(error)
         })?;
@@ -115,6 +117,7 @@ impl Connector for ChatConnector {
                 "url has no path, so \"{endpoint}\" is called: most servers answer at \"/v1{ENDPOINT}\", and elsewhere with 404"
             ));
         }
+
         if self.options.model.is_none() {
             warnings.push(
                 "options.model is not set: the server is asked for whatever model a client names, and for none where \
@@ -122,6 +125,7 @@ impl Connector for ChatConnector {
                     .to_owned(),
             );
         }
+
         warnings
     }
 }
@@ -157,10 +161,12 @@ impl Url {
         if !endpoint.ends_with(ENDPOINT) {
             endpoint.push_str(ENDPOINT);
         }
+
         if let Some(query) = query {
             endpoint.push('?');
             endpoint.push_str(query);
         }
+
         let has_path = !path.trim_matches('/').is_empty();
         Ok(Self { endpoint, host: host.to_ascii_lowercase(), has_path })
     }
@@ -184,6 +190,7 @@ mod tests {
         ] {
             assert_eq!(Url::parse(url).expect("a URL").endpoint, endpoint);
         }
+
         let url = Url::parse("https://user:pass@API.OpenAI.com:443/v1").expect("a URL");
         assert_eq!((url.host.as_str(), url.has_path), ("api.openai.com", true));
         assert!(Url::parse("ftp://a").is_err());
@@ -195,6 +202,7 @@ mod tests {
             let options = UpstreamOptions { model: model.map(str::to_owned), ..UpstreamOptions::default() };
             ChatCompletionsUpstream::connect(url, options).expect("a URL").warnings()
         };
+
         assert_eq!(warnings("http://a/v1", Some("m")), Vec::<String>::new());
         assert!(warnings("http://a/", Some("m"))[0].contains("no path"));
         assert!(warnings("http://a/v1", None)[0].contains("options.model"));

@@ -264,6 +264,7 @@ mod tests {
         for name in properties.keys() {
             assert!(written.contains(&format!("{name}:")), "{name}");
         }
+
         assert_eq!(properties.len(), written.matches(": ").count());
     }
 
@@ -278,6 +279,7 @@ mod tests {
         ] {
             assert!(options(wrong.clone()).is_err(), "{wrong}");
         }
+
         assert!(serde_json::from_value::<UpstreamOptions>(json!({ "modle": "x" })).is_err());
     }
 }

@@ -93,6 +93,7 @@ impl Reader {
         if !is_error || self.started {
             self.start(chunk.id.as_deref(), sink)?;
         }
+
         for (name, sources) in [("citations", chunk.citations), ("search_results", chunk.search_results)] {
             if let Some(sources) = sources {
                 // The whole list comes again with every chunk.
@@ -103,6 +104,7 @@ impl Reader {
         if let Some(choice) = self.choose(chunk.choices.unwrap_or_default(), sink)? {
             self.choice(choice, sink)?;
         }
+
         if is_error {
             let complaint = Complaint::parse(data).unwrap_or_default();
             return self.fail(complaint, sink);
@@ -121,10 +123,12 @@ impl Reader {
         if self.started {
             return Ok(());
         }
+
         self.started = true;
         if let Some(id) = id {
             self.ids.set_completion(id);
         }
+
         let id = id.map(Cow::Borrowed);
         sink.emit(&AgentEvent::Response(ResponseEvent { id, started: true, ..ResponseEvent::default() }))
     }
@@ -183,6 +187,7 @@ impl Reader {
             self.calls.close_whole(&mut self.ids, sink)?;
             self.settle();
         }
+
         for part in delta.content {
             let (ids, messages) = (&mut self.ids, &mut self.messages);
             for thought in part.thinking {
@@ -197,9 +202,11 @@ impl Reader {
                 messages.image(&url, ids, sink)?;
             }
         }
+
         if let Some(refusal) = delta.refusal {
             self.messages.refusal(&refusal, &mut self.ids, sink)?;
         }
+
         for url in delta.images.into_iter().filter_map(|image| image.image_url) {
             self.messages.image(&url, &mut self.ids, sink)?;
         }
@@ -208,15 +215,18 @@ impl Reader {
             self.messages.content(audio.transcript.as_deref().unwrap_or_default(), &mut self.ids, sink)?;
             self.audio(audio.data.as_deref().unwrap_or_default(), sink)?;
         }
+
         if let Some(annotations) = delta.annotations {
             self.annotations.push(annotations, &mut self.held)?;
         }
+
         if let Some(tools) = delta.executed_tools {
             self.executed.push(tools, &mut self.held)?;
             if self.executed.is_ready() {
                 self.executed_tools(sink)?;
             }
         }
+
         self.tool_calls(delta.tool_calls, delta.function_call, sink)
     }
 
@@ -238,9 +248,11 @@ impl Reader {
             None if self.reasoning.is_none() => &details,
             None => "",
         };
+
         if text.is_empty() {
             return Ok(());
         }
+
         self.calls.close_whole(&mut self.ids, sink)?;
         self.messages.reasoning(text, &mut self.ids, sink)
     }
@@ -267,6 +279,7 @@ impl Reader {
         for piece in calls {
             self.calls.piece(&piece, &mut self.ids, sink)?;
         }
+
         if let Some(function) = function_call {
             let piece = CallPiece { index: Some(FUNCTION_CALL), function, ..CallPiece::default() };
             self.calls.piece(&piece, &mut self.ids, sink)?;
@@ -287,6 +300,7 @@ impl Reader {
         if let Some(details) = self.details.take() {
             append(&mut self.messages.of_reasoning, "reasoning_details", details);
         }
+
         if let Some(annotations) = self.annotations.take() {
             append(&mut self.messages.of_text, "annotations", annotations);
         }
@@ -312,10 +326,12 @@ impl Reader {
         if self.ended {
             return Ok(());
         }
+
         self.flush(sink)?;
         if let Some(audio) = self.audio.take() {
             self.messages.audio(&audio, &mut self.ids, sink)?;
         }
+
         self.settle();
 
         let has_output = self.messages.spoke() || !self.calls.is_empty();
@@ -331,6 +347,7 @@ impl Reader {
                 return Err(Fault::new(FaultKind::UpstreamTruncated, message));
             }
         };
+
         self.ended = true;
         let end = reason.end();
         let open_end = if end == End::Completed { End::Completed } else { End::Incomplete };

@@ -38,6 +38,7 @@ impl Splitter {
             ThinkTags::Opened => Place::Inside,
             ThinkTags::Off => Place::Outside,
         };
+
         Self { place, held: String::new() }
     }
 
@@ -79,6 +80,7 @@ impl Splitter {
                 reasoning = std::mem::take(&mut text);
             }
         }
+
         [(Kind::Reasoning, reasoning), (Kind::Text, text)]
     }
 

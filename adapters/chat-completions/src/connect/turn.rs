@@ -29,10 +29,12 @@ impl ChatTurn {
             self.reader.flush(sink)?;
             return Err(garbage(data));
         };
+
         if is_error && !chunk.is_error() {
             // The event's name says what the data does not.
             chunk.object = Some("error".into());
         }
+
         self.reader.read(chunk, data, sink)
     }
 
@@ -47,10 +49,12 @@ impl ChatTurn {
             is_stream = true;
             self.on_frame(frame, sink)?;
         }
+
         if let Some(frame) = decoder.finish().frame() {
             is_stream = true;
             self.on_frame(frame, sink)?;
         }
+
         if is_stream { Ok(()) } else { Err(garbage(body)) }
     }
 }
@@ -65,10 +69,12 @@ impl AgentTurn for ChatTurn {
         if self.reader.has_ended() {
             return Ok(());
         }
+
         if frame.is_done() {
             self.is_done = true;
             return if self.reader.has_usage() { self.reader.finish(sink) } else { Ok(()) };
         }
+
         if frame.data.trim_ascii().is_empty() {
             return Ok(());
         }
@@ -80,6 +86,7 @@ impl AgentTurn for ChatTurn {
             }
             return Ok(());
         }
+
         self.chunk(frame.data, frame.event == Some("error"), sink)
     }
 
@@ -103,6 +110,7 @@ impl AgentTurn for ChatTurn {
             }
             _ => return self.stream(body, sink),
         }
+
         self.is_done = true;
         self.reader.finish(sink)
     }
@@ -111,6 +119,7 @@ impl AgentTurn for ChatTurn {
         if self.is_done || self.reader.has_reason() {
             return self.reader.finish(sink);
         }
+
         // Neither a reason nor the end mark: the server crashed, or the connection to it broke. What came stands.
         self.reader.flush(sink)
     }
@@ -119,6 +128,7 @@ impl AgentTurn for ChatTurn {
         if self.is_done || self.reader.has_reason() {
             return self.reader.finish(sink);
         }
+
         self.reader.flush(sink)?;
         Err(fault)
     }
@@ -133,6 +143,7 @@ impl AgentTurn for ChatTurn {
         if let Some(tools) = &self.tools {
             state.tools.clone_from(tools);
         }
+
         (state != self.stored).then(|| state.to_json())
     }
 }

@@ -65,9 +65,11 @@ pub(super) fn messages(
         asked: HashMap::new(),
         written: Vec::with_capacity(input.len()),
     };
+
     for output in input.iter().flat_map(Message::outputs) {
         writer.outputs.entry(output.call_id).or_default().push_back(output.output);
     }
+
     for item in turn.answered {
         writer.asked.insert(item.id.clone(), item.name.clone());
     }
@@ -77,6 +79,7 @@ pub(super) fn messages(
     if options.merge_system {
         merge_system(&mut writer.written);
     }
+
     writer.written
 }
 
@@ -149,6 +152,7 @@ impl Writer<'_> {
         if !text.is_empty() {
             self.stretch.reasoning.push(text);
         }
+
         let metadata: Option<Extra> = message.metadata.as_ref().and_then(Json::decode);
         let details = metadata.and_then(|metadata| metadata.get("reasoning_details")?.decode::<Vec<Json>>());
         self.stretch.details.extend(details.unwrap_or_default());
@@ -208,6 +212,7 @@ impl Writer<'_> {
             let function = ChatFunction { name: call.name, arguments: object_or_empty(call.arguments) };
             tool_calls.push(ChatCall { id: call.call_id, kind: "function", function, extra_content });
         }
+
         if stretch.texts.is_empty() && tool_calls.is_empty() {
             // Servers refuse a message that holds nothing but reasoning.
             return;
@@ -217,6 +222,7 @@ impl Writer<'_> {
         if !stretch.texts.is_empty() {
             message.content = Some(Json::from_serialize(&stretch.texts.join("\n\n")));
         }
+
         if self.sends_reasoning(!tool_calls.is_empty()) {
             let text = (!stretch.reasoning.is_empty()).then(|| stretch.reasoning.join("\n\n"));
             match self.reasoning.unwrap_or(ReasoningField::ReasoningContent) {
@@ -225,6 +231,7 @@ impl Writer<'_> {
             }
             message.reasoning_details = stretch.details;
         }
+
         message.tool_calls = tool_calls;
         self.written.push(message);
         self.written.extend(outputs);
@@ -257,5 +264,6 @@ fn merge_system(messages: &mut Vec<ChatMessage>) {
         let content = Some(Json::from_serialize(&text));
         rest.insert(0, ChatMessage { role, content, ..ChatMessage::default() });
     }
+
     *messages = rest;
 }

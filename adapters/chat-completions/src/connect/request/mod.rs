@@ -43,12 +43,15 @@ impl RequestBody<'_> {
         if let Some(field) = self.options.user_field {
             set(&mut body, field.as_str(), request.user_id.as_ref());
         }
+
         if let Some(field) = &self.options.session_field {
             set(&mut body, field, request.session_id.as_ref());
         }
+
         for name in &self.options.forward_extras {
             set(&mut body, name, request.extra.get(name));
         }
+
         body
     }
 
@@ -80,6 +83,7 @@ impl RequestBody<'_> {
             let fields: Extra = request.extra.get(object)?.decode()?;
             fields.get(name).filter(|value| !value.is_null()).cloned()
         };
+
         set(
             body,
             "response_format",

@@ -32,6 +32,7 @@ fn part(content: &Content, options: &UpstreamOptions) -> Option<Value> {
         }
         _ => None,
     };
+
     taken.or_else(|| {
         let text = as_line(content);
         (!text.is_empty()).then(|| json!({ "type": "text", "text": text }))
@@ -60,6 +61,7 @@ fn audio(data: &str, format: Option<&str>) -> Option<Value> {
         "x-wav" | "wave" | "vnd.wave" | "wav" => "wav",
         other => other,
     };
+
     Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
 }
 
@@ -71,9 +73,11 @@ fn file(file: &File) -> Option<Value> {
     } else {
         fields.insert("file_id".to_owned(), file.id.as_deref()?.into());
     }
+
     if let Some(name) = &file.name {
         fields.insert("filename".to_owned(), name.as_str().into());
     }
+
     Some(json!({ "type": "file", "file": fields }))
 }
 
@@ -84,6 +88,7 @@ fn as_line(content: &Content) -> String {
         Some(known) if !known.is_empty() => format!("[{kind}: {known}]"),
         _ => format!("[{kind}]"),
     };
+
     match &content.body {
         Body::Text(text) | Body::Refusal(text) => text.clone(),
         Body::Data(data) if data.is_null() => String::new(),

@@ -16,6 +16,7 @@ pub(super) fn nested_choice(choice: &Json) -> Option<Json> {
     let Some(fields) = choice.decode::<Extra>() else {
         return choice.decode::<String>().map(|word| Json::from_serialize(&word));
     };
+
     if fields.get("function").is_some() || fields.get("allowed_tools").is_some() {
         return Some(choice.clone());
     }
@@ -61,6 +62,7 @@ fn nested(kind: &str, into: &str, fields: &Extra, names: &[&str]) -> Json {
             inner.push(*name, value.clone());
         }
     }
+
     let mut whole = Extra::new();
     whole.push("type", Json::from_serialize(kind));
     whole.push(into, Json::from_serialize(&inner));
