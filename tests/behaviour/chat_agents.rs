@@ -9,7 +9,7 @@ use crate::support::upstream::{Reply, Upstream};
 /// A gateway with a Chat Completions server behind an `agent-api` and a `responses` route.
 async fn gateway(upstream: &Upstream) -> Gateway {
     let url = upstream.url("/v1");
-    Gateway::with(&format!(
+    Gateway::with_config(&format!(
         "[store]\nkind = \"memory\"\n\
          [agents.chat.upstream]\nprotocol = \"chat-completions\"\nurl = \"{url}\"\nretries = 0\noptions = {{ model = \"m\" }}\n\
          [[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{{agent}}\"\n\
