@@ -1,7 +1,8 @@
 //! The list of built-in protocols.
 
-use interlingua_a2a::A2a;
+use interlingua_a2a::{A2a, A2aUpstream};
 use interlingua_ag_kit::AgKit;
+use interlingua_chat_completions::ChatCompletionsUpstream;
 use interlingua_hitl::Hitl;
 use interlingua_native::{Native, NativeUpstream};
 use interlingua_responses::Responses;
@@ -19,5 +20,7 @@ impl Gateway {
             .serve::<AgKit>()
             .serve::<Hitl>()
             .upstream::<NativeUpstream>()
+            .upstream::<A2aUpstream>()
+            .upstream::<ChatCompletionsUpstream>()
     }
 }

@@ -10,6 +10,7 @@
 //! ```text
 //! next ─► Send(lookup)  ─► on_lookup ───────────────────────────► next
 //!      ─► Send(ask)     ─► on_frame* | on_body ─► on_end ───────► next
+//!      │                ├► on_frame* ─► on_cut: Ok ─────────────► next      (Err: the turn fails)
 //!      │                └► on_failure: Ok ──────────────────────► next      (Err: the turn fails)
 //!      ─► Wait(pause)   ─────────────────────────────────────────► next
 //!      └► Finished
@@ -20,6 +21,7 @@
 //!
 //! Invariant: like [`crate::exchange`], nothing here waits, reads a clock, draws a random number or opens a socket.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -164,7 +166,7 @@ pub struct HttpRequest {
     /// Absolute, with scheme and host.
     pub url: String,
     /// Headers of the protocol, names in lower case. The operator's are added, and win.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// Empty: the request has none.
     pub body: Vec<u8>,
     /// What its answer is.
@@ -187,21 +189,24 @@ impl HttpRequest {
     #[must_use]
     pub fn post(url: impl Into<String>, body: Vec<u8>) -> Self {
         const JSON: &str = "application/json";
-        let headers = vec![("content-type", JSON.to_owned()), ("accept", format!("text/event-stream, {JSON}"))];
+        let headers = vec![
+            (Cow::Borrowed("content-type"), JSON.to_owned()),
+            (Cow::Borrowed("accept"), format!("text/event-stream, {JSON}")),
+        ];
         Self { method: "POST", url: url.into(), headers, body, purpose: Purpose::Ask }
     }
 
     /// A `GET` of a document.
     #[must_use]
     pub fn lookup(url: impl Into<String>) -> Self {
-        let headers = vec![("accept", "application/json".to_owned())];
+        let headers = vec![(Cow::Borrowed("accept"), "application/json".to_owned())];
         Self { method: "GET", url: url.into(), headers, body: Vec::new(), purpose: Purpose::Lookup }
     }
 
     /// The same request with one header more.
     #[must_use]
-    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.headers.push((name, value.into()));
+    pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
         self
     }
 }
@@ -241,11 +246,21 @@ pub trait AgentTurn: Send + 'static {
         answer.map(|_| ()).map_err(Clone::clone)
     }
 
-    /// Reads one frame of an event stream.
+    /// Reads one frame of an event stream. An end mark such as `[DONE]` is a frame.
     ///
     /// # Errors
     /// If it cannot be understood. The turn then fails.
     fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault>;
+
+    /// The frames that have arrived so far were read. For turns that wait for a frame which may never come, because a server
+    /// keeps the connection open after the end of its answer.
+    ///
+    /// # Errors
+    /// As [`on_frame`](Self::on_frame).
+    fn on_frames_read(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let _ = sink;
+        Ok(())
+    }
 
     /// Reads an answer that came as one JSON body.
     ///
@@ -268,6 +283,16 @@ pub trait AgentTurn: Send + 'static {
     /// The fault, unless the turn knows what to do about it: then [`next`](Self::next) says what.
     fn on_failure(&mut self, fault: Fault) -> Result<(), Fault> {
         Err(fault)
+    }
+
+    /// The answer to an [`Purpose::Ask`] broke off in the middle: a failure of which something came before. For turns that have
+    /// all they need, or hold something back.
+    ///
+    /// # Errors
+    /// As [`on_failure`](Self::on_failure), which is asked by default.
+    fn on_cut(&mut self, fault: Fault, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let _ = sink;
+        self.on_failure(fault)
     }
 
     /// The fault in an answer whose status is no success. By default by the status alone.

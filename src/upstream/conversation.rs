@@ -398,9 +398,6 @@ impl Conversation {
         let lines = body.decoder.lines();
         let mut input = chunk;
         while let Some(frame) = body.decoder.decode(&mut input).map_err(too_large)? {
-            if frame.is_done() {
-                continue;
-            }
             bounded("the agent's event", frame.data)?;
 
             let inspected = self.frames < INSPECTED_FRAMES && self.first_ignored.is_none();
@@ -416,6 +413,7 @@ impl Conversation {
             }
         }
 
+        self.turn.on_frames_read(sink)?;
         if let Some(timeouts) = &mut body.timeouts {
             timeouts.on_bytes(chunk.len(), body.decoder.lines() > lines);
         }
@@ -448,7 +446,7 @@ impl Conversation {
             return Ok(Flow::Ended);
         }
 
-        self.turn.on_failure(fault).map_err(secrets::mask_fault)?;
+        self.turn.on_cut(fault, sink).map_err(secrets::mask_fault)?;
         self.go_on(sink)
     }
 
@@ -459,9 +457,7 @@ impl Conversation {
             return self.turn.on_body(&body.whole, sink);
         }
 
-        if let Some(frame) = body.decoder.finish().frame()
-            && !frame.is_done()
-        {
+        if let Some(frame) = body.decoder.finish().frame() {
             bounded("the agent's event", frame.data)?;
             self.turn.on_frame(frame, sink)?;
         }

@@ -18,6 +18,7 @@ mod answers;
 mod approvals;
 mod bodies;
 mod browsers;
+mod chat_agents;
 mod conversations;
 mod ends;
 mod heads;

@@ -106,7 +106,7 @@ fn stop_request(url: &str, request: &AgentRequest) -> Option<HttpRequest> {
 
     let body =
         to_body(&Stop { user_id: request.user_id.as_deref(), session_id: request.session_id.as_deref() }).ok()?;
-    let headers = vec![("content-type", "application/json".to_owned())];
+    let headers = vec![("content-type".into(), "application/json".to_owned())];
     Some(HttpRequest { method: "POST", url: url.to_owned(), headers, body, purpose: Purpose::Ask })
 }
 

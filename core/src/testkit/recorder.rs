@@ -293,7 +293,7 @@ fn ask(turn: &mut dyn AgentTurn, answer: Answer, recorder: &mut Recorder) -> Res
         }
         Answer::Cut(pieces) => {
             read_stream(turn, &pieces, recorder)?;
-            if recorder.normalizer.has_ended() { Ok(()) } else { turn.on_failure(broken()) }
+            if recorder.normalizer.has_ended() { Ok(()) } else { turn.on_cut(broken(), recorder) }
         }
         Answer::Body(body) => {
             turn.on_body(&body, recorder)?;
@@ -312,6 +312,7 @@ fn read_stream(turn: &mut dyn AgentTurn, pieces: &[Vec<u8>], recorder: &mut Reco
         while let Some(frame) = decoder.decode(&mut piece).map_err(too_large)? {
             turn.on_frame(frame, recorder)?;
         }
+        turn.on_frames_read(recorder)?;
     }
 
     if let Some(frame) = decoder.finish().frame() {

@@ -38,7 +38,7 @@ impl Agent {
     async fn fetch_from(&self, url: &Url, wanted: &WellKnownDocument) -> Result<Fetched, NotFound> {
         let fatal = |reason: String| NotFound::Fatal(reason);
         let fault = |fault: interlingua_core::Fault| NotFound::Fatal(fault.detail.unwrap_or(fault.message));
-        let headers = wanted.headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let headers = wanted.headers.iter().map(|(name, value)| ((*name).into(), (*value).to_owned())).collect();
         let purpose = Purpose::Lookup;
         let request = HttpRequest { method: "GET", url: url.as_str().to_owned(), headers, body: Vec::new(), purpose };
         let request = self.request(request, None).map_err(fault)?;

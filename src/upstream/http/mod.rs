@@ -255,7 +255,8 @@ impl Agent {
         }
         for (name, value) in ask.headers {
             let value = HeaderValue::from_str(&value).map_err(|_| wrong(format!("the value of header {name}")))?;
-            headers.insert(HeaderName::from_static(name), value);
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(format!("the header {name}")))?;
+            headers.insert(name, value);
         }
         // They contain the agent's credentials, which no other server may get: a stop URL may be at another origin.
         if its_own {
@@ -436,6 +437,13 @@ fn unpacked(response: Response) -> Result<BoxStream<'static, Result<Bytes, Fault
 /// Parses `retry-after`: seconds, or a date. At most a day, since clients receive it.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+    // More exact, where servers of models send it: a whole number or a fraction of milliseconds.
+    let exact = headers.get("retry-after-ms").and_then(|value| value.to_str().ok()?.trim().parse::<f64>().ok());
+    if let Some(milliseconds) = exact.filter(|exact| *exact >= 0.0) {
+        let pause = Duration::try_from_secs_f64(milliseconds / 1000.0);
+        return Some(pause.map_or(MAX_RETRY_AFTER, |pause| pause.min(MAX_RETRY_AFTER)));
+    }
+
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         // A number that overflows is more than a day.

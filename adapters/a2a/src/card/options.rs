@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::security::{self, Requirement, Scheme};
+use super::security::{Requirement, Scheme};
 
 /// Card contents set by the operator. Missing fields come from the agent's own settings.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CardOptions {
     /// Display name.
@@ -36,7 +36,7 @@ pub struct CardOptions {
 }
 
 /// The organization that offers an agent.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
     /// Name of the organization.
@@ -46,7 +46,7 @@ pub struct Provider {
 }
 
 /// A skill of an agent.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skill {
     /// Unique within the card.
@@ -69,37 +69,4 @@ pub struct Skill {
     /// Required schemes, if different from the agent's; satisfying one entry is enough.
     #[serde(default, skip_serializing)]
     pub security: Vec<Requirement>,
-}
-
-/// JSON Schema of the card options.
-pub(crate) fn schema() -> serde_json::Value {
-    let text = json!({ "type": "string" });
-    let texts = json!({ "type": "array", "items": text });
-    let requirements =
-        json!({ "type": "array", "items": { "type": "object", "minProperties": 1, "additionalProperties": texts } });
-    json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {
-            "name": text, "description": text, "version": text, "documentation_url": text, "icon_url": text,
-            "provider": {
-                "type": "object", "additionalProperties": false, "required": ["organization", "url"],
-                "properties": { "organization": text, "url": text }
-            },
-            "input_modes": texts, "output_modes": texts,
-            "skills": {
-                "type": "array",
-                "items": {
-                    "type": "object", "additionalProperties": false,
-                    "required": ["id", "name", "description", "tags"],
-                    "properties": {
-                        "id": text, "name": text, "description": text, "tags": texts, "examples": texts,
-                        "input_modes": texts, "output_modes": texts, "security": requirements
-                    }
-                }
-            },
-            "security_schemes": { "type": "object", "additionalProperties": security::schema() },
-            "security": requirements
-        }
-    })
 }

@@ -1,5 +1,7 @@
 //! Requests to an agent: one operation, in the binding and generation of its interface.
 
+use std::borrow::Cow;
+
 use interlingua_core::Json;
 use interlingua_core::connector::{HttpRequest, Purpose};
 use serde::Serialize;
@@ -44,17 +46,18 @@ impl RequestWriter<'_> {
             self.resource(operation, params)
         };
 
-        let mut headers = vec![("accept", accept(operation, dialect).to_owned())];
+        let mut headers: Vec<(Cow<'static, str>, String)> =
+            vec![("accept".into(), accept(operation, dialect).to_owned())];
         if !body.is_empty() {
-            headers.push(("content-type", "application/json".to_owned()));
+            headers.push(("content-type".into(), "application/json".to_owned()));
         }
         // Servers of 0.3 may refuse a header they do not know.
         if dialect.generation == Generation::V1 {
-            headers.push(("a2a-version", Generation::V1.as_str().to_owned()));
+            headers.push(("a2a-version".into(), Generation::V1.as_str().to_owned()));
         }
         if !self.extensions.is_empty() {
             let name = if dialect.is_v03() { "x-a2a-extensions" } else { "a2a-extensions" };
-            headers.push((name, self.extensions.join(",")));
+            headers.push((name.into(), self.extensions.join(",")));
         }
         HttpRequest { method, url, headers, body, purpose: Purpose::Ask }
     }

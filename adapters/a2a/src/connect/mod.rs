@@ -47,10 +47,6 @@ impl UpstreamAdapter for A2aUpstream {
         options.check(url)?;
         Ok(Box::new(A2aConnector { url: url.into(), options: Arc::new(options) }))
     }
-
-    fn options_schema() -> serde_json::Value {
-        options::schema()
-    }
 }
 
 struct A2aConnector {

@@ -1,10 +1,8 @@
 //! What an operator may choose for an upstream that speaks A2A.
 
-use std::time::Duration;
-
-use interlingua_core::answer::Ttl;
-use serde::{Deserialize, Deserializer};
-use serde_json::json;
+use interlingua_core::duration::Period;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::url::Url;
 use crate::dialect::{Binding, Generation};
@@ -13,7 +11,7 @@ use crate::dialect::{Binding, Generation};
 ///
 /// The agent's card says where and how it is asked, unless both `binding` and `version` are set: then `url` is the
 /// interface itself, and no card is read.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamOptions {
     /// Where the card is. None: at the well-known places below `url` and at the root of its host.
@@ -29,11 +27,9 @@ pub struct UpstreamOptions {
     /// Further hosts, as `host` or `host:port`, that a card may send requests to.
     pub allow_hosts: Vec<String>,
     /// The first pause before a task is asked for again.
-    #[serde(deserialize_with = "duration")]
-    pub poll_interval: Duration,
+    pub poll_interval: Period,
     /// What the pauses grow to.
-    #[serde(deserialize_with = "duration")]
-    pub max_poll_interval: Duration,
+    pub max_poll_interval: Period,
     /// The context of a session's first message.
     pub context: UpstreamContext,
     /// Whether earlier messages of the request go ahead of the first message of a context.
@@ -55,8 +51,8 @@ impl Default for UpstreamOptions {
             streaming: None,
             tenant: None,
             allow_hosts: Vec::new(),
-            poll_interval: Duration::from_millis(500),
-            max_poll_interval: Duration::from_secs(5),
+            poll_interval: Period::milliseconds(500),
+            max_poll_interval: Period::seconds(5),
             context: UpstreamContext::default(),
             transcript: true,
             status_text: UpstreamStatusText::default(),
@@ -67,7 +63,7 @@ impl Default for UpstreamOptions {
 }
 
 /// The context of a session's first message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamContext {
     /// None: the agent chooses one, which is kept.
@@ -78,7 +74,7 @@ pub enum UpstreamContext {
 }
 
 /// What plain text in a status of a working task is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamStatusText {
     /// Reasoning; and the answer as well, if the task completes without any other.
@@ -100,7 +96,7 @@ impl UpstreamOptions {
                 return Err(format!("\"{url}\" is no http or https URL"));
             }
         }
-        if self.poll_interval.is_zero() || self.max_poll_interval < self.poll_interval {
+        if self.poll_interval.0.is_zero() || self.max_poll_interval.0 < self.poll_interval.0 {
             return Err("\"poll_interval\" is more than zero and at most \"max_poll_interval\"".into());
         }
         // They become parts of a header and of a path.
@@ -139,37 +135,6 @@ impl UpstreamOptions {
 /// True for a URL that is a card's rather than an agent's.
 pub(super) fn is_card(url: &str) -> bool {
     Url::parse(url).is_some_and(|url| url.path().ends_with(".json"))
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    Ttl::deserialize(deserializer).map(|written| written.0)
-}
-
-/// JSON Schema of the options.
-pub(super) fn schema() -> serde_json::Value {
-    let text = |about: &str| json!({ "type": "string", "description": about });
-    let texts = |about: &str| json!({ "type": "array", "items": { "type": "string" }, "description": about });
-    let flag = |default: bool, about: &str| json!({ "type": "boolean", "default": default, "description": about });
-    let duration = |default: &str, about: &str| json!({ "type": ["string", "integer"], "default": default, "examples": ["500ms", "5s"], "description": about });
-    json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {
-            "card_url": text("Where the agent's card is, if not at the well-known places."),
-            "binding": { "enum": ["JSONRPC", "HTTP+JSON"], "description": "The only binding that is used." },
-            "version": { "enum": ["1.0", "0.3"], "description": "The only version that is used." },
-            "streaming": { "type": "boolean", "description": "Whether answers are streamed. Left out: as the card says." },
-            "tenant": text("The tenant in each request of version 1.0."),
-            "allow_hosts": texts("Further hosts that a card may send requests to."),
-            "poll_interval": duration("500ms", "The first pause before a task is asked for again."),
-            "max_poll_interval": duration("5s", "What the pauses grow to."),
-            "context": { "enum": ["learn", "send"], "default": "learn", "description": "The context of a session's first message." },
-            "transcript": flag(true, "Whether earlier messages go ahead of the first message of a context."),
-            "status_text": { "enum": ["auto", "reasoning", "message", "drop"], "default": "auto", "description": "What plain text in a status of a working task is." },
-            "follow_auth": flag(false, "Whether the turn goes on while the task waits for a login."),
-            "extensions": texts("URIs of the extensions that are asked for.")
-        }
-    })
 }
 
 #[cfg(test)]

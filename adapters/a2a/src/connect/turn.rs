@@ -229,8 +229,8 @@ impl A2aTurn {
     /// Pauses grow by half from one to the next.
     fn backoff(&self, number: u32) -> Duration {
         let grown = (0..number.min(32))
-            .fold(self.options.poll_interval, |pause, _| (pause + pause / 2).min(self.options.max_poll_interval));
-        grown.min(self.options.max_poll_interval)
+            .fold(self.options.poll_interval.0, |pause, _| (pause + pause / 2).min(self.options.max_poll_interval.0));
+        grown.min(self.options.max_poll_interval.0)
     }
 
     /// What follows a pause.

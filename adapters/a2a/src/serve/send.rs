@@ -277,19 +277,14 @@ impl A2aExchange {
             (false, false) => Delivery::Collect,
         };
 
-        // A task outlives its connection (docs/protocols/a2a.md#tasks-and-contexts).
-        call.detached = true;
-
-        // The client sees the task when the agent answers, so an unreachable agent is an error without a task. The wait
-        // is short, so the client soon has an id to cancel (docs/protocols/a2a.md#streams).
-        call.first_event_timeout = Some(FIRST_EVENT_TIMEOUT);
-        call.discard_if_unreached = true;
-
-        call.multi_turn = true;
-        call.pause_on = self.route.pause_ends().to_vec();
-        call.collect_timeout = Some(options.blocking_timeout.0);
+        // A task outlives its connection (docs/protocols/a2a.md#tasks-and-contexts). The client sees it when the agent
+        // answers, so an unreachable agent is an error without a task. The wait is short, so the client soon has an id to
+        // cancel (docs/protocols/a2a.md#streams).
+        call.policy = RunPolicy::task()
+            .with_first_response(FirstResponse::AwaitAgent { timeout: Some(FIRST_EVENT_TIMEOUT) })
+            .with_collect_timeout(options.blocking_timeout.0)
+            .pausing_on(self.route.pause_ends());
         call.answer_policy.ttl = Some(options.interrupted_ttl.0);
-        call.busy = Some(Busy::Queue);
         call
     }
 

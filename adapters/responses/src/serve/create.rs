@@ -103,7 +103,9 @@ impl Create {
 
         // A second concurrent run in a conversation is refused (docs/protocols/responses.md#state). Elsewhere the other
         // run has just ended and its session is about to become free, so a chain continues without delay.
-        call.busy = Some(if resolved.busy { Busy::Refuse } else { Busy::Queue });
+        let busy = if resolved.busy { Busy::Refuse } else { Busy::Queue };
+        let detached = background || self.shared.options.disconnect == Disconnect::Detach;
+        call.policy = preset.with_detached(detached).with_stored(create.echo.store).with_busy(busy);
         call.thread = match (&create.previous, &create.conversation, self.run_id) {
             (Some((run, _)), _, _) => Thread::After(*run),
             (None, Some(session), _) => Thread::Session(session.clone()),

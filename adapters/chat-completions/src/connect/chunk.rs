@@ -1,0 +1,333 @@
+//! A chunk of the stream, or a whole completion, borrowed from its frame.
+//!
+//! Not here: what the fields mean for the answer ([`super::reader`]).
+
+use std::borrow::Cow;
+
+use serde::de::{IgnoredAny, MapAccess};
+use serde_json::value::RawValue;
+
+use super::lenient::{Fields, JsonText, List, Number, Object, Raw, Text};
+
+/// A chunk, or a whole completion.
+#[derive(Debug, Default)]
+pub(super) struct Chunk<'a> {
+    pub(super) id: Option<Cow<'a, str>>,
+    pub(super) object: Option<Cow<'a, str>>,
+    /// None: the field is missing or `null`.
+    pub(super) choices: Option<List<Choice<'a>>>,
+    pub(super) usage: Option<&'a RawValue>,
+    /// `x_groq.usage`.
+    pub(super) groq_usage: Option<&'a RawValue>,
+    pub(super) error: Option<&'a RawValue>,
+    /// Top-level fields of errors in other forms.
+    pub(super) message: Option<&'a RawValue>,
+    pub(super) detail: Option<&'a RawValue>,
+    pub(super) citations: Option<&'a RawValue>,
+    pub(super) search_results: Option<&'a RawValue>,
+}
+
+/// One of the answers in a chunk.
+#[derive(Debug, Default)]
+pub(super) struct Choice<'a> {
+    pub(super) index: Option<i64>,
+    pub(super) delta: Option<Delta<'a>>,
+    pub(super) finish_reason: Option<Cow<'a, str>>,
+    pub(super) usage: Option<&'a RawValue>,
+}
+
+/// What is new in a choice.
+#[derive(Debug, Default)]
+pub(super) struct Delta<'a> {
+    pub(super) content: List<ContentPart<'a>>,
+    pub(super) refusal: Option<Cow<'a, str>>,
+    pub(super) reasoning_content: Option<Cow<'a, str>>,
+    pub(super) reasoning: Option<Cow<'a, str>>,
+    pub(super) reasoning_details: Option<&'a RawValue>,
+    pub(super) tool_calls: List<CallPiece<'a>>,
+    /// The form before `tool_calls`.
+    pub(super) function_call: Option<Function<'a>>,
+    pub(super) images: List<ContentPart<'a>>,
+    pub(super) audio: Option<AudioPiece<'a>>,
+    pub(super) annotations: Option<&'a RawValue>,
+    pub(super) executed_tools: Option<&'a RawValue>,
+}
+
+/// A part of the content. A bare string is a text part.
+#[derive(Debug, Default)]
+pub(super) struct ContentPart<'a> {
+    pub(super) text: Option<Cow<'a, str>>,
+    /// Of a part of type `thinking`: a text, or text parts.
+    pub(super) thinking: List<Thought<'a>>,
+    pub(super) image_url: Option<Cow<'a, str>>,
+    pub(super) is_reasoning: bool,
+}
+
+/// A text inside a `thinking` part.
+#[derive(Debug, Default)]
+pub(super) struct Thought<'a> {
+    pub(super) text: Option<Cow<'a, str>>,
+}
+
+/// An image's address, in an object or bare.
+#[derive(Debug, Default)]
+struct ImageUrl<'a> {
+    url: Option<Cow<'a, str>>,
+}
+
+/// A part of a tool call.
+#[derive(Debug, Default)]
+pub(super) struct CallPiece<'a> {
+    pub(super) index: Option<i64>,
+    pub(super) id: Option<Cow<'a, str>>,
+    pub(super) function: Function<'a>,
+    /// What the server wants back with the call, such as a signature of its reasoning.
+    pub(super) extra_content: Option<&'a RawValue>,
+}
+
+/// Name and arguments of a call, or parts of them.
+#[derive(Debug, Default)]
+pub(super) struct Function<'a> {
+    pub(super) name: Option<Cow<'a, str>>,
+    pub(super) arguments: Cow<'a, str>,
+}
+
+/// A part of a spoken answer.
+#[derive(Debug, Default)]
+pub(super) struct AudioPiece<'a> {
+    /// Base64.
+    pub(super) data: Option<Cow<'a, str>>,
+    pub(super) transcript: Option<Cow<'a, str>>,
+}
+
+/// Fields beside the protocol's own that Groq sends.
+#[derive(Debug, Default)]
+struct Groq<'a> {
+    usage: Option<&'a RawValue>,
+}
+
+impl<'a> Chunk<'a> {
+    /// Parses a JSON object. Values of other types than expected are absent.
+    pub(super) fn parse(data: &'a [u8]) -> Option<Self> {
+        let data = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);
+        serde_json::from_slice::<Object<Self>>(data).ok()?.0
+    }
+
+    /// What the chunk says about tokens, wherever it stands.
+    pub(super) fn usage(&self) -> Option<&'a RawValue> {
+        let of_choice = || {
+            let choices = self.choices.as_ref()?;
+            choices.first.iter().chain(&choices.rest).find_map(|choice| choice.usage)
+        };
+
+        self.usage.or_else(of_choice).or(self.groq_usage)
+    }
+
+    /// True for an object that reports an error, in any of the forms that servers use instead of a status.
+    pub(super) fn is_error(&self) -> bool {
+        self.error.is_some()
+            || self.object.as_deref() == Some("error")
+            || (self.choices.is_none() && (self.detail.is_some() || self.message.is_some()))
+    }
+}
+
+impl<'de> Fields<'de> for Chunk<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
+        match name {
+            "id" => self.id = object.next_value::<Text<'de>>()?.0,
+            "object" => self.object = object.next_value::<Text<'de>>()?.0,
+            "choices" => self.choices = object.next_value::<Option<List<Choice<'de>>>>()?,
+            "usage" => self.usage = object.next_value::<Raw<'de>>()?.0,
+            "x_groq" => self.groq_usage = object.next_value::<Object<Groq<'de>>>()?.0.and_then(|groq| groq.usage),
+            "error" => self.error = object.next_value::<Raw<'de>>()?.0,
+            "message" => self.message = object.next_value::<Raw<'de>>()?.0,
+            "detail" => self.detail = object.next_value::<Raw<'de>>()?.0,
+            "citations" => self.citations = object.next_value::<Raw<'de>>()?.0,
+            "search_results" => self.search_results = object.next_value::<Raw<'de>>()?.0,
+            _ => drop(object.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for Choice<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
+        match name {
+            "index" => self.index = object.next_value::<Number>()?.0,
+            // Whole completions call it `message`, and so do some proxies in a stream.
+            "delta" | "message" => {
+                let delta = object.next_value::<Object<Delta<'de>>>()?.0;
+                self.delta = delta.or(self.delta.take());
+            }
+            "finish_reason" => self.finish_reason = object.next_value::<Text<'de>>()?.0,
+            "usage" => self.usage = object.next_value::<Raw<'de>>()?.0,
+            _ => drop(object.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for Delta<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
+        match name {
+            "content" => self.content = object.next_value()?,
+            "refusal" => self.refusal = object.next_value::<Text<'de>>()?.0,
+            "reasoning_content" => self.reasoning_content = object.next_value::<Text<'de>>()?.0,
+            "reasoning" => self.reasoning = object.next_value::<Text<'de>>()?.0,
+            "reasoning_details" => self.reasoning_details = object.next_value::<Raw<'de>>()?.0,
+            "tool_calls" => self.tool_calls = object.next_value()?,
+            "function_call" => self.function_call = object.next_value::<Object<Function<'de>>>()?.0,
+            "images" => self.images = object.next_value()?,
+            "audio" => self.audio = object.next_value::<Object<AudioPiece<'de>>>()?.0,
+            "annotations" => self.annotations = object.next_value::<Raw<'de>>()?.0,
+            "executed_tools" => self.executed_tools = object.next_value::<Raw<'de>>()?.0,
+            _ => drop(object.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for ContentPart<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
+        match name {
+            "type" => {
+                let kind = object.next_value::<Text<'de>>()?.0;
+                self.is_reasoning = matches!(kind.as_deref(), Some("thinking" | "reasoning"));
+            }
+            "text" => self.text = object.next_value::<Text<'de>>()?.0,
+            "thinking" => self.thinking = object.next_value()?,
+            "image_url" => self.image_url = object.next_value::<Object<ImageUrl<'de>>>()?.0.and_then(|image| image.url),
+            _ => drop(object.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+
+    fn from_text(text: Cow<'de, str>) -> Option<Self> {
+        (!text.is_empty()).then(|| Self { text: Some(text), ..Self::default() })
+    }
+}
+
+impl<'de> Fields<'de> for Thought<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
+        match name {
+            "text" => self.text = object.next_value::<Text<'de>>()?.0,
+            _ => drop(object.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+
+    fn from_text(text: Cow<'de, str>) -> Option<Self> {
+        (!text.is_empty()).then_some(Self { text: Some(text) })
+    }
+}
+
+impl<'de> Fields<'de> for ImageUrl<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
+        match name {
+            "url" => self.url = object.next_value::<Text<'de>>()?.0,
+            _ => drop(object.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+
+    fn from_text(text: Cow<'de, str>) -> Option<Self> {
+        (!text.is_empty()).then_some(Self { url: Some(text) })
+    }
+}
+
+impl<'de> Fields<'de> for CallPiece<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
+        match name {
+            "index" => self.index = object.next_value::<Number>()?.0,
+            "id" => self.id = object.next_value::<Text<'de>>()?.0,
+            "function" => self.function = object.next_value::<Object<Function<'de>>>()?.0.unwrap_or_default(),
+            "extra_content" => self.extra_content = object.next_value::<Raw<'de>>()?.0,
+            _ => drop(object.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for Function<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
+        match name {
+            "name" => self.name = object.next_value::<Text<'de>>()?.0,
+            "arguments" => self.arguments = object.next_value::<JsonText<'de>>()?.0,
+            _ => drop(object.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for AudioPiece<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
+        match name {
+            "data" => self.data = object.next_value::<Text<'de>>()?.0,
+            "transcript" => self.transcript = object.next_value::<Text<'de>>()?.0,
+            _ => drop(object.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for Groq<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
+        match name {
+            "usage" => self.usage = object.next_value::<Raw<'de>>()?.0,
+            _ => drop(object.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_is_read_without_copying() {
+        let data = br#"{"id":"c1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}],"usage":null}"#;
+        let chunk = Chunk::parse(data).expect("an object");
+        let choices = chunk.choices.expect("choices");
+        assert!(choices.rest.is_empty() && chunk.usage.is_none());
+        let content = choices.first.expect("a choice").delta.expect("a delta").content;
+        assert!(matches!(content.first.expect("a part").text, Some(Cow::Borrowed("Hel"))));
+        assert_eq!(content.rest.capacity(), 0);
+    }
+
+    #[test]
+    fn values_of_other_types_are_absent() {
+        for data in [
+            r#"{"choices":"none","usage":7,"id":{"a":1},"x_groq":[]}"#,
+            r#"{"choices":[7,"x",null,{"index":"0","delta":[1],"finish_reason":{}}]}"#,
+            r#"{"choices":{"delta":{"content":{"text":"one"},"tool_calls":{"function":"x"},"audio":1,"images":2}}}"#,
+            r#"{"choices":[{"index":1.0,"delta":{"content":[1,"a",{"type":5,"text":[]}],"function_call":null}}]}"#,
+        ] {
+            assert!(Chunk::parse(data.as_bytes()).is_some(), "{data}");
+        }
+
+        for data in ["[1]", "\"x\"", "{\"a\":", "", "nothing", "{} {}"] {
+            assert!(Chunk::parse(data.as_bytes()).is_none(), "{data}");
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_no_string_are_taken_by_their_text() {
+        let arguments = |text: &str| {
+            let data =
+                format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{{"function":{{"arguments":{text}}}}}]}}}}]}}"#);
+            let chunk = Chunk::parse(data.as_bytes()).expect("an object");
+            let piece = chunk.choices.and_then(|choices| choices.first?.delta?.tool_calls.first).expect("a call");
+            piece.function.arguments.into_owned()
+        };
+
+        assert_eq!(
+            arguments(r#"{"b":1.50,"a":[ 1,{"c":null}],"\n":"x"}"#),
+            r#"{"b":1.50,"a":[ 1,{"c":null}],"\n":"x"}"#
+        );
+        assert_eq!(arguments(r#""{\"a\":1}""#), r#"{"a":1}"#);
+        assert_eq!(arguments("[1, 2]"), "[1,2]");
+        assert_eq!(arguments("null"), "");
+        assert_eq!(arguments("{}"), "{}");
+    }
+}

@@ -1,0 +1,206 @@
+//! Agents that speak Chat Completions: the connector, and what it is made of.
+//!
+//! See `docs/protocols/chat-completions.md#agents-that-speak-chat-completions`.
+
+mod besides;
+mod calls;
+mod chunk;
+mod error;
+mod finish;
+mod ids;
+mod lenient;
+mod messages;
+mod options;
+mod reader;
+mod request;
+mod state;
+mod think;
+mod turn;
+
+use interlingua_core::capability::{HistoryNeed, Media, UpstreamCapabilities};
+use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
+use interlingua_core::{Fault, FaultKind};
+
+pub use options::{LimitField, Part, ReasoningInput, SystemRole, ThinkTags, UpstreamOptions, UserField};
+
+use self::reader::Reader;
+use self::request::RequestBody;
+use self::state::SessionState;
+use self::turn::ChatTurn;
+
+/// What the URL of an operator is completed with.
+const ENDPOINT: &str = "/chat/completions";
+/// Sessions with longer ids, or ids that no header can hold, are not named in a header.
+const MAX_HEADER_VALUE: usize = 512;
+
+/// Calls agents and model servers that speak Chat Completions.
+#[derive(Clone, Copy, Debug)]
+pub struct ChatCompletionsUpstream;
+
+impl UpstreamAdapter for ChatCompletionsUpstream {
+    const NAME: &'static str = "chat-completions";
+    type Options = UpstreamOptions;
+
+    fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {
+        options.check()?;
+        let url = Url::parse(url)?;
+        let limit_field = options.limit_field.unwrap_or_else(|| LimitField::for_host(&url.host));
+        Ok(Box::new(ChatConnector { url, limit_field, options }))
+    }
+}
+
+struct ChatConnector {
+    url: Url,
+    limit_field: LimitField,
+    options: UpstreamOptions,
+}
+
+impl Connector for ChatConnector {
+    fn capabilities(&self) -> UpstreamCapabilities {
+        let mut capabilities = UpstreamCapabilities::default();
+        capabilities.history = HistoryNeed::SentEachTime;
+        capabilities.client_tools = true;
+        capabilities.usage = self.options.usage;
+        capabilities.reasoning = true;
+        capabilities.input_media = Media {
+            image: self.options.takes(Part::Image),
+            audio: self.options.takes(Part::Audio),
+            video: self.options.takes(Part::Video),
+            file: self.options.takes(Part::File),
+        };
+
+        capabilities.output_media = Media { image: true, audio: true, ..Media::NONE };
+        capabilities
+    }
+
+    fn turn(&self, turn: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
+        let stored = SessionState::parse(turn.session_state);
+        let named = turn.request.tools.as_deref();
+        let kept = if self.options.sticky_tools { stored.tools.as_slice() } else { &[] };
+        let body = RequestBody {
+            options: &self.options,
+            limit_field: self.limit_field,
+            turn,
+            tools: named.unwrap_or(kept),
+            reasoning: stored.reasoning,
+        };
+
+        let body = serde_json::to_vec(&body.to_json()).map_err(|error| {
+            Fault::new(FaultKind::Internal, "the request cannot be written for the agent").with_detail(error)
+        })?;
+
+        let mut request = HttpRequest::post(&self.url.endpoint, body);
+        if let (Some(name), Some(id)) = (&self.options.session_header, &turn.request.session_id)
+            && id.len() <= MAX_HEADER_VALUE
+            && id.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            request = request.with_header(name.to_ascii_lowercase(), id);
+        }
+        Ok(Box::new(ChatTurn {
+            request: Some(request),
+            reader: Reader::new(turn.request, self.options.think_tags),
+            is_done: false,
+            tools: named.filter(|_| self.options.sticky_tools).map(<[_]>::to_vec),
+            stored,
+        }))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !self.url.has_path {
+            let endpoint = &self.url.endpoint;
+            warnings.push(format!(
+                "url has no path, so \"{endpoint}\" is called: most servers answer at \"/v1{ENDPOINT}\", and elsewhere with 404"
+            ));
+        }
+
+        if self.options.model.is_none() {
+            warnings.push(
+                "options.model is not set: the server is asked for whatever model a client names, and for none where \
+                 its protocol has no name for it"
+                    .to_owned(),
+            );
+        }
+
+        warnings
+    }
+}
+
+/// Where the server is.
+#[derive(Debug, PartialEq, Eq)]
+struct Url {
+    /// The whole URL of the endpoint.
+    endpoint: String,
+    /// In lower case, without the port.
+    host: String,
+    /// The operator gave a path.
+    has_path: bool,
+}
+
+impl Url {
+    /// Reads the operator's URL. A query, such as Azure's `api-version`, stays.
+    fn parse(url: &str) -> Result<Self, String> {
+        let scheme = ["http://", "https://"].into_iter().find(|scheme| url.starts_with(scheme));
+        let scheme = scheme.ok_or_else(|| format!("\"{url}\" is no http or https URL"))?;
+        let (url, _) = url.split_once('#').unwrap_or((url, ""));
+        let (base, query) = url.split_once('?').map_or((url, None), |(base, query)| (base, Some(query)));
+
+        let rest = &base[scheme.len()..];
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        let host = host
+            .rsplit_once(':')
+            .filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+            .map_or(host, |(host, _)| host);
+
+        let mut endpoint = base.trim_end_matches('/').to_owned();
+        if !endpoint.ends_with(ENDPOINT) {
+            endpoint.push_str(ENDPOINT);
+        }
+
+        if let Some(query) = query {
+            endpoint.push('?');
+            endpoint.push_str(query);
+        }
+
+        let has_path = !path.trim_matches('/').is_empty();
+        Ok(Self { endpoint, host: host.to_ascii_lowercase(), has_path })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_endpoint_is_appended_unless_it_is_there() {
+        for (url, endpoint) in [
+            ("http://a/v1", "http://a/v1/chat/completions"),
+            ("http://a/v1/", "http://a/v1/chat/completions"),
+            ("http://a/v1/chat/completions", "http://a/v1/chat/completions"),
+            ("http://a", "http://a/chat/completions"),
+            (
+                "https://x.openai.azure.com/openai/d?api-version=1#f",
+                "https://x.openai.azure.com/openai/d/chat/completions?api-version=1",
+            ),
+        ] {
+            assert_eq!(Url::parse(url).expect("a URL").endpoint, endpoint);
+        }
+
+        let url = Url::parse("https://user:pass@API.OpenAI.com:443/v1").expect("a URL");
+        assert_eq!((url.host.as_str(), url.has_path), ("api.openai.com", true));
+        assert!(Url::parse("ftp://a").is_err());
+    }
+
+    #[test]
+    fn an_operator_is_told_of_what_is_missing() {
+        let warnings = |url: &str, model: Option<&str>| {
+            let options = UpstreamOptions { model: model.map(str::to_owned), ..UpstreamOptions::default() };
+            ChatCompletionsUpstream::connect(url, options).expect("a URL").warnings()
+        };
+
+        assert_eq!(warnings("http://a/v1", Some("m")), Vec::<String>::new());
+        assert!(warnings("http://a/", Some("m"))[0].contains("no path"));
+        assert!(warnings("http://a/v1", None)[0].contains("options.model"));
+    }
+}

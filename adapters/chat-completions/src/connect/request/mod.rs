@@ -1,0 +1,100 @@
+//! The request: fields, tools and settings.
+//!
+//! See `docs/protocols/chat-completions.md#the-request`. Messages are in `history`, their parts in `parts`.
+
+mod history;
+mod parts;
+mod tools;
+
+use interlingua_core::connector::TurnRequest;
+use interlingua_core::{Extra, Json};
+use serde::Serialize;
+use serde_json::json;
+
+use super::options::{LimitField, UpstreamOptions};
+use super::state::ReasoningField;
+
+/// What a request is made from.
+pub(super) struct RequestBody<'a> {
+    pub(super) options: &'a UpstreamOptions,
+    pub(super) limit_field: LimitField,
+    pub(super) turn: &'a TurnRequest<'a>,
+    /// The tools in force.
+    pub(super) tools: &'a [Json],
+    /// The field that this server's reasoning comes in. None: it sent none in this session.
+    pub(super) reasoning: Option<ReasoningField>,
+}
+
+impl RequestBody<'_> {
+    /// The body, in the order in which people write it.
+    pub(super) fn to_json(&self) -> Extra {
+        let request = self.turn.request;
+        let mut body = Extra::new();
+        // The operator's name wins: what a client calls the agent is no name of a model.
+        set(&mut body, "model", self.options.model.as_ref().or(request.model.as_ref()));
+        set(&mut body, "messages", Some(&history::messages(self.turn, self.options, self.reasoning)));
+        set(&mut body, "stream", Some(&true));
+        if self.options.usage {
+            set(&mut body, "stream_options", Some(&json!({ "include_usage": true })));
+        }
+
+        self.tools(&mut body);
+        self.settings(&mut body);
+        if let Some(field) = self.options.user_field {
+            set(&mut body, field.as_str(), request.user_id.as_ref());
+        }
+
+        if let Some(field) = &self.options.session_field {
+            set(&mut body, field, request.session_id.as_ref());
+        }
+
+        for name in &self.options.forward_extras {
+            set(&mut body, name, request.extra.get(name));
+        }
+
+        body
+    }
+
+    fn tools(&self, body: &mut Extra) {
+        let tools: Vec<&Json> = self.tools.iter().filter(|tool| tools::is_function(tool)).collect();
+        // Several servers refuse an empty list, and a choice without one.
+        if tools.is_empty() {
+            return;
+        }
+
+        set(body, "tools", Some(&tools));
+        let extra = &self.turn.request.extra;
+        set(body, "tool_choice", extra.get("tool_choice").and_then(tools::nested_choice).as_ref());
+        set(body, "parallel_tool_calls", extra.get("parallel_tool_calls").filter(|parallel| !parallel.is_null()));
+    }
+
+    fn settings(&self, body: &mut Extra) {
+        let request = self.turn.request;
+        let sampling = &request.sampling;
+        set(body, self.limit_field.as_str(), sampling.max_tokens.as_ref());
+        set(body, "temperature", sampling.temperature.as_ref());
+        set(body, "top_p", sampling.top_p.as_ref());
+        set(body, "frequency_penalty", sampling.frequency_penalty.as_ref());
+        set(body, "presence_penalty", sampling.presence_penalty.as_ref());
+        set(body, "stop", sampling.stop.as_ref());
+        set(body, "seed", sampling.seed.as_ref());
+
+        let field = |object: &str, name: &str| {
+            let fields: Extra = request.extra.get(object)?.decode()?;
+            fields.get(name).filter(|value| !value.is_null()).cloned()
+        };
+
+        set(
+            body,
+            "response_format",
+            field("text", "format").and_then(|format| tools::response_format(&format)).as_ref(),
+        );
+        set(body, "reasoning_effort", field("reasoning", "effort").as_ref());
+    }
+}
+
+fn set<T: Serialize + ?Sized>(body: &mut Extra, name: &str, value: Option<&T>) {
+    if let Some(value) = value {
+        body.set(name, Json::from_serialize(value));
+    }
+}

@@ -1,0 +1,74 @@
+//! Tools, the choice among them and the form of the answer. The canonical form of the last two is flat, this protocol's
+//! is nested.
+
+use interlingua_core::{Extra, Json};
+
+/// True for a tool in the form that this protocol has. Servers refuse requests with other forms.
+pub(super) fn is_function(tool: &Json) -> bool {
+    let fields: Option<Extra> = tool.decode();
+    fields.is_some_and(|fields| {
+        word(&fields, "type") == "function" && fields.get("function").is_some_and(Json::is_object)
+    })
+}
+
+/// The choice among tools. None: it cannot be said.
+pub(super) fn nested_choice(choice: &Json) -> Option<Json> {
+    let Some(fields) = choice.decode::<Extra>() else {
+        return choice.decode::<String>().map(|word| Json::from_serialize(&word));
+    };
+
+    if fields.get("function").is_some() || fields.get("allowed_tools").is_some() {
+        return Some(choice.clone());
+    }
+
+    match word(&fields, "type").as_str() {
+        "function" => Some(nested("function", "function", &fields, &["name"])),
+        "allowed_tools" => {
+            let tools: Vec<Json> = fields.get("tools").and_then(Json::decode)?;
+            let mut allowed = Extra::new();
+            if let Some(mode) = fields.get("mode") {
+                allowed.push("mode", mode.clone());
+            }
+            let tools: Vec<Json> = tools.iter().filter_map(nested_choice).collect();
+            allowed.push("tools", Json::from_serialize(&tools));
+
+            let mut whole = Extra::new();
+            whole.push("type", Json::from_serialize("allowed_tools"));
+            whole.push("allowed_tools", Json::from_serialize(&allowed));
+            Some(Json::from_serialize(&whole))
+        }
+        _ => None,
+    }
+}
+
+/// The form of the answer. None: plain text, which is what servers give anyway.
+pub(super) fn response_format(format: &Json) -> Option<Json> {
+    let fields: Extra = format.decode()?;
+    match word(&fields, "type").as_str() {
+        "json_object" => Some(format.clone()),
+        "json_schema" if fields.get("json_schema").is_some() => Some(format.clone()),
+        "json_schema" => {
+            Some(nested("json_schema", "json_schema", &fields, &["name", "description", "schema", "strict"]))
+        }
+        _ => None,
+    }
+}
+
+/// An object of a type, with these of its fields one level deeper.
+fn nested(kind: &str, into: &str, fields: &Extra, names: &[&str]) -> Json {
+    let mut inner = Extra::new();
+    for name in names {
+        if let Some(value) = fields.get(name).filter(|value| !value.is_null()) {
+            inner.push(*name, value.clone());
+        }
+    }
+
+    let mut whole = Extra::new();
+    whole.push("type", Json::from_serialize(kind));
+    whole.push(into, Json::from_serialize(&inner));
+    Json::from_serialize(&whole)
+}
+
+fn word(fields: &Extra, name: &str) -> String {
+    fields.get(name).and_then(Json::decode).unwrap_or_default()
+}
