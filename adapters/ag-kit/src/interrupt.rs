@@ -1,15 +1,16 @@
 //! A pending item, as the protocol asks the client about it.
 
 use interlingua_core::Out;
-use interlingua_core::answer::{langgraph, offer, supported_decisions};
+use interlingua_core::answer::{NATIVE_DECISIONS, offer, payload, supported_decisions};
 use interlingua_core::pending::{Pending, PendingKind};
 
 use crate::{Route, wire};
 
 /// Writes a pending item as an interrupt (docs/human-in-the-loop.md#asking).
 pub(crate) fn write_interrupt(route: &Route, agent: &str, item: &Pending, out: &mut Out) {
-    let approval_extension = route.agent(agent).is_some_and(|card| card.approval_extension);
-    let payload = langgraph::payload(item, &offer(item, supported_decisions(item, approval_extension)));
+    // An agent that has left the configuration since then: its item is answered as plain agents are.
+    let taken = route.agent(agent).map_or(NATIVE_DECISIONS, |card| card.decisions);
+    let payload = payload::to_json(item, &offer(item, supported_decisions(item, taken)));
     let reason = item.reason.as_deref().unwrap_or(match item.kind {
         PendingKind::Approval | PendingKind::Tool => "tool_call",
         // For questions the name serves as the reason.

@@ -6,10 +6,6 @@
 
 use std::sync::Arc;
 
-<<<<<<< HEAD
-use interlingua_core::answer::{NATIVE_DECISIONS, offer, payload, supported_decisions};
-=======
->>>>>>> f0a11a2 (Untie file circles in the store, the demo agent and three adapters)
 use interlingua_core::call::{AgentCard, Busy, RunView, Target};
 use interlingua_core::exchange::{Flow, Next};
 use interlingua_core::out::Head;
@@ -79,22 +75,6 @@ impl Send {
     }
 }
 
-<<<<<<< HEAD
-/// Writes a pending item as an interrupt (docs/human-in-the-loop.md#asking).
-pub(crate) fn write_interrupt(route: &Route, agent: &str, item: &Pending, out: &mut Out) {
-    // An agent that has left the configuration since then: its item is answered as plain agents are.
-    let taken = route.agent(agent).map_or(NATIVE_DECISIONS, |card| card.decisions);
-    let payload = payload::to_json(item, &offer(item, supported_decisions(item, taken)));
-    let reason = item.reason.as_deref().unwrap_or(match item.kind {
-        PendingKind::Approval | PendingKind::Tool => "tool_call",
-        // For questions the name serves as the reason.
-        PendingKind::Input | PendingKind::Auth => &item.name,
-    });
-    wire::Event::Interrupt { id: &item.id, reason, payload: &payload }.write(out);
-}
-
-=======
->>>>>>> f0a11a2 (Untie file circles in the store, the demo agent and three adapters)
 impl Exchange for Send {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let agent = self.agent(request.param("agentId"))?;
