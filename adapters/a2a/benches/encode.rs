@@ -4,18 +4,15 @@
 //! Only the encoder, with the texts of the native adapter's benchmark, so that one run of `cargo xtask bench` compares
 //! the two.
 
-use std::sync::Arc;
-
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use interlingua_a2a::{A2a, Options};
-use interlingua_core::call::AgentCard;
-use interlingua_core::exchange::{Caller, Exchange, Mount, ProtocolAdapter};
+use interlingua_core::exchange::{Exchange, ProtocolAdapter};
 use interlingua_core::json::Extra;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{MessageEnd, MessageStart};
 use interlingua_core::testkit::{self, Shown};
-use interlingua_core::{End, Out, Record, Reply, Request};
+use interlingua_core::{End, Out, Record, Reply};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
@@ -39,26 +36,17 @@ fn record_of(text: &str) -> Record {
 }
 
 fn decoded(path: &str, version: &str, body: &str) -> Box<dyn Exchange> {
-    let agents = vec![Arc::new(AgentCard { name: "demo".into(), ..AgentCard::default() })];
-    let mount = Mount { path: "/a2a".into(), agents, public_url: None, authenticates: false };
-    let mounted = A2a::mount(&mount, Options::default()).expect("mounts");
+    let mounted = A2a::mount(&testkit::mount("/a2a", &["demo"]), Options::default()).expect("mounts");
     let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == path).expect("an endpoint");
-
     let mut exchange = (endpoint.open)();
-    let request = Request {
-        method: endpoint.method.as_str(),
-        path,
-        params: &[("id".into(), testkit::RUN.to_string())],
-        query: "",
-        headers: &[("a2a-version", version)],
-        body: body.as_bytes(),
-        base_url: "",
-        caller: &Caller { owner: "anonymous".into(), authenticated: false },
-        now: testkit::NOW,
-        new_id: testkit::RUN,
-    };
 
-    exchange.decode(&request).expect("a request");
+    let request = testkit::ClientRequest {
+        headers: &[("a2a-version", version)],
+        params: &[("id".into(), testkit::RUN.to_string())],
+        body: body.as_bytes(),
+        ..testkit::ClientRequest::new(endpoint.method.as_str(), path)
+    };
+    request.decode(&mut *exchange).expect("a request");
     exchange
 }
 

@@ -62,7 +62,7 @@ proptest! {
         if let Err(fault) = &decoded.call {
             let mut out = Out::new();
             decoded.exchange.fail(fault, &mut out);
-            let answer = support::Answer::of(out);
+            let answer = support::Answer::from_out(out);
             prop_assert!(answer.json().is_object(), "{}", answer.body);
             return Ok(());
         }

@@ -395,7 +395,7 @@ fn an_interrupted_stream_ends_with_an_error_event() {
         let mut decoded = host().send(request);
         let mut out = interlingua_core::Out::new();
         decoded.exchange.interrupt(&fault, &mut out);
-        Answer::of(out).body
+        Answer::from_out(out).body
     };
     let rpc = interrupted(&ClientRequest::rpc("SendStreamingMessage", &user("x")));
     assert!(rpc.starts_with(r#"data: {"jsonrpc":"2.0","id":7,"error":{"code":-32603"#), "{rpc}");

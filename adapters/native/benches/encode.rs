@@ -4,11 +4,11 @@
 
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
-use interlingua_core::call::AgentCard;
-use interlingua_core::exchange::{Caller, Exchange};
+use interlingua_core::exchange::Exchange;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{MessageStart, Record, Run};
-use interlingua_core::{Mount, Out, ProtocolAdapter, Request, RunId};
+use interlingua_core::testkit;
+use interlingua_core::{Out, ProtocolAdapter, RunId};
 use interlingua_native::{Native, Options};
 
 #[global_allocator]
@@ -35,24 +35,17 @@ fn recorded(text: &str) -> Record {
 
 /// An exchange that has encoded everything before the first delta.
 fn opened(record: &Record, path: &str, out: &mut Out) -> (Box<dyn Exchange>, u64) {
-    let agent = AgentCard { name: "demo".into(), ..AgentCard::default() };
-    let mount = Mount { path: String::new(), agents: vec![agent.into()], public_url: None, authenticates: false };
-    let mounted = Native::mount(&mount, Options::default()).expect("it mounts");
+    let mounted = Native::mount(&testkit::mount("", &["demo"]), Options::default()).expect("it mounts");
     let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == path).expect("an endpoint");
     let mut exchange = (endpoint.open)();
-    let request = Request {
-        method: endpoint.method.as_str(),
-        path,
-        params: &[("id".into(), record.run().id.to_string())],
-        query: "",
+    let request = testkit::ClientRequest {
         headers: &[("content-type", "application/json")],
+        params: &[("id".into(), record.run().id.to_string())],
         body: br#"{"input":[]}"#,
-        base_url: "",
-        caller: &Caller { owner: "anonymous".into(), authenticated: false },
-        now: 0,
         new_id: record.run().id,
+        ..testkit::ClientRequest::new(endpoint.method.as_str(), path)
     };
-    exchange.decode(&request).expect("a request");
+    request.decode(&mut *exchange).expect("a request");
     let first = record.len() - DELTAS;
     for sequence in 0..first {
         exchange.encode(record.step(sequence).expect("it is in the record"), out);

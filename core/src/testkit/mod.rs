@@ -15,6 +15,7 @@
 //! }
 //! ```
 
+mod client;
 mod grammar;
 pub mod laws;
 mod recorder;
@@ -23,6 +24,7 @@ mod shown;
 mod tale;
 pub mod wild;
 
+pub use client::{ClientRequest, HttpResponse, endpoint, mount};
 pub use grammar::grammar;
 pub use recorder::{Answer, Driven, Recorder, drive, drive_body, drive_stream, record};
 pub use script::{Feature, Script, script, scripts, transcripts};

@@ -2,17 +2,15 @@
 //!
 //! The scripts of the testkit cover what agents can do; each new script is a new case here.
 
-use interlingua_core::call::{AgentCard, Target};
-use interlingua_core::exchange::{Caller, Exchange, Flow, Mounted};
+use interlingua_core::call::Target;
+use interlingua_core::exchange::{Exchange, Flow, Mounted};
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::MessageStart;
-use interlingua_core::testkit::{self, NOW, RUN, Shown, laws};
-use interlingua_core::{Call, Fault, FaultKind, Mount, Out, ProtocolAdapter, Record, Reply, Request, Thread};
+use interlingua_core::testkit::{self, RUN, Shown, laws};
+use interlingua_core::{Call, Fault, FaultKind, Out, ProtocolAdapter, Record, Reply, Thread};
 
 fn mounted(thoughts: bool) -> Mounted {
-    let agent = AgentCard { name: "demo".to_owned(), ..AgentCard::default() };
-    let mount =
-        Mount { path: "/plain/demo".to_owned(), agents: vec![agent.into()], public_url: None, authenticates: false };
+    let mount = testkit::mount("/plain/demo", &["demo"]);
     custom_adapter::Plain::mount(&mount, custom_adapter::Options { thoughts }).expect("the mount has one agent")
 }
 
@@ -22,18 +20,15 @@ fn open(mounted: &Mounted, path: &str) -> Box<dyn Exchange> {
 }
 
 fn ask(exchange: &mut dyn Exchange, media: &str, body: &[u8], query: &str) -> Result<Call, Fault> {
-    exchange.decode(&Request {
-        method: "POST",
-        path: "/plain/demo/ask",
-        params: &[("id".to_owned(), RUN.to_prefixed("answer_"))],
+    let request = testkit::ClientRequest {
         query,
         headers: &[("content-type", media)],
+        params: &[("id".to_owned(), RUN.to_prefixed("answer_"))],
         body,
         base_url: "http://gateway/plain/demo",
-        caller: &Caller { owner: "anonymous".into(), authenticated: false },
-        now: NOW,
-        new_id: RUN,
-    })
+        ..testkit::ClientRequest::new("POST", "/plain/demo/ask")
+    };
+    request.decode(exchange)
 }
 
 /// The stream of `POST /ask`.

@@ -2,11 +2,11 @@
 //! (docs/protocols/agent-api.md#writer).
 #![allow(dead_code, unreachable_pub, reason = "each test file uses what it needs")]
 
-use interlingua_core::call::{AgentCard, Call, Delivery, RunInfo, RunState, RunView};
-use interlingua_core::exchange::{Caller, Exchange, Flow, Mounted, Next};
+use interlingua_core::call::{Call, Delivery, RunInfo, RunState, RunView};
+use interlingua_core::exchange::{Exchange, Flow, Mounted, Next};
 use interlingua_core::step::Step;
-use interlingua_core::testkit::{NOW, RUN};
-use interlingua_core::{Fault, Json, Mount, Out, ProtocolAdapter, Record, Reply, Request};
+use interlingua_core::testkit::{self, NOW, RUN};
+use interlingua_core::{Fault, Json, Out, ProtocolAdapter, Record, Reply};
 use serde_json::Value;
 
 /// A request anybody may send.
@@ -21,9 +21,7 @@ pub type Opened = Box<dyn Exchange>;
 impl Native {
     /// Mounted with options.
     pub fn new(options: &str) -> Self {
-        let agent = AgentCard { name: "demo".into(), ..AgentCard::default() };
-        let mount =
-            Mount { path: "/agents/demo".into(), agents: vec![agent.into()], public_url: None, authenticates: false };
+        let mount = testkit::mount("/agents/demo", &["demo"]);
         let options = serde_json::from_str(options).expect("options");
         Self(interlingua_native::Native::mount(&mount, options).expect("it mounts"))
     }
@@ -46,18 +44,15 @@ impl Native {
         let mut endpoints = self.0.endpoints.iter();
         let endpoint = endpoints.find(|endpoint| endpoint.method.as_str() == method && endpoint.path == path);
         let mut exchange = (endpoint.expect("there is such an endpoint").open)();
-        let call = exchange.decode(&Request {
-            method,
-            path,
-            params: &[("id".to_owned(), id.to_owned())],
+        let request = testkit::ClientRequest {
             query,
             headers,
+            params: &[("id".to_owned(), id.to_owned())],
             body,
             base_url: "http://gateway/agents/demo",
-            caller: &Caller { owner: "anonymous".into(), authenticated: false },
-            now: NOW,
-            new_id: RUN,
-        });
+            ..testkit::ClientRequest::new(method, path)
+        };
+        let call = request.decode(&mut *exchange);
         (exchange, call)
     }
 }
