@@ -304,5 +304,5 @@ fn the_table_of_capabilities_is_current() {
         std::fs::write(&path, &current).expect("the table is written");
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(written, current, "write docs/capabilities.md anew with INSTA_UPDATE=always");
+    assert_eq!(written, current, "write docs/capabilities.md again with INSTA_UPDATE=always");
 }
