@@ -11,7 +11,7 @@ use interlingua_core::exchange::{Exchange, ProtocolAdapter};
 use interlingua_core::json::Extra;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{MessageEnd, MessageStart};
-use interlingua_core::testkit::{self, Shown};
+use interlingua_core::testkit::{self, TestRun};
 use interlingua_core::{End, Out, Record, Reply};
 
 #[global_allocator]
@@ -25,7 +25,7 @@ fn main() {
 
 /// A run with `DELTAS` deltas after the first one, which starts the artifact.
 fn record_of(text: &str) -> Record {
-    let mut record = testkit::begun();
+    let mut record = testkit::started();
     let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
 
@@ -63,7 +63,7 @@ fn deltas(bencher: Bencher<'_, '_>, text: &str, open: impl Fn() -> Box<dyn Excha
         .with_inputs(|| {
             let mut out = Out::new();
             let mut exchange = open();
-            exchange.begin(Shown::new(&record).view(), &mut out);
+            exchange.begin(TestRun::new(&record).view(), &mut out);
             for sequence in 0..first {
                 exchange.encode(record.step(sequence).expect("a recorded step"), &mut out);
             }
@@ -100,7 +100,7 @@ fn task(bencher: Bencher<'_, '_>) {
     record.finish_content(0, 0, None, Extra::new());
     record.finish_message(0, MessageEnd::new(End::Completed));
     record.close(End::Completed, None);
-    let shown = Shown::new(&record).protocol("a2a");
+    let shown = TestRun::new(&record).protocol("a2a");
     bencher
         .counter(ItemsCount::new(DELTAS))
         .with_inputs(|| (decoded("/tasks/{id}", "1.0", ""), Out::new()))

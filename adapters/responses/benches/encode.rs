@@ -9,7 +9,7 @@ use interlingua_core::exchange::{Exchange, ProtocolAdapter};
 use interlingua_core::json::Extra;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{MessageEnd, MessageStart};
-use interlingua_core::testkit::{self, Shown};
+use interlingua_core::testkit::{self, TestRun};
 use interlingua_core::{End, Out, Record, Reply};
 use interlingua_responses::{Options, Responses};
 
@@ -24,7 +24,7 @@ fn main() {
 
 /// A run with [`DELTAS`] deltas after a first one, which opens the part.
 fn record(text: &str) -> Record {
-    let mut record = testkit::begun();
+    let mut record = testkit::started();
     let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     for _ in 0..=DELTAS {
@@ -52,7 +52,7 @@ fn deltas(bencher: Bencher<'_, '_>, text: &str, method: &str, body: &str) {
         .with_inputs(|| {
             let mut out = Out::new();
             let mut exchange = exchange(method, body);
-            exchange.begin(Shown::new(&record).view(), &mut out);
+            exchange.begin(TestRun::new(&record).view(), &mut out);
             for sequence in 0..first {
                 exchange.encode(record.step(sequence).expect("the step exists"), &mut out);
             }
@@ -85,7 +85,7 @@ fn object(bencher: Bencher<'_, '_>) {
     record.finish_content(0, 0, None, Extra::new());
     record.finish_message(0, MessageEnd::new(End::Completed));
     record.close(End::Completed, None);
-    let shown = Shown::new(&record);
+    let shown = TestRun::new(&record);
     bencher
         .counter(ItemsCount::new(DELTAS))
         .with_inputs(|| (exchange("POST", r#"{"model":"demo","input":"hi"}"#), Out::new()))

@@ -6,7 +6,7 @@ use interlingua_core::call::Target;
 use interlingua_core::exchange::{Exchange, Flow, Mounted};
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::MessageStart;
-use interlingua_core::testkit::{self, RUN, Shown, laws};
+use interlingua_core::testkit::{self, RUN, TestRun, laws};
 use interlingua_core::{Call, Fault, FaultKind, Out, ProtocolAdapter, Record, Reply, Thread};
 
 fn mounted(thoughts: bool) -> Mounted {
@@ -33,13 +33,13 @@ fn ask(exchange: &mut dyn Exchange, media: &str, body: &[u8], query: &str) -> Re
 
 /// The stream of `POST /ask`.
 fn streamed(record: &Record, thoughts: bool) -> String {
-    laws::encode(&mut *open(&mounted(thoughts), "/ask"), Shown::new(record).view())
+    laws::encode(&mut *open(&mounted(thoughts), "/ask"), TestRun::new(record).view())
 }
 
 /// The response of `GET /answers/{id}`: status and text.
 fn fetched(record: &Record, thoughts: bool) -> (u16, String) {
     let (mut exchange, mut out) = (open(&mounted(thoughts), "/answers/{id}"), Out::new());
-    exchange.reply(Reply::Run(Shown::new(record).view()), &mut out).expect("the reply is a run");
+    exchange.reply(Reply::Run(TestRun::new(record).view()), &mut out).expect("the reply is a run");
     (out.head.status, String::from_utf8(out.body.to_vec()).expect("text"))
 }
 
@@ -152,7 +152,7 @@ fn a_fetched_answer_equals_the_stream() {
 
 #[test]
 fn an_incomplete_answer_can_be_interrupted_and_fetched() {
-    let mut record = testkit::begun();
+    let mut record = testkit::started();
     let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     record.push(message, content, "so far");

@@ -190,7 +190,7 @@ impl Decoded {
         let mut head = interlingua_core::out::Head::default();
         self.exchange.head(&mut head);
 
-        let shown = testkit::Shown::known(record, about);
+        let shown = testkit::TestRun::with_info(record, about);
         let body = testkit::laws::encode(self.exchange.as_mut(), shown.view());
         Answer { status: 200, head, body }
     }
@@ -198,7 +198,7 @@ impl Decoded {
 
 /// Run info of a record that was started over this protocol.
 pub fn about(record: &Record) -> RunInfo {
-    RunInfo { protocol: "a2a".into(), ..testkit::about(record) }
+    RunInfo { protocol: "a2a".into(), ..testkit::run_info(record) }
 }
 
 /// The same, with the labels of the call.
