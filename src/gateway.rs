@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::call::AgentCard;
-use interlingua_core::capability::HistoryNeed;
+use interlingua_core::capability::{ClientCapabilities, HistoryNeed};
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::{Owner, ProtocolAdapter};
@@ -52,6 +52,7 @@ pub struct Gateway {
 struct ClientEntry {
     name: &'static str,
     declared: ClientProtocol,
+    capabilities: fn() -> ClientCapabilities,
     mount: fn(&Mount, &config::Options) -> Result<Mounted, String>,
 }
 
@@ -95,7 +96,8 @@ impl Gateway {
                 Ok(endpoints.map(|endpoint| EndpointName::new(endpoint.method.as_str(), endpoint.path)).collect())
             });
         self.clients.retain(|client| client.name != P::NAME);
-        self.clients.push(ClientEntry { name: P::NAME, declared, mount: mount::<P> });
+        let capabilities = || P::capabilities(&P::Options::default());
+        self.clients.push(ClientEntry { name: P::NAME, declared, capabilities, mount: mount::<P> });
         self
     }
 
@@ -152,6 +154,12 @@ impl Gateway {
         }
 
         protocols
+    }
+
+    /// What the protocols for clients carry with their default options, in the order they were added.
+    #[must_use]
+    pub fn client_capabilities(&self) -> Vec<(&'static str, ClientCapabilities)> {
+        self.clients.iter().map(|client| (client.name, (client.capabilities)())).collect()
     }
 
     /// Reads a configuration file.

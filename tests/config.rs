@@ -457,7 +457,7 @@ fn the_schema_contains_defaults_and_protocols() {
     assert_eq!(server["drain"]["default"], "30s");
     assert_eq!(server["max_body"]["default"], "8MiB");
     let protocol = &schema["definitions"]["RouteTable"]["properties"]["protocol"];
-    assert_eq!(protocol["enum"], json!(["agent-api", "responses", "plain", "whole"]));
+    assert_eq!(protocol["enum"], json!(["agent-api", "responses", "plain", "whole", "tools-only"]));
 }
 
 /// Reads with the built-in protocols.

@@ -399,8 +399,9 @@ pub struct AgentCard {
     pub decisions: &'static [Decision],
 }
 
-/// A complete reply to a [`Call`].
+/// A complete reply to a [`Call`]. Adapters answer replies they do not expect with a fault.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Reply<'a> {
     /// The run of a call that names one.
     Run(RunView<'a>),

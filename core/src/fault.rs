@@ -443,7 +443,7 @@ mod tests {
         let fault = Fault::new(FaultKind::Internal, "the session cannot be read").with_source(cause);
         assert_eq!(fault.detail.as_deref(), Some(text.as_str()));
         assert!(fault.source().is_some_and(|source| source.is::<serde_json::Error>()));
-        assert_eq!(error_chain(&fault), format!("INTERNAL_ERROR: the session cannot be read: {text}"));
+        assert_eq!(error_chain(&fault), format!("GATEWAY_ERROR: the session cannot be read: {text}"));
     }
 
     #[test]

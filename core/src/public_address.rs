@@ -220,6 +220,7 @@ pub struct Destination {
 
 /// Why a URL is not allowed. Does not reveal what a name resolved to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Refused {
     /// Not a valid absolute URL.
     InvalidUrl,

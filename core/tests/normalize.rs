@@ -1,18 +1,17 @@
-//! What real servers send, and what becomes of it (docs/protocols/agent-api.md#lifecycle,
-//! docs/protocols/agent-api.md#errors, docs/protocols/agent-api.md#examples).
+//! The records of typical answers (docs/protocols/agent-api.md#lifecycle, docs/protocols/agent-api.md#errors,
+//! docs/protocols/agent-api.md#examples), as readable snapshots.
 //!
-//! Each transcript becomes one snapshot that people can read; the rules of docs/protocols/agent-api.md#repairs that
-//! transcripts do not show have a test of their own.
+//! Not here: recorded answers (`normalize_transcripts`), and repairs that they do not show (`normalize_repairs`).
 #![cfg(feature = "testkit")]
 
-use interlingua_core::testkit::{record as recorded, tale};
+use interlingua_core::testkit::{record as recorded, render};
 
 fn frames(lines: &[&str]) -> Vec<u8> {
     lines.iter().flat_map(|line| format!("data: {line}\n\n").into_bytes()).collect()
 }
 
 fn normalized(lines: &[&str]) -> String {
-    tale(&recorded([frames(lines).as_slice()]))
+    render(&recorded([frames(lines).as_slice()]))
 }
 
 #[test]
@@ -35,7 +34,7 @@ fn reasoning_and_answer_that_overlap_are_kept_apart() {
 }
 
 #[test]
-fn snapshots_of_arguments_are_held_until_they_are_whole() {
+fn snapshots_of_arguments_are_held_until_they_are_complete() {
     insta::assert_snapshot!(normalized(&[
         r#"{"object":"response","status":"created","id":"r"}"#,
         r#"{"object":"message","status":"in_progress","id":"m","type":"plugin_call","role":"assistant"}"#,
@@ -64,7 +63,7 @@ fn fragments_of_arguments_are_emitted_as_they_come() {
 }
 
 #[test]
-fn a_call_before_its_message_gets_its_messages_kind_and_an_orphan_leaves_no_trace() {
+fn a_call_before_its_message_gets_the_messages_type_and_an_orphan_is_dropped() {
     insta::assert_snapshot!(normalized(&[
         r#"{"object":"response","status":"created","id":"r"}"#,
         r#"{"object":"content","status":"completed","type":"data","index":0,"delta":false,"msg_id":"msg_02","data":{"call_id":"call_1","name":"get_weather","arguments":"{\"city\":\"Paris\"}"}}"#,
@@ -107,7 +106,7 @@ fn messages_that_are_only_in_the_output_are_emitted_before_the_end() {
 
 #[test]
 fn every_bad_end_keeps_what_was_emitted() {
-    let begun = [
+    let start = [
         r#"{"object":"response","status":"in_progress","id":"r"}"#,
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"m","text":"Partial"}"#,
     ];
@@ -121,14 +120,14 @@ fn every_bad_end_keeps_what_was_emitted() {
         r#"{"code":"Z","message":"w"}"#,
         r#"{"object":"response","status":"unknown","id":"r"}"#,
     ];
-    let tales: Vec<String> = ends
+    let records: Vec<String> = ends
         .iter()
         .map(|end| {
-            let tale = normalized(&[begun[0], begun[1], end, begun[1]]);
-            tale.lines().skip(5).collect::<Vec<_>>().join("\n")
+            let record = normalized(&[start[0], start[1], end, start[1]]);
+            record.lines().skip(5).collect::<Vec<_>>().join("\n")
         })
         .collect();
-    insta::assert_snapshot!(tales.join("\n\n"));
+    insta::assert_snapshot!(records.join("\n\n"));
 }
 
 #[test]

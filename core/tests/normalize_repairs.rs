@@ -1,15 +1,16 @@
-//! Repairs that no transcript shows: what upstreams could send, one rule a test (docs/protocols/agent-api.md#repairs).
+//! Repairs that no recorded stream shows: deviations that upstreams could have, one rule per test
+//! (docs/protocols/agent-api.md#repairs).
 
 use interlingua_core::FaultKind;
 use interlingua_core::agent_api::Frame;
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{Recorder, begun, grammar, record as recorded, tale};
+use interlingua_core::testkit::{Recorder, grammar, record as recorded, render, started};
 
 fn record(lines: &[&str]) -> Record {
     let bytes: Vec<u8> = lines.iter().flat_map(|line| format!("data: {line}\n\n").into_bytes()).collect();
     let record = recorded([bytes.as_slice()]);
-    assert_eq!(grammar(&record), Ok(()), "{}", tale(&record));
+    assert_eq!(grammar(&record), Ok(()), "{}", render(&record));
     record
 }
 
@@ -19,7 +20,7 @@ fn contents(record: &Record) -> Vec<String> {
 }
 
 #[test]
-fn two_pictures_in_one_place_are_two_contents() {
+fn two_images_at_one_index_are_two_contents() {
     let link = r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"https://a/b.png"}"#;
     let inline = r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"data:image/png;base64,AAAA"}"#;
     let both = [
@@ -37,12 +38,12 @@ fn two_pictures_in_one_place_are_two_contents() {
     ] {
         let result = record(&[link, inline, end]);
         assert_eq!(contents(&result), both, "{end}");
-        assert_eq!(contents(&record(&[link, link, inline, inline, end])), both, "said twice: {end}");
+        assert_eq!(contents(&record(&[link, link, inline, inline, end])), both, "sent twice: {end}");
     }
 }
 
 #[test]
-fn another_value_at_the_index_of_media_is_a_further_content() {
+fn a_second_media_value_at_one_index_is_another_content() {
     for (one, other) in [
         (r#""type":"video","video_url":"https://a/1""#, r#""type":"video","video_url":"https://a/2""#),
         (
@@ -56,9 +57,10 @@ fn another_value_at_the_index_of_media_is_a_further_content() {
             format!(r#"{{"object":"content","status":"in_progress","index":0,"delta":true,"msg_id":"m",{value}}}"#)
         };
         let result = record(&[&frame(one), &frame(other)]);
-        assert_eq!(result.run().messages[0].slots.len(), 2, "{one}\n{}", tale(&result));
+        assert_eq!(result.run().messages[0].slots.len(), 2, "{one}\n{}", render(&result));
     }
-    // More of the same address, and more known of the same file, is no other.
+
+    // A longer part of the same URL, or more fields of the same file, is not another content.
     for (one, other) in [
         (r#""type":"image","image_url":"https://a/b""#, r#""type":"image","image_url":"https://a/b.png""#),
         (r#""type":"image","image_url":"https://a/b""#, r#""type":"image","image_url":".png""#),
@@ -69,7 +71,7 @@ fn another_value_at_the_index_of_media_is_a_further_content() {
             format!(r#"{{"object":"content","status":"in_progress","index":0,"delta":true,"msg_id":"m",{value}}}"#)
         };
         let result = record(&[&frame(one), &frame(other)]);
-        assert_eq!(result.run().messages[0].slots.len(), 1, "{other}\n{}", tale(&result));
+        assert_eq!(result.run().messages[0].slots.len(), 1, "{other}\n{}", render(&result));
     }
 }
 
@@ -80,17 +82,17 @@ fn the_next_message_closes_open_media() {
         r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"https://a/1"}"#,
         r#"{"object":"message","status":"in_progress","id":"n","type":"message","role":"assistant"}"#,
         r#"{"object":"content","status":"in_progress","type":"text","index":0,"delta":true,"msg_id":"n","text":"Hello"}"#,
-        // Its end comes late, and again; what is new in it is not lost.
+        // The end of the closed message arrives late and twice; the new content in it is not lost.
         r#"{"object":"content","status":"completed","type":"image","index":0,"msg_id":"m","image_url":"https://a/1"}"#,
         r#"{"object":"message","status":"completed","id":"m","type":"message","content":[{"type":"image","image_url":"https://a/1"},{"type":"text","text":"a cat"}]}"#,
         r#"{"object":"message","status":"completed","id":"n","type":"message","content":[{"type":"text","text":"Hello"}]}"#,
         r#"{"object":"response","status":"completed","id":"r","output":[]}"#,
     ]);
-    insta::assert_snapshot!(tale(&result));
+    insta::assert_snapshot!(render(&result));
 }
 
 #[test]
-fn contents_of_media_that_was_closed_for_the_next_message_are_emitted() {
+fn media_that_follows_an_early_close_is_emitted() {
     let result = record(&[
         r#"{"object":"message","status":"in_progress","id":"m","type":"message","role":"assistant"}"#,
         r#"{"object":"content","status":"in_progress","type":"image","index":0,"delta":true,"msg_id":"m","image_url":"https://a/1"}"#,
@@ -103,28 +105,30 @@ fn contents_of_media_that_was_closed_for_the_next_message_are_emitted() {
         r#"{"type":"text","text":"Hello"}"#,
         r#"{"type":"image","image_url":"https://a/2"}"#,
     ];
-    assert_eq!(contents(&result), expected, "{}", tale(&result));
+    assert_eq!(contents(&result), expected, "{}", render(&result));
 }
 
 #[test]
-fn a_rejection_of_the_agent_is_no_completion_of_its_server() {
+fn a_rejection_by_the_agent_is_not_a_completion_by_its_server() {
     let rejected =
         r#"{"object":"response","status":"rejected","id":"inner","error":{"code":"NO","message":"not for you"}}"#;
-    let begun = r#"{"object":"response","status":"in_progress","id":"r"}"#;
+    let start = r#"{"object":"response","status":"in_progress","id":"r"}"#;
     let completed = r#"{"object":"response","status":"completed","id":"r","output":[]}"#;
-    let result = record(&[begun, rejected, completed]);
-    assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Rejected), "{}", tale(&result));
+    let result = record(&[start, rejected, completed]);
+    assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Rejected), "{}", render(&result));
     assert_eq!(result.run().error().map(|error| error.code.as_str()), Some("NO"));
-    // An agent that goes on was not the one that rejected it.
-    let word = r#"{"object":"content","index":0,"delta":true,"msg_id":"m","text":"all the same: yes"}"#;
-    let result = record(&[begun, rejected, word, completed]);
-    assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Completed), "{}", tale(&result));
-    let result = record(&[begun, rejected, r#"{"object":"response","status":"failed","id":"r"}"#]);
-    assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Failed), "{}", tale(&result));
+
+    // If the agent continues, the inner response was not its own.
+    let text = r#"{"object":"content","index":0,"delta":true,"msg_id":"m","text":"all the same: yes"}"#;
+    let result = record(&[start, rejected, text, completed]);
+    assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Completed), "{}", render(&result));
+
+    let result = record(&[start, rejected, r#"{"object":"response","status":"failed","id":"r"}"#]);
+    assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Failed), "{}", render(&result));
 }
 
 #[test]
-fn data_of_the_output_is_the_same_only_if_it_holds_the_same() {
+fn data_in_the_output_is_a_duplicate_only_if_it_is_equal() {
     let result = record(&[
         r#"{"object":"message","status":"completed","id":"a","type":"message","content":[{"type":"data","data":{"a":1,"b":2}}]}"#,
         r#"{"object":"message","status":"completed","id":"o","type":"plugin_call_output","content":[{"type":"data","data":{"call_id":"c","output":"x"}}]}"#,
@@ -142,23 +146,24 @@ fn data_of_the_output_is_the_same_only_if_it_holds_the_same() {
 }
 
 #[test]
-fn a_message_that_is_in_the_output_is_no_other_messages_double() {
+fn a_message_in_the_output_is_matched_with_one_message_only() {
     let result = record(&[
         r#"{"object":"message","status":"completed","id":"a","type":"message","content":"same"}"#,
         r#"{"object":"response","status":"completed","id":"r","output":[{"id":"z","type":"message","content":"same"},{"id":"a","type":"message","content":"same"}]}"#,
     ]);
-    assert_eq!(result.run().messages.len(), 2, "{}", tale(&result));
+    assert_eq!(result.run().messages.len(), 2, "{}", render(&result));
+
     let renamed = record(&[
         r#"{"object":"message","status":"completed","id":"a","type":"message","content":"same"}"#,
         r#"{"object":"response","status":"completed","id":"other","output":[{"id":"y","type":"message","content":"same"}]}"#,
         r#"{"object":"response","status":"completed","id":"r","output":[{"id":"z","type":"message","content":"same"}]}"#,
     ]);
-    assert_eq!(renamed.run().messages.len(), 1, "{}", tale(&renamed));
+    assert_eq!(renamed.run().messages.len(), 1, "{}", render(&renamed));
 }
 
 #[test]
-fn messages_of_the_output_end_as_it_says() {
-    insta::assert_snapshot!(tale(&record(&[
+fn messages_end_with_the_status_in_the_output() {
+    insta::assert_snapshot!(render(&record(&[
         r#"{"object":"content","delta":true,"msg_id":"a","text":"one"}"#,
         r#"{"object":"content","delta":true,"msg_id":"b","text":"two"}"#,
         r#"{"object":"content","delta":true,"msg_id":"c","text":"three"}"#,
@@ -167,7 +172,7 @@ fn messages_of_the_output_end_as_it_says() {
 }
 
 #[test]
-fn a_call_keeps_fields_that_no_call_has() {
+fn unknown_fields_of_a_call_are_kept() {
     let result = record(&[
         r#"{"object":"message","status":"completed","id":"m","type":"component_call","content":[{"type":"data","data":{"component":"Card","props":{"n":1.50}},"note":"kept"}]}"#,
         r#"{"object":"message","status":"completed","id":"n","type":"mcp_call","content":[{"type":"data","data":{"id":"i","name":"f","arguments":{"a":1},"error":null,"output":"x"}}]}"#,
@@ -179,6 +184,7 @@ fn a_call_keeps_fields_that_no_call_has() {
             r#"{"type":"data","data":{"id":"i","name":"f","arguments":"{\"a\":1}","error":null,"output":"x","call_id":"n"}}"#,
         ]
     );
+
     let fragments = record(&[
         r#"{"object":"message","id":"m","type":"mcp_call","status":"in_progress"}"#,
         r#"{"object":"content","delta":true,"index":0,"msg_id":"m","data":{"call_id":"c","name":"f","arguments":"{","tags":["a"]}}"#,
@@ -192,7 +198,7 @@ fn a_call_keeps_fields_that_no_call_has() {
 }
 
 #[test]
-fn data_becomes_a_call_once_its_message_says_so() {
+fn data_becomes_a_call_if_its_message_is_a_call() {
     let result = record(&[
         r#"{"object":"content","index":0,"msg_id":"m","status":"completed","data":{"name":"f","arguments":"{\"a\":1}"}}"#,
         r#"{"object":"message","id":"m","type":"function_call","status":"completed","content":null}"#,
@@ -209,7 +215,7 @@ fn data_becomes_a_call_once_its_message_says_so() {
 }
 
 #[test]
-fn what_was_guessed_to_be_a_call_stays_data_if_its_message_says_so() {
+fn a_guessed_call_stays_data_if_its_message_is_not_a_call() {
     let result = record(&[
         r#"{"object":"content","index":0,"delta":true,"msg_id":"m","data":{"call_id":"c","arguments":"{"}}"#,
         r#"{"object":"message","id":"m","type":"message","status":"completed","content":null}"#,
@@ -226,6 +232,7 @@ fn contents_without_an_index_are_emitted_once() {
     ];
     let expected = [r#"{"type":"text","text":"Look: "}"#, r#"{"type":"image","image_url":"u"}"#];
     assert_eq!(contents(&record(&mixed)), expected);
+
     let zeros = mixed.map(|line| {
         line.replace(r#""msg_id":"m","#, r#""msg_id":"m","index":0,"#).replace(r#"{"type":"#, r#"{"index":0,"type":"#)
     });
@@ -244,7 +251,7 @@ fn several_values_for_one_index_are_all_emitted() {
 }
 
 #[test]
-fn several_calls_in_one_place_are_several_calls() {
+fn several_calls_at_one_index_are_separate_calls() {
     let result = record(&[
         r#"{"object":"message","id":"m","type":"plugin_call","status":"in_progress"}"#,
         r#"{"object":"content","index":0,"msg_id":"m","status":"in_progress","data":{"call_id":"c1","name":"f","arguments":"{"}}"#,
@@ -262,7 +269,7 @@ fn several_calls_in_one_place_are_several_calls() {
 
 #[test]
 fn ids_are_unique_over_all_turns_of_a_run() {
-    let mut record = begun();
+    let mut record = started();
     for _ in 0..2 {
         let mut normalizer = Normalizer::new(1 << 20);
         for line in [
@@ -281,9 +288,10 @@ fn ids_are_unique_over_all_turns_of_a_run() {
         }
     }
     record.close(interlingua_core::End::Completed, None);
+
     assert_eq!(grammar(&record), Ok(()));
     let texts: String = record.run().messages.iter().map(interlingua_core::run::Message::text).collect();
-    assert_eq!(texts, "abcdabcd", "{}", tale(&record));
+    assert_eq!(texts, "abcdabcd", "{}", render(&record));
 }
 
 #[test]
@@ -293,17 +301,18 @@ fn the_rest_of_a_text_in_very_many_pieces_is_emitted() {
         lines.push(format!(r#"{{"object":"content","index":0,"delta":true,"msg_id":"m","text":"{number} "}}"#));
         lines.push(r#"{"object":"content","index":1,"delta":true,"msg_id":"m","refusal":"no "}"#.to_owned());
     }
-    let whole: String = (0..200).map(|number| format!("{number} ")).collect();
+
+    let text: String = (0..200).map(|number| format!("{number} ")).collect();
     lines.push(format!(
-        r#"{{"object":"message","id":"m","type":"message","status":"completed","content":[{{"type":"text","index":0,"text":"{whole}and the rest"}}]}}"#
+        r#"{{"object":"message","id":"m","type":"message","status":"completed","content":[{{"type":"text","index":0,"text":"{text}and the rest"}}]}}"#
     ));
     let result = record(&lines.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!(result.run().messages[0].text(), format!("{whole}and the rest"));
+    assert_eq!(result.run().messages[0].text(), format!("{text}and the rest"));
 }
 
 #[test]
 fn a_snapshot_replaces_fragments_that_were_not_emitted() {
-    let result = tale(&record(&[
+    let result = render(&record(&[
         r#"{"object":"message","id":"m","type":"plugin_call","status":"in_progress"}"#,
         r#"{"object":"content","index":0,"delta":true,"msg_id":"m","data":{"call_id":"c","arguments":"{\"b"}}"#,
         r#"{"object":"content","index":0,"status":"completed","msg_id":"m","data":{"call_id":"c","name":"f","arguments":"{\"a\":1}"}}"#,
@@ -327,17 +336,17 @@ fn a_snapshot_that_contradicts_the_emitted_text_replaces_it_at_once() {
         snapshot("Found it: 4"),
         end.to_owned(),
     ];
-    let result = tale(&record(&frames.each_ref().map(String::as_str)));
-    let said = result.lines().filter_map(|line| Some(line.split_once(" 0.0 ")?.1));
-    let said: Vec<&str> = said.filter(|line| line.starts_with(['+', '='])).collect();
-    let wanted = [r#"+ "Search""#, r#"+ "ing""#, r#"= "Found""#, r#"+ " it""#, r#"+ ": 4""#, r#"+ "2""#];
-    assert_eq!(said, wanted, "{result}");
+    let result = render(&record(&frames.each_ref().map(String::as_str)));
+    let emitted = result.lines().filter_map(|line| Some(line.split_once(" 0.0 ")?.1));
+    let emitted: Vec<&str> = emitted.filter(|line| line.starts_with(['+', '='])).collect();
+    let expected = [r#"+ "Search""#, r#"+ "ing""#, r#"= "Found""#, r#"+ " it""#, r#"+ ": 4""#, r#"+ "2""#];
+    assert_eq!(emitted, expected, "{result}");
 }
 
-/// Every version of a text is kept: their number is bounded, and the last one is emitted at the end.
+/// Every version of a text is stored, so their number is limited. The last version is emitted at the end.
 #[test]
 fn an_agent_that_replaces_its_text_again_and_again_does_not_exhaust_its_run() {
-    let mut recorder = Recorder::of(begun(), 1 << 20);
+    let mut recorder = Recorder::with_limit(started(), 1 << 20);
     let text = |number: usize| format!("{number}: {}", "x".repeat(10_000));
     for number in 0..1_000 {
         let frame = serde_json::json!({ "object": "content", "index": 0, "msg_id": "m", "text": text(number) });
@@ -351,18 +360,18 @@ fn an_agent_that_replaces_its_text_again_and_again_does_not_exhaust_its_run() {
 }
 
 #[test]
-fn a_type_says_which_field_is_meant() {
+fn the_type_selects_the_field_that_is_read() {
     let result = record(&[
         r#"{"object":"content","type":"refusal","index":0,"delta":true,"msg_id":"m","text":"not this","refusal":"this"}"#,
     ]);
     assert_eq!(contents(&result), [r#"{"type":"refusal","refusal":"this"}"#]);
 }
 
-/// Whatever is kept counts towards the limit, wherever it is kept.
+/// Everything the normalizer stores counts towards the limit.
 #[test]
-fn nothing_that_is_held_escapes_the_limit() {
+fn everything_that_is_held_counts_towards_the_limit() {
     let filling = "x".repeat(1_000);
-    let ways: [(&str, &str, String); 8] = [
+    let cases: [(&str, &str, String); 8] = [
         (
             "texts behind a call",
             r#"{"object":"content","msg_id":"m","index":0,"status":"in_progress","data":{"call_id":"c","name":"f","arguments":""}}"#,
@@ -406,19 +415,20 @@ fn nothing_that_is_held_escapes_the_limit() {
             format!(r#"{{"object":"response","id":"r","status":"in_progress","odd#":"{filling}","x#":1}}"#),
         ),
     ];
-    for (what, first, again) in ways {
-        let mut recorder = Recorder::of(begun(), 400_000);
+    for (what, first, repeated) in cases {
+        let mut recorder = Recorder::with_limit(started(), 400_000);
         recorder.try_emit(&Frame::parse(first.as_bytes()).expect("an object").event()).expect("small");
         let fault = (0..20_000).find_map(|number| {
-            let frame = again.replace('#', &number.to_string());
+            let frame = repeated.replace('#', &number.to_string());
             recorder.try_emit(&Frame::parse(frame.as_bytes()).expect("an object").event()).err()
         });
         if what == "unknown fields of responses" {
-            // They are kept up to a number, then passed over.
+            // Only a limited number of them is stored; the rest is ignored.
             assert!(fault.is_none_or(|fault| fault.kind == FaultKind::UpstreamTooLarge), "{what}");
             assert!(recorder.record().size() < 1_000_000, "{what}");
             continue;
         }
+
         assert_eq!(fault.map(|fault| fault.kind), Some(FaultKind::UpstreamTooLarge), "{what}");
         assert_eq!(grammar(&recorder.finish()), Ok(()), "{what}");
     }

@@ -1,5 +1,5 @@
-//! Upstreams without a specification: whatever arrives, the grammar holds, every fragment is emitted once, and a step
-//! never changes. And upstreams that deviate as real ones do: what they mean is emitted, nothing more and nothing less.
+//! Properties of the normalizer. For any frames: the record follows the grammar, every fragment is emitted once, and a
+//! step never changes. For upstreams that deviate as real ones do: exactly the intended conversation is emitted.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,21 +11,21 @@ use interlingua_core::exchange::{Exchange, Flow, Next, Request};
 use interlingua_core::model::{ContentType, Message};
 use interlingua_core::run::Record;
 use interlingua_core::testkit::{
-    Recorder, Script, begun, grammar, laws, record as recorded, script, scripts, tale, wild,
+    Recorder, Script, grammar, laws, record as recorded, render, script, scripts, started, wild,
 };
 use interlingua_core::{End, Event, Fault, Json, Out, Step};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-fn lawful(record: &Record) -> Result<(), TestCaseError> {
-    grammar(record).map_err(|broken| TestCaseError::fail(format!("{broken}\n{}", tale(record))))
+fn follows_grammar(record: &Record) -> Result<(), TestCaseError> {
+    grammar(record).map_err(|broken| TestCaseError::fail(format!("{broken}\n{}", render(record))))
 }
 
-/// Everything an encoder may use of a step, and nothing else ([`interlingua_core::event`]).
-struct Stable;
+/// Writes everything that an encoder may use of a step, and nothing else ([`interlingua_core::event`]).
+struct StableParts;
 
-impl Exchange for Stable {
+impl Exchange for StableParts {
     fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
         Ok(Call::Nothing)
     }
@@ -45,6 +45,7 @@ impl Exchange for Stable {
                 let _ = write!(line, "{:?} ", message.to_model());
             }
         }
+
         if let Some((_, slot)) = step.slot() {
             let _ = write!(line, "{} {:?} ", slot.kind, slot.call);
             if let Event::ContentFinished { .. } = step.event {
@@ -65,14 +66,16 @@ fn script_of(frames: Vec<String>) -> Script {
     Script { name: "wild", frames: frames.map(Cow::Owned).collect(), ..script("greeting") }
 }
 
-/// Tokens of fragments that a message under way took in, by message and type.
+/// The tokens of the text fragments that had an effect, with their content types.
 fn emitted_tokens(frames: &[String]) -> Vec<(String, String)> {
     let mut recorder = Recorder::new(vec![Message::user("hi")]);
     let mut tokens = Vec::new();
+
     for frame in frames {
         let event = Frame::parse(frame.as_bytes()).expect("an object").event();
         let ignored = recorder.ignored();
         recorder.emit(&event);
+
         let AgentEvent::Content(content) = &event else { continue };
         if matches!(content.value, ContentValue::Text(_) | ContentValue::Refusal(_)) && recorder.ignored() == ignored {
             tokens.push((content.content_type().to_string(), content.as_text().to_owned()));
@@ -85,25 +88,27 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_arrives_the_grammar_holds(frames in wild::frames()) {
-        lawful(&wild::record(&frames))?;
+    fn every_record_follows_the_grammar(frames in wild::frames()) {
+        follows_grammar(&wild::record(&frames))?;
     }
 
     #[test]
     fn a_step_never_changes(frames in wild::frames()) {
-        laws::replay_equals_live(|| Box::new(Stable), &script_of(frames));
+        laws::replay_equals_live(|| Box::new(StableParts), &script_of(frames));
     }
 
     #[test]
     fn every_fragment_is_emitted_once_and_in_order(frames in wild::fragments()) {
         let record = wild::record(&frames);
-        lawful(&record)?;
+        follows_grammar(&record)?;
+
         let received = emitted_tokens(&frames);
         let emitted: String = record.steps(0).map(|step| step.delta().to_owned()).collect();
         for (_, token) in &received {
-            prop_assert_eq!(emitted.matches(token.as_str()).count(), 1, "{} in\n{}", token, tale(&record));
+            prop_assert_eq!(emitted.matches(token.as_str()).count(), 1, "{} in\n{}", token, render(&record));
         }
-        // Of one message and type they stay in order: tokens are counted up.
+
+        // The fragments of one message and type stay in order: their tokens are ascending.
         for message in &record.run().messages {
             for kind in [ContentType::Text, ContentType::Refusal] {
                 let slots = message.slots.iter().filter(|slot| slot.kind == kind);
@@ -113,29 +118,30 @@ proptest! {
                     .filter(|number| !number.is_empty())
                     .map(|number| number.parse().expect("a token"))
                     .collect();
-                let within_one_place = frames.iter().all(|frame| !frame.contains("\"index\":1") && !frame.contains("\"index\":2"));
-                prop_assert!(!within_one_place || numbers.is_sorted(), "{:?} in\n{}", numbers, tale(&record));
+                let within_one_slot = frames.iter().all(|frame| !frame.contains("\"index\":1") && !frame.contains("\"index\":2"));
+                prop_assert!(!within_one_slot || numbers.is_sorted(), "{:?} in\n{}", numbers, render(&record));
             }
         }
     }
 
     #[test]
-    fn a_record_that_may_not_grow_ends_well_formed(frames in wild::frames(), limit in 0_usize..20_000) {
-        let mut recorder = Recorder::of(begun(), limit);
+    fn a_record_that_reaches_its_limit_ends_well_formed(frames in wild::frames(), limit in 0_usize..20_000) {
+        let mut recorder = Recorder::with_limit(started(), limit);
         let mut refused = false;
         for frame in &frames {
             if let Some(frame) = Frame::parse(frame.as_bytes()) {
                 refused |= recorder.try_emit(&frame.event()).is_err();
             }
         }
+
         let record = recorder.finish();
-        lawful(&record)?;
+        follows_grammar(&record)?;
         prop_assert!(!refused || record.run().end == Some(End::Failed));
     }
 
     #[test]
     fn a_second_turn_is_as_well_formed_as_the_first(first in wild::frames(), second in wild::frames()) {
-        let mut record = begun();
+        let mut record = started();
         for frames in [first, second] {
             if !record.in_turn() {
                 record.start_turn(Vec::new());
@@ -148,12 +154,13 @@ proptest! {
             }
             normalizer.end_of_body(&mut record);
         }
+
         record.close(End::Completed, None);
-        lawful(&record)?;
+        follows_grammar(&record)?;
     }
 
     #[test]
-    fn broken_bytes_keep_the_grammar_and_every_cut_gives_the_same(
+    fn corrupt_bytes_follow_the_grammar_however_they_are_split(
         which in any::<proptest::sample::Index>(),
         from in any::<proptest::sample::Index>(),
         garbage in prop::collection::vec(any::<u8>(), 0..12),
@@ -164,30 +171,33 @@ proptest! {
         let from = from.index(bytes.len());
         let to = (from + garbage.len() / 2).min(bytes.len());
         bytes.splice(from..to, garbage);
+
         let record = recorded([bytes.as_slice()]);
-        lawful(&record)?;
-        prop_assert_eq!(recorded(laws::randomly(&bytes, seed)), record);
+        follows_grammar(&record)?;
+        prop_assert_eq!(recorded(laws::random_pieces(&bytes, seed)), record);
     }
 
     #[test]
-    fn what_deviating_upstreams_mean_is_emitted(meant in conversation()) {
-        let frames = meant.frames();
+    fn the_intended_conversation_of_a_deviating_upstream_is_emitted(intended in conversation()) {
+        let frames = intended.frames();
         let record = wild::record(&frames);
-        lawful(&record)?;
-        let emitted: Vec<(String, Vec<Value>)> = meant.messages.iter().map(|message| {
-            // One that ends with a picture is closed by the next message, and goes on under an id of its own.
+        follows_grammar(&record)?;
+
+        let emitted: Vec<(String, Vec<Value>)> = intended.messages.iter().map(|message| {
+            // The next message closes a message that ends with media; later contents go to a message with another id.
             let emitted = record.run().messages.iter().filter(|emitted| emitted.id.split('_').next() == Some(&message.id));
             let slots = emitted.flat_map(|emitted| &emitted.slots);
-            // A content without an end is emitted when its message ends, behind what was emitted meanwhile.
+            // A content without an end is emitted when its message ends, after the contents emitted before that.
             (message.id.clone(), sorted(slots.map(|slot| read(&Json::from_serialize(&slot.content())))))
         }).collect();
-        let said: Vec<(String, Vec<Value>)> = meant.messages.iter().map(|message| {
-            (message.id.clone(), sorted(message.contents.iter().map(Meant::whole)))
+        let expected: Vec<(String, Vec<Value>)> = intended.messages.iter().map(|message| {
+            (message.id.clone(), sorted(message.contents.iter().map(IntendedContent::complete)))
         }).collect();
-        prop_assert_eq!(emitted, said, "{}\n{}", frames.join("\n"), tale(&record));
+        prop_assert_eq!(emitted, expected, "{}\n{}", frames.join("\n"), render(&record));
+
         let own = record.run().messages.iter().filter(|emitted| !emitted.id.contains('_')).count();
-        prop_assert_eq!(own, meant.messages.len(), "{}\n{}", frames.join("\n"), tale(&record));
-        for message in meant.messages.iter().filter(|message| message.says_its_kind()) {
+        prop_assert_eq!(own, intended.messages.len(), "{}\n{}", frames.join("\n"), render(&record));
+        for message in intended.messages.iter().filter(|message| message.sends_its_kind()) {
             let emitted = record.run().messages.iter().find(|emitted| emitted.id == message.id).expect("it was emitted");
             prop_assert_eq!(emitted.kind.as_str(), message.kind);
         }
@@ -204,48 +214,51 @@ fn read(json: &Json) -> Value {
     json.decode().expect("JSON")
 }
 
-/// What an upstream means to say, and how it deviates from saying so.
+/// An intended conversation, and how the upstream deviates from it.
 #[derive(Clone, Debug)]
 struct Conversation {
-    messages: Vec<Said>,
-    /// In which order the messages' frames are mixed.
-    mixing: u64,
-    /// The final output holds the messages that want to be there.
+    messages: Vec<IntendedMessage>,
+    /// The seed for interleaving the frames of the messages.
+    interleaving: u64,
+    /// The final response has an output, with the messages that are `in_output`.
     output: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Said {
+struct IntendedMessage {
     id: String,
     kind: &'static str,
-    contents: Vec<Meant>,
+    contents: Vec<IntendedContent>,
     announced: bool,
-    /// The message's end is sent: without contents, with them, or with them and their indexes.
+    /// How the end of the message is sent. `None`: it is not sent.
     closed: Option<Closing>,
     in_output: bool,
-    /// The output has it under another id.
+    /// The output has the message under another id.
     renamed: bool,
-    /// Contents come without an index.
+    /// The frames of contents have no index.
     indexless: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
+    /// Without contents.
     Empty,
-    Whole,
+    /// With contents.
+    Full,
+    /// With contents and their indexes.
     Indexed,
 }
 
 #[derive(Clone, Debug)]
-struct Meant {
-    what: What,
+struct IntendedContent {
+    value: IntendedValue,
     streamed: Streamed,
-    /// Its own end is sent.
+    /// The end of the content is sent.
     completed: bool,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum IntendedValue {
     Text(Vec<String>),
     Refusal(Vec<String>),
     Image(String),
@@ -260,21 +273,21 @@ enum Streamed {
     Not,
 }
 
-impl Meant {
-    /// The content as it is in the end.
-    fn whole(&self) -> Value {
-        match &self.what {
-            What::Text(pieces) => json!({ "type": "text", "text": pieces.concat() }),
-            What::Refusal(pieces) => json!({ "type": "refusal", "refusal": pieces.concat() }),
-            What::Image(url) => json!({ "type": "image", "image_url": url }),
-            What::Data(data) => json!({ "type": "data", "data": data }),
-            What::Call { id, arguments } => {
+impl IntendedContent {
+    /// The complete content.
+    fn complete(&self) -> Value {
+        match &self.value {
+            IntendedValue::Text(pieces) => json!({ "type": "text", "text": pieces.concat() }),
+            IntendedValue::Refusal(pieces) => json!({ "type": "refusal", "refusal": pieces.concat() }),
+            IntendedValue::Image(url) => json!({ "type": "image", "image_url": url }),
+            IntendedValue::Data(data) => json!({ "type": "data", "data": data }),
+            IntendedValue::Call { id, arguments } => {
                 json!({ "type": "data", "data": { "call_id": id, "name": "f", "arguments": arguments.concat() } })
             }
         }
     }
 
-    /// Its frames, without the envelope: whether a fragment, and what.
+    /// The frames without their envelopes: true for a fragment, and the content.
     fn frames(&self) -> Vec<(bool, Value)> {
         let texts = |pieces: &[String], kind: &str| match self.streamed {
             Streamed::Fragments => pieces.iter().map(|piece| (true, json!({ "type": kind, kind: piece }))).collect(),
@@ -285,35 +298,35 @@ impl Meant {
             Streamed::Not => Vec::new(),
         };
         let call = |id: &str, arguments: &str| json!({ "type": "data", "data": { "call_id": id, "name": "f", "arguments": arguments } });
-        match &self.what {
-            What::Text(pieces) => texts(pieces, "text"),
-            What::Refusal(pieces) => texts(pieces, "refusal"),
-            What::Call { id, arguments } => match self.streamed {
+        match &self.value {
+            IntendedValue::Text(pieces) => texts(pieces, "text"),
+            IntendedValue::Refusal(pieces) => texts(pieces, "refusal"),
+            IntendedValue::Call { id, arguments } => match self.streamed {
                 Streamed::Fragments => arguments.iter().map(|piece| (true, call(id, piece))).collect(),
-                // What has been parsed so far, closed: no prefix of what follows.
+                // Some runtimes send the arguments parsed so far, closed: not a prefix of the next snapshot.
                 Streamed::Snapshots => {
                     let partly = [String::new(), "{}".to_owned(), format!("{}}}", arguments[0]), arguments.concat()];
                     partly.iter().map(|arguments| (false, call(id, arguments))).collect()
                 }
                 Streamed::Not => Vec::new(),
             },
-            What::Image(_) | What::Data(_) => match self.streamed {
-                Streamed::Fragments => vec![(true, self.whole())],
-                Streamed::Snapshots => vec![(false, self.whole()), (false, self.whole())],
+            IntendedValue::Image(_) | IntendedValue::Data(_) => match self.streamed {
+                Streamed::Fragments => vec![(true, self.complete())],
+                Streamed::Snapshots => vec![(false, self.complete()), (false, self.complete())],
                 Streamed::Not => Vec::new(),
             },
         }
     }
 }
 
-impl Said {
-    fn says_its_kind(&self) -> bool {
+impl IntendedMessage {
+    fn sends_its_kind(&self) -> bool {
         self.announced || self.closed.is_some()
     }
 
     fn model(&self, id: &str, indexed: bool, with_contents: bool) -> Value {
         let contents = self.contents.iter().enumerate().map(|(index, content)| {
-            let mut content = content.whole();
+            let mut content = content.complete();
             content["index"] = if indexed { json!(index) } else { Value::Null };
             content
         });
@@ -326,6 +339,7 @@ impl Said {
         if self.announced {
             frames.push(json!({ "object": "message", "status": "in_progress", "id": self.id, "type": self.kind }));
         }
+
         for (index, content) in self.contents.iter().enumerate() {
             let index = if self.indexless { Value::Null } else { json!(index) };
             let envelope = |mut frame: Value, status: &str, delta: Value| {
@@ -340,9 +354,10 @@ impl Said {
                 frames.push(envelope(frame, "in_progress", json!(delta)));
             }
             if content.completed {
-                frames.push(envelope(content.whole(), "completed", Value::Null));
+                frames.push(envelope(content.complete(), "completed", Value::Null));
             }
         }
+
         if let Some(closing) = self.closed {
             frames.push(self.model(&self.id, closing == Closing::Indexed, closing != Closing::Empty));
         }
@@ -355,15 +370,20 @@ impl Conversation {
         let mut rows: Vec<std::collections::VecDeque<Value>> =
             self.messages.iter().map(|message| message.frames().into()).collect();
         let mut frames = vec![json!({ "object": "response", "status": "created", "id": "r" })];
-        let mut bits = self.mixing;
+        let mut bits = self.interleaving;
+
         while rows.iter().any(|row| !row.is_empty()) {
             bits = bits.rotate_right(3).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
             let waiting: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].is_empty()).collect();
-            // Most upstreams send one message after the other.
-            let row =
-                if self.mixing.is_multiple_of(3) { waiting[0] } else { waiting[(bits >> 40) as usize % waiting.len()] };
+            // A third of the cases send one message after the other, as most upstreams do.
+            let row = if self.interleaving.is_multiple_of(3) {
+                waiting[0]
+            } else {
+                waiting[(bits >> 40) as usize % waiting.len()]
+            };
             frames.extend(rows[row].pop_front());
         }
+
         let output: Vec<Value> = self
             .messages
             .iter()
@@ -379,14 +399,14 @@ impl Conversation {
 }
 
 fn conversation() -> impl Strategy<Value = Conversation> {
-    let messages = prop::collection::vec(said(), 0..5);
-    (messages, any::<u64>(), any::<bool>()).prop_map(|(mut messages, mixing, output)| {
+    let messages = prop::collection::vec(message(), 0..5);
+    (messages, any::<u64>(), any::<bool>()).prop_map(|(mut messages, interleaving, output)| {
         for (number, message) in messages.iter_mut().enumerate() {
             message.id = format!("m{number}");
-            // What is said must be said somewhere, under its own id if nowhere else.
-            for (place, content) in message.contents.iter_mut().enumerate() {
-                mark(content, number, place);
-                let closed = matches!(message.closed, Some(Closing::Whole | Closing::Indexed));
+            // Every content must be sent somewhere: at least as a completed content.
+            for (index, content) in message.contents.iter_mut().enumerate() {
+                make_unique(content, number, index);
+                let closed = matches!(message.closed, Some(Closing::Full | Closing::Indexed));
                 if content.streamed == Streamed::Not && !content.completed && !closed {
                     content.completed = true;
                 }
@@ -397,40 +417,42 @@ fn conversation() -> impl Strategy<Value = Conversation> {
                 message.renamed = false;
             }
         }
-        Conversation { messages, mixing, output }
+        Conversation { messages, interleaving, output }
     })
 }
 
-/// Makes what a content says its own, so that no two say the same by chance.
-fn mark(content: &mut Meant, message: usize, place: usize) {
-    match &mut content.what {
-        What::Text(pieces) | What::Refusal(pieces) => pieces[0] = format!("{message}.{place}:{}", pieces[0]),
-        What::Image(url) => *url = format!("https://example.com/{message}/{place}"),
-        What::Data(data) => data["at"] = json!([message, place]),
-        What::Call { id, .. } => *id = format!("call_{message}_{place}"),
+/// Makes the value of a content unique, so that no two contents are equal by chance.
+fn make_unique(content: &mut IntendedContent, message: usize, index: usize) {
+    match &mut content.value {
+        IntendedValue::Text(pieces) | IntendedValue::Refusal(pieces) => {
+            pieces[0] = format!("{message}.{index}:{}", pieces[0])
+        }
+        IntendedValue::Image(url) => *url = format!("https://example.com/{message}/{index}"),
+        IntendedValue::Data(data) => data["at"] = json!([message, index]),
+        IntendedValue::Call { id, .. } => *id = format!("call_{message}_{index}"),
     }
 }
 
-fn said() -> impl Strategy<Value = Said> {
-    let closed = select(vec![None, Some(Closing::Empty), Some(Closing::Whole), Some(Closing::Indexed)]);
+fn message() -> impl Strategy<Value = IntendedMessage> {
+    let closed = select(vec![None, Some(Closing::Empty), Some(Closing::Full), Some(Closing::Indexed)]);
     let calls = prop::collection::vec(call(), 1..3);
-    let spoken = prop::collection::vec(spoken(), 0..4);
-    let said = prop_oneof![
-        3 => (select(vec!["message", "reasoning"]), spoken),
+    let contents = prop::collection::vec(content(), 0..4);
+    let parts = prop_oneof![
+        3 => (select(vec!["message", "reasoning"]), contents),
         1 => (select(vec!["function_call", "plugin_call", "mcp_call"]), calls),
     ];
-    (said, any::<(bool, bool, bool, bool)>(), closed).prop_map(
+    (parts, any::<(bool, bool, bool, bool)>(), closed).prop_map(
         |((kind, contents), (announced, in_output, renamed, indexless), closed)| {
             let is_call = kind.ends_with("call");
             let kinds: std::collections::HashSet<_> =
-                contents.iter().map(|content| std::mem::discriminant(&content.what)).collect();
-            // Without an index a content belongs to the last one (docs/protocols/agent-api.md#repair-5): only if that
-            // is plain can it be left out.
-            let plain = kinds.len() == contents.len()
-                && contents
-                    .iter()
-                    .all(|content| matches!(content.what, What::Text(_) | What::Refusal(_)) || content.completed);
-            Said {
+                contents.iter().map(|content| std::mem::discriminant(&content.value)).collect();
+            // A content without an index belongs to the last one (docs/protocols/agent-api.md#repair-5): the index can
+            // be left out only if that is unambiguous.
+            let unambiguous = kinds.len() == contents.len()
+                && contents.iter().all(|content| {
+                    matches!(content.value, IntendedValue::Text(_) | IntendedValue::Refusal(_)) || content.completed
+                });
+            IntendedMessage {
                 id: String::new(),
                 kind,
                 // A call that is not announced is recognized by its data.
@@ -438,7 +460,7 @@ fn said() -> impl Strategy<Value = Said> {
                 closed,
                 in_output,
                 renamed: renamed && closed.is_some(),
-                indexless: indexless && plain,
+                indexless: indexless && unambiguous,
                 contents,
             }
         },
@@ -450,20 +472,24 @@ fn pieces() -> impl Strategy<Value = Vec<String>> {
         .prop_map(|pieces| pieces.into_iter().map(str::to_owned).collect())
 }
 
-fn spoken() -> impl Strategy<Value = Meant> {
-    let what = prop_oneof![
-        4 => pieces().prop_map(What::Text),
-        1 => pieces().prop_map(What::Refusal),
-        1 => Just(What::Image(String::new())),
-        1 => Just(What::Data(json!({ "rows": [1], "note": "a" }))),
+fn content() -> impl Strategy<Value = IntendedContent> {
+    let value = prop_oneof![
+        4 => pieces().prop_map(IntendedValue::Text),
+        1 => pieces().prop_map(IntendedValue::Refusal),
+        1 => Just(IntendedValue::Image(String::new())),
+        1 => Just(IntendedValue::Data(json!({ "rows": [1], "note": "a" }))),
     ];
-    (what, streamed(), any::<bool>()).prop_map(|(what, streamed, completed)| Meant { what, streamed, completed })
+    (value, streamed(), any::<bool>()).prop_map(|(value, streamed, completed)| IntendedContent {
+        value,
+        streamed,
+        completed,
+    })
 }
 
-fn call() -> impl Strategy<Value = Meant> {
+fn call() -> impl Strategy<Value = IntendedContent> {
     let arguments = select(vec![vec!["{\"a\":", "1", "}"], vec!["{\"a\": \"x\"", "}"]]);
-    (arguments, streamed(), any::<bool>()).prop_map(|(arguments, streamed, completed)| Meant {
-        what: What::Call { id: String::new(), arguments: arguments.into_iter().map(str::to_owned).collect() },
+    (arguments, streamed(), any::<bool>()).prop_map(|(arguments, streamed, completed)| IntendedContent {
+        value: IntendedValue::Call { id: String::new(), arguments: arguments.into_iter().map(str::to_owned).collect() },
         streamed,
         completed,
     })

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use interlingua_core::call::{Call, Reply};
 use interlingua_core::exchange::{Exchange, Flow, Next, Request};
-use interlingua_core::testkit::{self, Feature, Script, laws, script, scripts, tale};
+use interlingua_core::testkit::{self, Feature, Script, laws, render, script, scripts};
 use interlingua_core::{Event, Fault, Out, Step};
 
 #[test]
@@ -17,15 +17,15 @@ fn every_script_matches_its_table_entry() {
 
         let mut features = script.carries.to_vec();
         features.sort();
-        assert_eq!(Feature::of(&record), features, "{}\n{}", script.name, tale(&record));
-        assert!(!script.shows.is_empty() && !script.frames.is_empty());
+        assert_eq!(Feature::of_record(&record), features, "{}\n{}", script.name, render(&record));
+        assert!(!script.description.is_empty() && !script.frames.is_empty());
     }
 }
 
 #[test]
 fn every_script_has_a_snapshot_of_its_tale() {
     for script in scripts().iter().filter(|script| !script.is_large()) {
-        insta::assert_snapshot!(format!("script_{}", script.name), tale(&script.record()));
+        insta::assert_snapshot!(format!("script_{}", script.name), render(&script.record()));
     }
 }
 
@@ -88,7 +88,7 @@ fn scripts_cover_every_feature_and_every_outcome() {
 fn the_bytes_of_a_script_mean_the_same_as_its_frames() {
     for script in scripts() {
         let decoded = testkit::record([script.bytes().as_slice()]);
-        assert_eq!(tale(&decoded), tale(&script.record()), "{}", script.name);
+        assert_eq!(render(&decoded), render(&script.record()), "{}", script.name);
         assert_eq!(decoded.run().messages, script.record().run().messages, "{}", script.name);
     }
 }
@@ -112,10 +112,10 @@ fn the_bytes_of_a_script_look_like_the_runtime_s() {
 fn any_split_of_a_script_s_bytes_gives_the_same_record() {
     for script in scripts() {
         let bytes = script.bytes();
-        let read = |chunks: &[&[u8]]| tale(&testkit::record(chunks.iter().copied()));
+        let read = |chunks: &[&[u8]]| render(&testkit::record(chunks.iter().copied()));
         if script.is_large() {
-            let cut = laws::randomly(&bytes, 1);
-            laws::same(&read(&cut), &read(&[&bytes]), script.name);
+            let cut = laws::random_pieces(&bytes, 1);
+            laws::assert_same(&read(&cut), &read(&[&bytes]), script.name);
         } else {
             laws::cut_anywhere(&bytes, read);
         }

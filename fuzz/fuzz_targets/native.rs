@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use interlingua_core::agent_api::Frame;
 use interlingua_core::run::Record;
 use interlingua_core::sse::Decoder;
-use interlingua_core::testkit::{Recorder, begun, grammar, scripts, tale};
+use interlingua_core::testkit::{Recorder, started, grammar, scripts, render};
 use interlingua_core::{Fault, FaultKind};
 use interlingua_fuzz::edited;
 use libfuzzer_sys::fuzz_target;
@@ -26,12 +26,12 @@ fuzz_target!(|input: &[u8]| {
     let Some(stream) = edited(&seeds, input) else { return };
     let limit = if *limit < 64 { usize::from(*limit) * 256 } else { 64 << 20 };
     let record = read_stream(&stream, stream.len().max(1), limit);
-    grammar(&record).unwrap_or_else(|broken| panic!("{broken}\n{}", tale(&record)));
+    grammar(&record).unwrap_or_else(|broken| panic!("{broken}\n{}", render(&record)));
     assert!(read_stream(&stream, usize::from(*cut).max(1), limit) == record, "chunk boundaries change the record");
 });
 
 fn read_stream(stream: &[u8], cut: usize, limit: usize) -> Record {
-    let mut recorder = Recorder::of(begun(), limit);
+    let mut recorder = Recorder::with_limit(started(), limit);
     let mut decoder = Decoder::new(1 << 20);
 
     // As in the gateway, nothing is read after a fault.

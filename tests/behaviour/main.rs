@@ -28,6 +28,7 @@ mod input;
 mod leaving;
 mod lists;
 mod logs;
+mod matrix;
 mod owners;
 mod pairs;
 mod responses_socket;

@@ -154,6 +154,55 @@ fn assert_ok(protocol: Protocol, answer: &Response) {
 }
 
 impl Protocol {
+    /// The name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AgentApi => "agent-api",
+            Self::Responses => "responses",
+            Self::A2a => "a2a",
+            Self::AgKit => "ag-kit",
+            Self::Hitl => "hitl",
+        }
+    }
+
+    /// Says something, with a picture by its URL where the protocol can send one, and waits for the whole answer.
+    pub async fn say(self, gateway: &Gateway, session: &str, words: &str, picture: Option<&str>) -> Response {
+        match self {
+            Self::AgentApi => {
+                let mut content = vec![json!({ "type": "text", "text": words })];
+                content.extend(picture.map(|url| json!({ "type": "image", "image_url": url })));
+                let input = json!([{ "role": "user", "type": "message", "content": content }]);
+                let body = json!({ "session_id": session, "stream": false, "input": input });
+                gateway.post("/agents/demo/process", &body).await
+            }
+            Self::Responses => {
+                let mut content = vec![json!({ "type": "input_text", "text": words })];
+                content.extend(picture.map(|url| json!({ "type": "input_image", "image_url": url })));
+                let input = json!([{ "role": "user", "content": content }]);
+                gateway.post("/v1/responses", &json!({ "model": "demo", "input": input })).await
+            }
+            Self::A2a => {
+                let mut parts = vec![json!({ "text": words })];
+                parts.extend(picture.map(|url| json!({ "url": url, "mediaType": "image/png" })));
+                let message = json!({ "messageId": "m", "role": "ROLE_USER", "contextId": session, "parts": parts });
+                // Statuses such as those of reasoning are part of the stream only.
+                let path = if words == "reasoning" { "/message:stream" } else { "/message:send" };
+                a2a(gateway, path, &json!({ "message": message })).await.response().await
+            }
+            Self::AgKit => {
+                let mut content = vec![json!({ "type": "text", "text": words })];
+                content.extend(picture.map(|url| json!({ "type": "image_url", "image_url": { "url": url } })));
+                let messages = json!([{ "role": "user", "content": content }]);
+                let body = json!({ "conversationId": session, "messages": messages });
+                gateway.post("/kit/demo/send-message", &body).await
+            }
+            Self::Hitl => {
+                let body = json!({ "user_id": "pat", "session_id": session, "query": words });
+                gateway.post("/hitl/demo/agent/invoke", &body).await
+            }
+        }
+    }
+
     /// Sends a demo command that interrupts, and waits until the run is interrupted.
     pub async fn ask(self, gateway: &Gateway, session: &str, word: &str) -> Interrupt {
         let mut session = session.to_owned();

@@ -4,18 +4,15 @@
 //! Only the encoder, with the texts of the native adapter's benchmark, so that one run of `cargo xtask bench` compares
 //! the two.
 
-use std::sync::Arc;
-
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use interlingua_a2a::{A2a, Options};
-use interlingua_core::call::AgentCard;
-use interlingua_core::exchange::{Caller, Exchange, Mount, ProtocolAdapter};
+use interlingua_core::exchange::{Exchange, ProtocolAdapter};
 use interlingua_core::json::Extra;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{MessageEnd, MessageStart};
-use interlingua_core::testkit::{self, Shown};
-use interlingua_core::{End, Out, Record, Reply, Request};
+use interlingua_core::testkit::{self, TestRun};
+use interlingua_core::{End, Out, Record, Reply};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
@@ -28,7 +25,7 @@ fn main() {
 
 /// A run with `DELTAS` deltas after the first one, which starts the artifact.
 fn record_of(text: &str) -> Record {
-    let mut record = testkit::begun();
+    let mut record = testkit::started();
     let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
 
@@ -39,26 +36,17 @@ fn record_of(text: &str) -> Record {
 }
 
 fn decoded(path: &str, version: &str, body: &str) -> Box<dyn Exchange> {
-    let agents = vec![Arc::new(AgentCard { name: "demo".into(), ..AgentCard::default() })];
-    let mount = Mount { path: "/a2a".into(), agents, public_url: None, authenticates: false };
-    let mounted = A2a::mount(&mount, Options::default()).expect("mounts");
+    let mounted = A2a::mount(&testkit::mount("/a2a", &["demo"]), Options::default()).expect("mounts");
     let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == path).expect("an endpoint");
-
     let mut exchange = (endpoint.open)();
-    let request = Request {
-        method: endpoint.method.as_str(),
-        path,
-        params: &[("id".into(), testkit::RUN.to_string())],
-        query: "",
-        headers: &[("a2a-version", version)],
-        body: body.as_bytes(),
-        base_url: "",
-        caller: &Caller { owner: "anonymous".into(), authenticated: false },
-        now: testkit::NOW,
-        new_id: testkit::RUN,
-    };
 
-    exchange.decode(&request).expect("a request");
+    let request = testkit::ClientRequest {
+        headers: &[("a2a-version", version)],
+        params: &[("id".into(), testkit::RUN.to_string())],
+        body: body.as_bytes(),
+        ..testkit::ClientRequest::new(endpoint.method.as_str(), path)
+    };
+    request.decode(&mut *exchange).expect("a request");
     exchange
 }
 
@@ -75,7 +63,7 @@ fn deltas(bencher: Bencher<'_, '_>, text: &str, open: impl Fn() -> Box<dyn Excha
         .with_inputs(|| {
             let mut out = Out::new();
             let mut exchange = open();
-            exchange.begin(Shown::new(&record).view(), &mut out);
+            exchange.begin(TestRun::new(&record).view(), &mut out);
             for sequence in 0..first {
                 exchange.encode(record.step(sequence).expect("a recorded step"), &mut out);
             }
@@ -112,7 +100,7 @@ fn task(bencher: Bencher<'_, '_>) {
     record.finish_content(0, 0, None, Extra::new());
     record.finish_message(0, MessageEnd::new(End::Completed));
     record.close(End::Completed, None);
-    let shown = Shown::new(&record).protocol("a2a");
+    let shown = TestRun::new(&record).protocol("a2a");
     bencher
         .counter(ItemsCount::new(DELTAS))
         .with_inputs(|| (decoded("/tasks/{id}", "1.0", ""), Out::new()))

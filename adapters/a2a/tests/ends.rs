@@ -4,7 +4,7 @@ mod support;
 
 use interlingua_core::agent_api::Frame;
 use interlingua_core::model::Message;
-use interlingua_core::testkit::{self, Recorder, Shown};
+use interlingua_core::testkit::{self, Recorder, TestRun};
 use interlingua_core::{Record, Reply};
 use serde_json::{Value, json};
 use support::{ClientRequest, about, user, with};
@@ -19,7 +19,7 @@ fn closing(options: &Value, record: &Record) -> (Value, Value) {
 
     let update = frames.last().expect("an end")["statusUpdate"].clone();
 
-    let shown = Shown::known(record, about(record));
+    let shown = TestRun::with_info(record, about(record));
     let task = host.send(&ClientRequest::rest("GET", TASK)).final_answer(Reply::Run(shown.view())).json();
     assert_eq!(task["status"]["message"], update["status"]["message"]);
     assert_eq!(task["status"]["state"], update["status"]["state"]);

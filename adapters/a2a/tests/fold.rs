@@ -35,7 +35,7 @@ fn streamed(host: &Host, record: &Record) -> Vec<Value> {
 
 /// The artifacts that a poll returns.
 fn polled(host: &Host, record: &Record) -> Vec<Value> {
-    let shown = testkit::Shown::known(record, about(record));
+    let shown = testkit::TestRun::with_info(record, about(record));
     let task = host.send(&ClientRequest::rest("GET", TASK)).final_answer(Reply::Run(shown.view())).json();
     task["artifacts"].as_array().cloned().unwrap_or_default()
 }

@@ -102,7 +102,7 @@ fn every_script_matches_its_golden_output_in_every_dialect() {
     let host = host();
     for script in testkit::scripts().into_iter().filter(|script| !script.is_large()) {
         let record = script.record();
-        let mut golden = format!("{}\n", script.shows);
+        let mut golden = format!("{}\n", script.description);
         for (name, request) in dialects() {
             let answer = streamed(host.send(&request), &record);
             let _ = writeln!(golden, "\n--- {name}, stream\n{}", lines(&answer));
@@ -112,7 +112,7 @@ fn every_script_matches_its_golden_output_in_every_dialect() {
             ("1.0", ClientRequest::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001")),
             ("0.3", ClientRequest::rpc_v03("tasks/get", &json!({ "id": support::NEW_ID.to_string() }))),
         ] {
-            let shown = testkit::Shown::known(&open, about.clone());
+            let shown = testkit::TestRun::with_info(&open, about.clone());
             let answer = host.send(&request).final_answer(interlingua_core::Reply::Run(shown.view()));
             let _ = writeln!(golden, "--- {name}, the task\n{}\n", lines(&answer));
         }

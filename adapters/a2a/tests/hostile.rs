@@ -8,7 +8,7 @@ use interlingua_core::call::Reply;
 use interlingua_core::exchange::Next;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{CallHead, MessageEnd, MessageStart};
-use interlingua_core::testkit::{self, Shown, wild};
+use interlingua_core::testkit::{self, TestRun, wild};
 use interlingua_core::{Call, End, Extra, Out, Record};
 use proptest::prelude::*;
 use serde_json::json;
@@ -62,14 +62,14 @@ proptest! {
         if let Err(fault) = &decoded.call {
             let mut out = Out::new();
             decoded.exchange.fail(fault, &mut out);
-            let answer = support::Answer::of(out);
+            let answer = support::Answer::from_out(out);
             prop_assert!(answer.json().is_object(), "{}", answer.body);
             return Ok(());
         }
 
         // A valid request gets a response for any run.
         let record = testkit::script("approval").record();
-        let shown = Shown::known(&record, about(&record));
+        let shown = TestRun::with_info(&record, about(&record));
         for _ in 0..6 {
             let reply = match decoded.call {
                 Ok(Call::Document(_)) => Reply::Documents(&[]),
@@ -100,7 +100,7 @@ proptest! {
                 prop_assert!(!answer.frames().is_empty());
             }
 
-            let shown = Shown::known(&record, about(&record));
+            let shown = TestRun::with_info(&record, about(&record));
             let get = ClientRequest::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
             prop_assert_eq!(host.send(&get).final_answer(Reply::Run(shown.view())).status, 200);
         }
@@ -109,7 +109,7 @@ proptest! {
 
 /// A run with this many messages of all types, with no output matching a call.
 fn large(messages: u32) -> Record {
-    let mut record = testkit::begun();
+    let mut record = testkit::started();
     for number in 0..messages {
         let kind = match number % 4 {
             0 => MessageType::Message,

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use interlingua_core::call::{Call, DocumentCall, Reply};
 use interlingua_core::push::{PushNotifier, PushRequest};
-use interlingua_core::testkit::Shown;
+use interlingua_core::testkit::TestRun;
 use interlingua_core::{Json, Record};
 use serde_json::{Value, json};
 use support::{Answer, ClientRequest, Host, NEW_ID, about, host, user, with};
@@ -20,7 +20,7 @@ fn record(host: &Host) -> Record {
 /// Sets a config on a task that already has `known`. Returns the stored key and value, and the response.
 fn set(host: &Host, request: &ClientRequest<'_>, known: &[(String, Json)]) -> Result<(String, Json, Answer), Answer> {
     let record = record(host);
-    let shown = Shown::known(&record, about(&record));
+    let shown = TestRun::with_info(&record, about(&record));
     let decoded = host.send(request);
     if decoded.call.is_err() {
         return Err(decoded.rejected());
@@ -166,7 +166,7 @@ fn a_config_in_a_send_is_stored_before_the_task_starts() {
 fn configs_are_fetched_listed_and_deleted_in_every_dialect() {
     let host = host();
     let record = record(&host);
-    let shown = Shown::known(&record, about(&record));
+    let shown = TestRun::with_info(&record, about(&record));
     let stored = |id: &str| {
         let config = json!({ "task": TASK, "id": id, "url": "https://hooks.example/a2a" });
         (format!("{TASK}/{id}"), Json::from_serialize(&config))

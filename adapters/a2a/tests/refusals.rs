@@ -6,10 +6,11 @@ mod support;
 
 use interlingua_a2a::A2a;
 use interlingua_core::answer::{NOT_TAKEN, UNDECIDED};
-use interlingua_core::exchange::{Caller, Mount};
-use interlingua_core::{Call, Fault, FaultKind, Out, ProtocolAdapter, Request};
+use interlingua_core::exchange::Mount;
+use interlingua_core::testkit;
+use interlingua_core::{Call, Fault, FaultKind, Out, ProtocolAdapter};
 use serde_json::{Value, json};
-use support::{Answer, ClientRequest, NEW_ID, host, user, user_v03, with};
+use support::{Answer, ClientRequest, host, user, user_v03, with};
 
 const TASK: &str = "01930000-0000-7000-8000-000000000001";
 
@@ -19,23 +20,12 @@ fn fallback(mount: &str, options: Value, method: &str, path: &str, headers: &[(&
         Mount { path: mount.to_owned(), agents: vec![support::card("demo")], public_url: None, authenticates: false };
     let options = serde_json::from_value(options).expect("options");
     let mut exchange = (A2a::mount(&mount, options).expect("mounts").fallback)();
-    let caller = Caller { owner: "anonymous".into(), authenticated: false };
-    let request = Request {
-        method,
-        path,
-        params: &[],
-        query: "",
-        headers,
-        body: b"",
-        base_url: "https://gw.example",
-        caller: &caller,
-        now: interlingua_core::testkit::NOW,
-        new_id: NEW_ID,
-    };
-    exchange.decode(&request).expect_err("an unknown path");
+    let request =
+        testkit::ClientRequest { headers, base_url: "https://gw.example", ..testkit::ClientRequest::new(method, path) };
+    request.decode(&mut *exchange).expect_err("an unknown path");
     let mut out = Out::new();
     exchange.fail(fault, &mut out);
-    Answer::of(out)
+    Answer::from_out(out)
 }
 
 fn not_allowed(allow: &[&'static str]) -> Fault {
@@ -355,7 +345,7 @@ fn an_undecided_answer_names_its_part() {
         assert!(matches!(decoded.call, Ok(Call::Run(_))));
         let mut out = Out::new();
         decoded.exchange.fail(fault, &mut out);
-        fields(&Answer::of(out).json())
+        fields(&Answer::from_out(out).json())
     };
     let undecided = || Fault::new(FaultKind::Invalid, "the answer decides nothing").with_code(UNDECIDED);
     let not_taken = Fault::new(FaultKind::Invalid, "an edit needs the new arguments as an object").with_code(NOT_TAKEN);
@@ -401,7 +391,7 @@ fn v03_clients_get_the_fixed_message_and_the_detail_separately() {
             let mut decoded = host().send(&request);
             let mut out = Out::new();
             decoded.exchange.fail(&fault, &mut out);
-            let body = Answer::of(out).json();
+            let body = Answer::from_out(out).json();
             let error = body.pointer(at).expect("an error");
             assert_eq!(error["message"], message, "{body}");
             assert_eq!(error.pointer("/data/detail").and_then(Value::as_str), detail, "{body}");
@@ -410,6 +400,6 @@ fn v03_clients_get_the_fixed_message_and_the_detail_separately() {
     let mut decoded = host().send(&ClientRequest::rpc("SendMessage", &user("x")));
     let mut out = Out::new();
     decoded.exchange.fail(&unsupported("the task has ended"), &mut out);
-    let message = &Answer::of(out).json()["error"]["message"];
+    let message = &Answer::from_out(out).json()["error"]["message"];
     assert_eq!(message, "This operation is not supported: the task has ended", "1.0 has both in one text");
 }

@@ -8,7 +8,7 @@ use interlingua_core::model::MessageType;
 use interlingua_core::model::{ContentType, Role};
 use interlingua_core::policy::FirstResponse;
 use interlingua_core::run::{MessageEnd, MessageStart};
-use interlingua_core::testkit::{Shown, laws::StreamEncoder};
+use interlingua_core::testkit::{TestRun, laws::StreamEncoder};
 use interlingua_core::{End, Extra, Record, RunCall};
 use serde_json::{Value, json};
 use support::{ClientRequest, Host, NEW_ID, about, host, user, with};
@@ -79,7 +79,7 @@ fn an_answer_is_parsed_for_the_pending_item() {
         ("approval", json!([{ "url": "https://x/y" }]), None),
     ] {
         let (record, first) = waiting_run(&host, script);
-        let shown = Shown::known(&record, waiting(&record, &first));
+        let shown = TestRun::with_info(&record, waiting(&record, &first));
         let request = host.send(&ClientRequest::rpc("SendMessage", &on_task(parts.clone())));
         assert!(matches!(request.call, Ok(Call::Fetch(Target::Run(NEW_ID)))), "{:?}", request.call);
         let next = request.next_call(Reply::Run(shown.view()));
@@ -123,7 +123,7 @@ fn an_answer_is_parsed_for_the_pending_item() {
 fn text_answers_none_of_several_items() {
     let host = host();
     let (record, first) = waiting_run(&host, "approvals_parallel");
-    let shown = Shown::known(&record, waiting(&record, &first));
+    let shown = TestRun::with_info(&record, waiting(&record, &first));
     let next = host
         .send(&ClientRequest::rpc("SendMessage", &on_task(json!([{ "text": "yes" }]))))
         .next_call(Reply::Run(shown.view()));
@@ -141,7 +141,7 @@ fn a_tool_output_is_accepted_in_both_formats() {
                  "metadata": { "type": "function_response", "adk_type": "function_response" } }]),
     ] {
         let (record, first) = waiting_run(&host, "client_tool");
-        let shown = Shown::known(&record, waiting(&record, &first));
+        let shown = TestRun::with_info(&record, waiting(&record, &first));
         let next = host.send(&ClientRequest::rpc("SendMessage", &on_task(parts))).next_call(Reply::Run(shown.view()));
         let input = &next.run().request.input;
         assert_eq!(
@@ -154,7 +154,7 @@ fn a_tool_output_is_accepted_in_both_formats() {
 
     // Pending tool calls do not block: a plain message starts the next turn.
     let (record, first) = waiting_run(&host, "client_tool");
-    let shown = Shown::known(&record, waiting(&record, &first));
+    let shown = TestRun::with_info(&record, waiting(&record, &first));
     let next = host
         .send(&ClientRequest::rpc("SendMessage", &on_task(json!([{ "text": "never mind" }]))))
         .next_call(Reply::Run(shown.view()));
@@ -165,7 +165,7 @@ fn a_tool_output_is_accepted_in_both_formats() {
 fn history_shows_messages_as_they_were_sent() {
     let host = host();
     let (mut record, first) = waiting_run(&host, "approval");
-    let shown = Shown::known(&record, waiting(&record, &first));
+    let shown = TestRun::with_info(&record, waiting(&record, &first));
     let parts = json!([{ "data": { "interrupt_id": "appr_1", "decision": "accept" } }, { "text": "go on", "metadata": { "k": 1 } }]);
     let next = host
         .send(&ClientRequest::rpc("SendMessage", &on_task(parts.clone())))
@@ -191,7 +191,7 @@ fn history_shows_messages_as_they_were_sent() {
     record.finish_turn(End::Completed, None);
     record.finish_run(End::Completed);
     let about = RunInfo { labels: next.labels.clone(), ..about(&record) };
-    let shown = Shown::known(&record, about);
+    let shown = TestRun::with_info(&record, about);
     let get =
         |query| host.send(&ClientRequest::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001").query(query));
     let task = get("").final_answer(Reply::Run(shown.view())).json();
@@ -217,7 +217,7 @@ fn an_ended_task_and_another_context_reject_messages() {
     let host = host();
     let call = host.send(&ClientRequest::rpc("SendMessage", &user("hi"))).run().clone();
     let record = support::record_of(&call, "greeting");
-    let shown = Shown::known(&record, support::about_call(&record, &call));
+    let shown = TestRun::with_info(&record, support::about_call(&record, &call));
     let rejected = host
         .send(&ClientRequest::rpc("SendMessage", &on_task(json!([{ "text": "more" }]))))
         .final_answer(Reply::Run(shown.view()));
@@ -241,7 +241,7 @@ fn a_working_task_queues_or_rejects_messages() {
         let call = host.send(&ClientRequest::rpc("SendMessage", &user("hi"))).run().clone();
         let mut record = Record::new(interlingua_core::Run::new(NEW_ID, "demo", "session-1", 0));
         record.start_turn(call.request.input.clone());
-        let shown = Shown::known(&record, about(&record));
+        let shown = TestRun::with_info(&record, about(&record));
         let decoded = host
             .send(&ClientRequest::rpc("SendMessage", &on_task(json!([{ "text": "and" }]))))
             .reply(Reply::Run(shown.view()));
@@ -255,7 +255,7 @@ fn a_working_task_queues_or_rejects_messages() {
 /// The frames of a stream over `record` that starts with the snapshot `seen`.
 fn stream_from(decoded: &mut support::Decoded, record: &Record, about: RunInfo, seen: &Record) -> Vec<Value> {
     let mut encoder = StreamEncoder::new(decoded.exchange.as_mut());
-    encoder.begin(Shown::known(seen, about).view());
+    encoder.begin(TestRun::with_info(seen, about).view());
     record.steps(seen.len()).for_each(|step| encoder.step(step));
     let text = encoder.text();
     text.lines()
@@ -288,7 +288,7 @@ fn a_snapshot_and_its_stream_are_complete_at_every_cut() {
         if seen.is_finished() {
             break;
         }
-        let shown = Shown::known(&seen, about(&seen));
+        let shown = TestRun::with_info(&seen, about(&seen));
         let subscribe = ClientRequest::rest("POST", "/tasks/01930000-0000-7000-8000-000000000001:subscribe");
         let mut decoded = host.send(&subscribe).next_call(Reply::Run(shown.view()));
         assert!(matches!(decoded.call, Ok(Call::Attach(Target::Run(NEW_ID)))));
@@ -328,7 +328,7 @@ fn script_messages(record: &Record) -> usize {
 fn a_send_stream_closes_after_its_turn_and_a_subscription_stays_open() {
     let host = host();
     let (seen, first) = waiting_run(&host, "approval");
-    let shown = Shown::known(&seen, waiting(&seen, &first));
+    let shown = TestRun::with_info(&seen, waiting(&seen, &first));
     let answer = on_task(json!([{ "text": "yes" }]));
     let next = host.send(&ClientRequest::rpc("SendStreamingMessage", &answer)).next_call(Reply::Run(shown.view()));
     assert_eq!(next.run().delivery, Delivery::Stream);
@@ -352,10 +352,10 @@ fn a_send_stream_closes_after_its_turn_and_a_subscription_stays_open() {
     assert_eq!(frames.last().expect("one")["result"]["statusUpdate"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
 
     let subscribe = ClientRequest::rpc_v03("tasks/resubscribe", &json!({ "id": NEW_ID.to_string() }));
-    let shown = Shown::known(&started, running.clone());
+    let shown = TestRun::with_info(&started, running.clone());
     let mut subscribed = host.send(&subscribe).next_call(Reply::Run(shown.view()));
     let mut encoder = StreamEncoder::new(subscribed.exchange.as_mut());
-    encoder.begin(Shown::known(&started, running).view());
+    encoder.begin(TestRun::with_info(&started, running).view());
     record.steps(started.len()).for_each(|step| encoder.step(step));
     assert!(!encoder.is_closed(), "a subscription stays open while the task waits");
     assert!(encoder.text().contains(r#""state":"input-required""#) && encoder.text().contains(r#""final":false"#));
@@ -392,7 +392,7 @@ fn a_direct_reply_is_a_message_and_its_task_is_deleted() {
         (host, call, record)
     };
     let (host, call, record) = hinted("task");
-    let shown = Shown::known(&record, support::about_call(&record, &call));
+    let shown = TestRun::with_info(&record, support::about_call(&record, &call));
     let forgets = host.send(&ClientRequest::rpc("SendMessage", &user("hi"))).next_call(Reply::Run(shown.view()));
     assert!(matches!(forgets.call, Ok(Call::Delete(Target::Run(NEW_ID)))));
 

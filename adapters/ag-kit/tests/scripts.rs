@@ -4,7 +4,7 @@ mod support;
 
 use interlingua_core::call::RunInfo;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{self, Feature, Shown, laws, scripts};
+use interlingua_core::testkit::{self, Feature, TestRun, laws, scripts};
 use interlingua_core::{Exchange, Json, ProtocolAdapter};
 use proptest::prelude::*;
 use support::*;
@@ -19,11 +19,11 @@ fn started(options: &str) -> Box<dyn Exchange> {
 }
 
 fn run_info(record: &Record) -> RunInfo {
-    RunInfo { protocol: interlingua_ag_kit::AgKit::NAME.into(), ..testkit::about(record) }
+    RunInfo { protocol: interlingua_ag_kit::AgKit::NAME.into(), ..testkit::run_info(record) }
 }
 
 fn encode(record: &Record, options: &str) -> String {
-    laws::encode(started(options).as_mut(), Shown::known(record, run_info(record)).view())
+    laws::encode(started(options).as_mut(), TestRun::with_info(record, run_info(record)).view())
 }
 
 #[test]
@@ -85,7 +85,7 @@ proptest! {
 #[test]
 fn the_calls_of_a_script_are_remembered_for_the_next_stream() {
     let record = testkit::script("client_tool").record();
-    let view = Shown::known(&record, run_info(&record));
+    let view = TestRun::with_info(&record, run_info(&record));
     let mut exchange = open("/send-message", "{}");
     decode(exchange.as_mut(), r#"{"conversationId":"c","messages":[{"role":"user","content":"hi"}]}"#)
         .expect("a request");
@@ -93,7 +93,7 @@ fn the_calls_of_a_script_are_remembered_for_the_next_stream() {
     let Ok(interlingua_core::Next::Call(interlingua_core::Call::Run(run))) = reply else { panic!("{reply:?}") };
 
     assert!(!run.labels.is_null() && run.labels != Json::from_serialize(""), "{:?}", run.labels);
-    let next_stream = Shown::known(&record, run_info(&record)).labels(run.labels);
+    let next_stream = TestRun::with_info(&record, run_info(&record)).labels(run.labels);
     assert_eq!(
         laws::encode(started("{}").as_mut(), next_stream.view()),
         "data: [DONE]\n\n",

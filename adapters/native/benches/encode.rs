@@ -1,14 +1,15 @@
-//! What a delta costs on its way to a native client: nanoseconds and allocations.
+//! The cost of a delta in the encoder of the Agent API: nanoseconds and allocations.
 //!
-//! Only the encoder: reading and normalizing are measured in core, the way through a socket by `cargo xtask bench`.
+//! Not here: reading and normalizing, which core measures, and the path through a socket, which `cargo xtask bench`
+//! measures.
 
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
-use interlingua_core::call::AgentCard;
-use interlingua_core::exchange::{Caller, Exchange};
+use interlingua_core::exchange::Exchange;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{MessageStart, Record, Run};
-use interlingua_core::{Mount, Out, ProtocolAdapter, Request, RunId};
+use interlingua_core::testkit;
+use interlingua_core::{Out, ProtocolAdapter, RunId};
 use interlingua_native::{Native, Options};
 
 #[global_allocator]
@@ -20,42 +21,39 @@ fn main() {
     divan::main();
 }
 
-/// A run with this many deltas.
+/// A record with [`DELTAS`] deltas of this text.
 fn recorded(text: &str) -> Record {
     let mut record = Record::new(Run::new(RunId(uuid::Uuid::from_u128(7)), "demo", "session-1", 0));
     record.start_turn(Vec::new());
+
     let id = "msg_3f30a8e6-a67d-4cfa-bcd0-29da63b9711b";
     let message = record.start_message(MessageStart::new(id, MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     for _ in 0..DELTAS {
         record.push(message, content, text);
     }
+
     record
 }
 
-/// An exchange that has encoded everything before the first delta.
+/// An exchange that has encoded all steps before the first delta, and the sequence number of that delta.
 fn opened(record: &Record, path: &str, out: &mut Out) -> (Box<dyn Exchange>, u64) {
-    let agent = AgentCard { name: "demo".into(), ..AgentCard::default() };
-    let mount = Mount { path: String::new(), agents: vec![agent.into()], public_url: None, authenticates: false };
-    let mounted = Native::mount(&mount, Options::default()).expect("it mounts");
+    let mounted = Native::mount(&testkit::mount("", &["demo"]), Options::default()).expect("valid options");
+
     let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == path).expect("an endpoint");
     let mut exchange = (endpoint.open)();
-    let request = Request {
-        method: endpoint.method.as_str(),
-        path,
-        params: &[("id".into(), record.run().id.to_string())],
-        query: "",
+    let request = testkit::ClientRequest {
         headers: &[("content-type", "application/json")],
+        params: &[("id".into(), record.run().id.to_string())],
         body: br#"{"input":[]}"#,
-        base_url: "",
-        caller: &Caller { owner: "anonymous".into(), authenticated: false },
-        now: 0,
         new_id: record.run().id,
+        ..testkit::ClientRequest::new(endpoint.method.as_str(), path)
     };
-    exchange.decode(&request).expect("a request");
+    request.decode(&mut *exchange).expect("a request");
+
     let first = record.len() - DELTAS;
     for sequence in 0..first {
-        exchange.encode(record.step(sequence).expect("it is in the record"), out);
+        exchange.encode(record.step(sequence).expect("a step of the record"), out);
     }
     (exchange, first)
 }
@@ -73,7 +71,7 @@ fn deltas(bencher: Bencher<'_, '_>, text: &str, path: &str) {
         })
         .bench_local_refs(|(exchange, first, out)| {
             for sequence in *first..record.len() {
-                exchange.encode(record.step(sequence).expect("it is in the record"), out);
+                exchange.encode(record.step(sequence).expect("a step of the record"), out);
             }
             divan::black_box(&out.body);
         });

@@ -1,8 +1,8 @@
-//! Agents that speak the native Agent API: the request, and what their frames report
+//! Calls agents over the Agent API: sends the request and reports the frames of the answer as events
 //! (docs/protocols/agent-api.md#transport, docs/protocols/agent-api.md#request, docs/protocols/agent-api.md#repairs).
 //!
-//! Not here: parsing a frame ([`interlingua_core::agent_api`], the wire format of the canonical model), and what frames
-//! mean for the run: they are passed on as events, and the normalizer repairs whatever a real server does to them.
+//! Not here: parsing a frame ([`interlingua_core::agent_api`], the wire format of the canonical model), and the effect
+//! of an event on the run: the normalizer in core repairs the deviations of real servers.
 
 use interlingua_core::agent_api::{Frame, FrameReader};
 use interlingua_core::answer::{self, NATIVE_DECISIONS};
@@ -18,16 +18,16 @@ use interlingua_core::{Fault, FaultKind, Json, sse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Asks agents that speak the native Agent API.
+/// Calls agents that speak the Agent API.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeUpstream;
 
-/// What an operator may choose for a native upstream.
+/// The options of an `agent-api` upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamOptions {
-    /// The URL that stops the agent, by `POST` with `user_id` and `session_id`. The runtime has no such route of its
-    /// own; closing the connection, which is always done, suffices there.
+    /// The URL that stops the agent, by `POST` with `user_id` and `session_id`. The runtime has no such route: it stops
+    /// when the connection is closed, which the gateway always does.
     pub stop_url: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl UpstreamAdapter for NativeUpstream {
     fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {
         for url in std::iter::once(url).chain(options.stop_url.as_deref()) {
             if !url.starts_with("http://") && !url.starts_with("https://") {
-                return Err(format!("\"{url}\" is no http or https URL"));
+                return Err(format!("\"{url}\" is not an http or https URL"));
             }
         }
         Ok(Box::new(NativeConnector { url: url.to_owned(), stop_url: options.stop_url }))
@@ -66,10 +66,11 @@ impl Connector for NativeConnector {
     }
 
     fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
-        let with_requests = with_requests(&request.request.input, request.answered);
-        let completed = with_requests.map(|input| AgentRequest { input: input.into(), ..request.request.clone() });
+        let input = with_requests(&request.request.input, request.answered);
+        let completed = input.map(|input| AgentRequest { input: input.into(), ..request.request.clone() });
         let body = to_body(completed.as_ref().unwrap_or(request.request))?;
         let cancel = self.stop_url.as_ref().and_then(|url| stop_request(url, request.request));
+
         Ok(Box::new(NativeTurn {
             request: Some(HttpRequest::post(&self.url, body)),
             cancel,
@@ -110,14 +111,14 @@ fn stop_request(url: &str, request: &AgentRequest) -> Option<HttpRequest> {
     Some(HttpRequest { method: "POST", url: url.to_owned(), headers, body, purpose: Purpose::Ask })
 }
 
-/// What stands before the path of a URL, in lower case.
+/// The scheme and the authority of a URL, in lower case.
 fn origin(url: &str) -> String {
-    let from = url.find("://").map_or(0, |at| at + 3);
-    let to = url[from..].find(['/', '?', '#']).map_or(url.len(), |at| from + at);
-    url[..to].to_ascii_lowercase()
+    let authority = url.find("://").map_or(0, |index| index + 3);
+    let end = url[authority..].find(['/', '?', '#']).map_or(url.len(), |index| authority + index);
+    url[..end].to_ascii_lowercase()
 }
 
-/// The path of a URL, without the slash it begins with.
+/// The path of a URL, without the leading slash.
 fn path(url: &str) -> &str {
     let rest = &url[origin(url).len()..];
     rest.split(['?', '#']).next().unwrap_or_default().trim_start_matches('/')
@@ -125,19 +126,19 @@ fn path(url: &str) -> &str {
 
 fn to_body<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
     serde_json::to_vec(value).map_err(|error| {
-        Fault::new(FaultKind::Internal, "the request cannot be written for the agent").with_source(error)
+        Fault::new(FaultKind::Internal, "the request cannot be serialized for the agent").with_source(error)
     })
 }
 
-/// The input with the request for approval in front of each answer to one, the form that native clients send and agents
-/// expect (docs/human-in-the-loop.md#request-before-answer). None if nothing has to be added.
+/// The input with the approval request before each approval answer, as agents expect it
+/// (docs/human-in-the-loop.md#request-before-answer). `None` if nothing is missing.
 fn with_requests(input: &[Message], answered: &[Pending]) -> Option<Vec<Message>> {
     if answered.is_empty() {
         return None;
     }
 
     let mut requested: Vec<String> = Vec::new();
-    let mut written = Vec::with_capacity(input.len() + answered.len());
+    let mut completed = Vec::with_capacity(input.len() + answered.len());
     for message in input {
         match message.kind {
             MessageType::McpApprovalRequest => {
@@ -149,20 +150,21 @@ fn with_requests(input: &[Message], answered: &[Pending]) -> Option<Vec<Message>
                     if let Some(request) = item.and_then(Pending::request)
                         && !requested.contains(&answer.id)
                     {
-                        written.push(request);
+                        completed.push(request);
                         requested.push(answer.id);
                     }
                 }
             }
             _ => {}
         }
-        written.push(message.clone());
+        completed.push(message.clone());
     }
-    (written.len() > input.len()).then_some(written)
+
+    (completed.len() > input.len()).then_some(completed)
 }
 
-/// What `detail` says, a text or a list of `{loc, msg}` (docs/protocols/agent-api.md#repair-12). Meant for clients,
-/// though not always fit for them.
+/// The field `detail` of an error body: a text, or a list of `{loc, msg}` (docs/protocols/agent-api.md#repair-12). It
+/// is meant for clients but can contain internals of the agent, so it must be filtered.
 fn detail(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Body {
@@ -174,20 +176,22 @@ fn detail(body: &[u8]) -> Option<String> {
         loc: Vec<Json>,
         msg: String,
     }
+
     let detail = serde_json::from_slice::<Body>(body).ok()?.detail;
     if let Some(text) = detail.decode::<String>() {
         return Some(text);
     }
+
     let entries: Vec<Entry> = detail.decode()?;
-    let sentences = entries.into_iter().map(|entry| {
-        let places = entry.loc.iter().map(|place| place.decode::<String>().unwrap_or_else(|| place.text().to_owned()));
-        let places: Vec<String> = places.filter(|place| place != "body").collect();
-        if places.is_empty() { entry.msg } else { format!("{}: {}", places.join("."), entry.msg) }
+    let messages = entries.into_iter().map(|entry| {
+        let path = entry.loc.iter().map(|part| part.decode::<String>().unwrap_or_else(|| part.text().to_owned()));
+        let path: Vec<String> = path.filter(|part| part != "body").collect();
+        if path.is_empty() { entry.msg } else { format!("{}: {}", path.join("."), entry.msg) }
     });
-    Some(sentences.collect::<Vec<_>>().join("; "))
+    Some(messages.collect::<Vec<_>>().join("; "))
 }
 
-/// One request, one answer.
+/// A turn: one request and one answer.
 struct NativeTurn {
     request: Option<HttpRequest>,
     cancel: Option<HttpRequest>,
@@ -203,7 +207,7 @@ impl AgentTurn for NativeTurn {
     fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         match Frame::parse(frame.data) {
             Some(frame) => self.reader.read(frame, sink),
-            // An event of its own kind without data, or the end mark of other servers, reports nothing.
+            // Some servers send events without data, or `[DONE]` at the end: they report nothing.
             None if frame.is_done() || frame.data.trim_ascii().is_empty() => Ok(()),
             None => Err(garbage(frame.data)),
         }
@@ -212,7 +216,7 @@ impl AgentTurn for NativeTurn {
     fn on_body(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let frame = Frame::parse(body).ok_or_else(|| garbage(body))?;
 
-        // JSON that is neither a response nor an error is not of this protocol.
+        // Other JSON objects are not part of this protocol: a proxy or a web framework sent them.
         let is_answer = frame.object.as_deref() == Some("response");
         let is_error = frame.error.is_some() || (frame.code.is_some() && frame.message.is_some());
         if is_answer || is_error {
@@ -244,7 +248,10 @@ impl AgentTurn for NativeTurn {
 }
 
 fn garbage(data: &[u8]) -> Fault {
-    let beginning = String::from_utf8_lossy(&data[..data.len().min(500)]).into_owned();
+    /// The part of the answer that the log gets, in bytes.
+    const MAX_DETAIL_BYTES: usize = 500;
+
+    let beginning = String::from_utf8_lossy(&data[..data.len().min(MAX_DETAIL_BYTES)]).into_owned();
     Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be understood").with_detail(beginning)
 }
 
@@ -263,7 +270,7 @@ mod tests {
 
     fn turn(connector: &dyn Connector, request: &AgentRequest, answered: &[Pending]) -> Box<dyn AgentTurn> {
         let request = TurnRequest { request, session_state: &Json::null(), answered };
-        connector.turn(&request).expect("it can be expressed")
+        connector.turn(&request).expect("a turn")
     }
 
     fn sent(request: &AgentRequest, answered: &[Pending]) -> String {
@@ -276,8 +283,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Counted(usize);
-    impl EventSink for Counted {
+    struct EventCounter(usize);
+
+    impl EventSink for EventCounter {
         fn emit(&mut self, _: &interlingua_core::agent_event::AgentEvent<'_>) -> Result<(), Fault> {
             self.0 += 1;
             Ok(())
@@ -285,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_goes_upstream_with_everything_in_it() {
+    fn a_request_is_sent_upstream_with_all_its_fields() {
         let body =
             br#"{"input":[{"role":"user","content":"hi","x":[1]}],"session_id":"s","temperature":0.5,"biz":{"a": 1}}"#;
         let request = AgentRequest::parse(&Node::parse_object(body).expect("JSON")).expect("a request");
@@ -296,16 +304,17 @@ mod tests {
     }
 
     #[test]
-    fn the_question_goes_in_front_of_its_answer_once() {
+    fn the_request_is_added_before_its_answer_unless_the_client_sent_it() {
         let answer = r#"{"type":"mcp_approval_response","role":"user","content":[{"type":"data","data":{"approve":true,"approval_request_id":"a1"}}]}"#;
-        let question = r#"{"id":"m1","type":"mcp_approval_request","role":"assistant","content":[{"type":"data","data":{"id":"a1","name":"rm"}}]}"#;
+        let asked = r#"{"id":"m1","type":"mcp_approval_request","role":"assistant","content":[{"type":"data","data":{"id":"a1","name":"rm"}}]}"#;
         let mut item = Pending::parse(&Json::parse(r#"{"id":"a1","name":"rm"}"#).expect("JSON")).expect("an id");
-        item.request = Json::parse(question);
-        for given in [format!("[{answer}]"), format!("[{question},{answer}]")] {
-            let body = format!(r#"{{"input":{given}}}"#);
+        item.request = Json::parse(asked);
+
+        for input in [format!("[{answer}]"), format!("[{asked},{answer}]")] {
+            let body = format!(r#"{{"input":{input}}}"#);
             let request = AgentRequest::parse(&Node::parse_object(body.as_bytes()).expect("JSON")).expect("a request");
             let sent = sent(&request, std::slice::from_ref(&item));
-            assert!(sent.starts_with(&format!(r#"{{"input":[{question},{answer}]"#)), "{sent}");
+            assert!(sent.starts_with(&format!(r#"{{"input":[{asked},{answer}]"#)), "{sent}");
         }
     }
 
@@ -317,13 +326,13 @@ mod tests {
 
         let connector = connector(Some("http://agent/stop"));
         assert_eq!(connector.capabilities().cancel, Cancel::Request);
-        let stop = turn(&*connector, &request, &[]).cancel().expect("it has the route");
+        let stop = turn(&*connector, &request, &[]).cancel().expect("a stop request");
         assert_eq!((stop.method, stop.url.as_str()), ("POST", "http://agent/stop"));
         assert_eq!(stop.body, br#"{"user_id":"u","session_id":"s"}"#);
     }
 
     #[test]
-    fn a_refusal_says_what_the_agent_meant_for_clients() {
+    fn a_refusal_has_the_agents_detail_if_it_is_for_clients() {
         for (status, body, message) in [
             (
                 422,
@@ -340,16 +349,16 @@ mod tests {
         ] {
             let fault = any_turn().map_refusal(&Refusal { status, body: body.as_bytes(), retry_after: None });
             assert_eq!((fault.message.as_str(), fault.upstream_status), (message, Some(status)));
-            assert_eq!(fault.detail.as_deref(), Some(body), "the log gets all of it");
+            assert_eq!(fault.detail.as_deref(), Some(body), "the log gets the complete body");
         }
     }
 
     #[test]
-    fn what_is_no_frame_is_passed_over_or_refused() {
-        let mut sink = Counted::default();
+    fn data_that_is_not_a_frame_is_ignored_or_refused() {
+        let mut sink = EventCounter::default();
         let mut read = |data: &[u8]| any_turn().on_frame(sse::Frame { data, ..sse::Frame::default() }, &mut sink);
         for data in [b"[DONE]".as_slice(), b"", b" ", b"{\"object\":\"message\"}"] {
-            read(data).expect("nothing wrong with it");
+            read(data).expect("valid or ignored");
         }
         for data in [b"<html>".as_slice(), b"[1]", b"\"x\"", b"{\"a\":", b"\xff"] {
             assert_eq!(read(data).expect_err("garbage").kind, FaultKind::UpstreamGarbage);
@@ -358,10 +367,12 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_answer_is_a_response_or_a_complaint() {
-        let mut sink = Counted::default();
+    fn a_body_is_a_response_or_an_error() {
+        let mut sink = EventCounter::default();
         any_turn().on_body(br#"{"object":"response","status":"completed"}"#, &mut sink).expect("a response");
-        any_turn().on_body(br#"{"error":"Task is already in RUNNING state."}"#, &mut sink).expect("a complaint");
+        any_turn()
+            .on_body(br#"{"error":"Task is already in RUNNING state."}"#, &mut sink)
+            .expect("an error of the agent");
         assert_eq!(sink.0, 2);
         let refused = any_turn().on_body(br#"{"detail":"no"}"#, &mut sink).expect_err("a refusal");
         assert_eq!(refused.kind, FaultKind::UpstreamRefused);
@@ -373,28 +384,28 @@ mod tests {
 
     #[test]
     fn an_operator_is_warned_of_suspicious_urls() {
-        let advice = |url: &str, stop: Option<&str>| {
+        let warnings = |url: &str, stop: Option<&str>| {
             let options = UpstreamOptions { stop_url: stop.map(str::to_owned) };
             NativeUpstream::connect(url, options).expect("a URL").warnings()
         };
-        assert_eq!(advice("http://agent:8090/process", Some("http://AGENT:8090/stop")), Vec::<String>::new());
+        assert_eq!(warnings("http://agent:8090/process", Some("http://AGENT:8090/stop")), Vec::<String>::new());
         for url in ["http://agent:8090", "http://agent:8090/", "http://agent:8090/?a=b"] {
-            assert!(advice(url, None)[0].contains("no path"), "{url}");
+            assert!(warnings(url, None)[0].contains("no path"), "{url}");
         }
         for stop in ["http://other:8090/stop", "https://agent:8090/stop", "http://agent/stop"] {
-            assert!(advice("http://agent:8090/process", Some(stop))[0].contains("another origin"), "{stop}");
+            assert!(warnings("http://agent:8090/process", Some(stop))[0].contains("another origin"), "{stop}");
         }
     }
 
     #[test]
-    fn a_url_that_is_none_is_refused() {
+    fn an_invalid_url_is_refused() {
         assert!(NativeUpstream::connect("ftp://agent", UpstreamOptions::default()).is_err());
         let options = UpstreamOptions { stop_url: Some("stop".into()) };
         assert!(NativeUpstream::connect("http://agent", options).is_err());
     }
 
     #[test]
-    fn a_request_stands_once_in_front_of_its_answer() {
+    fn with_requests_adds_a_missing_request_once() {
         let item =
             Pending::parse(&Json::parse(r#"{"id":"appr_1","name":"send_mail"}"#).expect("JSON")).expect("an item");
         let answer = Decided::new(Decision::Accept).message(&item, false);

@@ -1,8 +1,7 @@
-//! How faults are sent before a stream begins: an HTTP status and `{"detail": …}`, as the runtime and the framework
-//! under it do, with the stable code beside it (docs/protocols/agent-api.md#transport,
-//! docs/protocols/agent-api.md#writer-6).
+//! Faults before the start of a stream: an HTTP status and `{"detail": …}`, as in the runtime and its web framework,
+//! plus the stable code (docs/protocols/agent-api.md#transport, docs/protocols/agent-api.md#writer-6).
 //!
-//! Not here: faults of a run that has begun; they are its end, sent as a response frame.
+//! Not here: faults of a run that has started. They are its end, in a response frame.
 
 use interlingua_core::call::{Call, Reply, RunView};
 use interlingua_core::exchange::{Exchange, Flow, Next};
@@ -10,8 +9,8 @@ use interlingua_core::step::Step;
 use interlingua_core::{Fault, FaultKind, Out, Request};
 use serde::Serialize;
 
-/// Status and body of a fault.
-fn status_and_body(fault: &Fault) -> (u16, Refused<'_>) {
+/// The status and the body of a fault.
+fn status_and_body(fault: &Fault) -> (u16, ErrorBody<'_>) {
     use FaultKind as K;
     let kind = match fault.kind {
         K::Malformed => "json_invalid",
@@ -19,37 +18,43 @@ fn status_and_body(fault: &Fault) -> (u16, Refused<'_>) {
         K::WrongType => "type_error",
         K::Invalid | K::Exclusive | K::Unsupported => "value_error",
         _ => {
-            return (fault.kind.status(), Refused { detail: Detail::Text(&fault.message), code: fault.code() });
+            return (fault.kind.status(), ErrorBody { detail: Detail::Text(&fault.message), code: fault.code() });
         }
     };
+
     let first = Entry { kind, loc: location(fault.field.as_deref()), msg: &fault.message };
     let further = fault.violations.iter().filter(|(path, _)| fault.field.as_ref() != Some(path));
-    let further = further.map(|(path, sentence)| Entry { kind, loc: location(Some(path)), msg: sentence });
+    let further = further.map(|(path, message)| Entry { kind, loc: location(Some(path)), msg: message });
+
     let detail = Detail::Entries(std::iter::once(first).chain(further).collect());
-    (422, Refused { detail, code: fault.code() })
+    (422, ErrorBody { detail, code: fault.code() })
 }
 
 pub(crate) fn write(fault: &Fault, out: &mut Out) {
     let (status, body) = status_and_body(fault);
     out.status(status);
+
     if !fault.allow.is_empty() {
         out.header("allow", fault.allow.join(", "));
     }
     if let Some(after) = fault.retry_after {
-        // Whole seconds, rounded up: asking too early costs a refusal more.
+        // Whole seconds, rounded up: a client that retries too early is refused again.
         out.header("retry-after", after.as_millis().div_ceil(1000).to_string());
     }
     if fault.kind == FaultKind::Unauthenticated {
         out.header("www-authenticate", "Bearer");
     }
+
     out.json(&body);
 }
 
-/// Writes that the session waits for answers first.
+/// Writes the refusal of a request in a session that waits for answers.
 pub(crate) fn write_waiting(view: RunView<'_>, out: &mut Out) {
     let ids: Vec<&str> = view.pending.iter().map(|item| item.id.as_str()).collect();
     let detail = format!("the session waits for answers to {} first", ids.join(", "));
-    let items = view.pending.iter().map(|item| Waited { id: &item.id, kind: item.kind, name: &item.name }).collect();
+    let items = view.pending.iter().map(|item| PendingItem { id: &item.id, kind: item.kind, name: &item.name });
+    let items = items.collect();
+
     out.status(FaultKind::Waiting.status());
     out.json(&Waiting {
         detail: &detail,
@@ -59,22 +64,23 @@ pub(crate) fn write_waiting(view: RunView<'_>, out: &mut Out) {
     });
 }
 
-/// A reply no exchange of this adapter asks for.
+/// The fault for a reply that no exchange of this adapter expects.
 pub(crate) fn unexpected(reply: &Reply<'_>) -> Fault {
-    Fault::new(FaultKind::Internal, "the gateway answered another question").with_detail(format!("{reply:?}"))
+    Fault::new(FaultKind::Internal, "the gateway sent a reply of the wrong kind").with_detail(format!("{reply:?}"))
 }
 
 /// `input[0].role` as `["body","input",0,"role"]`; `?after` as `["query","after"]`.
-fn location(path: Option<&str>) -> Vec<Place<'_>> {
+fn location(path: Option<&str>) -> Vec<Segment<'_>> {
     let path = path.unwrap_or("");
     let (root, path) = path.strip_prefix('?').map_or(("body", path), |path| ("query", path));
-    let steps = path.split(['.', '[']).map(|step| step.trim_end_matches(']')).filter(|step| !step.is_empty());
-    let steps = steps.map(|step| step.parse().map_or(Place::Name(step), Place::Index));
-    std::iter::once(Place::Name(root)).chain(steps).collect()
+
+    let names = path.split(['.', '[']).map(|name| name.trim_end_matches(']')).filter(|name| !name.is_empty());
+    let segments = names.map(|name| name.parse().map_or(Segment::Name(name), Segment::Index));
+    std::iter::once(Segment::Name(root)).chain(segments).collect()
 }
 
 #[derive(Serialize)]
-struct Refused<'a> {
+struct ErrorBody<'a> {
     detail: Detail<'a>,
     code: &'a str,
 }
@@ -90,13 +96,13 @@ enum Detail<'a> {
 struct Entry<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
-    loc: Vec<Place<'a>>,
+    loc: Vec<Segment<'a>>,
     msg: &'a str,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Place<'a> {
+enum Segment<'a> {
     Name(&'a str),
     Index(u32),
 }
@@ -105,30 +111,33 @@ enum Place<'a> {
 struct Waiting<'a> {
     detail: &'a str,
     code: &'static str,
-    pending: Vec<Waited<'a>>,
+    pending: Vec<PendingItem<'a>>,
     response_id: String,
 }
 
 #[derive(Serialize)]
-struct Waited<'a> {
+struct PendingItem<'a> {
     id: &'a str,
     kind: interlingua_core::pending::PendingKind,
     name: &'a str,
 }
 
-/// Answers what no endpoint answers.
+/// The exchange for paths and methods without an endpoint.
 pub(crate) struct Fallback;
 
 impl Exchange for Fallback {
     fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
         Err(Fault::new(FaultKind::NoSuchPath, "nothing answers on this path"))
     }
+
     fn reply(&mut self, reply: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
         Err(unexpected(&reply))
     }
+
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         write(fault, out);
     }
+
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
         Flow::Close
     }
@@ -141,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Documentation: every fault as a native client sees it.
+    /// The snapshot is documentation: every fault as a client sees it.
     #[test]
     fn every_kind_of_fault_has_a_status_and_a_body() {
         let mut table = String::new();
@@ -158,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_say_what_would_be_right() {
+    fn headers_name_the_allowed_methods_and_the_time_to_retry() {
         let mut out = Out::new();
         let mut fault = Fault::new(FaultKind::MethodNotAllowed, "GET is not allowed here");
         fault.allow = vec!["POST", "DELETE"];
@@ -169,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_at_fault_is_named() {
+    fn every_invalid_field_is_named() {
         let mut fault = Fault::invalid("n", "must be between 1 and 5");
         fault.violations = vec![("n".into(), "named already".into()), ("input[3].role".into(), "unknown".into())];
         let body = serde_json::to_string(&status_and_body(&fault).1).expect("JSON");

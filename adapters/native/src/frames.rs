@@ -1,10 +1,10 @@
 //! Encodes a run as frames: the strict writer (docs/protocols/agent-api.md#writer).
 //!
-//! Invariant: whatever the run, its frames are numbered from 0 without gaps, one message is open at a time, and
-//! exactly one terminal response comes, last. The same steps make the same frames: what a frame shows of the run is
-//! final, or was announced and does not change.
+//! Invariant: the frames of any run are numbered from 0 without gaps, one message is open at a time, and the last frame
+//! is the only terminal response. The same steps result in the same frames: a frame uses only parts of the run that are
+//! final, or that were announced and do not change.
 //!
-//! Not here: how a frame is serialized (`wire`).
+//! Not here: the serialization of a frame (`wire`).
 
 use bytes::BufMut;
 use interlingua_core::call::{RunState, RunView};
@@ -18,7 +18,7 @@ use interlingua_core::{Fault, Out, RunId, sse};
 use serde::Serialize;
 
 use crate::Terminal;
-use crate::wire::{self, BegunMessage, Numbers, Output, Response, Snapshot, SnapshotValue, WireContent, WireMessage};
+use crate::wire::{self, Numbers, Output, Response, Snapshot, SnapshotValue, StartedMessage, WireContent, WireMessage};
 
 /// Writes the frames of one run.
 #[derive(Debug)]
@@ -27,140 +27,147 @@ pub(crate) struct Frames {
     writer: Writer,
 }
 
-/// Which frames are written out. All of them are counted.
+/// Which frames are written. All of them are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
-    /// Every frame, as the runtime does: without `id:` lines.
+pub(crate) enum WriteFrames {
+    /// Every frame without an `id:` line, as in the runtime.
     All,
-    /// Those after this number, or all, with `id:` lines, so that an `EventSource` can come back.
+    /// The frames after this number, or all of them if it is `None`. They have `id:` lines, so that an `EventSource`
+    /// can reconnect.
     After(Option<u64>),
-    /// None: only the numbers are wanted.
+    /// No frame: only the numbers are needed.
     None,
 }
 
 #[derive(Debug)]
 struct Writer {
     terminal: Terminal,
-    shown: Shown,
+    selection: WriteFrames,
+    /// The number of the next frame.
     next: u64,
     numbers: Vec<Numbers>,
-    fragment: Fragment,
-    /// What a last frame needs that cannot see the run any more.
-    begun: Option<Begun>,
+    text: OpenText,
+    /// `None` before the run has started, and after an interruption.
+    started: Option<StartedRun>,
     ended: bool,
 }
 
-/// The text that grows at the moment, and the constant part of its frames.
+/// The text that currently gets deltas.
 #[derive(Debug, Default)]
-struct Fragment {
-    of: Option<(u32, u32)>,
+struct OpenText {
+    /// The indexes of its message and of the content.
+    position: Option<(u32, u32)>,
+    /// The constant part of its frames: the bytes between the number and the delta.
     middle: Vec<u8>,
 }
 
+/// The fields of the last frame of an interrupted stream, which is written without access to the run.
 #[derive(Debug)]
-struct Begun {
+struct StartedRun {
     id: RunId,
     created_at: u64,
     session_id: String,
 }
 
 impl Frames {
-    pub(crate) fn new(terminal: Terminal, shown: Shown) -> Self {
+    pub(crate) fn new(terminal: Terminal, selection: WriteFrames) -> Self {
         let writer = Writer {
             terminal,
-            shown,
+            selection,
             next: 0,
             numbers: Vec::new(),
-            fragment: Fragment::default(),
-            begun: None,
+            text: OpenText::default(),
+            started: None,
             ended: false,
         };
         Self { order: MessageSequencer::new(), writer }
     }
 
-    /// Which frames are written from now on.
-    pub(crate) fn show(&mut self, shown: Shown) {
-        self.writer.shown = shown;
+    /// Sets which frames are written from now on.
+    pub(crate) fn select(&mut self, selection: WriteFrames) {
+        self.writer.selection = selection;
     }
 
-    /// Writes what a step adds.
+    /// Writes the frames of a step.
     #[inline]
     pub(crate) fn step(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
         self.order.push(step, |step| self.writer.write(step, out));
         if self.writer.ended { Flow::Close } else { Flow::More }
     }
 
-    /// Sends the end of the last turn of a run that waits for its next one: a run started over another protocol.
-    /// Without an `id:` line, since its number belongs to the first frame of that turn, if it comes.
+    /// Writes the end of the last turn if the run waits for its next one: a run started over another protocol. The
+    /// frame has no `id:` line, because its number belongs to the first frame of the next turn, if there is one.
     pub(crate) fn pause(&mut self, run: RunView<'_>, out: &mut Out) -> Flow {
         let Some((end, _)) = run.run().outcome() else { return Flow::More };
-        if let Shown::After(after) = self.writer.shown {
+        if let WriteFrames::After(after) = self.writer.selection {
             let is_new = after.is_none_or(|after| self.writer.next > after);
-            self.writer.shown = if is_new { Shown::All } else { Shown::None };
+            self.writer.selection = if is_new { WriteFrames::All } else { WriteFrames::None };
         }
         self.writer.finish(run.run(), end, out);
         Flow::Close
     }
 
-    /// Ends the row before the run has ended, with what the row knows. Nothing if it has ended, or never began.
+    /// Ends the stream before the run has ended. Writes nothing if the run has ended or never started.
     pub(crate) fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
         self.writer.interrupt(fault, out);
     }
 }
 
-/// The response object of a run as it stands: for an ended run, exactly its last frame.
+/// Writes the response object of a run in its current state: for an ended run, exactly its last frame.
 pub(crate) fn write_response(terminal: Terminal, view: RunView<'_>, out: &mut Out) {
     with_response(terminal, view, |response| out.json(response));
 }
 
-/// The response object of a run as it stands, to be written into another object.
+/// Calls `write` with the response object of a run in its current state.
 pub(crate) fn with_response<T>(terminal: Terminal, view: RunView<'_>, write: impl FnOnce(&Response<'_>) -> T) -> T {
-    let mut frames = Frames::new(terminal, Shown::None);
+    let mut frames = Frames::new(terminal, WriteFrames::None);
     let mut unused = Out::new();
     for step in view.record.steps(0) {
         frames.step(step, &mut unused);
     }
+
     let (run, writer) = (view.run(), frames.writer);
     let last = writer.next.checked_sub(1);
     let output = Output { run, numbers: &writer.numbers };
     let mut error = RunError { code: String::new(), message: String::new() };
-    let response = match stop(view) {
+    let response = match end(view) {
         Some(end) => terminal_response(terminal, run, end, last, output, &mut error),
         None => Response {
             status: if view.info.state == RunState::Queued { "queued" } else { "in_progress" },
             sequence_number: last,
             output: Some(output),
-            ..begun_response(run)
+            ..started_response(run)
         },
     };
+
     write(&response)
 }
 
-/// The response object of a run without its messages: an entry of a list.
+/// The response object of a run without its messages, for a list of runs.
 pub(crate) fn listed_response<'a>(terminal: Terminal, view: RunView<'a>, error: &'a mut RunError) -> Response<'a> {
     let run = view.run();
     let output = Output { run, numbers: &[] };
-    let response = match stop(view) {
+    let response = match end(view) {
         Some(end) => terminal_response(terminal, run, end, None, output, error),
         None => Response {
             status: if view.info.state == RunState::Queued { "queued" } else { "in_progress" },
-            ..begun_response(run)
+            ..started_response(run)
         },
     };
     Response { output: None, ..response }
 }
 
-/// How a run ended. One that waits, as runs of other protocols do, is shown as its last turn left it.
-fn stop(view: RunView<'_>) -> Option<End> {
-    let works = matches!(view.info.state, RunState::Queued | RunState::Running);
-    view.run().outcome().filter(|_| !works || view.run().end.is_some()).map(|(end, _)| end)
+/// The end of a run, or of its last turn if it waits for the client, as runs of other protocols can.
+fn end(view: RunView<'_>) -> Option<End> {
+    let is_active = matches!(view.info.state, RunState::Queued | RunState::Running);
+    view.run().outcome().filter(|_| !is_active || view.run().end.is_some()).map(|(end, _)| end)
 }
 
 const fn seconds(millis: u64) -> u64 {
     millis / 1000
 }
 
-fn begun_response(run: &Run) -> Response<'_> {
+fn started_response(run: &Run) -> Response<'_> {
     Response {
         sequence_number: None,
         status: "created",
@@ -175,32 +182,33 @@ fn begun_response(run: &Run) -> Response<'_> {
     }
 }
 
-/// `made` is where an error is put together if the run has none and needs one.
+/// The terminal response. `buffer` stores an error that the response needs and the run does not have.
 fn terminal_response<'a>(
     terminal: Terminal,
     run: &'a Run,
     end: End,
     number: Option<u64>,
     output: Output<'a>,
-    made: &'a mut RunError,
+    buffer: &'a mut RunError,
 ) -> Response<'a> {
     let sent_as_failed = terminal == Terminal::Failed && !matches!(end, End::Completed | End::Failed);
     let error = match (end, run.error()) {
         (End::Completed, _) => None,
         (_, Some(error)) if !sent_as_failed => Some(error),
-        (End::Failed, None) => Some(("AGENT_ERROR", "the agent failed")).map(|words| make(made, words)),
+        (End::Failed, None) => Some(("AGENT_ERROR", "the agent failed")).map(|words| fill(buffer, words)),
         (_, None) if !sent_as_failed => None,
         (_, error) => {
-            // The precise status has to stand somewhere (docs/protocols/agent-api.md#writer-5); the agent's own
-            // sentence stays.
-            let (code, sentence) = match end {
+            // The code carries the original status (docs/protocols/agent-api.md#writer-5). The agent's message, if
+            // there is one, stays.
+            let (code, default_message) = match end {
                 End::Incomplete => ("INCOMPLETE", "the answer was cut off"),
                 End::Rejected => ("REJECTED", "the agent turned the request away"),
                 _ => ("CANCELED", "the run was canceled"),
             };
-            Some(make(made, (code, error.map_or(sentence, |error| &error.message))))
+            Some(fill(buffer, (code, error.map_or(default_message, |error| &error.message))))
         }
     };
+
     Response {
         sequence_number: number,
         status: if sent_as_failed { End::Failed.as_str() } else { end.as_str() },
@@ -209,32 +217,32 @@ fn terminal_response<'a>(
         output: Some(output),
         usage: run.usage(),
         extra: run.turn().map(|turn| &turn.extra),
-        ..begun_response(run)
+        ..started_response(run)
     }
 }
 
-fn make<'a>(made: &'a mut RunError, (code, message): (&str, &str)) -> &'a RunError {
-    *made = RunError { code: code.to_owned(), message: message.to_owned() };
-    made
+fn fill<'a>(buffer: &'a mut RunError, (code, message): (&str, &str)) -> &'a RunError {
+    *buffer = RunError { code: code.to_owned(), message: message.to_owned() };
+    buffer
 }
 
 impl Writer {
     fn write(&mut self, step: Step<'_>, out: &mut Out) {
         match step.event {
-            Event::ContentDelta { message, content, .. } if self.fragment.of == Some((message, content)) => {
-                self.fragment(step.delta(), out);
+            Event::ContentDelta { message, content, .. } if self.text.position == Some((message, content)) => {
+                self.delta(step.delta(), out);
             }
-            // The arguments of a call and a refusal are sent when they are complete: no client can be relied on to put
-            // anything but text together (docs/protocols/agent-api.md#deltas).
+            // Arguments and refusals are sent when they are complete: clients merge deltas of texts reliably, but no
+            // others (docs/protocols/agent-api.md#deltas).
             Event::ContentDelta { .. } | Event::AnswerStarted { .. } | Event::TurnFinished { .. } => {}
             Event::RunStarted => self.begin(step.run, out),
-            // Later turns of a run begun over another protocol go on in the same response.
+            // Later turns of a run that was started over another protocol continue the same response.
             Event::TurnStarted { turn } => {
                 if turn == 0 {
                     self.frame(out, |number| Response {
                         sequence_number: Some(number),
                         status: "in_progress",
-                        ..begun_response(step.run)
+                        ..started_response(step.run)
                     });
                 }
             }
@@ -248,27 +256,29 @@ impl Writer {
     }
 
     fn begin(&mut self, run: &Run, out: &mut Out) {
-        self.begun =
-            Some(Begun { id: run.id, created_at: seconds(run.created_at), session_id: run.session_id.clone() });
-        self.frame(out, |number| Response { sequence_number: Some(number), ..begun_response(run) });
+        self.started =
+            Some(StartedRun { id: run.id, created_at: seconds(run.created_at), session_id: run.session_id.clone() });
+        self.frame(out, |number| Response { sequence_number: Some(number), ..started_response(run) });
     }
 
     fn begin_message(&mut self, step: Step<'_>, out: &mut Out) {
-        let Some((place, message)) = step.message() else { return };
-        self.numbers.resize_with(self.numbers.len().max(place + 1), Numbers::default);
-        let number = self.frame(out, |number| BegunMessage {
+        let Some((index, message)) = step.message() else { return };
+        self.numbers.resize_with(self.numbers.len().max(index + 1), Numbers::default);
+
+        let number = self.frame(out, |number| StartedMessage {
             number,
             id: &message.id,
             kind: &message.announced,
             role: &message.role,
             metadata: message.announced_metadata.as_ref(),
         });
-        self.numbers[place].message = Some(number);
+        self.numbers[index].message = Some(number);
     }
 
-    fn begin_content(&mut self, step: Step<'_>, place: (u32, u32), out: &mut Out) {
+    fn begin_content(&mut self, step: Step<'_>, position: (u32, u32), out: &mut Out) {
         let (Some((_, message)), Some((index, slot))) = (step.message(), step.slot()) else { return };
-        self.fragment.of = None;
+        self.text.position = None;
+
         if let Some(head) = &slot.call {
             let number = self.frame(out, |number| Snapshot {
                 number,
@@ -278,22 +288,24 @@ impl Writer {
             });
             self.number_content(step, number);
         } else if slot.kind == ContentType::Text {
-            self.fragment = Fragment { of: Some(place), middle: wire::fragment_middle(index, &message.id) };
+            self.text = OpenText { position: Some(position), middle: wire::fragment_middle(index, &message.id) };
         }
     }
 
-    /// The hot path: nothing is looked up and nothing allocated, but where the buffer grows.
+    /// Writes a delta of the open text. The hot path: it allocates only when the buffer grows.
     #[inline]
-    fn fragment(&mut self, text: &str, out: &mut Out) {
+    fn delta(&mut self, text: &str, out: &mut Out) {
         let number = self.next;
         self.next += 1;
-        let id = match self.shown {
-            Shown::All => None,
-            Shown::After(after) if after.is_none_or(|after| number > after) => Some(number),
-            Shown::After(_) | Shown::None => return,
+
+        let id = match self.selection {
+            WriteFrames::All => None,
+            WriteFrames::After(after) if after.is_none_or(|after| number > after) => Some(number),
+            WriteFrames::After(_) | WriteFrames::None => return,
         };
-        let middle = &self.fragment.middle;
-        // Once for the frame: 26 bytes before the number, 20 for it, quotes and the end.
+
+        let middle = &self.text.middle;
+        // One reservation per frame: 26 bytes before the number, 20 for the number, the rest for quotes and the end.
         out.body.reserve(middle.len() + text.len() + 64);
         out.begin_frame(None, id);
         out.body.put_slice(b"{\"sequence_number\":");
@@ -314,7 +326,7 @@ impl Writer {
 
     fn finish_content(&mut self, step: Step<'_>, out: &mut Out) {
         let (Some((_, message)), Some((index, slot))) = (step.message(), step.slot()) else { return };
-        self.fragment.of = None;
+        self.text.position = None;
         let number = self.frame(out, |number| WireContent { number: Some(number), index, msg_id: &message.id, slot });
         self.number_content(step, number);
     }
@@ -327,18 +339,19 @@ impl Writer {
     }
 
     fn finish_message(&mut self, step: Step<'_>, out: &mut Out) {
-        let Some((place, message)) = step.message() else { return };
-        let Some(mut numbers) = self.numbers.get_mut(place).map(std::mem::take) else { return };
+        let Some((index, message)) = step.message() else { return };
+        let Some(mut numbers) = self.numbers.get_mut(index).map(std::mem::take) else { return };
         let number = self.frame(out, |number| WireMessage { number: Some(number), message, numbers: Some(&numbers) });
         numbers.message = Some(number);
-        self.numbers[place] = numbers;
+        self.numbers[index] = numbers;
     }
 
     fn finish(&mut self, run: &Run, end: End, out: &mut Out) {
-        if matches!(self.shown, Shown::After(Some(after)) if after > self.next) {
-            // A client that counts further than the run goes has seen another end, if any: it gets the one the run has.
-            self.shown = Shown::After(None);
+        if matches!(self.selection, WriteFrames::After(Some(after)) if after > self.next) {
+            // The client names a number that the run never reached: it has not seen this end, so it gets it.
+            self.selection = WriteFrames::After(None);
         }
+
         let numbers = std::mem::take(&mut self.numbers);
         let (terminal, mut error) = (self.terminal, RunError { code: String::new(), message: String::new() });
         self.frame(out, |number| {
@@ -353,35 +366,37 @@ impl Writer {
         if self.ended {
             return;
         }
-        let Some(begun) = self.begun.take() else { return };
+        let Some(started) = self.started.take() else { return };
+
         let error = RunError { code: fault.code().to_owned(), message: fault.message.clone() };
         self.frame(out, |number| Response {
             sequence_number: Some(number),
             status: End::Failed.as_str(),
             error: Some(&error),
-            id: begun.id,
-            created_at: begun.created_at,
+            id: started.id,
+            created_at: started.created_at,
             completed_at: None,
             output: None,
             usage: None,
-            session_id: &begun.session_id,
+            session_id: &started.session_id,
             extra: None,
         });
         self.ended = true;
     }
 
-    /// Counts a frame, and writes it if it is to be shown.
+    /// Counts a frame, and writes it if it is selected. Returns its number.
     fn frame<T: Serialize>(&mut self, out: &mut Out, object: impl FnOnce(u64) -> T) -> u64 {
         let number = self.next;
         self.next += 1;
-        let written = match self.shown {
-            Shown::All => sse::encode::json(&mut out.body, None, None, &object(number)),
-            Shown::After(after) if after.is_none_or(|after| number > after) => {
+
+        let written = match self.selection {
+            WriteFrames::All => sse::encode::json(&mut out.body, None, None, &object(number)),
+            WriteFrames::After(after) if after.is_none_or(|after| number > after) => {
                 sse::encode::json(&mut out.body, None, Some(&number.to_string()), &object(number))
             }
-            Shown::After(_) | Shown::None => Ok(()),
+            WriteFrames::After(_) | WriteFrames::None => Ok(()),
         };
-        debug_assert!(written.is_ok(), "wire types serialise");
+        debug_assert!(written.is_ok(), "wire types serialize");
         number
     }
 }

@@ -1,8 +1,8 @@
-//! The native Agent API: what serves it ([`Native`]) and what asks agents that speak it ([`NativeUpstream`]).
+//! The Agent API: [`Native`] serves it to clients, [`NativeUpstream`] calls agents over it.
 //!
-//! Names, options and the table of endpoints live here. Wire types are in `wire`, the encoder in `frames`, one module
-//! for each group of endpoints, and the upstream half in `connect`. Not here: the native model and the reading of
-//! requests, which belong to the canonical model and so live in `interlingua_core`.
+//! This file has the names, the options and the table of endpoints. Wire types are in `wire`, the encoder is in
+//! `frames`, each group of endpoints has a module, and the upstream side is in `connect`. Not here: the model and the
+//! parser of requests, which are the canonical model and therefore live in `interlingua_core`.
 
 mod body;
 mod connect;
@@ -25,19 +25,19 @@ use serde::{Deserialize, Serialize};
 
 pub use connect::{NativeUpstream, UpstreamOptions};
 
-/// Serves the native Agent API to clients.
+/// Serves the Agent API to clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Native;
 
-/// What an operator may choose for a native route.
+/// The options of an `agent-api` route.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// How ends are sent that are neither `completed` nor `failed`.
+    /// How responses end that are neither `completed` nor `failed`.
     pub terminal: Terminal,
-    /// Whether quiet streams get comment lines.
+    /// True if idle streams get comment lines.
     pub heartbeat: bool,
-    /// Whether web pages of any origin may ask, as with the runtime: the route's `cors = ["*"]`.
+    /// True if web pages of any origin may use the route, as with the runtime: the same as the route's `cors = ["*"]`.
     pub cors: bool,
 }
 
@@ -47,18 +47,19 @@ impl Default for Options {
     }
 }
 
-/// How a response is sent that ended as `incomplete`, `rejected` or `canceled` (docs/protocols/agent-api.md#writer-5).
+/// The status of a response that ended as `incomplete`, `rejected` or `canceled`
+/// (docs/protocols/agent-api.md#writer-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Terminal {
-    /// With that very status.
+    /// The status itself.
     #[default]
     Precise,
-    /// As `failed`, with the precise status as the error's code: for clients that know but two ends.
+    /// `failed`, with the original status as the error's code: for clients that know only two ends.
     Failed,
 }
 
-/// What all exchanges of one mount share.
+/// Shared by all exchanges of one mount.
 #[derive(Debug)]
 struct Route {
     agent: String,
@@ -75,6 +76,7 @@ impl ProtocolAdapter for Native {
                 "an \"agent-api\" route serves one agent: put {agent} in its path, or name one in agents".into()
             );
         };
+
         let any_origin = options.cors;
         let route = Arc::new(Route { agent: agent.name.clone(), options });
         Ok(Mounted {
@@ -103,19 +105,19 @@ impl ProtocolAdapter for Native {
     }
 }
 
-/// The table. Other endpoints of the runtime, above all `/shutdown` and `/admin/…`, must stay unknown paths.
+/// The table of endpoints. Other endpoints of the runtime, especially `/shutdown` and `/admin/…`, must stay unknown
+/// paths.
 fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
-    let on = |open: fn(&Arc<Route>) -> process::Process| {
+    let runs = |operation: runs::Operation| {
         let route = Arc::clone(route);
-        move || open(&route)
+        move || runs::OneRun::new(&route, operation)
     };
-    let runs = |task: runs::Task| {
-        let route = Arc::clone(route);
-        move || runs::OneRun::new(&route, task)
-    };
-    let followed = Arc::clone(route);
+
     vec![
-        Endpoint::post("/process", on(process::Process::new)),
+        Endpoint::post("/process", {
+            let route = Arc::clone(route);
+            move || process::Process::new(&route)
+        }),
         Endpoint::post("/process/task", {
             let route = Arc::clone(route);
             move || task::Submit::new(&route)
@@ -125,10 +127,13 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
             move || task::Poll::new(&route)
         }),
         Endpoint::post("/stop", task::Stop::default),
-        Endpoint::get("/runs/{id}/events", move || process::Events::new(&followed)),
-        Endpoint::post("/runs/{id}/cancel", runs(runs::Task::Cancel)),
-        Endpoint::get("/runs/{id}", runs(runs::Task::Fetch)),
-        Endpoint::delete("/runs/{id}", runs(runs::Task::Delete)),
+        Endpoint::get("/runs/{id}/events", {
+            let route = Arc::clone(route);
+            move || process::Events::new(&route)
+        }),
+        Endpoint::post("/runs/{id}/cancel", runs(runs::Operation::Cancel)),
+        Endpoint::get("/runs/{id}", runs(runs::Operation::Fetch)),
+        Endpoint::delete("/runs/{id}", runs(runs::Operation::Delete)),
         Endpoint::get("/runs", {
             let route = Arc::clone(route);
             move || runs::AllRuns::new(&route)

@@ -1,6 +1,6 @@
-//! Runs of an agent (`POST /process`) and their event streams again (`GET /runs/{id}/events`): the streams.
+//! The streams: starting a run (`POST /process`) and following one (`GET /runs/{id}/events`).
 //!
-//! Not here: what a frame says (`frames`).
+//! Not here: the content of the frames (`frames`).
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use interlingua_core::model::AgentRequest;
 use interlingua_core::step::Step;
 use interlingua_core::{Fault, Out, Request};
 
-use crate::frames::{self, Frames, Shown};
+use crate::frames::{self, Frames, WriteFrames};
 use crate::run_id::run_id;
 use crate::{Route, body, fault};
 
-/// The call in a request body, with the answer delivered as is said.
+/// The call that runs a request, with this delivery of the answer.
 pub(crate) fn run_call(route: &Route, request: AgentRequest, delivery: Delivery) -> Call {
     let session = request.session_id.clone().filter(|session| !session.is_empty());
     Call::Run(Box::new(RunCall {
@@ -32,19 +32,19 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), frames: Frames::new(route.options.terminal, Shown::All) }
+        Self { route: Arc::clone(route), frames: Frames::new(route.options.terminal, WriteFrames::All) }
     }
 }
 
 impl Exchange for Process {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let object = body::object(request)?;
-        let asked = AgentRequest::parse(&object)?;
-        // No server honours `stream: false`; the field's meaning is plain all the same
-        // (docs/protocols/agent-api.md#writer-7).
+        let agent_request = AgentRequest::parse(&object)?;
+
+        // No server supports `stream: false`, but its meaning is clear (docs/protocols/agent-api.md#writer-7).
         let streamed = object.boolean("stream")?.unwrap_or(true);
         let delivery = if streamed { Delivery::Stream } else { Delivery::Collect };
-        Ok(run_call(&self.route, asked, delivery))
+        Ok(run_call(&self.route, agent_request, delivery))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
@@ -73,7 +73,7 @@ impl Exchange for Process {
     }
 }
 
-/// `GET /runs/{id}/events`: an extension, the runtime has no resume.
+/// `GET /runs/{id}/events`: an extension; the runtime cannot resume a stream.
 pub(crate) struct Events {
     route: Arc<Route>,
     frames: Frames,
@@ -81,23 +81,25 @@ pub(crate) struct Events {
 
 impl Events {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), frames: Frames::new(route.options.terminal, Shown::After(None)) }
+        Self { route: Arc::clone(route), frames: Frames::new(route.options.terminal, WriteFrames::After(None)) }
     }
 }
 
 impl Exchange for Events {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let id = run_id(request)?;
-        // A browser that connects again sends the header beside the query it began with: the header is newer.
+
+        // A browser that reconnects sends the header in addition to its original query: the header is newer.
         let header = request.header("last-event-id").filter(|id| !id.is_empty());
         let after = header.map(Into::into).or_else(|| request.query("after")).filter(|after| !after.is_empty());
         let after = after
             .map(|after| {
                 let number = after.trim().parse::<u64>();
-                number.map_err(|_| Fault::invalid("?after", format!("'{after}' is no sequence number")))
+                number.map_err(|_| Fault::invalid("?after", format!("'{after}' is not a sequence number")))
             })
             .transpose()?;
-        self.frames.show(Shown::After(after));
+
+        self.frames.select(WriteFrames::After(after));
         Ok(Call::Follow(Target::Run(id)))
     }
 
@@ -117,7 +119,7 @@ impl Exchange for Events {
         self.frames.pause(run, out)
     }
 
-    // No frame at an interruption: the reader comes back for the rest, and the number would belong to another frame.
+    // An interruption writes no frame: the client reconnects for the rest, and the number belongs to another frame.
 
     fn heartbeat(&mut self, out: &mut Out) {
         heartbeat(&self.route, out);

@@ -1,4 +1,4 @@
-//! Runs as resources: reading, stopping, forgetting and listing them. Extensions; the runtime has none of them.
+//! Runs as resources: reading, canceling, deleting and listing them. All are extensions of the Agent API.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use serde::{Serialize, Serializer};
 use crate::run_id::run_id;
 use crate::{Route, Terminal, fault, frames, wire};
 
-/// What is wanted of one run.
+/// The operation on one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
+pub(crate) enum Operation {
     Fetch,
     Cancel,
     Delete,
@@ -24,13 +24,13 @@ pub(crate) enum Task {
 /// `GET /runs/{id}`, `POST /runs/{id}/cancel`, `DELETE /runs/{id}`
 pub(crate) struct OneRun {
     route: Arc<Route>,
-    task: Task,
+    operation: Operation,
     id: Option<RunId>,
 }
 
 impl OneRun {
-    pub(crate) fn new(route: &Arc<Route>, task: Task) -> Self {
-        Self { route: Arc::clone(route), task, id: None }
+    pub(crate) fn new(route: &Arc<Route>, operation: Operation) -> Self {
+        Self { route: Arc::clone(route), operation, id: None }
     }
 }
 
@@ -38,11 +38,12 @@ impl Exchange for OneRun {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let id = run_id(request)?;
         self.id = Some(id);
+
         let target = Target::Run(id);
-        Ok(match self.task {
-            Task::Fetch => Call::Fetch(target),
-            Task::Cancel => Call::Cancel(target),
-            Task::Delete => Call::Delete(target),
+        Ok(match self.operation {
+            Operation::Fetch => Call::Fetch(target),
+            Operation::Cancel => Call::Cancel(target),
+            Operation::Delete => Call::Delete(target),
         })
     }
 
@@ -90,9 +91,10 @@ impl Exchange for AllRuns {
             Ok(limit @ 1..=100) => Ok(limit),
             _ => Err(Fault::invalid("?limit", "must be a number between 1 and 100")),
         });
-        let cursor = request.query("cursor").map(|text| {
-            read_cursor(&text).ok_or_else(|| Fault::invalid("?cursor", "is not one this list has given out"))
-        });
+        let cursor = request
+            .query("cursor")
+            .map(|text| parse_cursor(&text).ok_or_else(|| Fault::invalid("?cursor", "is not a cursor of this list")));
+
         Ok(Call::List(Filter {
             session: request.query("session_id").map(Into::into),
             limit: limit.transpose()?.unwrap_or(0),
@@ -104,7 +106,7 @@ impl Exchange for AllRuns {
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         let Reply::Runs(page) = reply else { return Err(fault::unexpected(&reply)) };
-        out.json(&Listed {
+        out.json(&RunList {
             object: "list",
             total: page.total,
             next: page.next.map(|next| format!("{}.{}", next.changed_at, next.id)),
@@ -122,16 +124,16 @@ impl Exchange for AllRuns {
     }
 }
 
-fn read_cursor(text: &str) -> Option<Cursor> {
+fn parse_cursor(text: &str) -> Option<Cursor> {
     let (changed_at, id) = text.split_once('.')?;
     Some(Cursor { changed_at: changed_at.parse().ok()?, id: RunId::parse(id)? })
 }
 
 #[derive(Serialize)]
-struct Listed<'a> {
+struct RunList<'a> {
     object: &'static str,
     total: usize,
-    /// Goes into `cursor` for the next page.
+    /// The `cursor` of the next page.
     next: Option<String>,
     data: Entries<'a>,
 }
@@ -153,7 +155,7 @@ impl Serialize for Entries<'_> {
     }
 }
 
-/// `GET /health`: the gateway answers, not the agent.
+/// `GET /health`: the state of the gateway, not of the agent.
 pub(crate) struct Health;
 
 impl Exchange for Health {

@@ -1,4 +1,4 @@
-//! Background tasks and stopping, as the runtime and the applications on it have them
+//! Background tasks and stopping a session, as in the runtime and the applications built on it
 //! (docs/protocols/agent-api.md#sessions-and-background-tasks).
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::process::run_call;
 use crate::run_id::run_id;
 use crate::{Route, Terminal, body, fault};
 
-/// `POST /process/task`. Unlike the runtime, which says 200 to everything, it refuses what cannot be run.
+/// `POST /process/task`. Unlike the runtime, which accepts everything with 200, it refuses invalid requests.
 pub(crate) struct Submit {
     route: Arc<Route>,
 }
@@ -29,11 +29,12 @@ impl Submit {
 impl Exchange for Submit {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let object = body::object(request)?;
-        let mut asked = AgentRequest::parse(&object)?;
-        // Read and not honoured: how long an agent may take is the operator's to say.
+        let mut agent_request = AgentRequest::parse(&object)?;
+
+        // Checked but ignored: the operator sets the time limits of an agent.
         object.number("timeout")?;
-        asked.extra.remove("timeout");
-        Ok(run_call(&self.route, asked, Delivery::Background))
+        agent_request.extra.remove("timeout");
+        Ok(run_call(&self.route, agent_request, Delivery::Background))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
@@ -70,33 +71,35 @@ struct Submitted {
 /// `GET /process/task/{id}`
 pub(crate) struct Poll {
     route: Arc<Route>,
-    asked: String,
+    /// The id in the path, as the client sent it.
+    id: String,
 }
 
 impl Poll {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), asked: String::new() }
+        Self { route: Arc::clone(route), id: String::new() }
     }
 }
 
 impl Exchange for Poll {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.asked = request.param("id").to_owned();
+        self.id = request.param("id").to_owned();
         Ok(Call::Fetch(Target::Run(run_id(request)?)))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         let Reply::Run(view) = reply else { return Err(fault::unexpected(&reply)) };
         let terminal = self.route.options.terminal;
+
         match view.info.state {
             RunState::Queued => out.json(&Unfinished { status: "pending", started_at: None }),
             RunState::Running => {
                 let started_at = view.run().turns.first().map(|turn| turn.started_at / 1000);
                 out.json(&Unfinished { status: "running", started_at });
             }
-            // A run of another protocol that waits is shown as its last turn left it.
+            // Only runs of other protocols can be waiting. They are reported with the end of their last turn.
             RunState::Waiting | RunState::WaitingForAuth | RunState::Ended(_) => {
-                out.json(&Finished { status: "finished", result: Whole { terminal, view } })
+                out.json(&Finished { status: "finished", result: FinalResponse { terminal, view } })
             }
         }
         Ok(Next::Done)
@@ -106,9 +109,10 @@ impl Exchange for Poll {
         if fault.kind != FaultKind::NotFound {
             return fault::write(fault, out);
         }
-        // As clients of the runtime expect it.
+
+        // The runtime answers an unknown task with 200, and its clients expect that.
         out.status(200);
-        out.json(&Unknown { error: format!("Task {} not found", self.asked) });
+        out.json(&Unknown { error: format!("Task {} not found", self.id) });
     }
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
@@ -127,16 +131,16 @@ struct Unfinished {
 #[derive(Serialize)]
 struct Finished<'a> {
     status: &'static str,
-    result: Whole<'a>,
+    result: FinalResponse<'a>,
 }
 
-/// The final response, which may itself have failed.
-struct Whole<'a> {
+/// The final response; its status may be `failed`.
+struct FinalResponse<'a> {
     terminal: Terminal,
     view: RunView<'a>,
 }
 
-impl Serialize for Whole<'_> {
+impl Serialize for FinalResponse<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         frames::with_response(self.terminal, self.view, |response| response.serialize(serializer))
     }
@@ -147,28 +151,28 @@ struct Unknown {
     error: String,
 }
 
-/// `POST /stop`: ends what runs in a session and what waits for its turn there, and withdraws what it asks. A session
-/// with nothing to stop, or none at all, is a success too.
+/// `POST /stop`: cancels the running and the queued runs of a session, and withdraws its pending items. It succeeds
+/// even if there is nothing to stop or no such session.
 #[derive(Default)]
 pub(crate) struct Stop {
-    /// What is still to be stopped, the next one last.
-    left: Vec<RunId>,
-    /// The session, until its latest run was let go of: one that has ended may still ask something.
+    /// The runs that are still to be canceled, in reverse order.
+    remaining: Vec<RunId>,
+    /// The session, until its latest run is canceled: an ended run can still have pending items.
     session: Option<String>,
 }
 
 impl Stop {
-    fn latest(&mut self) -> Target {
+    fn take_latest(&mut self) -> Target {
         Target::Latest(self.session.take().unwrap_or_default())
     }
 
     fn next(&mut self, out: &mut Out) -> Next {
-        match self.left.pop() {
+        match self.remaining.pop() {
             Some(run) => Next::Call(Call::Cancel(Target::Run(run))),
-            None if self.session.is_some() => Next::Call(Call::Cancel(self.latest())),
+            None if self.session.is_some() => Next::Call(Call::Cancel(self.take_latest())),
             None => {
                 out.status(200);
-                out.json(&Stopped { status: "success", message: "nothing runs in the session any more" });
+                out.json(&Stopped { status: "success", message: "no run is active in the session" });
                 Next::Done
             }
         }
@@ -177,24 +181,26 @@ impl Stop {
 
 impl Exchange for Stop {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        /// More turns do not queue for one session.
-        const MOST: usize = 100;
+        /// A session cannot have more active and queued runs than this.
+        const MAX_RUNS: usize = 100;
+
         let object = body::object(request)?;
-        // The owner is the caller, whatever user the request names.
+        // Checked but ignored: the owner is the caller, whatever user the request names.
         object.string("user_id")?;
+
         let session = object.required("session_id")?.string()?.into_owned();
         self.session = Some(session.clone());
         let states = vec![RunState::Queued, RunState::Running, RunState::Waiting, RunState::WaitingForAuth];
-        Ok(Call::List(Filter { session: Some(session), states, limit: MOST, heads: true, ..Filter::default() }))
+        Ok(Call::List(Filter { session: Some(session), states, limit: MAX_RUNS, heads: true, ..Filter::default() }))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match reply {
             Reply::Runs(page) => {
-                // Those that wait are stopped first: none of them is to have its turn when the one under way ends.
-                let (waiting, working): (Vec<RunView<'_>>, Vec<RunView<'_>>) =
+                // Queued runs are canceled first, so that none of them starts when the active run ends.
+                let (queued, active): (Vec<RunView<'_>>, Vec<RunView<'_>>) =
                     page.runs.iter().copied().partition(|view| view.info.state == RunState::Queued);
-                self.left = working.into_iter().chain(waiting).map(|view| view.run().id).collect();
+                self.remaining = active.into_iter().chain(queued).map(|view| view.run().id).collect();
             }
             Reply::Run(_) => {}
             reply => return Err(fault::unexpected(&reply)),
@@ -203,18 +209,19 @@ impl Exchange for Stop {
     }
 
     fn on_not_found(&mut self, _: &Fault) -> Option<Call> {
-        // Gone since it was listed.
-        if let Some(run) = self.left.pop() {
+        // The run was deleted after it was listed: go on with the next one.
+        if let Some(run) = self.remaining.pop() {
             return Some(Call::Cancel(Target::Run(run)));
         }
-        self.session.is_some().then(|| Call::Cancel(self.latest()))
+        self.session.is_some().then(|| Call::Cancel(self.take_latest()))
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         if fault.kind != FaultKind::NotFound {
             return fault::write(fault, out);
         }
-        // What was looked for last is not there: nothing is left.
+
+        // The last target does not exist, so nothing is left to stop.
         *self = Self::default();
         self.next(out);
     }

@@ -1,7 +1,7 @@
-//! The frames of the Agent API as the runtime writes them: key order, nulls and all
+//! The frames of the Agent API as the runtime writes them, including key order and null fields
 //! (docs/protocols/agent-api.md#events, docs/protocols/agent-api.md#example-text).
 //!
-//! Everything borrows from the run and can only be written. Not here: which frame comes when (`frames`).
+//! All types borrow from the run and only serialize. Not here: the order of the frames (`frames`).
 
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{CallHead, Message, Run, RunError, Slot};
@@ -18,7 +18,7 @@ pub(crate) struct Response<'a> {
     pub(crate) id: RunId,
     /// Unix seconds.
     pub(crate) created_at: u64,
-    /// Unix seconds; set by `completed` alone.
+    /// Unix seconds; `None` unless the status is `completed`.
     pub(crate) completed_at: Option<u64>,
     pub(crate) output: Option<Output<'a>>,
     pub(crate) usage: Option<&'a Json>,
@@ -44,19 +44,20 @@ impl Serialize for Response<'_> {
     }
 }
 
-/// The id of a response: the run's id in the form of the runtime.
+/// The id of a response: the run's id with the runtime's prefix.
 pub(crate) fn response_id(id: RunId) -> String {
     format!("response_{id}")
 }
 
-/// The numbers with which a message and its contents were sent last. `None`: not sent yet.
+/// The sequence numbers of the last frames of a message and of its contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
+    /// `None` if the message was not sent yet.
     pub(crate) message: Option<u64>,
     pub(crate) contents: Vec<u64>,
 }
 
-/// All messages of a run.
+/// The field `output`: all messages of a run.
 pub(crate) struct Output<'a> {
     pub(crate) run: &'a Run,
     pub(crate) numbers: &'a [Numbers],
@@ -74,8 +75,8 @@ impl Serialize for Output<'_> {
     }
 }
 
-/// `object: "message"`, as it begins.
-pub(crate) struct BegunMessage<'a> {
+/// `object: "message"`, the first frame of a message.
+pub(crate) struct StartedMessage<'a> {
     pub(crate) number: u64,
     pub(crate) id: &'a str,
     pub(crate) kind: &'a MessageType,
@@ -83,7 +84,7 @@ pub(crate) struct BegunMessage<'a> {
     pub(crate) metadata: Option<&'a Json>,
 }
 
-impl Serialize for BegunMessage<'_> {
+impl Serialize for StartedMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("sequence_number", &self.number)?;
@@ -93,15 +94,15 @@ impl Serialize for BegunMessage<'_> {
         map.serialize_entry("id", self.id)?;
         map.serialize_entry("type", self.kind)?;
         map.serialize_entry("role", self.role)?;
-        for unknown_yet in ["content", "code", "message", "usage"] {
-            map.serialize_entry(unknown_yet, &())?;
+        for not_known_yet in ["content", "code", "message", "usage"] {
+            map.serialize_entry(not_known_yet, &())?;
         }
         map.serialize_entry("metadata", &self.metadata)?;
         map.end()
     }
 }
 
-/// `object: "message"`, as far as it is: in its last frame, and in `output`.
+/// `object: "message"` in its current state: the last frame of a message, and an entry of `output`.
 pub(crate) struct WireMessage<'a> {
     pub(crate) number: Option<u64>,
     pub(crate) message: &'a Message,
@@ -116,6 +117,7 @@ impl Serialize for WireMessage<'_> {
             .as_deref()
             .or(message.code.as_deref())
             .map(|text| MessageError { code: message.code.as_deref().unwrap_or("AGENT_ERROR"), message: text });
+
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("sequence_number", &self.number)?;
         map.serialize_entry("object", "message")?;
@@ -149,7 +151,7 @@ impl Serialize for Contents<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
         for (index, slot) in self.message.slots.iter().enumerate() {
-            // A value that is not there yet cannot be shown; a text can.
+            // A text can be sent before it is complete; another value cannot.
             if slot.finished || slot.call.is_some() || !slot.text().is_empty() {
                 let number = self.numbers.and_then(|numbers| numbers.contents.get(index)).copied();
                 list.serialize_element(&WireContent { number, index, msg_id: &self.message.id, slot })?;
@@ -159,7 +161,7 @@ impl Serialize for Contents<'_> {
     }
 }
 
-/// `object: "content"`, as far as it is: in its last frame, and nested in messages.
+/// `object: "content"` in its current state: the last frame of a content, and nested in messages.
 pub(crate) struct WireContent<'a> {
     pub(crate) number: Option<u64>,
     pub(crate) index: usize,
@@ -170,11 +172,12 @@ pub(crate) struct WireContent<'a> {
 impl Serialize for WireContent<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let slot = self.slot;
-        let known = slot.value.as_ref().map(|value| value.body.kind());
-        let kind = known.as_ref().unwrap_or(&slot.kind);
+        let value_kind = slot.value.as_ref().map(|value| value.body.kind());
+        let kind = value_kind.as_ref().unwrap_or(&slot.kind);
         let status = if slot.finished { "completed" } else { "in_progress" };
-        // A completed text has null there, all else false: so the runtime's main adapter writes it.
+        // Null for a completed text, false for every other content, as in the runtime's main adapter.
         let delta = (*kind != ContentType::Text).then_some(false);
+
         let mut map = serializer.serialize_map(None)?;
         envelope(&mut map, self.number, status, kind, self.index, delta, self.msg_id)?;
         match (&slot.value, &slot.call) {
@@ -189,7 +192,7 @@ impl Serialize for WireContent<'_> {
     }
 }
 
-/// `object: "content"`, a snapshot: the value as it stands, to be replaced.
+/// `object: "content"`, a snapshot: a value that later frames replace.
 pub(crate) struct Snapshot<'a> {
     pub(crate) number: u64,
     pub(crate) index: usize,
@@ -197,11 +200,11 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) value: SnapshotValue<'a>,
 }
 
-/// What a snapshot shows.
+/// The value of a snapshot.
 pub(crate) enum SnapshotValue<'a> {
-    /// A text that replaces what was sent of it.
+    /// A text that replaces the text sent so far.
     Text(&'a str),
-    /// A call whose arguments are still to come.
+    /// A call whose arguments are sent later.
     Call(&'a CallHead),
 }
 
@@ -212,6 +215,7 @@ impl Serialize for Snapshot<'_> {
             SnapshotValue::Text(_) => ContentType::Text,
             SnapshotValue::Call(_) => ContentType::Data,
         };
+
         envelope(&mut map, Some(self.number), "in_progress", &kind, self.index, Some(false), self.msg_id)?;
         match self.value {
             SnapshotValue::Text(text) => map.serialize_entry("text", text)?,
@@ -236,7 +240,7 @@ impl Serialize for EmptyCall<'_> {
     }
 }
 
-/// What every content begins with.
+/// The fields that every content starts with.
 fn envelope<M: SerializeMap>(
     map: &mut M,
     number: Option<u64>,
@@ -256,7 +260,7 @@ fn envelope<M: SerializeMap>(
     map.serialize_entry("msg_id", msg_id)
 }
 
-/// What stands between the number and the text in every fragment of one content: constant, so made once.
+/// The bytes between the number and the text in every delta of one content: constant, so serialized once.
 pub(crate) fn fragment_middle(index: usize, msg_id: &str) -> Vec<u8> {
     struct Middle<'a>(usize, &'a str);
     impl Serialize for Middle<'_> {
@@ -266,7 +270,9 @@ pub(crate) fn fragment_middle(index: usize, msg_id: &str) -> Vec<u8> {
             map.end()
         }
     }
-    let mut bytes = serde_json::to_vec(&Middle(index, msg_id)).expect("texts and numbers are JSON");
+
+    let mut bytes = serde_json::to_vec(&Middle(index, msg_id)).expect("strings and numbers are valid JSON");
+
     bytes.drain(..b"{\"sequence_number\":null".len());
     bytes.pop();
     bytes.extend_from_slice(b",\"text\":");

@@ -3,17 +3,14 @@
 //! Measures only the encoder, with the same texts as the native adapter's benchmark, so that one run of
 //! `cargo xtask bench` compares the two.
 
-use std::sync::Arc;
-
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
-use interlingua_core::call::AgentCard;
-use interlingua_core::exchange::{Caller, Exchange, Mount, ProtocolAdapter};
+use interlingua_core::exchange::{Exchange, ProtocolAdapter};
 use interlingua_core::json::Extra;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{MessageEnd, MessageStart};
-use interlingua_core::testkit::{self, Shown};
-use interlingua_core::{End, Out, Record, Reply, Request};
+use interlingua_core::testkit::{self, TestRun};
+use interlingua_core::{End, Out, Record, Reply};
 use interlingua_responses::{Options, Responses};
 
 #[global_allocator]
@@ -27,7 +24,7 @@ fn main() {
 
 /// A run with [`DELTAS`] deltas after a first one, which opens the part.
 fn record(text: &str) -> Record {
-    let mut record = testkit::begun();
+    let mut record = testkit::started();
     let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     for _ in 0..=DELTAS {
@@ -37,26 +34,13 @@ fn record(text: &str) -> Record {
 }
 
 fn exchange(method: &str, body: &str) -> Box<dyn Exchange> {
-    let agents = vec![Arc::new(AgentCard { name: "demo".into(), ..AgentCard::default() })];
-
-    let mount = Mount { path: "/v1".into(), agents, public_url: None, authenticates: false };
-    let mounted = Responses::mount(&mount, Options::default()).expect("the options are valid");
+    let mounted =
+        Responses::mount(&testkit::mount("/v1", &["demo"]), Options::default()).expect("the options are valid");
     let endpoint = mounted.endpoints.iter().find(|endpoint| endpoint.path == "/responses").expect("an endpoint");
     let mut exchange = (endpoint.open)();
 
-    let request = Request {
-        method,
-        path: "/responses",
-        params: &[],
-        query: "",
-        headers: &[],
-        body: body.as_bytes(),
-        base_url: "",
-        caller: &Caller { owner: "anonymous".into(), authenticated: false },
-        now: testkit::NOW,
-        new_id: testkit::RUN,
-    };
-    exchange.decode(&request).expect("a request");
+    let request = testkit::ClientRequest { body: body.as_bytes(), ..testkit::ClientRequest::new(method, "/responses") };
+    request.decode(&mut *exchange).expect("a request");
     exchange
 }
 
@@ -68,7 +52,7 @@ fn deltas(bencher: Bencher<'_, '_>, text: &str, method: &str, body: &str) {
         .with_inputs(|| {
             let mut out = Out::new();
             let mut exchange = exchange(method, body);
-            exchange.begin(Shown::new(&record).view(), &mut out);
+            exchange.begin(TestRun::new(&record).view(), &mut out);
             for sequence in 0..first {
                 exchange.encode(record.step(sequence).expect("the step exists"), &mut out);
             }
@@ -101,7 +85,7 @@ fn object(bencher: Bencher<'_, '_>) {
     record.finish_content(0, 0, None, Extra::new());
     record.finish_message(0, MessageEnd::new(End::Completed));
     record.close(End::Completed, None);
-    let shown = Shown::new(&record);
+    let shown = TestRun::new(&record);
     bencher
         .counter(ItemsCount::new(DELTAS))
         .with_inputs(|| (exchange("POST", r#"{"model":"demo","input":"hi"}"#), Out::new()))

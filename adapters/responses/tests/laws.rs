@@ -37,7 +37,7 @@ fn about(record: &Record, sent: &Sent) -> RunInfo {
         Ok(Call::Run(call)) => call.labels.clone(),
         _ => Json::null(),
     };
-    RunInfo { labels, ..testkit::about(record) }
+    RunInfo { labels, ..testkit::run_info(record) }
 }
 
 fn streamed(options: &str, record: &Record) -> String {
@@ -96,7 +96,7 @@ fn every_script_becomes_its_golden_transcript() {
     for script in testkit::scripts().iter().filter(|script| !script.is_large()) {
         let events = support::transcript(&streamed("{}", &script.record()));
         let events = events.replace(&testkit::RUN.to_prefixed(""), "RUN");
-        insta::with_settings!({ description => script.shows, omit_expression => true }, {
+        insta::with_settings!({ description => script.description, omit_expression => true }, {
             insta::assert_snapshot!(format!("script_{}", script.name), events);
         });
     }
@@ -119,7 +119,7 @@ fn a_live_stream_equals_its_replay() {
             let open = || -> Box<dyn Exchange> { send(options).exchange };
             laws::replay_equals_live_as(open, &script, |record| RunInfo {
                 labels: labels.clone(),
-                ..testkit::about(record)
+                ..testkit::run_info(record)
             });
         }
     }

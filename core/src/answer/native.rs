@@ -161,7 +161,7 @@ mod tests {
                 for decided in [
                     Decided::new(Decision::Accept),
                     Decided { arguments: Some(r#"{"to":"b"}"#.into()), ..Decided::new(Decision::Edit) },
-                    with(Decision::Respond, Some("call her yourself")),
+                    with(Decision::Respond, Some("tell her yourself")),
                     with(Decision::Reject, Some("not today")),
                     Decided::new(Decision::Reject),
                     Decided::new(Decision::Cancel),

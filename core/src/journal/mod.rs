@@ -35,6 +35,7 @@ const NAME: &str = "interlingua";
 
 /// Why lines are not a valid record.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum JournalError {
     /// The first line is missing or incomplete.
     #[error("the journal has no first line")]

@@ -1,8 +1,8 @@
 //! The laws of every adapter, as functions for its tests: a replay equals the live stream, any split of the upstream's
 //! bytes gives the same result, and a stream has exactly one end, with nothing after it.
 //!
-//! Each fails by panicking with what differs. They know nothing of any protocol: an exchange is handed in with its
-//! request decoded, a reader as it comes from its connector.
+//! Each panics with the difference. None depends on a protocol: the test passes an exchange that has decoded its
+//! request, or a turn from its connector.
 //!
 //! ```
 //! use interlingua_core::testkit::laws;
@@ -13,7 +13,7 @@
 //!
 //! [`replay_equals_live`] needs an exchange: see the tests of `examples/custom-adapter`.
 
-use super::{Recorder, Script, Shown};
+use super::{Recorder, Script, TestRun};
 use crate::call::{RunInfo, RunView};
 use crate::exchange::{Exchange, Flow};
 use crate::out::Out;
@@ -21,20 +21,21 @@ use crate::run::Record;
 use crate::sse::Decoder;
 use crate::step::Step;
 
-/// Streams with more bytes than this are not cut at every byte, but at this many.
-const MAX_CUTS: usize = 1_500;
-/// How often a stream is cut into pieces of random sizes.
-const RANDOM_CUTS: u64 = 24;
+/// Streams with more bytes than this are split at this many positions instead of at every byte.
+const MAX_SPLITS: usize = 1_500;
+/// How often a stream is split into pieces of random sizes.
+const RANDOM_SPLITS: u64 = 24;
 
 /// The complete stream of a run, as an exchange with a decoded request replays it.
 ///
 /// # Panics
-/// If the run has ended and the exchange says [`Flow::More`], or if what it wrote is no UTF-8.
+/// If the run has ended and the exchange returns [`Flow::More`], or if its output is not UTF-8.
 pub fn encode(exchange: &mut dyn Exchange, run: RunView<'_>) -> String {
     let mut encoder = StreamEncoder::new(exchange);
     encoder.begin(run);
     run.record.steps(0).for_each(|step| encoder.step(step));
-    assert!(encoder.closed || !run.record.is_finished(), "the run has ended, and the stream goes on");
+
+    assert!(encoder.closed || !run.record.is_finished(), "the run has ended, but the stream is still open");
     encoder.text()
 }
 
@@ -47,17 +48,17 @@ pub struct StreamEncoder<'e> {
 }
 
 impl<'e> StreamEncoder<'e> {
-    /// A stream that has not begun.
+    /// A stream that has not started.
     pub fn new(exchange: &'e mut dyn Exchange) -> Self {
         Self { exchange, out: Out::new(), closed: false }
     }
 
-    /// Begins, with the run as it is now.
+    /// Starts the stream with the current state of the run.
     pub fn begin(&mut self, run: RunView<'_>) {
         self.exchange.begin(run, &mut self.out);
     }
 
-    /// One step, unless the stream is closed.
+    /// Encodes one step, unless the stream is closed.
     pub fn step(&mut self, step: Step<'_>) {
         if !self.closed {
             self.closed = self.exchange.encode(step, &mut self.out) != Flow::More;
@@ -70,10 +71,10 @@ impl<'e> StreamEncoder<'e> {
         self.closed
     }
 
-    /// What was written so far.
+    /// The output so far.
     ///
     /// # Panics
-    /// If it is no UTF-8.
+    /// If it is not UTF-8.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8(self.out.body.to_vec()).expect("answers are UTF-8")
@@ -86,82 +87,89 @@ impl<'e> StreamEncoder<'e> {
 /// # Panics
 /// If the streams differ.
 pub fn replay_equals_live(open: impl Fn() -> Box<dyn Exchange>, script: &Script) {
-    replay_equals_live_as(open, script, super::about);
+    replay_equals_live_as(open, script, super::run_info);
 }
 
-/// The same for exchanges that need to know more of the run: labels, a protocol, a request.
+/// The same for exchanges that need more facts about the run: labels, a protocol, a request.
 ///
 /// # Panics
 /// If the streams differ.
 pub fn replay_equals_live_as(
     open: impl Fn() -> Box<dyn Exchange>,
     script: &Script,
-    about: impl Fn(&Record) -> RunInfo,
+    run_info: impl Fn(&Record) -> RunInfo,
 ) {
-    let record = recorded_slowly(script, &mut |_| {});
-    let replayed = encode(open().as_mut(), Shown::known(&record, about(&record)).view());
-    // Encoded at once and in groups: the fewer encodings, the further along the run is.
+    let record = record_slowly(script, &mut |_| {});
+    let replayed = encode(open().as_mut(), TestRun::with_info(&record, run_info(&record)).view());
+
+    // Each step at once, then in groups: in a group, the run is already further than the step that is encoded.
     for every in [1, 2, 5] {
         let mut exchange = open();
         let mut encoder = StreamEncoder::new(exchange.as_mut());
         let (mut seen, mut frames) = (0, 0);
-        let mut look = |record: &Record| {
+        let mut observe = |record: &Record| {
             frames += 1;
             if frames == 1 {
-                encoder.begin(Shown::known(record, about(record)).view());
+                encoder.begin(TestRun::with_info(record, run_info(record)).view());
             }
             if frames % every == 0 || record.is_finished() {
                 record.steps(seen).for_each(|step| encoder.step(step));
                 seen = record.len();
             }
         };
-        let record = recorded_slowly(script, &mut look);
-        look(&record);
-        same(&encoder.text(), &replayed, &format!("{}: encoded every {every} frames, and replayed", script.name));
+        let record = record_slowly(script, &mut observe);
+        observe(&record);
+
+        let what = format!("{}: encoded every {every} frames, and replayed", script.name);
+        assert_same(&encoder.text(), &replayed, &what);
     }
 }
 
-/// Records a script frame by frame, 700 ms apart, and passes the record to `look` after each.
-fn recorded_slowly(script: &Script, look: &mut dyn FnMut(&Record)) -> Record {
+/// Records a script frame by frame, 700 ms apart, and passes the record to `observe` after each.
+fn record_slowly(script: &Script, observe: &mut dyn FnMut(&Record)) -> Record {
     let mut recorder = Recorder::new(script.input.clone()).ticking(700);
-    look(recorder.record());
+    observe(recorder.record());
     for frame in &script.frames {
         recorder.emit(&script.event(frame));
-        look(recorder.record());
+        observe(recorder.record());
     }
+
     recorder.finish()
 }
 
 /// Checks that the result does not depend on how an upstream's bytes are split: at once, byte by byte, in two pieces
 /// split at every position, and in pieces of random sizes. `read` returns the result as text.
 ///
-/// Streams of more than 1,500 bytes are cut in two at 1,500 places, evenly spread.
+/// Streams of more than 1,500 bytes are split in two at 1,500 evenly spaced positions.
 ///
 /// # Panics
-/// If a cut makes a difference.
+/// If a split changes the result.
 pub fn cut_anywhere(bytes: &[u8], read: impl Fn(&[&[u8]]) -> String) {
-    let whole = read(&[bytes]);
+    let expected = read(&[bytes]);
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
-    same(&read(&single), &whole, "cut into single bytes");
-    let stride = bytes.len().div_ceil(MAX_CUTS).max(1);
+    assert_same(&read(&single), &expected, "split into single bytes");
+
+    let stride = bytes.len().div_ceil(MAX_SPLITS).max(1);
     for at in (0..=bytes.len()).step_by(stride) {
         let (head, tail) = bytes.split_at(at);
-        same(&read(&[head, tail]), &whole, &format!("cut at byte {at}"));
+        assert_same(&read(&[head, tail]), &expected, &format!("split at byte {at}"));
     }
-    for seed in 1..=RANDOM_CUTS {
-        same(&read(&randomly(bytes, seed)), &whole, &format!("cut at random, seed {seed}"));
+
+    for seed in 1..=RANDOM_SPLITS {
+        assert_same(&read(&random_pieces(bytes, seed)), &expected, &format!("split at random, seed {seed}"));
     }
 }
 
 /// Pieces of random sizes, the same for the same seed; some are empty.
 #[must_use]
-pub fn randomly(bytes: &[u8], seed: u64) -> Vec<&[u8]> {
+pub fn random_pieces(bytes: &[u8], seed: u64) -> Vec<&[u8]> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let largest = 2 + seed % 97;
     let mut rest = bytes;
     let mut pieces = Vec::new();
+
     while !rest.is_empty() {
-        // Xorshift: chance enough for cutting, and the same everywhere.
+        // Xorshift: random enough for splitting, and the same on every machine.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -170,12 +178,13 @@ pub fn randomly(bytes: &[u8], seed: u64) -> Vec<&[u8]> {
         pieces.push(piece);
         rest = tail;
     }
+
     pieces
 }
 
-/// A frame of an event stream that was written.
+/// A frame of an encoded event stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct StreamFrame {
     /// The `event:` line.
     pub event: Option<String>,
     /// The `id:` line.
@@ -184,52 +193,56 @@ pub struct Written {
     pub data: String,
 }
 
-/// The frames of an event stream that was written; comments are passed over.
+/// The frames of an encoded event stream, without comments.
 ///
 /// # Panics
-/// If it does not end with a whole frame.
+/// If it does not end with a complete frame.
 #[must_use]
-pub fn frames(output: &str) -> Vec<Written> {
+pub fn frames(output: &str) -> Vec<StreamFrame> {
     let mut decoder = Decoder::new(usize::MAX / 4);
     let mut rest = output.as_bytes();
     let mut frames = Vec::new();
+
     while let Some(frame) = decoder.decode(&mut rest).expect("there is no limit") {
-        frames.push(Written {
+        frames.push(StreamFrame {
             event: frame.event.map(str::to_owned),
             id: frame.id.map(str::to_owned),
             data: String::from_utf8(frame.data.to_vec()).expect("answers are UTF-8"),
         });
     }
-    let whole = output.is_empty() || output.ends_with("\n\n");
-    assert!(whole, "the stream ends within a frame: {:?}", output.get(output.len().saturating_sub(80)..));
+
+    let is_complete = output.is_empty() || output.ends_with("\n\n");
+    assert!(is_complete, "the stream ends within a frame: {:?}", output.get(output.len().saturating_sub(80)..));
     frames
 }
 
-/// A stream has exactly one terminal frame, and it is the last one.
+/// Checks that a stream has exactly one terminal frame, and that it is the last one.
 ///
 /// # Panics
-/// If it has none, several, or goes on after it.
-pub fn ends_once(output: &str, is_terminal: impl Fn(&Written) -> bool) {
+/// If it has none or several, or if frames follow it.
+pub fn ends_once(output: &str, is_terminal: impl Fn(&StreamFrame) -> bool) {
     let frames = frames(output);
     let terminal: Vec<usize> =
-        frames.iter().enumerate().filter(|(_, frame)| is_terminal(frame)).map(|(place, _)| place).collect();
+        frames.iter().enumerate().filter(|(_, frame)| is_terminal(frame)).map(|(index, _)| index).collect();
     let last = frames.len().checked_sub(1).expect("a stream has frames");
-    assert_eq!(terminal, [last], "one terminal frame, the last one, in\n{output}");
+
+    assert_eq!(terminal, [last], "expected one terminal frame, the last one, in\n{output}");
 }
 
-/// Fails with the place where two texts begin to differ.
+/// Panics with the position where two texts start to differ.
 ///
 /// # Panics
-/// If they do.
+/// If they differ.
 #[track_caller]
-pub fn same(one: &str, other: &str, what: &str) {
+pub fn assert_same(one: &str, other: &str, what: &str) {
     if one == other {
         return;
     }
+
     let at = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     let around = |text: &str| {
         let bytes = &text.as_bytes()[at.saturating_sub(160).min(text.len())..(at + 160).min(text.len())];
         String::from_utf8_lossy(bytes).into_owned()
     };
-    panic!("{what}: differs from byte {at} on\n one:   …{}…\n other: …{}…", around(one), around(other));
+    panic!("{what}: different from byte {at} on\n one:   …{}…\n other: …{}…", around(one), around(other));
 }

@@ -1,8 +1,7 @@
-//! What the tests of adapters share: scripts, laws, checkers, recording an upstream's bytes, and printing a record in a
-//! readable form.
+//! What the tests of adapters share: scripts, laws, a grammar checker, recording an upstream's bytes, and printing a
+//! record in a readable form.
 //!
-//! Only with the feature `testkit`. Nothing here is meant for a running gateway, and much of it panics: it is for
-//! tests.
+//! Only with the feature `testkit`. Everything here is for tests only: many functions panic.
 //!
 //! ```
 //! use interlingua_core::testkit::{self, Feature};
@@ -11,43 +10,45 @@
 //!     let record = script.record();
 //!     assert_eq!(record.run().end, Some(script.end), "{}", script.name);
 //!     assert_eq!(testkit::grammar(&record), Ok(()));
-//!     assert!(!script.carries(Feature::Reasoning) || testkit::tale(&record).contains(" reasoning assistant"));
+//!     assert!(!script.carries(Feature::Reasoning) || testkit::render(&record).contains(" reasoning assistant"));
 //! }
 //! ```
 
+mod client;
 mod grammar;
 pub mod laws;
 mod recorder;
+mod render;
 mod script;
-mod shown;
-mod tale;
+mod test_run;
 pub mod wild;
 
+pub use client::{ClientRequest, HttpResponse, endpoint, mount};
 pub use grammar::grammar;
 pub use recorder::{Answer, Driven, Recorder, drive, drive_body, drive_stream, record};
+pub use render::render;
 pub use script::{Feature, Script, script, scripts, transcripts};
-pub use shown::{Shown, about, state, view};
-pub use tale::tale;
+pub use test_run::{TestRun, run_info, run_state, view};
 
 use crate::id::RunId;
 use crate::model::{Input, Message};
 use crate::run::{Record, Run};
 
-/// The id runs have in tests.
+/// The id of runs in tests.
 pub const RUN: RunId = RunId(uuid::Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0001));
 
-/// When runs begin in tests: 2026-11-20T10:00:00Z.
+/// When runs start in tests: 2026-11-20T10:00:00Z, in Unix milliseconds.
 pub const NOW: u64 = 1_795_168_800_000;
 
-/// A record that has begun its first turn with a word of the user.
+/// A record whose first turn has started, with the user's message `hi`.
 #[must_use]
-pub fn begun() -> Record {
-    asked(vec![Message::user("hi")])
+pub fn started() -> Record {
+    started_with(vec![Message::user("hi")])
 }
 
-/// A record that has begun its first turn with this input.
+/// A record whose first turn has started, with this input.
 #[must_use]
-pub fn asked(input: impl Into<Input>) -> Record {
+pub fn started_with(input: impl Into<Input>) -> Record {
     let mut record = Record::new(Run::new(RUN, "demo", "session-1", NOW));
     record.start_turn(input);
     record

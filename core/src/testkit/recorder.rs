@@ -1,5 +1,5 @@
-//! Drives a turn as the gateway does, without waiting for anything: bytes through the decoder, a turn of a connector
-//! and the normalizer into a record.
+//! Drives a turn as the gateway does, but without waiting: bytes go through the decoder, a connector's turn and the
+//! normalizer into a record.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,14 @@ use crate::normalize::{Normalizer, Progress};
 use crate::run::Record;
 use crate::sse::Decoder;
 
-/// The most memory a record takes in tests, in bytes, unless they say otherwise.
-const LIMIT: usize = 64 << 20;
-/// The largest frame, in bytes.
-const FRAME_LIMIT: usize = 8 << 20;
-/// A turn that sends more requests than this never ends.
+/// The default limit for the size of a record in tests, in bytes.
+const MAX_RECORD_BYTES: usize = 64 << 20;
+/// The maximum size of a frame, in bytes.
+const MAX_FRAME_BYTES: usize = 8 << 20;
+/// A turn that sends more requests than this is taken to be endless.
 const MAX_REQUESTS: usize = 1000;
 
-/// A record with a normalizer that fills it.
+/// A record and the normalizer that writes to it.
 #[derive(Debug)]
 pub struct Recorder {
     record: Record,
@@ -32,52 +32,52 @@ impl Recorder {
     /// Records the first turn of a run with this input.
     #[must_use]
     pub fn new(input: impl Into<Input>) -> Self {
-        Self::of(super::asked(input), LIMIT)
+        Self::with_limit(super::started_with(input), MAX_RECORD_BYTES)
     }
 
-    /// Records the turn that a record has under way. `limit`: how far the record may grow, in bytes.
+    /// Records the current turn of a record. `limit`: the maximum size of the record, in bytes.
     #[must_use]
-    pub fn of(record: Record, limit: usize) -> Self {
+    pub fn with_limit(record: Record, limit: usize) -> Self {
         Self { record, normalizer: Normalizer::new(limit), tick: 0 }
     }
 
-    /// Lets this many milliseconds pass before each event.
+    /// Advances the record's clock by this many milliseconds before each event.
     #[must_use]
     pub const fn ticking(mut self, milliseconds: u64) -> Self {
         self.tick = milliseconds;
         self
     }
 
-    /// The record so far.
+    /// The record up to now.
     #[must_use]
     pub const fn record(&self) -> &Record {
         &self.record
     }
 
-    /// For tests of what it counts.
+    /// The normalizer, for its counters.
     #[must_use]
     pub const fn normalizer(&self) -> &Normalizer {
         &self.normalizer
     }
 
-    /// How many events had no effect.
+    /// The number of events that had no effect.
     #[must_use]
     pub const fn ignored(&self) -> u64 {
         self.normalizer.ignored()
     }
 
-    /// Takes an event. Events after the end have no effect.
+    /// Passes an event to the normalizer. Events after the end have no effect.
     ///
     /// # Panics
-    /// If the record grows beyond its limit.
+    /// If the record exceeds its limit.
     pub fn emit(&mut self, event: &AgentEvent<'_>) -> Progress {
         self.try_emit(event).expect("within the limit")
     }
 
-    /// Takes an event. A record that grows beyond its limit ends as failed, as in the gateway.
+    /// Passes an event to the normalizer. A record that exceeds its limit ends as failed, as in the gateway.
     ///
     /// # Errors
-    /// If it does.
+    /// If the record exceeds its limit.
     pub fn try_emit(&mut self, event: &AgentEvent<'_>) -> Result<Progress, Fault> {
         self.record.set_time(self.record.now() + self.tick);
         let progress = self.normalizer.emit(&mut self.record, event);
@@ -92,10 +92,10 @@ impl Recorder {
         self.normalizer.fail(&mut self.record, fault);
     }
 
-    /// The body ended: the turn ends, and the run with it.
+    /// Ends the body, and with it the turn and the run.
     ///
     /// # Panics
-    /// If the turn does not end, which would be a defect of the normalizer.
+    /// If the turn does not end, which would be a bug in the normalizer.
     #[must_use]
     pub fn finish(mut self) -> Record {
         self.normalizer.end_of_body(&mut self.record);
@@ -119,13 +119,14 @@ impl EventSink for Recorder {
     }
 }
 
-/// Records an event stream of the Agent API that comes in these pieces, and ends the run when it ends.
+/// Records an event stream of the Agent API that arrives in these pieces. The run ends with the stream.
 ///
 /// # Panics
-/// If a frame or the record is larger than tests allow.
+/// If a frame or the record exceeds its limit in tests.
 pub fn record<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Record {
-    let mut recorder = Recorder::of(super::begun(), LIMIT);
-    let mut decoder = Decoder::new(FRAME_LIMIT);
+    let mut recorder = Recorder::with_limit(super::started(), MAX_RECORD_BYTES);
+    let mut decoder = Decoder::new(MAX_FRAME_BYTES);
+
     for mut piece in pieces {
         while let Some(frame) = decoder.decode(&mut piece).expect("within the limit") {
             if let Some(frame) = Frame::parse(frame.data) {
@@ -140,12 +141,12 @@ pub fn record<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Record {
     recorder.finish()
 }
 
-/// What a scripted agent answers to one request.
+/// A scripted agent's answer to one request.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// An event stream, in these pieces.
+    /// An event stream that arrives in these pieces.
     Stream(Vec<Vec<u8>>),
-    /// A stream that breaks off after these pieces.
+    /// An event stream whose connection breaks after these pieces.
     Cut(Vec<Vec<u8>>),
     /// A JSON body.
     Body(Vec<u8>),
@@ -154,7 +155,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// An event stream that comes in one piece.
+    /// An event stream that arrives in one piece.
     #[must_use]
     pub fn stream(text: &str) -> Self {
         Self::Stream(vec![text.as_bytes().to_vec()])
@@ -167,21 +168,21 @@ impl Answer {
     }
 }
 
-/// What came of a driven turn.
+/// The result of [`drive`].
 #[derive(Debug)]
 pub struct Driven {
-    /// The requests it sent, in order.
+    /// The requests of the turn, in order.
     pub requests: Vec<HttpRequest>,
-    /// The record, ended.
+    /// The finished record.
     pub record: Record,
-    /// What the agent waits for, besides pending items.
+    /// What the agent waits for in addition to pending items.
     pub awaits: Option<crate::agent_event::Awaits>,
-    /// How long it asked to wait, in all.
+    /// The sum of the waits that the turn asked for.
     pub waited: std::time::Duration,
 }
 
-/// Drives a turn against the answers of a scripted agent, one for each request, in order. A fault ends the run, as in
-/// the gateway.
+/// Drives a turn against the answers of a scripted agent, one per request, in order. A fault ends the run, as in the
+/// gateway.
 ///
 /// ```
 /// use interlingua_core::agent_event::AgentEvent;
@@ -219,9 +220,9 @@ pub struct Driven {
 /// ```
 ///
 /// # Panics
-/// If the turn sends requests without end, or more than there are answers.
+/// If the turn sends more requests than there are answers, or more than 1,000.
 pub fn drive(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> Driven {
-    let mut recorder = Recorder::of(super::begun(), LIMIT);
+    let mut recorder = Recorder::with_limit(super::started(), MAX_RECORD_BYTES);
     let mut driver = Driver { answers: answers.into_iter().collect(), requests: Vec::new(), waited: 0 };
     if let Err(fault) = driver.run(turn, &mut recorder) {
         recorder.fail(&fault);
@@ -236,13 +237,13 @@ pub fn drive(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>
     }
 }
 
-/// Reads an event stream that comes in these pieces through a turn that needs no other request.
+/// Drives a turn that sends one request, answered by an event stream that arrives in these pieces.
 pub fn drive_stream<'a>(turn: &mut dyn AgentTurn, pieces: impl IntoIterator<Item = &'a [u8]>) -> Record {
     let pieces = pieces.into_iter().map(<[u8]>::to_vec).collect();
     drive(turn, [Answer::Stream(pieces)]).record
 }
 
-/// Reads an answer that came as one JSON body through a turn that needs no other request.
+/// Drives a turn that sends one request, answered by one JSON body.
 pub fn drive_body(turn: &mut dyn AgentTurn, body: &[u8]) -> Record {
     drive(turn, [Answer::Body(body.to_vec())]).record
 }
@@ -256,7 +257,7 @@ struct Driver {
 impl Driver {
     fn run(&mut self, turn: &mut dyn AgentTurn, recorder: &mut Recorder) -> Result<(), Fault> {
         while !recorder.normalizer.has_ended() {
-            assert!(self.requests.len() < MAX_REQUESTS, "the turn sends requests without end");
+            assert!(self.requests.len() < MAX_REQUESTS, "the turn sends too many requests");
             match turn.next(self.waited)? {
                 Next::Finished => break,
                 Next::Wait(pause) => self.waited += u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
@@ -265,6 +266,7 @@ impl Driver {
                     self.requests.push(request);
                     let answer = self.answers.pop_front();
                     let answer = answer.unwrap_or_else(|| panic!("no answer is left for {:?}", self.requests.last()));
+
                     match purpose {
                         Purpose::Lookup => lookup(turn, answer)?,
                         Purpose::Ask => ask(turn, answer, recorder)?,
@@ -306,7 +308,8 @@ fn ask(turn: &mut dyn AgentTurn, answer: Answer, recorder: &mut Recorder) -> Res
 fn read_stream(turn: &mut dyn AgentTurn, pieces: &[Vec<u8>], recorder: &mut Recorder) -> Result<(), Fault> {
     let too_large =
         |error| Fault::new(FaultKind::UpstreamTooLarge, "a frame of the agent is too large").with_source(error);
-    let mut decoder = Decoder::new(FRAME_LIMIT);
+    let mut decoder = Decoder::new(MAX_FRAME_BYTES);
+
     for piece in pieces {
         let mut piece = piece.as_slice();
         while let Some(frame) = decoder.decode(&mut piece).map_err(too_large)? {

@@ -1,11 +1,11 @@
-//! Scripts: what an agent may say, one native frame a line, in files that people can read and add to.
+//! Scripts: the answers of imaginary agents, in readable files with one Agent API frame per line.
 //!
-//! A line leaves out whatever is null; [`Script::bytes`] writes the frames as the runtime does, nulls and sequence
-//! numbers included (docs/protocols/agent-api.md#transport, docs/protocols/agent-api.md#events). Every script meets
-//! every adapter: their tests run over [`scripts`], so a new file here is a new case everywhere.
+//! Null fields are left out of the files; [`Script::bytes`] writes the frames as the runtime does, with null fields and
+//! sequence numbers (docs/protocols/agent-api.md#transport, docs/protocols/agent-api.md#events). The tests of every
+//! adapter run over [`scripts`], so a new file here is a new case in all of them.
 //!
-//! Not here: what adapters have to make of them ([`super::laws`]), and what real servers sent, which is recorded in
-//! `tests/transcripts` and handed out by [`transcripts`].
+//! Not here: what adapters must do with them ([`super::laws`]). The answers of real servers are recorded in
+//! `tests/transcripts`; [`transcripts`] returns them.
 
 use std::borrow::Cow;
 
@@ -18,56 +18,57 @@ use crate::model::{AgentRequest, Body, ContentType, Message, MessageType};
 use crate::pending::PendingKind;
 use crate::run::Record;
 
-/// Something a script carries that not every protocol can.
+/// A part of an answer that some protocols cannot express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Feature {
-    /// Text of a message.
+    /// Text in a message.
     Text,
-    /// The agent thinking aloud.
+    /// Text in a message of type `reasoning`.
     Reasoning,
-    /// A call the client is asked to run.
+    /// A tool call that the client runs.
     ClientTool,
-    /// A call the agent runs itself: a plugin's.
+    /// A tool call that the agent runs itself: a plugin.
     ServerTool,
     /// A call to an MCP server, or the list of its tools.
     Mcp,
-    /// A call of a component.
+    /// A call of a user interface component.
     Component,
-    /// A picture.
+    /// An image, as a URL or inline.
     Image,
-    /// Sound.
+    /// Audio, as a URL or inline.
     Audio,
-    /// A video.
+    /// A video URL.
     Video,
-    /// A file.
+    /// A file: a URL, inline, or an id.
     File,
-    /// Data that is no call, output or approval.
+    /// Data other than calls, outputs and approvals.
     Data,
-    /// The agent declines.
+    /// The agent refuses to answer.
     Refusal,
-    /// Something is waited for at the end.
+    /// The run waits for the client at the end.
     Pending,
-    /// What is waited for is an approval, an answer or a login, not a tool.
+    /// The run waits for an approval, an answer or a login, not for a tool output.
     Interrupt,
-    /// What it cost, of the response.
+    /// Token usage in the response.
     Usage,
     /// A message of type `error`.
     ErrorMessage,
-    /// Two messages are open at once.
+    /// Two messages are open at the same time.
     Overlap,
-    /// A text is replaced.
+    /// A text is replaced by another one.
     Replaced,
-    /// A type of message or content that no version knows.
+    /// A message or content type that no version of the protocol defines.
     Unknown,
 }
 
 impl Feature {
-    /// What a finished record carries, in the order above.
+    /// The features of a finished record, in the order above.
     #[must_use]
-    pub fn of(record: &Record) -> Vec<Self> {
+    pub fn of_record(record: &Record) -> Vec<Self> {
         let run = record.run();
         let mut found: Vec<Self> =
             run.messages.iter().flat_map(|message| Self::of_message(&message.to_model())).collect();
+
         let pending = run.pending();
         if !pending.is_empty() {
             found.push(Self::Pending);
@@ -78,6 +79,7 @@ impl Feature {
         if run.usage().is_some() {
             found.push(Self::Usage);
         }
+
         let mut open = 0_usize;
         for step in record.steps(0) {
             match step.event {
@@ -90,6 +92,7 @@ impl Feature {
                 found.push(Self::Overlap);
             }
         }
+
         found.sort();
         found.dedup();
         found
@@ -105,9 +108,9 @@ impl Feature {
             MessageType::Other(_) => Some(Self::Unknown),
             MessageType::McpApprovalRequest | MessageType::McpApprovalResponse => None,
             kind => {
-                let reasons = *kind == MessageType::Reasoning;
+                let is_reasoning = *kind == MessageType::Reasoning;
                 let contents = message.content.iter().map(|content| match content.body.kind() {
-                    ContentType::Text if reasons => Self::Reasoning,
+                    ContentType::Text if is_reasoning => Self::Reasoning,
                     ContentType::Text => Self::Text,
                     ContentType::Image => Self::Image,
                     ContentType::Audio => Self::Audio,
@@ -124,63 +127,63 @@ impl Feature {
     }
 }
 
-/// A question and all that an agent says to it.
+/// A request and an agent's complete answer to it.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// Its file's name, without the ending.
+    /// The file name without its extension.
     pub name: &'static str,
-    /// What it shows.
-    pub shows: &'static str,
-    /// What it carries, in order.
+    /// What the answer contains, in a few words.
+    pub description: &'static str,
+    /// The features of the answer, in the order of [`Feature`].
     pub carries: &'static [Feature],
-    /// How its turn ends.
+    /// The end of the turn.
     pub end: End,
-    /// Its frames: one JSON object each, what is null left out.
+    /// The frames: one JSON object each, without null fields.
     pub frames: Vec<Cow<'static, str>>,
-    /// What was asked.
+    /// The input of the request.
     pub input: Vec<Message>,
 }
 
 impl Script {
-    /// True if it carries this.
+    /// True if the answer has this feature.
     #[must_use]
     pub fn carries(&self, feature: Feature) -> bool {
         self.carries.contains(&feature)
     }
 
-    /// True if it carries nothing but these: what a protocol that knows only these has to carry whole.
+    /// True if the answer has no other features: a protocol that supports these must transmit it without loss.
     #[must_use]
-    pub fn within(&self, features: &[Feature]) -> bool {
+    pub fn carries_only(&self, features: &[Feature]) -> bool {
         self.carries.iter().all(|feature| features.contains(feature))
     }
 
-    /// True if it is too long for golden files and for trying every cut.
+    /// True if it is too long for golden files and for splitting it at every byte.
     #[must_use]
     pub fn is_large(&self) -> bool {
         self.frames.len() > 200
     }
 
-    /// The finished record of hearing it.
+    /// The finished record of this answer.
     #[must_use]
     pub fn record(&self) -> Record {
-        let mut listener = Recorder::new(self.input.clone());
+        let mut recorder = Recorder::new(self.input.clone());
         for frame in &self.frames {
-            listener.emit(&self.event(frame));
+            recorder.emit(&self.event(frame));
         }
-        listener.finish()
+        recorder.finish()
     }
 
-    /// What a frame reports.
+    /// The event that a frame reports.
     ///
     /// # Panics
-    /// If it is no JSON object.
+    /// If the frame is not a JSON object.
     #[must_use]
     pub fn event<'f>(&self, frame: &'f str) -> AgentEvent<'f> {
         let parsed = Frame::parse(frame.as_bytes());
-        parsed.unwrap_or_else(|| panic!("{} holds a line that is no object: {frame}", self.name)).event()
+        parsed.unwrap_or_else(|| panic!("{} has a line that is not a JSON object: {frame}", self.name)).event()
     }
 
-    /// The event stream the runtime would send.
+    /// The event stream as the runtime would send it.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let frames =
@@ -188,43 +191,44 @@ impl Script {
         frames.collect::<String>().into_bytes()
     }
 
-    /// The native request that asks for it.
+    /// The request of the Agent API.
     #[must_use]
     pub fn request(&self) -> AgentRequest {
         AgentRequest { input: self.input.clone().into(), ..AgentRequest::default() }
     }
 }
 
-/// A frame with all the fields the runtime writes, in its order; the nested ones stay as they are. What is no object of
-/// the protocol stays as it is too.
+/// A frame with all fields that the runtime writes, in its order. Nested objects, and frames of an unknown type, stay
+/// as they are.
 fn complete(frame: &str, number: u64) -> String {
     const RESPONSE: &[&str] = &["id", "created_at", "completed_at", "output", "usage", "session_id"];
     const MESSAGE: &[&str] = &["id", "type", "role", "content", "code", "message", "usage", "metadata"];
     const CONTENT: &[&str] = &["type", "index", "delta", "msg_id"];
     let Some(fields) = Json::parse(frame).and_then(|json| json.decode::<Extra>()) else { return frame.to_owned() };
-    let word = |name: &str| fields.get(name).and_then(Json::decode::<String>).unwrap_or_default();
-    let own: &[&str] = match word("object").as_str() {
+    let object = fields.get("object").and_then(Json::decode::<String>).unwrap_or_default();
+    let names: &[&str] = match object.as_str() {
         "response" => RESPONSE,
         "message" => MESSAGE,
         "content" => CONTENT,
         _ => return frame.to_owned(),
     };
-    let mut whole = Extra::new();
-    for name in ["sequence_number", "object", "status", "error"].iter().chain(own) {
-        whole.push(*name, fields.get(name).cloned().unwrap_or_else(Json::null));
+
+    let mut complete = Extra::new();
+    for name in ["sequence_number", "object", "status", "error"].iter().chain(names) {
+        complete.push(*name, fields.get(name).cloned().unwrap_or_else(Json::null));
     }
     for (name, value) in fields.iter() {
-        whole.set(name, value.clone());
+        complete.set(name, value.clone());
     }
-    whole.set("sequence_number", Json::from_serialize(&number));
-    Json::from_serialize(&whole).text().to_owned()
+    complete.set("sequence_number", Json::from_serialize(&number));
+    Json::from_serialize(&complete).text().to_owned()
 }
 
 macro_rules! rows {
-    ($($name:literal $shows:literal [$($carries:ident),*] $end:ident $(after $input:expr)?;)+) => {
+    ($($name:literal $description:literal [$($carries:ident),*] $end:ident $(after $input:expr)?;)+) => {
         vec![$(Script {
             name: $name,
-            shows: $shows,
+            description: $description,
             carries: &[$(Feature::$carries),*],
             end: End::$end,
             frames: include_str!(concat!("scripts/", $name, ".jsonl")).lines().map(Cow::Borrowed).collect(),
@@ -302,7 +306,7 @@ pub fn scripts() -> Vec<Script> {
     scripts
 }
 
-/// What a client says when it has run a tool: the call as it came, and the output.
+/// The input of a client that has run a tool: the call as it received it, and the output.
 fn answered() -> Vec<Message> {
     let call = serde_json::json!({ "call_id": "call_1", "name": "get_location", "arguments": "{}" });
     let output = serde_json::json!({ "call_id": "call_1", "output": "Paris" });
@@ -315,13 +319,15 @@ fn answered() -> Vec<Message> {
     ]
 }
 
-/// 4,000 fragments; generated, since no one reads them.
+/// 4,000 fragments: generated, because a file of them would not be readable.
 fn very_long() -> Script {
     let fragments: Vec<String> = (0..4_000).map(|number| format!("word {number} ")).collect();
     let text = fragments.concat();
+
     let message = format!(
         r#"{{"object":"message","status":"completed","id":"msg_02","type":"message","role":"assistant","content":[{{"object":"content","status":"completed","type":"text","index":0,"msg_id":"msg_02","text":"{text}"}}]}}"#
     );
+
     let mut frames: Vec<Cow<'static, str>> = vec![
         r#"{"object":"response","status":"created","id":"response_01"}"#.into(),
         r#"{"object":"response","status":"in_progress","id":"response_01"}"#.into(),
@@ -340,9 +346,10 @@ fn very_long() -> Script {
     frames.push(
         format!(r#"{{"object":"response","status":"completed","id":"response_01","output":[{message}]}}"#).into(),
     );
+
     Script {
         name: "very_long",
-        shows: "an answer of many fragments",
+        description: "an answer of many fragments",
         carries: &[Feature::Text],
         end: End::Completed,
         frames,
@@ -353,7 +360,7 @@ fn very_long() -> Script {
 /// The script of this name.
 ///
 /// # Panics
-/// If there is none: it is misspelled.
+/// If there is no such script.
 #[must_use]
 pub fn script(name: &str) -> Script {
     let found = scripts().into_iter().find(|script| script.name == name);
@@ -366,7 +373,7 @@ macro_rules! recorded {
     };
 }
 
-/// What real servers sent, byte for byte: name and event stream.
+/// The recorded answers of real servers, byte for byte: name and event stream.
 #[must_use]
 pub const fn transcripts() -> &'static [(&'static str, &'static [u8])] {
     recorded! {

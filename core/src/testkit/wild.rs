@@ -1,8 +1,7 @@
-//! Upstreams that no specification knows: frames made at random, and scripts with something broken in them.
+//! Upstreams that follow no specification: random frames, and scripts with mutations.
 //!
-//! For properties: whatever comes out of here, the normalizer keeps the grammar, and an encoder that is handed the
-//! record writes a well-formed stream. Texts are unique tokens `⟨7⟩`, so that what was lost or emitted twice can be
-//! named.
+//! For property tests: whatever these strategies produce, the normalizer follows the grammar, and an encoder writes a
+//! well-formed stream of the record. Texts are unique tokens `⟨7⟩`, so a test can name what was lost or emitted twice.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -14,36 +13,36 @@ use crate::json::{Extra, Json};
 use crate::model::Message;
 use crate::run::Record;
 
-/// Frames as any upstream might send them: made up, or a script with something broken in it.
+/// Frames that an upstream might send: random ones, mutated scripts, or both mixed.
 pub fn frames() -> impl Strategy<Value = Vec<String>> {
     prop_oneof![
         3 => prop::collection::vec(frame(), 0..40).prop_map(|frames| numbered(&frames)),
-        2 => broken(),
-        1 => (broken(), prop::collection::vec(frame(), 1..12), any::<u64>()).prop_map(|(script, soup, seed)| {
-            shuffled_in(script, numbered(&soup), seed)
+        2 => mutated_script(),
+        1 => (mutated_script(), prop::collection::vec(frame(), 1..12), any::<u64>()).prop_map(|(script, random, seed)| {
+            interleaved(script, numbered(&random), seed)
         }),
     ]
 }
 
-/// The record of hearing frames; what is no frame is passed over.
+/// The record of these frames. Lines that are not frames are skipped.
 #[must_use]
 pub fn record(frames: &[String]) -> Record {
-    let mut listener = Recorder::new(vec![Message::user("hi")]);
+    let mut recorder = Recorder::new(vec![Message::user("hi")]);
     for frame in frames {
         if let Some(frame) = Frame::parse(frame.as_bytes()) {
-            listener.emit(&frame.event());
+            recorder.emit(&frame.event());
         }
     }
-    listener.finish()
+    recorder.finish()
 }
 
-/// Records of such frames.
+/// Records of [`frames`].
 pub fn records() -> impl Strategy<Value = Record> {
     frames().prop_map(|frames| record(&frames))
 }
 
-/// Fragments of texts, refusals and arguments of a few messages and slots, all of them mixed, and what may come between
-/// them; no text is replaced.
+/// Mixed fragments of texts, refusals and arguments in a few messages and slots, with other frames between them. No
+/// text is replaced.
 pub fn fragments() -> impl Strategy<Value = Vec<String>> {
     let between = prop_oneof![
         3 => (id(), select(TYPES)).prop_map(|(id, kind)| {
@@ -61,8 +60,8 @@ pub fn fragments() -> impl Strategy<Value = Vec<String>> {
                 "type": "data", "data": { "call_id": "c", "name": "f", "arguments": "{" } })
         }),
     ];
-    let fragment = (id(), index(), any::<bool>()).prop_map(|(id, index, refuses)| {
-        let (kind, text) = if refuses { ("refusal", "refusal") } else { ("text", "text") };
+    let fragment = (id(), index(), any::<bool>()).prop_map(|(id, index, is_refusal)| {
+        let (kind, text) = if is_refusal { ("refusal", "refusal") } else { ("text", "text") };
         json!({ "object": "content", "status": "in_progress", "msg_id": id, "index": index, "delta": true,
             "type": kind, text: "⟨#⟩" })
     });
@@ -98,8 +97,8 @@ fn status() -> impl Strategy<Value = Value> {
     select(words.iter().map(|word| json!(word)).chain([Value::Null]).collect::<Vec<_>>())
 }
 
-/// Anything where something else was meant.
-fn anything() -> impl Strategy<Value = Value> {
+/// A value of any JSON type.
+fn any_json() -> impl Strategy<Value = Value> {
     select(vec![
         Value::Null,
         json!(true),
@@ -132,7 +131,7 @@ fn call_data() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// What a content may hold, its envelope left out.
+/// The fields of a content, without its envelope.
 fn part() -> impl Strategy<Value = Value> {
     prop_oneof![
         4 => Just(json!({ "type": "text", "text": "⟨#⟩" })),
@@ -147,7 +146,7 @@ fn part() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn placed_part() -> impl Strategy<Value = Value> {
+fn indexed_part() -> impl Strategy<Value = Value> {
     (part(), index(), status()).prop_map(|(part, index, status)| with(part, &[("index", index), ("status", status)]))
 }
 
@@ -155,9 +154,9 @@ fn message() -> impl Strategy<Value = Value> {
     let contents = prop_oneof![
         2 => Just(Value::Null),
         1 => Just(json!("⟨#⟩")),
-        3 => prop::collection::vec(placed_part(), 0..4).prop_map(Value::Array),
+        3 => prop::collection::vec(indexed_part(), 0..4).prop_map(Value::Array),
     ];
-    (id(), status(), select(TYPES), contents, prop::option::of(anything())).prop_map(
+    (id(), status(), select(TYPES), contents, prop::option::of(any_json())).prop_map(
         |(id, status, kind, content, odd)| {
             let message = json!({ "object": "message", "id": id, "status": status, "type": kind, "content": content });
             match odd {
@@ -170,7 +169,7 @@ fn message() -> impl Strategy<Value = Value> {
 
 fn frame() -> impl Strategy<Value = Value> {
     prop_oneof![
-        10 => (placed_part(), id(), any::<bool>()).prop_map(|(part, id, delta)| {
+        10 => (indexed_part(), id(), any::<bool>()).prop_map(|(part, id, delta)| {
             with(part, &[("object", json!("content")), ("msg_id", id), ("delta", json!(delta))])
         }),
         6 => message(),
@@ -179,7 +178,7 @@ fn frame() -> impl Strategy<Value = Value> {
                 json!({ "object": "response", "status": status, "id": id, "output": output })
             }
         ),
-        1 => (select(vec!["object", "error", "message", "msg_id", "text"]), anything())
+        1 => (select(vec!["object", "error", "message", "msg_id", "text"]), any_json())
             .prop_map(|(name, value)| json!({ name: value })),
     ]
 }
@@ -191,14 +190,14 @@ fn with(mut object: Value, fields: &[(&str, Value)]) -> Value {
     object
 }
 
-/// Texts made unique, by counting.
+/// Serializes frames and replaces each `#` by the next number, which makes their texts unique.
 fn numbered(frames: &[Value]) -> Vec<String> {
     let mut count = 0;
     let mut lines = Vec::new();
     for frame in frames {
         let mut line = String::new();
-        for (place, piece) in frame.to_string().split('#').enumerate() {
-            if place > 0 {
+        for (index, piece) in frame.to_string().split('#').enumerate() {
+            if index > 0 {
                 line.push_str(&count.to_string());
                 count += 1;
             }
@@ -209,77 +208,81 @@ fn numbered(frames: &[Value]) -> Vec<String> {
     lines
 }
 
+/// A change to the frames of a script. The first index selects a frame.
 #[derive(Clone, Debug)]
-enum Break {
-    Drop(Index),
-    Twice(Index, Index),
+enum Mutation {
+    Remove(Index),
+    /// Sends the frame again before the frame of the second index.
+    Duplicate(Index, Index),
     Swap(Index, Index),
-    Stop(Index),
-    WithoutField(Index, Index),
-    OtherField(Index, Index, Value),
+    /// Ends the stream before the frame.
+    End(Index),
+    RemoveField(Index, Index),
+    ReplaceField(Index, Index, Value),
     RenameMessage(Index, &'static str),
-    Cut(Index, Index),
+    /// Truncates the frame at a character.
+    Truncate(Index, Index),
 }
 
-fn breaks() -> impl Strategy<Value = Break> {
+fn mutation() -> impl Strategy<Value = Mutation> {
     prop_oneof![
-        any::<Index>().prop_map(Break::Drop),
-        any::<(Index, Index)>().prop_map(|(frame, to)| Break::Twice(frame, to)),
-        any::<(Index, Index)>().prop_map(|(frame, to)| Break::Swap(frame, to)),
-        any::<Index>().prop_map(Break::Stop),
-        any::<(Index, Index)>().prop_map(|(frame, field)| Break::WithoutField(frame, field)),
-        (any::<(Index, Index)>(), anything())
-            .prop_map(|((frame, field), value)| Break::OtherField(frame, field, value)),
+        any::<Index>().prop_map(Mutation::Remove),
+        any::<(Index, Index)>().prop_map(|(frame, to)| Mutation::Duplicate(frame, to)),
+        any::<(Index, Index)>().prop_map(|(frame, to)| Mutation::Swap(frame, to)),
+        any::<Index>().prop_map(Mutation::End),
+        any::<(Index, Index)>().prop_map(|(frame, field)| Mutation::RemoveField(frame, field)),
+        (any::<(Index, Index)>(), any_json())
+            .prop_map(|((frame, field), value)| Mutation::ReplaceField(frame, field, value)),
         (any::<Index>(), select(vec!["msg_02", "msg_03", "msg_9"]))
-            .prop_map(|(frame, id)| Break::RenameMessage(frame, id)),
-        any::<(Index, Index)>().prop_map(|(frame, at)| Break::Cut(frame, at)),
+            .prop_map(|(frame, id)| Mutation::RenameMessage(frame, id)),
+        any::<(Index, Index)>().prop_map(|(frame, at)| Mutation::Truncate(frame, at)),
     ]
 }
 
-/// A script with something broken in it.
-fn broken() -> impl Strategy<Value = Vec<String>> {
+/// A script with some mutations.
+fn mutated_script() -> impl Strategy<Value = Vec<String>> {
     let scripts: Vec<Vec<String>> = scripts()
         .into_iter()
         .filter(|script| !script.is_large())
         .map(|script| script.frames.into_iter().map(std::borrow::Cow::into_owned).collect())
         .collect();
-    (select(scripts), prop::collection::vec(breaks(), 1..8)).prop_map(|(mut frames, breaks)| {
-        for broken in breaks {
+    (select(scripts), prop::collection::vec(mutation(), 1..8)).prop_map(|(mut frames, mutations)| {
+        for mutation in mutations {
             if frames.is_empty() {
                 break;
             }
-            apply(broken, &mut frames);
+            apply(mutation, &mut frames);
         }
         frames
     })
 }
 
-fn apply(broken: Break, frames: &mut Vec<String>) {
+fn apply(mutation: Mutation, frames: &mut Vec<String>) {
     let count = frames.len();
-    match broken {
-        Break::Drop(at) => {
+    match mutation {
+        Mutation::Remove(at) => {
             frames.remove(at.index(count));
         }
-        Break::Twice(at, to) => frames.insert(to.index(count), frames[at.index(count)].clone()),
-        Break::Swap(one, other) => frames.swap(one.index(count), other.index(count)),
-        Break::Stop(at) => frames.truncate(at.index(count)),
-        Break::WithoutField(at, field) => change(&mut frames[at.index(count)], |fields| {
+        Mutation::Duplicate(at, to) => frames.insert(to.index(count), frames[at.index(count)].clone()),
+        Mutation::Swap(one, other) => frames.swap(one.index(count), other.index(count)),
+        Mutation::End(at) => frames.truncate(at.index(count)),
+        Mutation::RemoveField(at, field) => change(&mut frames[at.index(count)], |fields| {
             let names: Vec<String> = fields.iter().map(|(name, _)| name.to_owned()).collect();
             if !names.is_empty() {
                 fields.remove(&names[field.index(names.len())]);
             }
         }),
-        Break::OtherField(at, field, value) => change(&mut frames[at.index(count)], |fields| {
+        Mutation::ReplaceField(at, field, value) => change(&mut frames[at.index(count)], |fields| {
             let names: Vec<String> = fields.iter().map(|(name, _)| name.to_owned()).collect();
             if !names.is_empty() {
                 fields.set(names[field.index(names.len())].clone(), Json::from_serialize(&value));
             }
         }),
-        Break::RenameMessage(at, id) => change(&mut frames[at.index(count)], |fields| {
+        Mutation::RenameMessage(at, id) => change(&mut frames[at.index(count)], |fields| {
             let is_content = fields.get("msg_id").is_some();
             fields.set(if is_content { "msg_id" } else { "id" }, Json::from_serialize(id));
         }),
-        Break::Cut(at, to) => {
+        Mutation::Truncate(at, to) => {
             let frame = &mut frames[at.index(count)];
             let kept = to.index(frame.chars().count().max(1));
             *frame = frame.chars().take(kept).collect();
@@ -294,8 +297,8 @@ fn change(frame: &mut String, change: impl FnOnce(&mut Extra)) {
     }
 }
 
-/// Two rows of frames as one; each keeps its order.
-fn shuffled_in(one: Vec<String>, other: Vec<String>, seed: u64) -> Vec<String> {
+/// Merges two lists of frames; each keeps its order.
+fn interleaved(one: Vec<String>, other: Vec<String>, seed: u64) -> Vec<String> {
     let (mut one, mut other) = (one.into_iter().peekable(), other.into_iter().peekable());
     let mut frames = Vec::new();
     let mut bits = seed;

@@ -2,17 +2,15 @@
 //!
 //! The scripts of the testkit cover what agents can do; each new script is a new case here.
 
-use interlingua_core::call::{AgentCard, Target};
-use interlingua_core::exchange::{Caller, Exchange, Flow, Mounted};
+use interlingua_core::call::Target;
+use interlingua_core::exchange::{Exchange, Flow, Mounted};
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::MessageStart;
-use interlingua_core::testkit::{self, NOW, RUN, Shown, laws};
-use interlingua_core::{Call, Fault, FaultKind, Mount, Out, ProtocolAdapter, Record, Reply, Request, Thread};
+use interlingua_core::testkit::{self, RUN, TestRun, laws};
+use interlingua_core::{Call, Fault, FaultKind, Out, ProtocolAdapter, Record, Reply, Thread};
 
 fn mounted(thoughts: bool) -> Mounted {
-    let agent = AgentCard { name: "demo".to_owned(), ..AgentCard::default() };
-    let mount =
-        Mount { path: "/plain/demo".to_owned(), agents: vec![agent.into()], public_url: None, authenticates: false };
+    let mount = testkit::mount("/plain/demo", &["demo"]);
     custom_adapter::Plain::mount(&mount, custom_adapter::Options { thoughts }).expect("the mount has one agent")
 }
 
@@ -22,29 +20,26 @@ fn open(mounted: &Mounted, path: &str) -> Box<dyn Exchange> {
 }
 
 fn ask(exchange: &mut dyn Exchange, media: &str, body: &[u8], query: &str) -> Result<Call, Fault> {
-    exchange.decode(&Request {
-        method: "POST",
-        path: "/plain/demo/ask",
-        params: &[("id".to_owned(), RUN.to_prefixed("answer_"))],
+    let request = testkit::ClientRequest {
         query,
         headers: &[("content-type", media)],
+        params: &[("id".to_owned(), RUN.to_prefixed("answer_"))],
         body,
         base_url: "http://gateway/plain/demo",
-        caller: &Caller { owner: "anonymous".into(), authenticated: false },
-        now: NOW,
-        new_id: RUN,
-    })
+        ..testkit::ClientRequest::new("POST", "/plain/demo/ask")
+    };
+    request.decode(exchange)
 }
 
 /// The stream of `POST /ask`.
 fn streamed(record: &Record, thoughts: bool) -> String {
-    laws::encode(&mut *open(&mounted(thoughts), "/ask"), Shown::new(record).view())
+    laws::encode(&mut *open(&mounted(thoughts), "/ask"), TestRun::new(record).view())
 }
 
 /// The response of `GET /answers/{id}`: status and text.
 fn fetched(record: &Record, thoughts: bool) -> (u16, String) {
     let (mut exchange, mut out) = (open(&mounted(thoughts), "/answers/{id}"), Out::new());
-    exchange.reply(Reply::Run(Shown::new(record).view()), &mut out).expect("the reply is a run");
+    exchange.reply(Reply::Run(TestRun::new(record).view()), &mut out).expect("the reply is a run");
     (out.head.status, String::from_utf8(out.body.to_vec()).expect("text"))
 }
 
@@ -157,7 +152,7 @@ fn a_fetched_answer_equals_the_stream() {
 
 #[test]
 fn an_incomplete_answer_can_be_interrupted_and_fetched() {
-    let mut record = testkit::begun();
+    let mut record = testkit::started();
     let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
     let content = record.start_content(message, ContentType::Text, None);
     record.push(message, content, "so far");

@@ -25,7 +25,7 @@ pub(super) struct TrackedRun {
     pub(super) generation: u64,
 }
 
-/// The tracked runs. Changes are undone if the transaction fails.
+/// The tracked runs. Changes are reverted if the transaction fails.
 #[derive(Default)]
 pub(super) struct TrackedRuns {
     pub(super) by_id: HashMap<RunId, TrackedRun>,

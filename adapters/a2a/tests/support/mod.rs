@@ -7,9 +7,9 @@ use std::sync::Arc;
 use interlingua_a2a::{A2a, Options};
 use interlingua_core::call::{AgentCard, Reply, RunInfo};
 use interlingua_core::event::Millis;
-use interlingua_core::exchange::{Caller, Endpoint, Exchange, Mount, Mounted, Next, ProtocolAdapter};
+use interlingua_core::exchange::{Exchange, Mount, Mounted, Next, ProtocolAdapter};
 use interlingua_core::testkit::{self, NOW};
-use interlingua_core::{Call, Fault, Json, Out, Record, Request, RunCall, RunId};
+use interlingua_core::{Call, Fault, Json, Out, Record, RunCall, RunId};
 use serde_json::Value;
 
 /// The new id in every request; equal to the id of testkit runs.
@@ -116,84 +116,27 @@ pub struct Decoded {
 }
 
 /// A response as the server would send it.
-#[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: interlingua_core::out::Head,
-    pub body: String,
-}
-
-impl Answer {
-    pub fn of(out: Out) -> Self {
-        let status = if out.head.status == 0 { 200 } else { out.head.status };
-        Self { status, body: String::from_utf8(out.body.to_vec()).expect("UTF-8"), head: out.head }
-    }
-
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("not JSON: {error}: {}", self.body))
-    }
-
-    /// The `data:` lines of a stream.
-    pub fn frames(&self) -> Vec<Value> {
-        let lines = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
-        lines.map(|line| serde_json::from_str(line).expect("JSON")).collect()
-    }
-}
-
-/// The parameters of a path, if it matches the pattern.
-fn match_path(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
-    let (patterns, segments): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
-    if patterns.len() != segments.len() {
-        return None;
-    }
-
-    let mut found = Vec::new();
-    for (pattern, segment) in patterns.into_iter().zip(segments) {
-        match pattern.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
-            Some((name, after)) => {
-                let value = segment.strip_suffix(after).filter(|value| !value.is_empty())?;
-                found.push((name.to_owned(), value.to_owned()));
-            }
-            None if pattern == segment => {}
-            None => return None,
-        }
-    }
-
-    Some(found)
-}
+pub type Answer = testkit::HttpResponse;
 
 impl Host {
-    fn endpoint(&self, method: &str, path: &str) -> Option<(&Endpoint, Vec<(String, String)>)> {
-        let path = if path == "/" { "" } else { path };
-        let same = |endpoint: &&Endpoint| {
-            endpoint.method.as_str() == method || (method == "HEAD" && endpoint.method.as_str() == "GET")
-        };
-        self.0.endpoints.iter().filter(same).find_map(|endpoint| Some((endpoint, match_path(endpoint.path, path)?)))
-    }
-
     pub fn send(&self, request: &ClientRequest<'_>) -> Decoded {
-        let found = self.endpoint(request.method, request.path);
-        let (open, params) = match &found {
-            Some((endpoint, params)) => (&endpoint.open, params.clone()),
+        let found = testkit::endpoint(&self.0, request.method, request.path);
+        let (open, params) = match found {
+            Some((endpoint, params)) => (&endpoint.open, params),
             None => (&self.0.fallback, Vec::new()),
         };
 
         let mut exchange = open();
-
-        let owner = if request.authenticated { "ann" } else { "anonymous" };
-        let caller = Caller { owner: owner.into(), authenticated: request.authenticated };
-        let call = exchange.decode(&Request {
-            method: request.method,
-            path: request.path,
-            params: &params,
+        let sent = testkit::ClientRequest {
             query: request.query,
             headers: &request.headers,
+            params: &params,
             body: request.body.as_bytes(),
             base_url: "https://gw.example/weather",
-            caller: &caller,
-            now: NOW,
-            new_id: NEW_ID,
-        });
+            caller: request.authenticated.then_some("ann"),
+            ..testkit::ClientRequest::new(request.method, request.path)
+        };
+        let call = sent.decode(&mut *exchange);
         Decoded { exchange, call }
     }
 }
@@ -204,7 +147,7 @@ impl Decoded {
         let fault = self.call.expect_err("a rejection");
         let mut out = Out::new();
         self.exchange.fail(&fault, &mut out);
-        Answer::of(out)
+        Answer::from_out(out)
     }
 
     /// The run call, which must be the current call.
@@ -219,12 +162,12 @@ impl Decoded {
     pub fn reply(mut self, reply: Reply<'_>) -> Result<Answer, Self> {
         let mut out = Out::new();
         match self.exchange.reply(reply, &mut out) {
-            Ok(Next::Done) => Ok(Answer::of(out)),
+            Ok(Next::Done) => Ok(Answer::from_out(out)),
             Ok(Next::Call(call)) => Err(Self { exchange: self.exchange, call: Ok(call) }),
             Err(fault) => {
                 let mut out = Out::new();
                 self.exchange.fail(&fault, &mut out);
-                Ok(Answer::of(out))
+                Ok(Answer::from_out(out))
             }
         }
     }
@@ -247,7 +190,7 @@ impl Decoded {
         let mut head = interlingua_core::out::Head::default();
         self.exchange.head(&mut head);
 
-        let shown = testkit::Shown::known(record, about);
+        let shown = testkit::TestRun::with_info(record, about);
         let body = testkit::laws::encode(self.exchange.as_mut(), shown.view());
         Answer { status: 200, head, body }
     }
@@ -255,7 +198,7 @@ impl Decoded {
 
 /// Run info of a record that was started over this protocol.
 pub fn about(record: &Record) -> RunInfo {
-    RunInfo { protocol: "a2a".into(), ..testkit::about(record) }
+    RunInfo { protocol: "a2a".into(), ..testkit::run_info(record) }
 }
 
 /// The same, with the labels of the call.

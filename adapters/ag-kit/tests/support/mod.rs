@@ -9,12 +9,12 @@ use std::sync::Arc;
 use interlingua_ag_kit::{AgKit, Options};
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::{AgentCard, Delivery, RunInfo, RunState, RunView};
-use interlingua_core::exchange::{Caller, Flow, Method};
+use interlingua_core::exchange::{Flow, Method};
 use interlingua_core::model::{AgentRequest, MessageType};
 use interlingua_core::pending::{Decision, PendingKind};
 use interlingua_core::run::{Message, Record};
-use interlingua_core::testkit::{NOW, RUN};
-use interlingua_core::{Call, End, Exchange, Fault, Json, Mount, Out, ProtocolAdapter, Request};
+use interlingua_core::testkit::{self, NOW};
+use interlingua_core::{Call, End, Exchange, Fault, Json, Mount, Out, ProtocolAdapter};
 
 pub(crate) fn card(name: &str, decisions: &'static [Decision]) -> Arc<AgentCard> {
     Arc::new(AgentCard { name: name.into(), decisions, ..AgentCard::default() })
@@ -51,19 +51,14 @@ pub(crate) fn decode_with(
     media: &str,
     params: &[(String, String)],
 ) -> Result<Call, Fault> {
-    let caller = Caller { owner: "anonymous".into(), authenticated: false };
-    exchange.decode(&Request {
-        method: "POST",
-        path: "/ag-kit/send-message",
-        params,
-        query: "",
+    let request = testkit::ClientRequest {
         headers: &[("content-type", media), ("x-user", "ada")],
+        params,
         body,
         base_url: "http://127.0.0.1:8080/ag-kit",
-        caller: &caller,
-        now: NOW,
-        new_id: RUN,
-    })
+        ..testkit::ClientRequest::new("POST", "/ag-kit/send-message")
+    };
+    request.decode(exchange)
 }
 
 /// The metadata of a run.

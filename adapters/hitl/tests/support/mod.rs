@@ -3,7 +3,7 @@
 
 #![allow(dead_code)]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use interlingua_core::answer::{ALL_DECISIONS, AskContext, Outcome, Waiting};
@@ -11,14 +11,12 @@ use interlingua_core::call::{
     AgentCard, Busy, Delivery, DocumentCall, Reply, RunInfo, RunState, RunView, SessionCall, SessionItem, SessionView,
     Target, Thread,
 };
-use interlingua_core::exchange::{Caller, Mounted, Next};
+use interlingua_core::exchange::{Mounted, Next};
 use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::pending::Pending;
 use interlingua_core::run::{Record, RunError};
-use interlingua_core::testkit::NOW;
-use interlingua_core::{
-    Call, End, Exchange, Extra, Fault, FaultKind, Json, Mount, Out, ProtocolAdapter, Request, RunId,
-};
+use interlingua_core::testkit::{self, NOW};
+use interlingua_core::{Call, End, Exchange, Extra, Fault, FaultKind, Json, Mount, Out, ProtocolAdapter, RunId};
 use interlingua_hitl::{Hitl, Options};
 
 /// A session of the mock engine.
@@ -101,27 +99,20 @@ impl Gateway {
     }
 
     pub(crate) fn request(&mut self, method: &str, path: &str, body: &[u8], media: &str) -> Response {
-        let found = self.mounted.endpoints.iter().find_map(|endpoint| {
-            let params = matches(endpoint.path, path)?;
-            (endpoint.method.as_str() == method).then(|| ((endpoint.open)(), params))
-        });
-        let (mut exchange, params) = found.unwrap_or_else(|| panic!("no endpoint {method} {path}"));
-        let caller = Caller { owner: "anonymous".into(), authenticated: false };
-        let request = Request {
-            method,
-            path,
-            params: &params,
-            query: "",
+        let (endpoint, params) =
+            testkit::endpoint(&self.mounted, method, path).unwrap_or_else(|| panic!("no endpoint {method} {path}"));
+        let mut exchange = (endpoint.open)();
+        let request = testkit::ClientRequest {
             headers: &[("content-type", media)],
+            params: &params,
             body,
             base_url: "",
-            caller: &caller,
             now: self.now,
-            new_id: interlingua_core::testkit::RUN,
+            ..testkit::ClientRequest::new(method, path)
         };
 
         let mut out = Out::new();
-        let mut call = exchange.decode(&request);
+        let mut call = request.decode(&mut *exchange);
         loop {
             let next = match call {
                 Err(fault) => {
@@ -307,26 +298,6 @@ fn normalized(id: RunId, session: &str, input: Input, frames: &[String], now: u6
     let end = record.run().turns.last().and_then(|turn| turn.end).expect("ended");
     record.finish_run(end);
     record
-}
-
-/// The values of the path's `{name}` parameters. `None`: the path does not match.
-fn matches(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
-    let (pattern, path): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), path.split('/').collect());
-    if pattern.len() != path.len() {
-        return None;
-    }
-
-    let mut params: HashMap<String, String> = HashMap::new();
-    for (part, value) in pattern.iter().zip(path) {
-        match part.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
-            Some(name) => {
-                params.insert(name.to_owned(), value.to_owned());
-            }
-            None if *part != value => return None,
-            None => {}
-        }
-    }
-    Some(params.into_iter().collect())
 }
 
 // Shorthands for Agent API frames.

@@ -1,40 +1,38 @@
-//! What the tests of this adapter share: opening exchanges as the server does, and the strict-writer rules as checks
+//! Shared by the tests of this adapter: opening exchanges as the server does, and a checker of the strict-writer rules
 //! (docs/protocols/agent-api.md#writer).
 #![allow(dead_code, unreachable_pub, reason = "each test file uses what it needs")]
 
-use interlingua_core::call::{AgentCard, Call, Delivery, RunInfo, RunState, RunView};
-use interlingua_core::exchange::{Caller, Exchange, Flow, Mounted, Next};
+use interlingua_core::call::{Call, Delivery, RunInfo, RunState, RunView};
+use interlingua_core::exchange::{Exchange, Flow, Mounted, Next};
 use interlingua_core::step::Step;
-use interlingua_core::testkit::{NOW, RUN};
-use interlingua_core::{Fault, Json, Mount, Out, ProtocolAdapter, Record, Reply, Request};
+use interlingua_core::testkit::{self, NOW, RUN};
+use interlingua_core::{Fault, Json, Out, ProtocolAdapter, Record, Reply};
 use serde_json::Value;
 
-/// A request anybody may send.
+/// A minimal valid request.
 pub const HELLO: &[u8] = br#"{"input":[{"role":"user","content":"hi"}]}"#;
 
 /// The adapter, mounted for one agent.
 pub struct Native(pub Mounted);
 
-/// An exchange as the server holds it.
+/// An exchange as the server stores it.
 pub type Opened = Box<dyn Exchange>;
 
 impl Native {
-    /// Mounted with options.
+    /// Mounts the adapter with these options, in JSON.
     pub fn new(options: &str) -> Self {
-        let agent = AgentCard { name: "demo".into(), ..AgentCard::default() };
-        let mount =
-            Mount { path: "/agents/demo".into(), agents: vec![agent.into()], public_url: None, authenticates: false };
+        let mount = testkit::mount("/agents/demo", &["demo"]);
         let options = serde_json::from_str(options).expect("options");
-        Self(interlingua_native::Native::mount(&mount, options).expect("it mounts"))
+        Self(interlingua_native::Native::mount(&mount, options).expect("valid options"))
     }
 
-    /// Opens an endpoint and lets it decode a request for [`RUN`].
+    /// Opens an endpoint and decodes a request for [`RUN`].
     pub fn open(&self, method: &str, path: &str, body: &[u8], query: &str) -> (Opened, Result<Call, Fault>) {
-        self.asked(method, path, body, query, &[("content-type", "application/json")], &RUN.to_string())
+        self.open_with(method, path, body, query, &[("content-type", "application/json")], &RUN.to_string())
     }
 
-    /// The same with headers and an id in the path.
-    pub fn asked(
+    /// The same with headers and another id in the path.
+    pub fn open_with(
         &self,
         method: &str,
         path: &str,
@@ -45,34 +43,31 @@ impl Native {
     ) -> (Opened, Result<Call, Fault>) {
         let mut endpoints = self.0.endpoints.iter();
         let endpoint = endpoints.find(|endpoint| endpoint.method.as_str() == method && endpoint.path == path);
-        let mut exchange = (endpoint.expect("there is such an endpoint").open)();
-        let call = exchange.decode(&Request {
-            method,
-            path,
-            params: &[("id".to_owned(), id.to_owned())],
+        let mut exchange = (endpoint.expect("a known endpoint").open)();
+        let request = testkit::ClientRequest {
             query,
             headers,
+            params: &[("id".to_owned(), id.to_owned())],
             body,
             base_url: "http://gateway/agents/demo",
-            caller: &Caller { owner: "anonymous".into(), authenticated: false },
-            now: NOW,
-            new_id: RUN,
-        });
+            ..testkit::ClientRequest::new(method, path)
+        };
+        let call = request.decode(&mut *exchange);
         (exchange, call)
     }
 }
 
-/// What was written, as text.
+/// The body that was written, as text.
 pub fn text(out: Out) -> String {
     String::from_utf8(out.body.to_vec()).expect("answers are UTF-8")
 }
 
-/// The whole stream of a run on `/process`.
+/// The complete stream of a run on `/process`.
 pub fn process(record: &Record) -> String {
     process_with(record, "{}")
 }
 
-/// The same under options.
+/// The same with options.
 pub fn process_with(record: &Record, options: &str) -> String {
     encoded(Native::new(options).open("POST", "/process", HELLO, "").0, record)
 }
@@ -81,7 +76,7 @@ pub fn process_with(record: &Record, options: &str) -> String {
 pub fn follow(record: &Record, after: Option<u64>) -> String {
     let query = after.map(|after| format!("after={after}")).unwrap_or_default();
     let (exchange, call) = Native::new("{}").open("GET", "/runs/{id}/events", b"", &query);
-    call.expect("it can be followed");
+    call.expect("a valid query");
     encoded(exchange, record)
 }
 
@@ -89,14 +84,15 @@ fn encoded(mut exchange: Opened, record: &Record) -> String {
     let mut out = Out::new();
     let mut flow = Flow::More;
     for step in record.steps(0) {
-        assert_eq!(flow, Flow::More, "nothing follows the end");
+        assert_eq!(flow, Flow::More, "no step after the end of the stream");
         flow = exchange.encode(step, &mut out);
     }
-    assert_eq!(flow, Flow::Close, "the end of the run is the end of the stream");
+
+    assert_eq!(flow, Flow::Close, "the stream ends with the run");
     text(out)
 }
 
-/// A stream that is written while the run grows.
+/// A stream that is encoded while the run is active.
 pub struct ActiveRun {
     exchange: Opened,
     out: Out,
@@ -104,23 +100,24 @@ pub struct ActiveRun {
 }
 
 impl ActiveRun {
-    /// A stream that has not begun.
+    /// A stream that has not started.
     pub fn new() -> Self {
         let exchange = Native::new("{}").open("POST", "/process", HELLO, "").0;
         Self { exchange, out: Out::new(), text: String::new() }
     }
 
-    /// Writes one step.
+    /// Encodes one step.
     pub fn step(&mut self, step: Step<'_>) {
         self.exchange.encode(step, &mut self.out);
     }
 
-    /// Writes a record's frames from a sequence number on.
-    pub fn see(&mut self, record: &Record, seen: &mut u64) {
-        record.steps(*seen).for_each(|step| self.step(step));
-        *seen = record.len();
+    /// Encodes the steps of a record from `next` on, and moves `next` to its end.
+    pub fn catch_up(&mut self, record: &Record, next: &mut u64) {
+        record.steps(*next).for_each(|step| self.step(step));
+        *next = record.len();
     }
 
+    /// The complete output so far.
     pub fn text(&mut self) -> &str {
         let written = text(std::mem::take(&mut self.out));
         self.text.push_str(&written);
@@ -128,8 +125,8 @@ impl ActiveRun {
     }
 }
 
-/// What is known of a run besides, in this state.
-pub fn about(state: RunState) -> RunInfo {
+/// The facts about a run in this state.
+pub fn run_info(state: RunState) -> RunInfo {
     RunInfo {
         protocol: "agent-api".into(),
         owner: "anonymous".into(),
@@ -144,17 +141,18 @@ pub fn about(state: RunState) -> RunInfo {
     }
 }
 
-/// The state a record is in.
+/// The state of a record.
 pub fn state(record: &Record) -> RunState {
     record.run().end.map_or(RunState::Running, RunState::Ended)
 }
 
 /// The answer to `stream: false`.
-pub fn whole(record: &Record) -> Value {
+pub fn collected(record: &Record) -> Value {
     let (mut exchange, _) = Native::new("{}").open("POST", "/process", HELLO, "");
-    let about = about(state(record));
+    let info = run_info(state(record));
     let mut out = Out::new();
-    let next = exchange.reply(Reply::Run(RunView { record, info: &about, pending: &[] }), &mut out);
+    let next = exchange.reply(Reply::Run(RunView { record, info: &info, pending: &[] }), &mut out);
+
     assert!(matches!(next, Ok(Next::Done)));
     assert_eq!(out.head.get("content-type"), Some("application/json"));
     serde_json::from_slice(&out.body).expect("JSON")
@@ -162,7 +160,8 @@ pub fn whole(record: &Record) -> Value {
 
 /// The objects in the frames of a stream.
 pub fn frames(stream: &str) -> Vec<Value> {
-    assert!(stream.is_empty() || stream.ends_with("\n\n"), "a stream ends with a whole frame: {stream}");
+    assert!(stream.is_empty() || stream.ends_with("\n\n"), "a stream ends with a complete frame: {stream}");
+
     stream
         .split("\n\n")
         .filter(|frame| !frame.is_empty())
@@ -174,55 +173,63 @@ pub fn frames(stream: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The strict-writer rules. Says which one is broken.
-pub fn lawful(frames: &[Value]) -> Result<(), String> {
+/// Checks the strict-writer rules. The error names the broken rule.
+pub fn check_stream(frames: &[Value]) -> Result<(), String> {
     let check = |holds: bool, broken: &dyn Fn() -> String| if holds { Ok(()) } else { Err(broken()) };
     let mut message: Option<&Value> = None;
     let mut slot: Option<(&Value, String)> = None;
     let mut finished: Vec<&Value> = Vec::new();
-    for (place, frame) in frames.iter().enumerate() {
+
+    for (index, frame) in frames.iter().enumerate() {
         let object = frame["object"].as_str().unwrap_or("");
         let status = frame["status"].as_str().unwrap_or("");
-        check(frame["sequence_number"] == place, &|| format!("frame {place} is numbered otherwise"))?;
+        check(frame["sequence_number"] == index, &|| format!("frame {index} has the wrong number"))?;
         let terminal = object == "response" && !matches!(status, "created" | "in_progress");
-        check(terminal == (place + 1 == frames.len()), &|| format!("frame {place} ends the stream, or does not"))?;
+        check(terminal == (index + 1 == frames.len()), &|| {
+            format!("frame {index} is terminal but not last, or last but not terminal")
+        })?;
+
         match (object, status) {
             ("response", "created" | "in_progress") => {
-                check(place < 2 && frame["output"].is_null(), &|| format!("frame {place} begins again"))?;
+                check(index < 2 && frame["output"].is_null(), &|| format!("frame {index} starts the response again"))?;
             }
             ("response", _) => {}
             ("message", "in_progress") => {
-                check(message.is_none(), &|| format!("frame {place} opens a second message"))?;
-                check(frame["content"].is_null(), &|| format!("frame {place} opens a message with content"))?;
+                check(message.is_none(), &|| format!("frame {index} opens a second message"))?;
+                check(frame["content"].is_null(), &|| format!("frame {index} opens a message with content"))?;
                 message = Some(&frame["id"]);
             }
             ("message", _) => {
-                check(message == Some(&frame["id"]), &|| format!("frame {place} ends what is not open"))?;
-                check(slot.is_none(), &|| format!("frame {place} leaves a slot open"))?;
+                check(message == Some(&frame["id"]), &|| format!("frame {index} ends a message that is not open"))?;
+                check(slot.is_none(), &|| format!("frame {index} leaves a slot open"))?;
                 message = None;
                 finished.push(frame);
             }
             ("content", status) => {
-                check(message == Some(&frame["msg_id"]), &|| format!("frame {place} fills what is not open"))?;
-                let fits = slot.as_ref().is_none_or(|(index, _)| **index == frame["index"]);
-                check(fits, &|| format!("frame {place} fills a second slot"))?;
+                check(message == Some(&frame["msg_id"]), &|| {
+                    format!("frame {index} has a content of a message that is not open")
+                })?;
+                let fits = slot.as_ref().is_none_or(|(open, _)| **open == frame["index"]);
+                check(fits, &|| format!("frame {index} fills a second slot"))?;
+
                 let text = frame["text"].as_str().unwrap_or("").to_owned();
                 let sent = slot.take().map(|(_, sent)| sent).unwrap_or_default();
                 if status == "completed" {
-                    let grown = frame["type"] != "text" || sent.is_empty() || sent == text;
-                    check(grown, &|| format!("frame {place} says {text:?} where {sent:?} was sent"))?;
+                    let matches = frame["type"] != "text" || sent.is_empty() || sent == text;
+                    check(matches, &|| format!("frame {index} completes the text {sent:?} as {text:?}"))?;
                 } else {
                     let sent = if frame["delta"] == true { sent + &text } else { text };
                     slot = Some((&frame["index"], sent));
                 }
             }
-            _ => return Err(format!("frame {place} is no object of the protocol")),
+            _ => return Err(format!("frame {index} is not an object of the protocol")),
         }
     }
+
     check(message.is_none(), &|| "a message is left open".into())?;
     let last = frames.last().ok_or("the stream is empty")?;
     let output: Vec<&Value> = last["output"].as_array().into_iter().flatten().collect();
-    check(output == finished, &|| "the output is not what was sent".into())?;
+    check(output == finished, &|| "the output differs from the messages that were sent".into())?;
     for name in ["id", "session_id", "created_at"] {
         let responses = || frames.iter().filter(|frame| frame["object"] == "response");
         check(responses().all(|frame| frame[name] == last[name]), &|| format!("the response's {name} changes"))?;

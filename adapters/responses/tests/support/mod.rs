@@ -7,18 +7,17 @@ pub mod strict;
 use std::sync::Arc;
 
 use interlingua_core::call::{AgentCard, Reply, RunInfo, RunState, RunView};
-use interlingua_core::exchange::{Caller, Exchange, Flow, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::exchange::{Exchange, Flow, Mount, Mounted, ProtocolAdapter};
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{AgentRequest, Content, ContentType, MessageType, Role};
-use interlingua_core::out::Head;
 use interlingua_core::pending::Pending;
 use interlingua_core::run::{CallHead, MessageEnd, MessageStart, RunError};
-use interlingua_core::{Call, Delivery, End, Fault, Next, Out, Record, Request, Run, RunCall, RunId, Step};
+use interlingua_core::testkit;
+use interlingua_core::{Call, Delivery, End, Fault, Next, Out, Record, Run, RunCall, RunId, Step};
 use interlingua_responses::{Options, Responses};
 use serde_json::Value;
 
-/// 2026-11-20T10:00:00Z
-pub const NOW: u64 = 1_795_168_800_000;
+pub use interlingua_core::testkit::NOW;
 
 pub fn run_id(number: u128) -> RunId {
     RunId(uuid::Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0000 + number))
@@ -66,46 +65,7 @@ impl std::fmt::Debug for Sent {
     }
 }
 
-#[derive(Debug)]
-pub struct HttpReply {
-    pub status: u16,
-    pub head: Head,
-    pub body: String,
-}
-
-impl HttpReply {
-    pub fn from_out(out: Out) -> Self {
-        let status = if out.head.status == 0 { 200 } else { out.head.status };
-        Self { status, body: String::from_utf8(out.body.to_vec()).expect("UTF-8"), head: out.head }
-    }
-
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
-    }
-
-    /// Status and body on one line.
-    pub fn line(&self) -> String {
-        format!("{} {}", self.status, self.body)
-    }
-}
-
-fn matches(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
-    let mut params = Vec::new();
-    let (mut expected, mut actual) = (pattern.split('/'), path.split('/'));
-    loop {
-        match (expected.next(), actual.next()) {
-            (None, None) => return Some(params),
-            (Some(expected), Some(actual)) => {
-                match expected.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
-                    Some(name) => params.push((name.split(':').next().expect("a name").to_owned(), actual.to_owned())),
-                    None if expected == actual => {}
-                    None => return None,
-                }
-            }
-            _ => return None,
-        }
-    }
-}
+pub type HttpReply = testkit::HttpResponse;
 
 impl Route {
     pub fn send(&self, method: &str, target: &str, body: &str) -> Sent {
@@ -115,29 +75,21 @@ impl Route {
     pub fn send_with(&self, method: &str, target: &str, body: &str, headers: &[(&str, &str)]) -> Sent {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let as_http = if method == "WEBSOCKET" { "GET" } else { method };
-        let found = self.0.endpoints.iter().find_map(|endpoint| {
-            let params = matches(endpoint.path, path)?;
-            (endpoint.method.as_str() == as_http).then_some((endpoint, params))
-        });
-
-        let (mut exchange, params) = match found {
+        let (mut exchange, params) = match testkit::endpoint(&self.0, as_http, path) {
             Some((endpoint, params)) => ((endpoint.open)(), params),
             None => ((self.0.fallback)(), Vec::new()),
         };
 
-        let caller = Caller { owner: "anonymous".into(), authenticated: false };
-        let outcome = exchange.decode(&Request {
-            method,
-            path,
-            params: &params,
+        let request = testkit::ClientRequest {
             query,
             headers,
+            params: &params,
             body: body.as_bytes(),
             base_url: "http://localhost/v1",
-            caller: &caller,
-            now: NOW,
             new_id: run_id(0x100),
-        });
+            ..testkit::ClientRequest::new(method, path)
+        };
+        let outcome = request.decode(&mut *exchange);
         Sent { exchange, outcome }
     }
 }

@@ -1,13 +1,13 @@
-//! A record in lines that people can read, for snapshots.
+//! Prints a record in readable lines, for snapshots.
 
 use std::fmt::Write as _;
 
 use crate::event::Event;
 use crate::run::Record;
 
-/// A record, line by line.
+/// The record, one event per line.
 #[must_use]
-pub fn tale(record: &Record) -> String {
+pub fn render(record: &Record) -> String {
     let mut lines = String::new();
     for step in record.steps(0) {
         let _ = match step.event {
@@ -15,8 +15,8 @@ pub fn tale(record: &Record) -> String {
             Event::TurnStarted { turn } => writeln!(lines, "turn {turn} started"),
             Event::AnswerStarted { .. } => writeln!(lines, "  answer started"),
             Event::MessageStarted { message } => {
-                let shown = &step.run.messages[message as usize];
-                writeln!(lines, "  message {message} {} {} {}", shown.id, shown.announced, shown.role)
+                let started = &step.run.messages[message as usize];
+                writeln!(lines, "  message {message} {} {} {}", started.id, started.announced, started.role)
             }
             Event::ContentStarted { message, content } => {
                 let slot = &step.run.messages[message as usize].slots[content as usize];
@@ -38,19 +38,23 @@ pub fn tale(record: &Record) -> String {
                 )
             }
             Event::MessageFinished { message } => {
-                let shown = &step.run.messages[message as usize];
-                let turned = if shown.kind == shown.announced { String::new() } else { format!(" as {}", shown.kind) };
-                let error =
-                    shown.code.as_ref().map(|code| format!(" {code}: {}", shown.message.as_deref().unwrap_or("")));
-                let end = shown.end.map_or("open", crate::End::as_str);
-                writeln!(lines, "  message {message} {end}{turned}{}", error.unwrap_or_default())
+                let finished = &step.run.messages[message as usize];
+                let new_kind = Some(&finished.kind).filter(|kind| **kind != finished.announced);
+                let new_kind = new_kind.map(|kind| format!(" as {kind}")).unwrap_or_default();
+                let text = finished.message.as_deref().unwrap_or("");
+                let error = finished.code.as_ref().map(|code| format!(" {code}: {text}")).unwrap_or_default();
+
+                let end = finished.end.map_or("open", crate::End::as_str);
+                writeln!(lines, "  message {message} {end}{new_kind}{error}")
             }
             Event::TurnFinished { turn, end } => {
-                let error = step.run.turns[turn as usize].error.as_ref();
+                let finished = &step.run.turns[turn as usize];
+                let error = finished.error.as_ref();
                 let error = error.map(|error| format!(" {}: {}", error.code, error.message)).unwrap_or_default();
-                let usage = step.run.turns[turn as usize].usage.as_ref();
+                let usage = finished.usage.as_ref();
                 let usage = usage.map(|usage| format!(" usage {}", usage.text())).unwrap_or_default();
-                let withdrawn = if step.run.turns[turn as usize].withdrawn { " withdrawn" } else { "" };
+                let withdrawn = if finished.withdrawn { " withdrawn" } else { "" };
+
                 writeln!(lines, "turn {turn} {}{withdrawn}{error}{usage}", end.as_str())
             }
             Event::RunFinished { end } => writeln!(lines, "run {}", end.as_str()),
