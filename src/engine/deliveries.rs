@@ -91,7 +91,7 @@ impl Deliveries {
         let Some(notifiers) = notifiers_of(collection, scope) else { return Ok(()) };
         let Some(notifier) = (notifiers.open)(value) else { return Ok(()) };
         if self.lock().are_too_many(&scope.document_key("")) {
-            return Err(Fault::new(FaultKind::Overloaded, "too many push receivers are being told of runs"));
+            return Err(Fault::new(FaultKind::Overloaded, "too many push deliveries are under way"));
         }
 
         let checked = self.outbox.client.check_url(notifier.url(), &notifiers.policy).await;

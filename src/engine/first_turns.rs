@@ -136,7 +136,7 @@ impl FirstTurns {
         }
     }
 
-    /// Makes a run known and starts its task. Returns what its client follows, and what tells that the run is safe if the
+    /// Makes a run known and starts its task. Returns what its client follows, and what resolves once the run is safe if the
     /// client waits for that.
     ///
     /// Invariant: nothing is awaited here, so this is not async. A client may leave at every await, which drops the

@@ -66,7 +66,7 @@ pub(super) struct Prepared {
     pub(super) freed: Vec<RunId>,
     /// True if a pending item was decided: the session has to be safe before the agent is called.
     pub(super) decided: bool,
-    /// The input with its answers in native form, if that differs from what the client sent.
+    /// The input with its answers in canonical form, if that differs from what the client sent.
     pub(super) input: Option<Input>,
 }
 
@@ -112,7 +112,7 @@ impl Turn {
         (turn, receiver)
     }
 
-    /// The input as the run records it: with its answers in native form, if that is known already.
+    /// The input as the run records it: with its answers in canonical form, if that is known already.
     pub(super) fn take_input(&mut self) -> Input {
         let prepared = match &mut self.place {
             Some(Place::Ready(_, prepared)) => prepared.input.take(),

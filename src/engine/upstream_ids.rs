@@ -71,10 +71,10 @@ mod tests {
     fn no_one_can_use_the_name_that_was_made_for_another_owner() {
         let hidden = session(&Owner::anonymous().on_route("/one"), "s1", None);
         let shared = Owner::anonymous();
-        for spelled in [hidden.clone(), hidden.to_uppercase(), hidden.replace('-', ""), format!("urn:uuid:{hidden}")] {
-            assert_ne!(session(&shared, &spelled, None), spelled);
-            assert_ne!(session(&shared, &spelled, None), hidden);
-            assert_ne!(user(&shared, &spelled), spelled);
+        for variant in [hidden.clone(), hidden.to_uppercase(), hidden.replace('-', ""), format!("urn:uuid:{hidden}")] {
+            assert_ne!(session(&shared, &variant, None), variant);
+            assert_ne!(session(&shared, &variant, None), hidden);
+            assert_ne!(user(&shared, &variant), variant);
         }
         let fresh = "0198c1d2-aaaa-7bbb-8ccc-0123456789ab";
         assert_eq!(session(&shared, fresh, None), fresh, "other UUIDs are names like any other");

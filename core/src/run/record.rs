@@ -21,6 +21,9 @@ struct TimedEvent {
     after: u32,
 }
 
+/// The most capacity that a finished text keeps beyond its length, in bytes.
+const MAX_SPARE_CAPACITY: usize = 64 << 10;
+
 /// The properties of a message when it starts.
 #[derive(Clone, Debug)]
 pub struct MessageStart {
@@ -326,6 +329,13 @@ impl Record {
         slot.value = value;
         slot.extra = extra;
         slot.finished = true;
+        // A text that grew by deltas may have twice the capacity it needs. Short ones are not worth the copy.
+        if let Some(Version { text, .. }) = slot.versions.last_mut()
+            && text.capacity() - text.len() > MAX_SPARE_CAPACITY
+        {
+            text.shrink_to_fit();
+        }
+
         self.emit(Event::ContentFinished { message, content });
     }
 
