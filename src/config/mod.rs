@@ -15,7 +15,6 @@ mod document;
 mod endpoint;
 mod headers;
 mod host;
-mod located;
 mod mask;
 mod protocols;
 mod resolve;
@@ -25,7 +24,6 @@ mod secret;
 mod settings;
 mod suggest;
 mod tree;
-mod validator;
 
 use std::path::Path;
 

@@ -10,11 +10,13 @@ use interlingua_core::capability::{ClientCapabilities, UpstreamCapabilities};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use toml::de::ValueDeserializer;
 use url::Url;
 
+use super::diagnostics::Diagnostic;
 use super::endpoint::EndpointName;
-use super::options::{Options, ReadOptions, read_options};
 use super::settings::Mount;
+use super::tree::{self, Rejected, TomlValue};
 
 /// A protocol's own options, deserialized and validated.
 ///
@@ -220,7 +222,6 @@ impl fmt::Debug for Protocols {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::diagnostics::Diagnostic;
     use toml::Spanned;
     use toml::de::DeValue;
 

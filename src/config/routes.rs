@@ -10,15 +10,14 @@ use toml::de::DeValue;
 
 use super::agents::DeclaredAgent;
 use super::diagnostics::Diagnostic;
-use super::document::{RouteTable, Table};
+use super::document::{Located, RouteTable, Table};
 use super::endpoint::EndpointName;
 use super::host::{Origin, Origins};
-use super::located::Located;
 use super::protocols::ClientProtocol;
+use super::resolve::Validator;
 use super::settings::{Agent, Mount, Route};
 use super::suggest;
 use super::tree::TomlValue;
-use super::validator::Validator;
 
 /// Endpoints of the gateway itself, which belong to no route.
 const OWN_ENDPOINTS: [(&str, &str); 2] = [("GET", "/healthz"), ("GET", "/readyz")];

@@ -26,8 +26,7 @@ use super::guard::{self, Target};
 use super::stream::Steps;
 use super::unsent::{CompleteBody, StreamBody};
 use super::{Gateway, Served};
-use crate::clock;
-use crate::engine::{Answer, Follower, ListedRun, Scope};
+use crate::engine::{Answer, Follower, Scope, Shown, clock};
 use crate::upstream::Trace;
 
 /// When a client should retry if too many unread responses are buffered.
@@ -35,16 +34,23 @@ const UNSENT_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The maximum number of engine calls of one exchange.
 const MAX_CALLS: usize = 256;
 
-/// Answers a request of an endpoint whose head was checked.
-pub(super) async fn answer(
+/// Serves a request of an endpoint.
+pub(super) async fn endpoint(
     gateway: Arc<Gateway>,
     route: Arc<Served>,
     index: usize,
-    mut exchange: Box<dyn Exchange>,
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
     let endpoint = &route.mounted.endpoints[index];
+    let mut exchange = (endpoint.open)();
+    if let Err(fault) = guard::check_head(&gateway, Target::Endpoint(&route, endpoint), request.head()) {
+        return reject(&gateway, &route, &mut *exchange, &request, &fault);
+    }
+
+    if endpoint.websocket && request.headers().contains_key("upgrade") {
+        return super::websocket::serve(&gateway, &route, index, &request, payload).await;
+    }
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
     let time = gateway.settings.timeouts.body;
     let (body, reservation) = match read_body(&request, payload, endpoint.reads, limit, time, &gateway.bodies).await {
@@ -248,7 +254,7 @@ impl<'a> RequestParts<'a> {
             base_url: &self.base_url,
             caller: &caller,
             now: clock::now(),
-            new_id: clock::new_id(),
+            new_id: clock::fresh(),
         });
 
         let mut scope = route.scope.clone();
@@ -294,7 +300,7 @@ pub(super) async fn run_exchange(
             Answer::Run(run) => run.view_safe(|view| exchange.reply(Reply::Run(view), &mut out)),
             Answer::Waiting(run) => run.view_safe(|view| exchange.reply(Reply::Waiting(view), &mut out)),
             Answer::Runs { runs, total, next } => {
-                let runs = runs.iter().map(ListedRun::view).collect();
+                let runs = runs.iter().map(Shown::view).collect();
                 exchange.reply(Reply::Runs(Page { runs, total, next }), &mut out)
             }
             Answer::Agents => exchange.reply(Reply::Agents(&scope.agents), &mut out),
@@ -353,7 +359,7 @@ async fn read_body(
 }
 
 /// Rejects a request whose body is not read.
-pub(super) fn reject(
+fn reject(
     gateway: &Gateway,
     route: &Served,
     exchange: &mut dyn Exchange,
@@ -429,7 +435,7 @@ pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exc
     }
     if out.head.get("x-request-id").is_none() {
         // Users can quote this id to find the log line of a failed request.
-        let id = clock::new_id().to_prefixed("req_");
+        let id = clock::fresh().to_prefixed("req_");
         tracing::debug!(route = %route.path, request = %id, code = fault.code(), "request rejected");
         out.header("x-request-id", id);
     }

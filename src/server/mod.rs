@@ -8,7 +8,6 @@ mod base_url;
 mod bodies;
 mod clock;
 mod connection;
-mod endpoint;
 mod forwarded;
 mod guard;
 mod handle;
@@ -271,7 +270,7 @@ fn resource(
         for method in methods {
             let (gateway, route) = (Arc::clone(gateway), Arc::clone(route));
             resource = resource.route(web::method(method.clone()).to(move |request, payload| {
-                endpoint::serve(Arc::clone(&gateway), Arc::clone(&route), index, request, payload)
+                handle::endpoint(Arc::clone(&gateway), Arc::clone(&route), index, request, payload)
             }));
         }
     }

@@ -55,7 +55,7 @@ pub(super) async fn serve(
                 route: Arc::clone(route),
                 index,
                 request: request.clone(),
-                cache: gateway.engine.connection_cache(),
+                cache: ConnectionCache::new(&gateway.engine),
                 session: session.clone(),
                 messages: Messages::new(payload, limit).with_budget({
                     let gateway = Arc::clone(gateway);

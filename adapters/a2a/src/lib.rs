@@ -20,7 +20,6 @@ mod options;
 mod parts;
 mod push;
 mod render;
-mod selection;
 mod serve;
 mod task;
 mod time;

@@ -165,19 +165,6 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_in_the_schema() {
-        let schema = schema();
-        let properties = schema["properties"].as_object().expect("an object");
-        for name in properties.keys() {
-            let unknown = format!("unknown field `{name}`");
-            let read = options(&format!(r#"{{"{name}":[[]]}}"#));
-            assert!(read.is_err_and(|error| !error.contains(&unknown)), "{name}");
-        }
-        let error = options(r#"{"x":1}"#).expect_err("unknown");
-        assert_eq!(error.matches('`').count() / 2 - 1, properties.len(), "{error}");
-    }
-
-    #[test]
     fn an_operator_learns_of_options_without_effect() {
         let warnings = |url: &str, text: &str| options(text).expect("options").warnings(url);
         assert_eq!(warnings("http://agent", "{}"), Vec::<String>::new());

@@ -299,7 +299,7 @@ pub(crate) fn transcript(driven: &Driven) -> String {
     for request in &driven.requests {
         let _ = writeln!(text, "{}\n", request_text(request).trim_end());
     }
-    let _ = write!(text, "{}", testkit::tale(&driven.record));
+    let _ = write!(text, "{}", testkit::render(&driven.record));
     if let Some(awaits) = driven.awaits {
         let _ = writeln!(text, "awaits {awaits:?}");
     }

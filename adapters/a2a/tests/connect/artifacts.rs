@@ -9,7 +9,7 @@ fn tale(items: &[Value]) -> String {
     let mut all = vec![submitted()];
     all.extend_from_slice(items);
     all.push(status("COMPLETED"));
-    testkit::tale(&Session::new(&fixed(V1)).send_text("Paris?", [V1.stream(1, &all)]).record)
+    testkit::render(&Session::new(&fixed(V1)).send_text("Paris?", [V1.stream(1, &all)]).record)
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn parts_of_every_kind_are_contents() {
         V03.frames(1, &[status("COMPLETED")])
     );
     let driven = Session::new(&fixed(V03)).send_text("Paris?", [testkit::Answer::stream(&frames)]);
-    insta::assert_snapshot!("parts_of_old_artifacts", testkit::tale(&driven.record));
+    insta::assert_snapshot!("parts_of_old_artifacts", testkit::render(&driven.record));
 }
 
 #[test]

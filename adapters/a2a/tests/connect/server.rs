@@ -84,7 +84,7 @@ fn polled(script: &Script, dialect: Dialect) -> Driven {
         ClientRequest::new("GET", Box::leak(format!("{prefix}/tasks/{}", support::NEW_ID).into_boxed_str()))
     };
     let get = if dialect.version == "1.0" { get.header("a2a-version", "1.0") } else { get };
-    let shown = testkit::Shown::known(&record, about);
+    let shown = testkit::TestRun::with_info(&record, about);
     let answer = host().send(&get).final_answer(interlingua_core::Reply::Run(shown.view()));
     session.send_text("hi", [begun, Answer::body(&answer.body)])
 }
@@ -255,7 +255,7 @@ fn every_decision_arrives_as_the_same() {
 
             let mut about = about(&record);
             about.labels = receive(&first.requests[0]).run().labels.clone();
-            let shown = testkit::Shown::known(&record, about);
+            let shown = testkit::TestRun::with_info(&record, about);
             let received = receive(&sent).next_call(interlingua_core::Reply::Run(shown.view()));
             let [answer] = received.run().answers.as_slice() else { panic!("one answer: {script} {decided:?}") };
 

@@ -43,7 +43,7 @@ fn a_streamed_task_is_the_same_in_every_dialect() {
         insta::with_settings!({ omit_expression => true }, {
             insta::assert_snapshot!(name, format!("{}state {}\n", transcript(&driven), session.state.text()));
         });
-        tales.push(testkit::tale(&driven.record));
+        tales.push(testkit::render(&driven.record));
     }
     assert!(tales.iter().all(|tale| *tale == tales[0]), "{tales:#?}");
 }
@@ -54,7 +54,7 @@ fn bytes_may_be_cut_anywhere() {
         let frames = dialect.frames(1, &story());
         let read = |pieces: Vec<Vec<u8>>| {
             let mut session = Session::new(&fixed(dialect));
-            testkit::tale(&session.send_text("Paris?", [Answer::Stream(pieces)]).record)
+            testkit::render(&session.send_text("Paris?", [Answer::Stream(pieces)]).record)
         };
         let whole = read(vec![frames.clone().into_bytes()]);
         for size in [1, 2, 3, 7, 64, 333] {
@@ -78,7 +78,7 @@ fn a_message_is_the_whole_answer() {
         let mut options = fixed(dialect);
         options["streaming"] = json!(false);
         let sent = Session::new(&options).send_text("Paris?", [dialect.body(1, &reply)]);
-        assert_eq!(testkit::tale(&sent.record), testkit::tale(&streamed.record));
+        assert_eq!(testkit::render(&sent.record), testkit::render(&streamed.record));
     }
 }
 

@@ -93,7 +93,7 @@ pub fn tale(options: &str, short: &[&str]) -> String {
 
 /// The tale of a record, without what every one begins and ends with.
 pub fn trimmed(record: &Record) -> String {
-    let tale = testkit::tale(record);
+    let tale = testkit::render(record);
     let lines: Vec<&str> = tale.lines().collect();
     lines[2..lines.len() - 1].join("\n")
 }
