@@ -11,7 +11,7 @@ use url::Url;
 use super::diagnostics::Diagnostic;
 use super::document::{AgentTable, Entries, Located, Table, TimeoutsTable, UpstreamTable};
 use super::headers;
-use super::protocols::{Options, UpstreamProtocol};
+use super::protocols::{Options, Protocols, UpstreamProtocol};
 use super::resolve::Validator;
 use super::settings::{Agent, History, HistoryLimit, Timeouts, Upstream};
 use super::suggest;
@@ -141,40 +141,10 @@ fn upstream(
         return None;
     };
 
-    let declared = validator.protocols.upstreams().iter().find(|one| one.name == protocol.value);
-    let Some(declared) = declared else {
-        let names = validator.protocols.upstream_names();
-        let fallback = if validator.protocols.client_names().any(|name| name == protocol.value) {
-            "supported for clients only"
-        } else {
-            "unknown name"
-        };
-        let label = suggest::label(&protocol.value, names, fallback);
-        validator.report(
-            Diagnostic::error(format!("unknown upstream protocol {:?}", protocol.value))
-                .at(&protocol.span)
-                .label(label)
-                .help(upstream_protocols(validator)),
-        );
-        return None;
-    };
-
+    let declared = find_protocol(protocol, validator)?;
     let raw_options = validator.options(table.options.as_ref(), protocol);
     let options = (declared.read)(raw_options, &mut validator.found);
-    match (&table.url, declared.built_in) {
-        (None, false) if !validator.rejected.contains(&located.span, "url") => validator.report(
-            Diagnostic::error(format!("the upstream of agent {:?} has no URL", agent.value))
-                .at(&protocol.span)
-                .label("this protocol needs url = \"http://…\""),
-        ),
-        (Some(url), true) => validator.report(
-            Diagnostic::error(format!("protocol {:?} has no URL", protocol.value))
-                .at(&url.span)
-                .label("leave it out: the agent is part of the gateway")
-                .also(&protocol.span, "built in"),
-        ),
-        _ => {}
-    }
+    check_url(agent, located, protocol, declared, validator);
 
     let options = options?;
     let mut capabilities = connected(agent, &options, declared, url.as_ref(), protocol, validator);
@@ -192,6 +162,52 @@ fn upstream(
         capabilities,
         options,
     })
+}
+
+/// The protocol of that name, which is reported if there is none.
+fn find_protocol<'a>(protocol: &Located<String>, validator: &mut Validator<'_, 'a>) -> Option<&'a UpstreamProtocol> {
+    let protocols: &'a Protocols = validator.protocols;
+    let declared = protocols.upstreams().iter().find(|one| one.name == protocol.value);
+    if declared.is_none() {
+        let names = protocols.upstream_names();
+        let fallback = if protocols.client_names().any(|name| name == protocol.value) {
+            "supported for clients only"
+        } else {
+            "unknown name"
+        };
+        let label = suggest::label(&protocol.value, names, fallback);
+        validator.report(
+            Diagnostic::error(format!("unknown upstream protocol {:?}", protocol.value))
+                .at(&protocol.span)
+                .label(label)
+                .help(upstream_protocols(validator)),
+        );
+    }
+    declared
+}
+
+/// Checks that there is a URL exactly if the protocol needs one.
+fn check_url(
+    agent: &Located<String>,
+    located: &Located<Table<UpstreamTable>>,
+    protocol: &Located<String>,
+    declared: &UpstreamProtocol,
+    validator: &mut Validator<'_, '_>,
+) {
+    match (&located.value.url, declared.built_in) {
+        (None, false) if !validator.rejected.contains(&located.span, "url") => validator.report(
+            Diagnostic::error(format!("the upstream of agent {:?} has no URL", agent.value))
+                .at(&protocol.span)
+                .label("this protocol needs url = \"http://…\""),
+        ),
+        (Some(url), true) => validator.report(
+            Diagnostic::error(format!("protocol {:?} has no URL", protocol.value))
+                .at(&url.span)
+                .label("leave it out: the agent is part of the gateway")
+                .also(&protocol.span, "built in"),
+        ),
+        _ => {}
+    }
 }
 
 /// Tries to connect, without any request, and reports what the connector has to say.
