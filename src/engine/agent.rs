@@ -24,8 +24,6 @@ pub struct Agent {
     pub queue_turns: bool,
     /// The largest run, in bytes.
     pub max_run_bytes: usize,
-    /// True if the agent takes decisions beyond yes and no.
-    pub approval_extension: bool,
 }
 
 /// Who keeps the history of a session.

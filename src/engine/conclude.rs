@@ -201,7 +201,7 @@ fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &En
             now: note.now,
             terms: turn.spoken.answer_policy,
             tools: turn.spoken.request.tools.as_deref().unwrap_or_default(),
-            approval_extension: run.agent.approval_extension,
+            decisions: run.agent.card.decisions,
         };
         // The agent has gone on without the answers that it was not given to an earlier turn.
         doc.waiting.withdraw(run.id());

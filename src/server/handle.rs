@@ -26,7 +26,8 @@ use super::guard::{self, Target};
 use super::stream::Steps;
 use super::unsent::{CompleteBody, StreamBody};
 use super::{Gateway, Served};
-use crate::engine::{Answer, Follower, Scope, Shown, clock};
+use crate::clock;
+use crate::engine::{Answer, Follower, ListedRun, Scope};
 use crate::upstream::Trace;
 
 /// When a client should retry if too many unread responses are buffered.
@@ -254,7 +255,7 @@ impl<'a> RequestParts<'a> {
             base_url: &self.base_url,
             caller: &caller,
             now: clock::now(),
-            new_id: clock::fresh(),
+            new_id: clock::new_id(),
         });
 
         let mut scope = route.scope.clone();
@@ -300,7 +301,7 @@ pub(super) async fn run_exchange(
             Answer::Run(run) => run.view_safe(|view| exchange.reply(Reply::Run(view), &mut out)),
             Answer::Waiting(run) => run.view_safe(|view| exchange.reply(Reply::Waiting(view), &mut out)),
             Answer::Runs { runs, total, next } => {
-                let runs = runs.iter().map(Shown::view).collect();
+                let runs = runs.iter().map(ListedRun::view).collect();
                 exchange.reply(Reply::Runs(Page { runs, total, next }), &mut out)
             }
             Answer::Agents => exchange.reply(Reply::Agents(&scope.agents), &mut out),
@@ -435,7 +436,7 @@ pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exc
     }
     if out.head.get("x-request-id").is_none() {
         // Users can quote this id to find the log line of a failed request.
-        let id = clock::fresh().to_prefixed("req_");
+        let id = clock::new_id().to_prefixed("req_");
         tracing::debug!(route = %route.path, request = %id, code = fault.code(), "request rejected");
         out.header("x-request-id", id);
     }

@@ -55,7 +55,7 @@ pub(super) async fn serve(
                 route: Arc::clone(route),
                 index,
                 request: request.clone(),
-                cache: ConnectionCache::new(&gateway.engine),
+                cache: gateway.engine.connection_cache(),
                 session: session.clone(),
                 messages: Messages::new(payload, limit).with_budget({
                     let gateway = Arc::clone(gateway);

@@ -7,7 +7,6 @@
 //! decides which addresses are public.
 
 mod pool;
-mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,13 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::future::{BoxFuture, FutureExt as _, ready};
 use interlingua_core::public_address::{Destination, OwnAddresses, Policy, Refused, is_local_name};
 use interlingua_core::push::PushRequest;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use self::pool::Pool;
-use self::tls::PATIENCE;
 use crate::ports::{WebhookClient, WebhookError};
 
 /// The limit for resolving a name, for connecting, and for one request.
@@ -97,13 +95,15 @@ impl WebhookClient for HttpWebhookClient {
         .boxed()
     }
 
-    fn post(&self, url: &str, policy: &Policy, delivery: PushRequest) -> BoxFuture<'static, Result<(), Failed>> {
+    fn post(&self, url: &str, policy: &Policy, delivery: PushRequest) -> BoxFuture<'static, Result<(), WebhookError>> {
         let (this, url, policy) = (self.clone(), url.to_owned(), policy.clone());
         async move {
             let place = this.resolve(&url, &policy).await.map_err(|unreached| match unreached {
                 // A name may resolve to a public address again later.
-                Unreached::Refused(refused) => Failed { again: refused == Refused::Host, why: refused.to_string() },
-                Unreached::Unknown(_) => Failed { again: true, why: "its name is not known".to_owned() },
+                Unreached::Refused(refused) => {
+                    WebhookError { retryable: refused == Refused::Host, reason: refused.to_string() }
+                }
+                Unreached::Unknown(_) => WebhookError { retryable: true, reason: "its name is not known".to_owned() },
             })?;
             send(&this.pool, place, delivery).await
         }
@@ -147,9 +147,9 @@ impl Resolve for FixedAddresses {
     }
 }
 
-async fn send(pool: &Pool, place: Receiver, delivery: PushRequest) -> Result<(), Failed> {
+async fn send(pool: &Pool, place: Receiver, delivery: PushRequest) -> Result<(), WebhookError> {
     let secure = place.url.scheme() == "https";
-    let failed = |again: bool, why: String| Failed { again, why };
+    let failed = |retryable: bool, reason: String| WebhookError { retryable, reason };
     // The URL may contain a secret: errors are reported without it.
     let client = pool.client(secure, place.addresses);
     let client = client.map_err(|error| failed(false, error.without_url().to_string()))?;

@@ -22,6 +22,7 @@ use interlingua_core::connector::TurnRequest;
 use interlingua_core::event::End;
 use interlingua_core::json::Extra;
 use interlingua_core::model::{AgentRequest, Message};
+use interlingua_core::policy::RunPolicy;
 use interlingua_core::public_address::{Policy, Refused};
 use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
 use interlingua_core::step::Step;

@@ -95,7 +95,7 @@ async fn a_name_that_cannot_be_resolved_is_accepted_unless_it_is_local() {
 async fn a_name_that_cannot_be_resolved_at_a_delivery_is_retried() {
     let (post, _) = resolving(vec![unknown()]);
     let failed = post.post("https://hooks.invalid.example/", &policy(&[]), delivery()).await;
-    assert!(failed.is_err_and(|failed| failed.again));
+    assert!(failed.is_err_and(|failed| failed.retryable));
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_name_that_resolves_elsewhere_after_the_check_is_not_followed() {
     assert_eq!(asked.load(Ordering::Relaxed), 2, "the connection resolves nothing");
     for _ in 0..2 {
         let failed = post.post(&url, &policy, delivery()).await;
-        assert_eq!(failed.map_err(|failed| failed.why), Err(Refused::Host.to_string()));
+        assert_eq!(failed.map_err(|failed| failed.reason), Err(Refused::Host.to_string()));
     }
     assert_eq!(asked.load(Ordering::Relaxed), 4);
     assert_eq!(received.await.expect("a receiver"), [format!("rebind.example:{port}")]);
@@ -201,6 +201,6 @@ async fn pushes_to_one_place_share_a_connection_as_long_as_it_resolves_to_the_sa
     assert_eq!(counted(), (1, 3), "one connection, three requests");
     // An open connection is not used once the name resolves to a refused address.
     let failed = post.post(&url, &policy, delivery()).await;
-    assert_eq!(failed.map_err(|failed| failed.why), Err(Refused::Host.to_string()));
+    assert_eq!(failed.map_err(|failed| failed.reason), Err(Refused::Host.to_string()));
     assert_eq!(counted(), (1, 3));
 }

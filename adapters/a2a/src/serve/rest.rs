@@ -5,8 +5,8 @@ use interlingua_core::{Call, Fault, FaultKind, Method, Request};
 use super::A2aExchange;
 use super::params::Params;
 use crate::dialect::{Binding, Generation, Operation, RequestedVersion};
+use crate::dialect::{ServedVersions, check_media_type};
 use crate::options::MissingVersion;
-use crate::selection::{ServedVersions, check_media_type};
 
 use Generation::{V1, V03};
 use Method::{Delete, Get, Post};

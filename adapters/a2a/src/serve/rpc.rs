@@ -6,8 +6,8 @@ use interlingua_core::{Call, Fault, Json, Request};
 use super::A2aExchange;
 use super::params::Params;
 use crate::dialect::{Binding, RequestedVersion};
+use crate::dialect::{ServedVersions, check_media_type};
 use crate::errors::{self, Problem};
-use crate::selection::{ServedVersions, check_media_type};
 
 fn invalid(message: &str) -> Fault {
     errors::fault(Problem::InvalidRequest, message)

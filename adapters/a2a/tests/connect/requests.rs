@@ -129,8 +129,8 @@ fn tenant_and_extensions_go_into_each_request() {
     for request in &driven.requests {
         let body: Value = serde_json::from_slice(&request.body).expect("JSON");
         assert_eq!(body["params"]["tenant"], "t/1");
-        assert!(request.headers.contains(&("a2a-extensions", "urn:a,urn:b".to_owned())));
-        assert!(request.headers.contains(&("a2a-version", "1.0".to_owned())));
+        assert!(request.headers.contains(&("a2a-extensions".into(), "urn:a,urn:b".to_owned())));
+        assert!(request.headers.contains(&("a2a-version".into(), "1.0".to_owned())));
     }
 
     options["binding"] = json!("HTTP+JSON");
@@ -140,7 +140,7 @@ fn tenant_and_extensions_go_into_each_request() {
     options["version"] = json!("0.3");
     let driven = Session::new(&options).send_text("Paris?", [V03_REST.stream(1, &[submitted(), status("COMPLETED")])]);
     assert_eq!(driven.requests[0].url, format!("{URL}/v1/message:stream"));
-    assert!(driven.requests[0].headers.contains(&("x-a2a-extensions", "urn:a,urn:b".to_owned())));
+    assert!(driven.requests[0].headers.contains(&("x-a2a-extensions".into(), "urn:a,urn:b".to_owned())));
     assert!(driven.requests[0].headers.iter().all(|(name, _)| *name != "a2a-version"));
 }
 

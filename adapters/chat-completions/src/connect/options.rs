@@ -195,6 +195,8 @@ impl UpstreamOptions {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
