@@ -13,7 +13,7 @@ use interlingua_core::{Owner, ProtocolAdapter};
 use url::Url;
 
 use crate::config::{
-    self, ClientProtocol, Connected, EndpointName, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
+    self, ClientProtocol, Connected, EndpointPattern, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope, clock};
 use crate::server::{self, Served};
@@ -96,8 +96,7 @@ impl Gateway {
             .capabilities(|options| P::capabilities(&options.copy::<P::Options>().unwrap_or_default()))
             .try_mount(|configured| {
                 let mounted = mount::<P>(&core_mount(configured), &configured.route.options)?;
-                let endpoints = mounted.endpoints.iter();
-                Ok(endpoints.map(|endpoint| EndpointName::new(endpoint.method.as_str(), endpoint.path)).collect())
+                Ok(mounted.endpoints.iter().map(EndpointPattern::from).collect())
             });
         self.clients.retain(|client| client.name != P::NAME);
         let capabilities = || P::capabilities(&P::Options::default());
@@ -221,7 +220,7 @@ impl Gateway {
         let server = server::listen(
             listener,
             engine.clone(),
-            routes,
+            server::Routes::build(routes).map_err(anyhow::Error::msg)?,
             server::Settings {
                 workers: settings.server.workers,
                 max_body: settings.server.max_body,
@@ -258,6 +257,15 @@ impl Gateway {
         }))
     }
 
+    /// The routing table of these settings, to [replace](server::SharedRoutes::replace) that of a running gateway. The
+    /// agents of the routes must be those that the gateway was started with.
+    ///
+    /// # Errors
+    /// What the check of the configuration rejects.
+    pub fn build_routes(&self, settings: &Settings) -> anyhow::Result<server::Routes> {
+        server::Routes::build(self.routes(settings)?).map_err(anyhow::Error::msg)
+    }
+
     fn routes(&self, settings: &Settings) -> anyhow::Result<Vec<Served>> {
         let mut routes: Vec<Served> = Vec::new();
         for configured in settings.mounts() {
@@ -267,7 +275,6 @@ impl Gateway {
             let mount = core_mount(&configured);
             let mut mounted = (client.mount)(&mount, &configured.route.options).map_err(anyhow::Error::msg)?;
             let any_origin = if mounted.any_origin { Origins::Any } else { Origins::default() };
-            let first = !routes.iter().any(|route| route.scope.protocol == client.name);
             routes.push(Served {
                 scope: Scope {
                     owner: Owner::anonymous(),
@@ -288,7 +295,6 @@ impl Gateway {
                 heartbeat: configured.route.heartbeat,
                 partition: (!configured.route.shared_sessions).then(|| mount.path.clone()),
                 cors: configured.route.cors.clone().unwrap_or(any_origin),
-                first,
                 path: mount.path,
                 mounted,
             });
@@ -338,6 +344,12 @@ impl Running {
 
         served?;
         Ok(())
+    }
+
+    /// A handle that replaces the routes while the gateway is running.
+    #[must_use]
+    pub fn routes(&self) -> server::SharedRoutes {
+        self.server.routes()
     }
 
     /// The engine, for tests.

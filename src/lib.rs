@@ -10,6 +10,7 @@ pub mod config;
 pub mod engine;
 mod gateway;
 mod public_url;
+mod routing;
 pub mod secrets;
 pub mod server;
 pub mod store;

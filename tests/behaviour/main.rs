@@ -31,6 +31,7 @@ mod matrix;
 mod owners;
 mod pairs;
 mod responses_socket;
+mod routing;
 mod runs;
 mod secrets;
 mod sessions;
