@@ -57,6 +57,10 @@ impl Paths {
             let parse = |path: &str| {
                 Pattern::parse(path).map_err(|reason| format!("its endpoint path {:?} {reason}", endpoint.path))
             };
+            if !endpoint.path.is_empty() && !endpoint.path.starts_with('/') {
+                return Err(format!("its endpoint path {:?} does not begin with a slash", endpoint.path));
+            }
+
             // The mount point itself, with and without a trailing slash. The path of a request is never empty.
             let is_mount = endpoint.path.is_empty();
             if !(is_mount && mount.path.is_empty()) {
