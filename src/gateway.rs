@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::clock;
 use crate::config::{
-    self, ClientProtocol, Connected, EndpointName, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
+    self, ClientProtocol, Connected, EndpointPattern, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope};
 use crate::ports::WebhookClient;
@@ -92,8 +92,7 @@ impl Gateway {
             .capabilities(|options| P::capabilities(&options.copy::<P::Options>().unwrap_or_default()))
             .try_mount(|configured| {
                 let mounted = mount::<P>(&core_mount(configured), &configured.route.options)?;
-                let endpoints = mounted.endpoints.iter();
-                Ok(endpoints.map(|endpoint| EndpointName::new(endpoint.method.as_str(), endpoint.path)).collect())
+                Ok(mounted.endpoints.iter().map(EndpointPattern::from).collect())
             });
         self.clients.retain(|client| client.name != P::NAME);
         let capabilities = || P::capabilities(&P::Options::default());
@@ -211,7 +210,7 @@ impl Gateway {
         let server = server::listen(
             listener,
             engine.clone(),
-            routes,
+            server::Routes::build(routes).map_err(anyhow::Error::msg)?,
             server::Settings {
                 workers: settings.server.workers,
                 max_body: settings.server.max_body,
@@ -250,6 +249,15 @@ impl Gateway {
         }))
     }
 
+    /// The routing table of these settings, to [replace](server::SharedRoutes::replace) that of a running gateway. The
+    /// agents of the routes must be those that the gateway was started with.
+    ///
+    /// # Errors
+    /// What the check of the configuration rejects.
+    pub fn build_routes(&self, settings: &Settings) -> anyhow::Result<server::Routes> {
+        server::Routes::build(self.routes(settings)?).map_err(anyhow::Error::msg)
+    }
+
     fn routes(&self, settings: &Settings) -> anyhow::Result<Vec<Served>> {
         let mut routes: Vec<Served> = Vec::new();
         for configured in settings.mounts() {
@@ -259,7 +267,6 @@ impl Gateway {
             let mount = core_mount(&configured);
             let mut mounted = (client.mount)(&mount, &configured.route.options).map_err(anyhow::Error::msg)?;
             let any_origin = if mounted.any_origin { Origins::Any } else { Origins::default() };
-            let first = !routes.iter().any(|route| route.scope.protocol == client.name);
             routes.push(Served {
                 scope: Scope {
                     owner: Owner::anonymous(),
@@ -280,7 +287,6 @@ impl Gateway {
                 heartbeat: configured.route.heartbeat,
                 partition: (!configured.route.shared_sessions).then(|| mount.path.clone()),
                 cors: configured.route.cors.clone().unwrap_or(any_origin),
-                first,
                 path: mount.path,
                 mounted,
             });
@@ -330,6 +336,12 @@ impl Running {
 
         served?;
         Ok(())
+    }
+
+    /// A handle that replaces the routes while the gateway is running.
+    #[must_use]
+    pub fn routes(&self) -> server::SharedRoutes {
+        self.server.routes()
     }
 
     /// The engine, for tests.

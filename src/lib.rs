@@ -12,6 +12,7 @@ pub mod engine;
 mod gateway;
 pub mod ports;
 mod public_url;
+mod routing;
 pub mod secrets;
 pub mod server;
 pub mod store;

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use interlingua::Gateway;
 use interlingua::config::{
-    self, ClientProtocol, Connected, Diagnostics, EndpointName, Env, Forwarded, History, OnDisconnect, ParallelTurns,
-    Protocols, ServerLimits, ServerTimeouts, Settings, StoreKind, UpstreamProtocol,
+    self, ClientProtocol, Connected, Diagnostics, EndpointPattern, Env, Forwarded, History, OnDisconnect,
+    ParallelTurns, Protocols, ServerLimits, ServerTimeouts, Settings, StoreKind, UpstreamProtocol,
 };
+use interlingua_core::Method;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{ClientCapabilities, HistoryNeed, UpstreamCapabilities};
 use proptest::prelude::*;
@@ -78,10 +79,12 @@ fn protocols() -> Protocols {
             }
 
             let options = mount.route.options.copy::<NativeOptions>().expect("the type declared above");
-            let mut endpoints =
-                vec![EndpointName::new("POST", "/process"), EndpointName::new("GET", "/runs/{id}/events")];
+            let mut endpoints = vec![
+                EndpointPattern::new(Method::Post, "/process"),
+                EndpointPattern::new(Method::Get, "/runs/{id}/events"),
+            ];
             if options.tasks {
-                endpoints.push(EndpointName::new("POST", "/process/task"));
+                endpoints.push(EndpointPattern::new(Method::Post, "/process/task"));
             }
             Ok(endpoints)
         })
@@ -90,11 +93,19 @@ fn protocols() -> Protocols {
             "properties": { "tasks": { "type": "boolean" }, "depth": { "type": "integer" } },
             "additionalProperties": false,
         }));
-    let responses = ClientProtocol::new::<NoOptions>("responses")
-        .try_mount(|_| Ok(vec![EndpointName::new("POST", "/responses"), EndpointName::new("GET", "/responses/{id}")]));
+    let responses = ClientProtocol::new::<NoOptions>("responses").try_mount(|_| {
+        Ok(vec![EndpointPattern::new(Method::Post, "/responses"), EndpointPattern::new(Method::Get, "/responses/{id}")])
+    });
     let plain = ClientProtocol::new::<NoOptions>("plain").try_mount(|mount| match mount.path.as_str() {
         "/nowhere" => Err("this path is not supported\nmount it at another path".to_owned()),
-        _ => Ok(vec![EndpointName::new("GET", "/healthz"), EndpointName::new("POST", "/agents/{name}/{do}")]),
+        "/v1" => Ok(vec![
+            EndpointPattern::new(Method::Get, "/responses/{name}"),
+            EndpointPattern::new(Method::Post, "/chat"),
+        ]),
+        _ => Ok(vec![
+            EndpointPattern::new(Method::Get, "/healthz"),
+            EndpointPattern::new(Method::Post, "/agents/{name}/{do}"),
+        ]),
     });
     let upstream = UpstreamProtocol::new::<UpstreamOptions>("agent-api").try_connect(|url, _| match url {
         Some(url) if url.query() == Some("no") => Err("this query is not supported".to_owned()),

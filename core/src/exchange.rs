@@ -135,7 +135,7 @@ pub struct Mount {
 
 /// A mounted protocol.
 pub struct Mounted {
-    /// The endpoints, most specific paths first.
+    /// The endpoints.
     pub endpoints: Vec<Endpoint>,
     /// Handles every request below the mount point that matches no endpoint: unknown paths, wrong methods. It decodes
     /// the request only to return the error in the protocol's format.
@@ -248,6 +248,12 @@ fn is_json_suffixed(media_type: &str) -> bool {
     media_type.starts_with("application/") && media_type.ends_with("+json")
 }
 
+/// The value of a request header; its name is in lower case.
+pub type ReadHeader<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
+
+/// True if a request is for a protocol, judged by its headers.
+pub type Recognizes = fn(&ReadHeader<'_>) -> bool;
+
 /// Creates an exchange.
 pub type Open = Box<dyn Fn() -> Box<dyn Exchange> + Send + Sync>;
 
@@ -284,11 +290,16 @@ impl Method {
 pub struct Endpoint {
     /// The HTTP method.
     pub method: Method,
-    /// The path below the mount point, with `{name}` or `{name:regex}` for a segment. `""` is the mount point itself,
-    /// with and without a trailing slash.
+    /// The path below the mount point. A segment may have one parameter, with a literal prefix or suffix: `{id}`,
+    /// `{id}:cancel`. The last segment may be `{*rest}`, which is the rest of the path and never empty. Of several paths
+    /// that match, the most specific one counts, whatever their order. `""` is the mount point itself, with and without
+    /// a trailing slash.
     pub path: &'static str,
     /// Also serve the path at the root of the host if the route is the first of its protocol: well-known paths.
     pub at_root: bool,
+    /// Tells requests of this protocol from those of another protocol that is mounted at the same path and has the same
+    /// endpoint. `None`: it cannot tell, so the first route in the configuration answers.
+    pub recognizes: Option<Recognizes>,
     /// Requires no credentials even if the route does: agent cards.
     pub public: bool,
     /// Creates the exchange for a request.
@@ -308,6 +319,7 @@ impl Endpoint {
             method,
             path,
             at_root: false,
+            recognizes: None,
             public: false,
             open: Box::new(move || Box::new(open())),
             websocket: false,

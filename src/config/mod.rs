@@ -12,7 +12,6 @@ mod agents;
 mod carried;
 mod diagnostics;
 mod document;
-mod endpoint;
 mod headers;
 mod host;
 mod mask;
@@ -28,7 +27,6 @@ mod tree;
 use std::path::Path;
 
 pub use self::diagnostics::{Diagnostic, Diagnostics, Severity};
-pub use self::endpoint::EndpointName;
 pub use self::host::{Host, HostName, Origin, Origins, implied_port};
 pub use self::protocols::{ClientProtocol, Connected, Options, Protocols, UpstreamProtocol};
 pub use self::schema::schema;
@@ -37,6 +35,8 @@ pub use self::settings::{
     Agent, Forwarded, Header, History, HistoryLimit, Mount, OnDisconnect, ParallelTurns, Retention, Route, Server,
     ServerLimits, ServerTimeouts, Settings, Store, StoreKind, Timeouts, Upstream,
 };
+
+pub use crate::routing::EndpointPattern;
 
 /// The file that is read by default.
 pub const DEFAULT_FILE: &str = "gateway.toml";

@@ -14,9 +14,9 @@ use toml::de::ValueDeserializer;
 use url::Url;
 
 use super::diagnostics::Diagnostic;
-use super::endpoint::EndpointName;
 use super::settings::Mount;
 use super::tree::{self, Rejected, TomlValue};
+use crate::routing::EndpointPattern;
 
 /// A protocol's own options, deserialized and validated.
 ///
@@ -39,7 +39,7 @@ impl fmt::Debug for Options {
 }
 
 type ReadOptions = fn(TomlValue<'_>, &mut Vec<Diagnostic>) -> Option<Options>;
-type TryMount = Arc<dyn Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync>;
+type TryMount = Arc<dyn Fn(&Mount) -> Result<Vec<EndpointPattern>, String> + Send + Sync>;
 type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<Connected, String> + Send + Sync>;
 type CapabilitiesOf = Arc<dyn Fn(&Options) -> ClientCapabilities + Send + Sync>;
 
@@ -90,12 +90,12 @@ impl ClientProtocol {
     }
 
     /// Sets the function that tries a mount. It returns the mount's endpoints, which are used to find conflicts between
-    /// routes, or the reason why it cannot be mounted, as a sentence for the operator. Without it, the protocol is
-    /// assumed to serve every request below its path.
+    /// routes, or the reason why it cannot be mounted, as a sentence for the operator. Without it, the protocol has no
+    /// endpoints.
     #[must_use]
     pub fn try_mount(
         mut self,
-        try_mount: impl Fn(&Mount) -> Result<Vec<EndpointName>, String> + Send + Sync + 'static,
+        try_mount: impl Fn(&Mount) -> Result<Vec<EndpointPattern>, String> + Send + Sync + 'static,
     ) -> Self {
         self.try_mount = Some(Arc::new(try_mount));
         self

@@ -1,6 +1,6 @@
 //! Routes: which agents are mounted where, and whether two routes would serve the same requests.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,16 +11,13 @@ use toml::de::DeValue;
 use super::agents::DeclaredAgent;
 use super::diagnostics::Diagnostic;
 use super::document::{Located, RouteTable, Table};
-use super::endpoint::EndpointName;
 use super::host::{Origin, Origins};
 use super::protocols::ClientProtocol;
 use super::resolve::Validator;
 use super::settings::{Agent, Mount, Route};
 use super::suggest;
 use super::tree::TomlValue;
-
-/// Endpoints of the gateway itself, which belong to no route.
-const OWN_ENDPOINTS: [(&str, &str); 2] = [("GET", "/healthz"), ("GET", "/readyz")];
+use crate::routing::{EndpointPattern, MountPoint, Overlap, OverlapKind, Table as RoutingTable};
 
 /// The longest path accepted, in bytes.
 const MAX_PATH_LEN: usize = 1024;
@@ -304,19 +301,23 @@ fn agents<'k>(
     served
 }
 
-/// Tries every mount, and reports requests that two routes would serve, or that are for the gateway's own endpoints.
-///
-/// Reports at most one conflict per route: its path is the problem, not each of its endpoints.
+/// Tries every mount, and builds the routing table that the server would build of them. Reports requests that two
+/// routes would answer, or that are for the gateway's own paths.
 fn check_conflicts(routes: &[(Arc<Route>, Range<usize>)], validator: &mut Validator<'_, '_>) {
-    let own = OWN_ENDPOINTS.map(|(method, path)| EndpointName::new(method, path));
-    // By path, since endpoints of two mounts can only conflict if one mount is below the other.
-    let mut mounted: BTreeMap<String, Vec<(usize, Vec<EndpointName>)>> = BTreeMap::new();
+    // With the index of the route.
+    let mut mounts: Vec<(usize, Mount)> = Vec::new();
+    let mut points = Vec::new();
     for (index, (route, span)) in routes.iter().enumerate() {
         for mount in route.mounts() {
             match endpoints(&mount, validator.protocols.clients()) {
                 Ok(endpoints) => {
-                    let path = mount.path.trim_end_matches('/').to_owned();
-                    mounted.entry(path).or_default().push((index, endpoints));
+                    points.push(MountPoint {
+                        path: mount.path.trim_end_matches('/').to_owned(),
+                        protocol: route.protocol.clone(),
+                        endpoints,
+                        route: (),
+                    });
+                    mounts.push((index, mount));
                 }
                 Err(reason) => {
                     // The mounts of the other agents would give the same error.
@@ -327,52 +328,73 @@ fn check_conflicts(routes: &[(Arc<Route>, Range<usize>)], validator: &mut Valida
         }
     }
 
-    let mut reported = HashSet::new();
-    for (path, here) in &mounted {
-        let above = path.match_indices('/').map(|(end, _)| &path[..end]).chain([path.as_str()]);
-        let neighbours: Vec<&(usize, Vec<EndpointName>)> =
-            above.filter_map(|above| mounted.get(above)).flatten().collect();
-        for (index, endpoints) in here {
-            let conflicts_with_own = endpoints.iter().any(|one| own.iter().any(|own| own.conflicts_with(one)));
-            if conflicts_with_own && reported.insert(*index) {
-                let (route, span) = &routes[*index];
-                let message =
-                    format!("path {:?} conflicts with the gateway's own \"/healthz\" or \"/readyz\"", route.path);
-                validator.report(Diagnostic::error(message).at(span).label("mount it at another path"));
-            }
-
-            for (other, theirs) in neighbours.iter().copied() {
-                let (first, later) = (index.min(other), index.max(other));
-                if first == later || reported.contains(later) {
-                    continue;
-                }
-
-                let conflict = endpoints.iter().find(|one| theirs.iter().any(|it| it.conflicts_with(one)));
-                if let Some(conflict) = conflict {
-                    reported.insert(*later);
-                    let request = format!("{} {}", conflict.method, conflict.path);
-                    let request = request.trim_start_matches("* ");
-                    validator.report(
-                        Diagnostic::error(format!("two routes serve {request:?}"))
-                            .at(&routes[*later].1)
-                            .label("mount one of them at another path")
-                            .also(&routes[*first].1, "mounted here first"),
-                    );
-                }
-            }
+    match RoutingTable::build(&points) {
+        Ok((_, overlaps)) => report_overlaps(routes, &mounts, &overlaps, validator),
+        Err(error) => {
+            let (route, mount) = &mounts[error.mount];
+            validator.report(cannot_mount(mount, &error.reason).at(&routes[*route].1));
         }
     }
 }
 
-/// The endpoints of a mount, with complete paths, or the reason why it cannot be mounted.
-fn endpoints(mount: &Mount, protocols: &[ClientProtocol]) -> Result<Vec<EndpointName>, String> {
-    let declared = protocols.iter().find(|protocol| protocol.name == mount.protocol());
-    let names = match declared.and_then(|protocol| protocol.try_mount.as_ref()) {
-        Some(try_mount) => try_mount(mount)?,
-        // Without a declaration, a protocol is assumed to serve every request for its path.
-        None => vec![EndpointName::new("*", "")],
+/// Reports at most one error per route: its path is the problem, not each of its endpoints. The mounts of a route with
+/// `{agent}` in its path share their warnings.
+fn report_overlaps(
+    routes: &[(Arc<Route>, Range<usize>)],
+    mounts: &[(usize, Mount)],
+    overlaps: &[Overlap],
+    validator: &mut Validator<'_, '_>,
+) {
+    let mut reported = HashSet::new();
+    let mut warned = HashSet::new();
+    for overlap in overlaps {
+        let (first, later) = (mounts[overlap.first].0, mounts[overlap.later].0);
+        let is_new = if overlap.is_error() { reported.insert(later) } else { warned.insert((first, later)) };
+        if !is_new {
+            continue;
+        }
+
+        let ((route, span), (_, first_span)) = (&routes[later], &routes[first]);
+        let request = &overlap.requests[0];
+        validator.report(match overlap.kind {
+            OverlapKind::Own => {
+                let message =
+                    format!("path {:?} conflicts with the gateway's own \"/healthz\" or \"/readyz\"", route.path);
+                Diagnostic::error(message).at(span).label("mount it at another path")
+            }
+            OverlapKind::Conflict => Diagnostic::error(format!("two routes serve {request:?}"))
+                .at(span)
+                .label("mount one of them at another path")
+                .also(first_span, "mounted here first"),
+            OverlapKind::Shared | OverlapKind::Root => {
+                let answers = mounts[overlap.answers].0;
+                let (mine, other) = if answers == later {
+                    ("this route answers", "not this route")
+                } else {
+                    ("not this route", "this route answers")
+                };
+                shared_requests(overlap).at(span).label(mine).also(first_span, other)
+            }
+        });
+    }
+}
+
+/// A warning that names the requests, of which one route answers all.
+fn shared_requests(overlap: &Overlap) -> Diagnostic {
+    let requests = suggest::list(overlap.requests.iter().map(String::as_str));
+    let reason = match overlap.kind {
+        OverlapKind::Root => "well-known paths at the root of the host belong to the first route of their protocol",
+        _ => "the first route in the file answers; everything else goes to the route that has it",
     };
-    Ok(names.iter().map(|name| name.below(&mount.path)).collect())
+    Diagnostic::warning(format!("two routes have the same endpoints: {requests}")).help(reason)
+}
+
+/// The endpoints of a mount, or the reason why it cannot be mounted.
+fn endpoints(mount: &Mount, protocols: &[ClientProtocol]) -> Result<Vec<EndpointPattern>, String> {
+    let declared = protocols.iter().find(|protocol| protocol.name == mount.protocol());
+    declared
+        .and_then(|protocol| protocol.try_mount.as_ref())
+        .map_or_else(|| Ok(Vec::new()), |try_mount| try_mount(mount))
 }
 
 fn cannot_mount(mount: &Mount, reason: &str) -> Diagnostic {

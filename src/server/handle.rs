@@ -17,17 +17,18 @@ use interlingua_core::exchange::{Caller, MediaTypes};
 use interlingua_core::out::Head;
 use interlingua_core::tree::{Bounds, check};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Owner, Request};
-use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
 use super::bodies::{Bodies, BodyReservation, LARGE_BODY};
 use super::clock::{BodyClock, Clock};
 use super::guard::{self, Target};
+use super::routes::Routed;
 use super::stream::Steps;
 use super::unsent::{CompleteBody, StreamBody};
 use super::{Gateway, Served};
 use crate::clock;
 use crate::engine::{Answer, Follower, ListedRun, Scope};
+use crate::routing::{EndpointMatch, Found};
 use crate::upstream::Trace;
 
 /// When a client should retry if too many unread responses are buffered.
@@ -38,53 +39,52 @@ const MAX_CALLS: usize = 256;
 /// Serves a request of an endpoint.
 pub(super) async fn endpoint(
     gateway: Arc<Gateway>,
-    route: Arc<Served>,
-    index: usize,
+    routed: Arc<Routed>,
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
-    let endpoint = &route.mounted.endpoints[index];
+    let (route, endpoint, params) = (&routed.route, routed.endpoint(), &routed.params);
     let mut exchange = (endpoint.open)();
-    if let Err(fault) = guard::check_head(&gateway, Target::Endpoint(&route, endpoint), request.head()) {
-        return reject(&gateway, &route, &mut *exchange, &request, &fault);
+    if let Err(fault) = guard::check_head(&gateway, Target::Endpoint(route, endpoint), request.head()) {
+        return reject(&gateway, route, params, &mut *exchange, &request, &fault);
     }
 
     if endpoint.websocket && request.headers().contains_key("upgrade") {
-        return super::websocket::serve(&gateway, &route, index, &request, payload).await;
+        return super::websocket::serve(&gateway, &routed, &request, payload).await;
     }
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
     let time = gateway.settings.timeouts.body;
     let (body, reservation) = match read_body(&request, payload, endpoint.reads, limit, time, &gateway.bodies).await {
         Ok(body) => body,
-        Err(fault) => return reject(&gateway, &route, &mut *exchange, &request, &fault),
+        Err(fault) => return reject(&gateway, route, params, &mut *exchange, &request, &fault),
     };
 
     let decoded = if body.len() > LARGE_BODY {
         let (returned, decoded) =
-            decode_blocking(&gateway, (&route, index), exchange, &request, None, (body, reservation)).await;
+            decode_blocking(&gateway, &routed, exchange, &request, None, (body, reservation)).await;
         exchange = returned;
         decoded
     } else {
-        let parts = RequestParts::new(&gateway, &route, &request, request.method().as_str());
-        let decoded = parts.decode_within(bounds(&gateway, &request), &route, &mut *exchange, &body);
+        let parts = RequestParts::new(&gateway, route, params, &request, request.method().as_str());
+        let decoded = parts.decode_within(bounds(&gateway, &request), route, &mut *exchange, &body);
         drop((body, reservation));
         decoded
     };
     let (call, scope) = match decoded {
         Ok(decoded) => decoded,
-        Err(fault) => return fail(&route, request.head(), &mut *exchange, &fault),
+        Err(fault) => return fail(route, request.head(), &mut *exchange, &fault),
     };
 
     // If the client disconnects, this future is dropped, which cancels everything that must not outlive the request.
     match run_exchange(&gateway, &mut *exchange, call, &scope).await {
-        Ok(Outcome::Complete(out)) if out.body.is_empty() => complete(&route, request.head(), out),
+        Ok(Outcome::Complete(out)) if out.body.is_empty() => complete(route, request.head(), out),
         Ok(Outcome::Complete(out)) => match CompleteBody::new(out.body.freeze(), &gateway.unsent) {
-            Some(body) => builder(&route, request.head(), &out.head).body(body),
+            Some(body) => builder(route, request.head(), &out.head).body(body),
             None => {
                 let mut fault =
                     Fault::new(FaultKind::Overloaded, "too many responses are waiting for clients to read them");
                 fault.retry_after = Some(UNSENT_RETRY_AFTER);
-                fail(&route, request.head(), &mut *exchange, &fault)
+                fail(route, request.head(), &mut *exchange, &fault)
             }
         },
         Ok(Outcome::Stream { mut follower, attach }) => {
@@ -93,7 +93,7 @@ pub(super) async fn endpoint(
             let mut out = Out::new();
             follower.begin(attach, |view| exchange.begin(view, &mut out));
             let steps = Steps::new(follower, exchange, out, route.heartbeat);
-            let mut response = builder(&route, request.head(), &head).body(StreamBody::new(steps, &gateway.unsent));
+            let mut response = builder(route, request.head(), &head).body(StreamBody::new(steps, &gateway.unsent));
             if request.version() < Version::HTTP_11 {
                 // HTTP/1.0 has no chunked encoding: the stream ends with the connection.
                 response.head_mut().no_chunking(true);
@@ -101,7 +101,7 @@ pub(super) async fn endpoint(
             }
             response
         }
-        Err(fault) => fail(&route, request.head(), &mut *exchange, &fault),
+        Err(fault) => fail(route, request.head(), &mut *exchange, &fault),
     }
 }
 
@@ -126,30 +126,31 @@ fn json_bounds(gateway: &Gateway) -> Bounds {
 /// Decodes a WebSocket message, which is JSON within the limits of bodies.
 pub(super) fn decode_message(
     gateway: &Gateway,
-    route: &Served,
+    routed: &Routed,
     exchange: &mut dyn Exchange,
     request: &HttpRequest,
     (method, body): (&str, &[u8]),
 ) -> Result<(Call, Scope), Fault> {
-    RequestParts::new(gateway, route, request, method).decode_within(Some(json_bounds(gateway)), route, exchange, body)
+    let parts = RequestParts::new(gateway, &routed.route, &routed.params, request, method);
+    parts.decode_within(Some(json_bounds(gateway)), &routed.route, exchange, body)
 }
 
 /// Decodes a large body on a blocking thread, so that other requests of this worker do not wait. `message` is the
 /// method of a WebSocket message, which is always JSON; `None` for a request body.
 pub(super) async fn decode_blocking(
     gateway: &Gateway,
-    (route, index): (&Arc<Served>, usize),
+    routed: &Arc<Routed>,
     mut exchange: Box<dyn Exchange>,
     request: &HttpRequest,
     message: Option<&str>,
     (body, reservation): (Bytes, BodyReservation),
 ) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
     let method = message.unwrap_or_else(|| request.method().as_str());
-    let parts = RequestParts::new(gateway, route, request, method).into_owned();
+    let parts = RequestParts::new(gateway, &routed.route, &routed.params, request, method).into_owned();
     let bounds = if message.is_some() { Some(json_bounds(gateway)) } else { bounds(gateway, request) };
     let permit = gateway.bodies.decoder().await;
 
-    let own_route = Arc::clone(route);
+    let own_route = Arc::clone(&routed.route);
     let decoding = tokio::task::spawn_blocking(move || {
         let decoded = parts.decode_within(bounds, &own_route, &mut *exchange, &body);
         // The reservation is held until here, even if the client has disconnected: the body is in memory until now.
@@ -158,40 +159,29 @@ pub(super) async fn decode_blocking(
     });
     decoding.await.unwrap_or_else(|error| {
         let fault = Fault::new(FaultKind::Internal, "the body could not be decoded").with_source(error);
-        ((route.mounted.endpoints[index].open)(), Err(fault))
+        ((routed.endpoint().open)(), Err(fault))
     })
-}
-
-/// Decodes a request.
-pub(super) fn decode(
-    gateway: &Gateway,
-    route: &Served,
-    exchange: &mut dyn Exchange,
-    request: &HttpRequest,
-    method: &str,
-    body: &[u8],
-) -> Result<(Call, Scope), Fault> {
-    RequestParts::new(gateway, route, request, method).decode(route, exchange, body)
 }
 
 /// A request without its body, as exchanges see it.
 struct RequestParts<'a> {
     method: Cow<'a, str>,
     path: Cow<'a, str>,
-    params: Vec<(String, String)>,
+    params: Cow<'a, [(String, String)]>,
     query: Cow<'a, str>,
     headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     base_url: String,
 }
 
 impl<'a> RequestParts<'a> {
-    fn new(gateway: &Gateway, route: &Served, request: &'a HttpRequest, method: &'a str) -> Self {
-        let params = request.match_info().iter();
-        Self {
-            path: request.path().into(),
-            params: params.map(|(name, value)| (name.to_owned(), decode_segment(value))).collect(),
-            ..Self::from_head(gateway, route, request.head(), method)
-        }
+    fn new(
+        gateway: &Gateway,
+        route: &Served,
+        params: &'a [(String, String)],
+        request: &'a HttpRequest,
+        method: &'a str,
+    ) -> Self {
+        Self { params: params.into(), ..Self::from_head(gateway, route, request.head(), method) }
     }
 
     /// From a head alone, without path parameters.
@@ -200,7 +190,7 @@ impl<'a> RequestParts<'a> {
         Self {
             method: method.into(),
             path: head.uri.path().into(),
-            params: Vec::new(),
+            params: Cow::Borrowed(&[]),
             query: head.uri.query().unwrap_or("").into(),
             headers: headers
                 .map(|(name, value)| (name.as_str().into(), String::from_utf8_lossy(value.as_bytes())))
@@ -218,7 +208,7 @@ impl<'a> RequestParts<'a> {
         RequestParts {
             method: owned(self.method),
             path: owned(self.path),
-            params: self.params,
+            params: Cow::Owned(self.params.into_owned()),
             query: owned(self.query),
             headers: self.headers.into_iter().map(|(name, value)| (owned(name), owned(value))).collect(),
             base_url: self.base_url,
@@ -269,11 +259,6 @@ impl<'a> RequestParts<'a> {
         }
         decoded.map(|call| (call, scope))
     }
-}
-
-/// Decodes a path segment completely. The router leaves characters encoded that have a meaning in paths.
-fn decode_segment(value: &str) -> String {
-    percent_decode_str(value).decode_utf8_lossy().into_owned()
 }
 
 /// Calls the engine as often as the exchange needs it.
@@ -363,12 +348,14 @@ async fn read_body(
 fn reject(
     gateway: &Gateway,
     route: &Served,
+    params: &[(String, String)],
     exchange: &mut dyn Exchange,
     request: &HttpRequest,
     fault: &Fault,
 ) -> HttpResponse {
     // The exchange may choose the format of its errors by the head, so it has to see it.
-    let _ = decode(gateway, route, exchange, request, request.method().as_str(), b"");
+    let parts = RequestParts::new(gateway, route, params, request, request.method().as_str());
+    let _ = parts.decode(route, exchange, b"");
     fail(route, request.head(), exchange, fault)
 }
 
@@ -379,27 +366,29 @@ pub(super) fn fallback(gateway: &Gateway, route: &Served, request: &HttpRequest,
         Err(rejection) if rejection.kind != fault.kind => rejection,
         _ => fault,
     };
-    reject(gateway, route, &mut *(route.mounted.fallback)(), request, &fault)
+    reject(gateway, route, &[], &mut *(route.mounted.fallback)(), request, &fault)
 }
 
 /// Checks a request with `Expect: 100-continue` by its head. `None` if the client may send the body.
 pub(super) fn check_expectation(gateway: &Gateway, head: &RequestHead) -> Option<HttpResponse> {
-    let path = head.uri.path();
-    let below = |route: &&Arc<Served>| {
-        path.strip_prefix(route.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let Some(route) = gateway.routes.iter().filter(below).max_by_key(|route| route.path.len()) else {
-        return guard::check_head(gateway, Target::NotFound, head).err().map(|fault| gateway_fault(head, &fault));
+    let route = match gateway.routes.load().find(head) {
+        Found::Endpoint(EndpointMatch { route, .. }) | Found::WrongMethod { route, .. } | Found::Fallback(route) => {
+            route
+        }
+        Found::Own(_) | Found::NotFound => {
+            let rejection = guard::check_head(gateway, Target::NotFound, head).err();
+            return rejection.map(|fault| gateway_fault(head, &fault));
+        }
     };
 
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
-    let checked = guard::check_head(gateway, Target::BelowRoute(route), head)
+    let checked = guard::check_head(gateway, Target::BelowRoute(&route), head)
         .and_then(|()| announced_length(&head.headers, limit).map(|_| ()));
     let fault = checked.err()?;
 
     let mut exchange = (route.mounted.fallback)();
-    let _ = RequestParts::from_head(gateway, route, head, head.method.as_str()).decode(route, &mut *exchange, b"");
-    Some(fail(route, head, &mut *exchange, &fault))
+    let _ = RequestParts::from_head(gateway, &route, head, head.method.as_str()).decode(&route, &mut *exchange, b"");
+    Some(fail(&route, head, &mut *exchange, &fault))
 }
 
 /// The `Content-Length` of a request. `None` if there is none.
@@ -504,7 +493,7 @@ pub(super) fn preflight(
     allow: &[&'static str],
 ) -> HttpResponse {
     if let Err(fault) = guard::check_head(gateway, Target::BelowRoute(route), request.head()) {
-        return reject(gateway, route, &mut *(route.mounted.fallback)(), request, &fault);
+        return reject(gateway, route, &[], &mut *(route.mounted.fallback)(), request, &fault);
     }
 
     let mut head = Head { status: 204, headers: Vec::new() };
@@ -535,24 +524,4 @@ fn builder(route: &Served, request: &RequestHead, head: &Head) -> HttpResponseBu
         response.append_header(header);
     }
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn path_segments_are_decoded_exactly_once() {
-        for (left, decoded) in [
-            ("a%2Fb", "a/b"),
-            ("a%2fb", "a/b"),
-            ("a%2Bb+c", "a+b+c"),
-            ("a%25b", "a%b"),
-            ("a%252Fb", "a%2Fb"),
-            ("%", "%"),
-            ("ü", "ü"),
-        ] {
-            assert_eq!(decode_segment(left), decoded, "{left}");
-        }
-    }
 }

@@ -128,7 +128,7 @@ fn request_service(
     Service = impl Service<Request, Response = Response<TimedBody>, Error = HttpResponse<BoxBody>, Future: 'static>
               + 'static,
 > {
-    let app = App::new().configure(move |app| super::mount(app, &gateway));
+    let app = App::new().configure(move |app| super::configure(app, &gateway));
     let app = app.into_factory().map_err(|error: actix_web::Error| error.error_response());
     let app = map_config(app, |()| AppConfig::default());
 

@@ -14,6 +14,7 @@ mod handle;
 mod hosts;
 mod listener;
 mod messages;
+mod routes;
 mod stream;
 mod unsent;
 mod websocket;
@@ -24,17 +25,21 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
-use actix_web::web;
-use interlingua_core::exchange::{Endpoint, Mounted};
+use actix_web::web::{self, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use interlingua_core::exchange::Mounted;
 use interlingua_core::network::IpNet;
 use interlingua_core::{Fault, FaultKind};
 use tokio::sync::watch;
 
 use crate::config::{Forwarded, Origins, ServerLimits, ServerTimeouts};
 use crate::engine::{Engine, Scope};
+use crate::routing::{Found, OwnPath};
 use crate::store::Health;
 
 pub use self::hosts::AllowedHosts;
+use self::routes::Routed;
+pub use self::routes::{Routes, SharedRoutes};
 
 /// Log directives that suppress useless lines of the HTTP library: the number of threads it starts, and an error for
 /// every protocol violation of a WebSocket client. A log filter that names these targets takes precedence.
@@ -54,8 +59,6 @@ pub struct Served {
     pub cors: Origins,
     /// The path that separates sessions and runs of this route from those of others. `None` if they are shared.
     pub partition: Option<String>,
-    /// True for the first route of its protocol, which also serves well-known paths at the root.
-    pub first: bool,
 }
 
 /// The settings of the server.
@@ -81,7 +84,7 @@ pub struct Settings {
 
 struct Gateway {
     engine: Engine,
-    routes: Vec<Arc<Served>>,
+    routes: SharedRoutes,
     settings: Settings,
     /// The number of open WebSockets.
     sockets: AtomicUsize,
@@ -100,6 +103,7 @@ pub struct Listening {
     server: actix_web::dev::Server,
     connections: Arc<admission::Connections>,
     stopping: watch::Sender<bool>,
+    routes: SharedRoutes,
 }
 
 impl Listening {
@@ -109,6 +113,12 @@ impl Listening {
     /// I/O errors.
     pub async fn run(self) -> std::io::Result<()> {
         self.server.await
+    }
+
+    /// A handle that replaces the routes while the server is running.
+    #[must_use]
+    pub fn routes(&self) -> SharedRoutes {
+        self.routes.clone()
     }
 
     /// A handle that stops the server.
@@ -158,17 +168,13 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 ///
 /// # Errors
 /// I/O errors of the listener.
-pub fn listen(
-    listener: TcpListener,
-    engine: Engine,
-    routes: Vec<Served>,
-    settings: Settings,
-) -> std::io::Result<Listening> {
+pub fn listen(listener: TcpListener, engine: Engine, routes: Routes, settings: Settings) -> std::io::Result<Listening> {
     let address = listener.local_addr()?;
     let (stop, stopping) = watch::channel(false);
+    let routes = SharedRoutes::new(routes);
     let gateway = Arc::new(Gateway {
         engine,
-        routes: routes.into_iter().map(Arc::new).collect(),
+        routes: routes.clone(),
         bodies: bodies::Bodies::new(settings.limits.bodies),
         unsent: unsent::Unsent::new(settings.limits.bodies),
         settings,
@@ -177,135 +183,48 @@ pub fn listen(
     });
 
     let (server, connections) = listener::listen(listener, &gateway)?;
-    Ok(Listening { address, handle: server.handle(), server, connections, stopping: stop })
+    Ok(Listening { address, handle: server.handle(), server, connections, stopping: stop, routes })
 }
 
-fn mount(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
-    app.default_service(web::to({
-        let gateway = Arc::clone(gateway);
-        move |request: actix_web::HttpRequest| {
-            let gateway = Arc::clone(&gateway);
-            async move { handle::not_found(&gateway, &request) }
-        }
+/// Sends every request through the routing table: actix-web itself knows no path.
+fn configure(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
+    let gateway = Arc::clone(gateway);
+    app.default_service(web::to(move |request: HttpRequest, payload: Payload| {
+        dispatch(Arc::clone(&gateway), request, payload)
     }));
-    health(app, gateway);
-    for route in gateway.routes.iter().filter(|route| route.first) {
-        let at_root = route.mounted.endpoints.iter().enumerate().filter(|(_, endpoint)| endpoint.at_root);
-        for (index, endpoint) in at_root.filter(|_| !route.path.is_empty()) {
-            resource(app, gateway, route, endpoint.path.to_owned(), &[index]);
-        }
-    }
-
-    // Endpoints first, then the fallbacks below mounts: longer mounts before shorter ones, so that none hides another.
-    let mut routes: Vec<&Arc<Served>> = gateway.routes.iter().collect();
-    routes.sort_by_key(|route| std::cmp::Reverse(route.path.len()));
-    for route in &routes {
-        for (path, indexes) in by_path(&route.mounted.endpoints) {
-            let path = format!("{}{path}", route.path);
-            if path == route.path {
-                if !path.is_empty() {
-                    resource(app, gateway, route, path.clone(), &indexes);
-                }
-                resource(app, gateway, route, format!("{path}/"), &indexes);
-            } else {
-                resource(app, gateway, route, path, &indexes);
-            }
-        }
-    }
-
-    for route in &routes {
-        for path in [route.path.clone(), format!("{}/{{tail:.*}}", route.path)] {
-            if path.is_empty() {
-                continue;
-            }
-
-            let (gateway, route) = (Arc::clone(gateway), Arc::clone(route));
-            app.service(web::resource(path).to(move |request: actix_web::HttpRequest| {
-                let (gateway, route) = (Arc::clone(&gateway), Arc::clone(&route));
-                async move {
-                    let message = format!("no endpoint at '{}'", request.path());
-                    handle::fallback(&gateway, &route, &request, Fault::new(FaultKind::NoSuchPath, message))
-                }
-            }));
-        }
-    }
 }
 
-/// The indexes of endpoints grouped by path, in their original order.
-fn by_path(endpoints: &[Endpoint]) -> Vec<(&'static str, Vec<usize>)> {
-    let mut paths: Vec<(&'static str, Vec<usize>)> = Vec::new();
-    for (index, endpoint) in endpoints.iter().enumerate() {
-        match paths.iter_mut().find(|(path, _)| *path == endpoint.path) {
-            Some((_, indexes)) => indexes.push(index),
-            None => paths.push((endpoint.path, vec![index])),
-        }
-    }
-
-    paths
-}
-
-/// Registers one path with all its methods.
-fn resource(
-    app: &mut web::ServiceConfig,
-    gateway: &Arc<Gateway>,
-    route: &Arc<Served>,
-    path: String,
-    indexes: &[usize],
-) {
-    let mut resource = web::resource(path);
-    let mut allow = Vec::new();
-    for &index in indexes {
-        let method = route.mounted.endpoints[index].method;
-        let methods: &[actix_web::http::Method] = match method {
-            interlingua_core::Method::Get => &[actix_web::http::Method::GET, actix_web::http::Method::HEAD],
-            interlingua_core::Method::Post => &[actix_web::http::Method::POST],
-            interlingua_core::Method::Put => &[actix_web::http::Method::PUT],
-            interlingua_core::Method::Patch => &[actix_web::http::Method::PATCH],
-            interlingua_core::Method::Delete => &[actix_web::http::Method::DELETE],
-        };
-        allow.push(method.as_str());
-        if method == interlingua_core::Method::Get {
-            allow.push("HEAD");
-        }
-        for method in methods {
-            let (gateway, route) = (Arc::clone(gateway), Arc::clone(route));
-            resource = resource.route(web::method(method.clone()).to(move |request, payload| {
-                handle::endpoint(Arc::clone(&gateway), Arc::clone(&route), index, request, payload)
-            }));
-        }
-    }
-
-    let (gateway, route) = (Arc::clone(gateway), Arc::clone(route));
-    app.service(resource.default_service(web::to(move |request: actix_web::HttpRequest| {
-        let (gateway, route, allow) = (Arc::clone(&gateway), Arc::clone(&route), allow.clone());
-        async move {
-            let is_preflight = request.method() == actix_web::http::Method::OPTIONS;
-            if is_preflight && !route.cors.is_empty() {
-                return handle::preflight(&gateway, &route, &request, &allow);
+/// Answers one request. It keeps its route even if the routes are replaced meanwhile.
+async fn dispatch(gateway: Arc<Gateway>, request: HttpRequest, payload: Payload) -> HttpResponse {
+    let (method, path) = (request.method().as_str(), request.path());
+    let found = gateway.routes.load().find(request.head());
+    match found {
+        Found::Endpoint(found) => handle::endpoint(gateway, Routed::new(found), request, payload).await,
+        Found::WrongMethod { route, allow } => {
+            if *request.method() == actix_web::http::Method::OPTIONS {
+                // The route that the announced request would go to decides about its origin.
+                let announced = gateway.routes.load().preflight(request.head());
+                if let Some((route, allow)) = announced.filter(|(route, _)| !route.cors.is_empty()) {
+                    return handle::preflight(&gateway, &route, &request, &allow);
+                }
             }
 
-            let message = format!("'{}' is not a method of '{}'", request.method(), request.path());
-            let mut fault = Fault::new(FaultKind::MethodNotAllowed, message);
+            let mut fault = Fault::new(FaultKind::MethodNotAllowed, format!("'{method}' is not a method of '{path}'"));
             fault.allow = allow;
             handle::fallback(&gateway, &route, &request, fault)
         }
-    })));
-}
-
-fn health(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
-    type Probe = fn(&Gateway) -> (u16, serde_json::Value);
-
-    let probes: [(&str, Probe); 2] =
-        [("/healthz", |_| (200, serde_json::json!({ "status": "ok" }))), ("/readyz", readiness)];
-    for (path, probe) in probes {
-        let gateway = Arc::clone(gateway);
-        app.service(web::resource(path).to(move |request: actix_web::HttpRequest| {
-            let gateway = Arc::clone(&gateway);
-            async move {
-                let (status, body) = probe(&gateway);
-                handle::health(&gateway, &request, status, &body)
-            }
-        }));
+        Found::Fallback(route) => {
+            let fault = Fault::new(FaultKind::NoSuchPath, format!("no endpoint at '{path}'"));
+            handle::fallback(&gateway, &route, &request, fault)
+        }
+        Found::Own(own) => {
+            let (status, body) = match own {
+                OwnPath::Health => (200, serde_json::json!({ "status": "ok" })),
+                OwnPath::Ready => readiness(&gateway),
+            };
+            handle::health(&gateway, &request, status, &body)
+        }
+        Found::NotFound => handle::not_found(&gateway, &request),
     }
 }
 

@@ -16,11 +16,12 @@ use interlingua_core::{Call, Exchange, Fault, FaultKind, Out};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use super::Gateway;
 use super::bodies::{BodyReservation, LARGE_BODY};
 use super::handle::{self, Outcome};
 use super::messages::{Closed, Messages, Received};
+use super::routes::Routed;
 use super::stream::Steps;
-use super::{Gateway, Served};
 use crate::engine::{ConnectionCache, Scope};
 
 /// The method of the requests that exchanges see.
@@ -35,11 +36,11 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Serves a WebSocket connection.
 pub(super) async fn serve(
     gateway: &Arc<Gateway>,
-    route: &Arc<Served>,
-    index: usize,
+    routed: &Arc<Routed>,
     request: &HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
+    let route = &routed.route;
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
     let Some(slot) = SocketSlot::acquire(gateway) else {
         let fault = Fault::new(FaultKind::Overloaded, "too many WebSockets are open");
@@ -52,8 +53,7 @@ pub(super) async fn serve(
             ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let connection = Connection {
                 gateway: Arc::clone(gateway),
-                route: Arc::clone(route),
-                index,
+                routed: Arc::clone(routed),
                 request: request.clone(),
                 cache: gateway.engine.connection_cache(),
                 session: session.clone(),
@@ -140,8 +140,7 @@ struct Incoming {
 
 struct Connection {
     gateway: Arc<Gateway>,
-    route: Arc<Served>,
-    index: usize,
+    routed: Arc<Routed>,
     request: HttpRequest,
     /// Results of earlier requests that are not stored.
     cache: Arc<ConnectionCache>,
@@ -270,19 +269,18 @@ impl Connection {
 
     /// Decodes a request, and frees its text.
     async fn decode(&self, incoming: Incoming) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
-        let (gateway, route) = (&self.gateway, &self.route);
-        let mut exchange = (route.mounted.endpoints[self.index].open)();
+        let (gateway, routed) = (&self.gateway, &self.routed);
+        let mut exchange = (routed.endpoint().open)();
         let Incoming { text, reservation } = incoming;
         if let Some(reservation) = reservation
             && text.len() > LARGE_BODY
         {
-            let endpoint = (route, self.index);
             let body = (Bytes::from(text), reservation);
-            return handle::decode_blocking(gateway, endpoint, exchange, &self.request, Some(METHOD), body).await;
+            return handle::decode_blocking(gateway, routed, exchange, &self.request, Some(METHOD), body).await;
         }
 
         let message = (METHOD, text.as_bytes());
-        let decoded = handle::decode_message(gateway, route, &mut *exchange, &self.request, message);
+        let decoded = handle::decode_message(gateway, routed, &mut *exchange, &self.request, message);
         (exchange, decoded)
     }
 

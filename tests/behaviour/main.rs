@@ -32,6 +32,7 @@ mod matrix;
 mod owners;
 mod pairs;
 mod responses_socket;
+mod routing;
 mod runs;
 mod secrets;
 mod sessions;

@@ -9,6 +9,7 @@ use std::sync::Once;
 use std::thread::JoinHandle;
 
 use interlingua::config::{self, Env};
+use interlingua::server::SharedRoutes;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -21,6 +22,7 @@ pub struct Gateway {
     stop: Option<oneshot::Sender<()>>,
     stopped: Option<oneshot::Receiver<()>>,
     thread: Option<JoinHandle<()>>,
+    routes: SharedRoutes,
     folder: PathBuf,
     _temporary: Option<tempfile::TempDir>,
 }
@@ -72,7 +74,7 @@ impl Gateway {
             let (settings, _) = parsed.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
             actix_web::rt::System::new().block_on(async move {
                 let running = gateway.start(&settings).await.expect("the gateway starts");
-                let _ = ready.send(running.address);
+                let _ = ready.send((running.address, running.routes()));
                 let until = async move {
                     let _ = stop_requested.await;
                 };
@@ -80,8 +82,17 @@ impl Gateway {
             });
             let _ = finished.send(());
         });
-        let address = with_timeout("the gateway to start", started).await.expect("the gateway started");
-        Self { address, stop: Some(stop), stopped: Some(stopped), thread: Some(thread), folder, _temporary: None }
+        let (address, routes) = with_timeout("the gateway to start", started).await.expect("the gateway started");
+        let (stop, stopped, thread) = (Some(stop), Some(stopped), Some(thread));
+        Self { address, stop, stopped, thread, routes, folder, _temporary: None }
+    }
+
+    /// Replaces the routes by those of another configuration with the same agents.
+    pub fn replace_routes(&self, source: &str) {
+        let gateway = interlingua::Gateway::builtin();
+        let parsed = config::read(source, &self.folder.join("gateway.toml"), &gateway.protocols(), &Env::process());
+        let (settings, _) = parsed.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
+        self.routes.replace(gateway.build_routes(&settings).expect("the routes can be served"));
     }
 
     /// The folder that relative paths of the configuration refer to.

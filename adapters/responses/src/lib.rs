@@ -131,7 +131,7 @@ fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
 
     table.extend([
         // Model names may contain slashes.
-        Endpoint::get("/models/{id:.+}", open(shared, Models::new)),
+        Endpoint::get("/models/{*id}", open(shared, Models::new)),
         Endpoint::get("/models", open(shared, Models::new)),
     ]);
     table

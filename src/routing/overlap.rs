@@ -1,0 +1,175 @@
+//! Requests that endpoints of several routes would answer.
+//!
+//! A candidate for such a request is made from the patterns of two endpoints; the table itself then says whether both
+//! routes have an endpoint for it. Within a protocol, overlapping paths are its own design, and are not reported.
+
+use interlingua_core::Method;
+
+use super::{MountPoint, OWN_PATHS, Pattern, RouteEndpoints, Table};
+
+/// Requests that two routes would answer, or that are for the gateway itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Overlap {
+    /// What overlaps.
+    pub(crate) kind: OverlapKind,
+    /// The index of the mount that comes first in the file.
+    pub(crate) first: usize,
+    /// The index of the other mount; the same for [`OverlapKind::Own`].
+    pub(crate) later: usize,
+    /// The index of the mount that answers.
+    pub(crate) answers: usize,
+    /// The requests, like `GET /v1/models`. Never empty.
+    pub(crate) requests: Vec<String>,
+}
+
+/// What overlaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OverlapKind {
+    /// A route with the gateway's own paths.
+    Own,
+    /// Two routes of one protocol at the same path, or two routes of which one is below the other.
+    Conflict,
+    /// Two protocols at the same path: the first route of the file answers.
+    Shared,
+    /// A well-known path at the root of the host, which comes before all mounts.
+    Root,
+}
+
+impl Overlap {
+    /// True if the gateway must not start; false if the operator should know which route answers.
+    pub(crate) fn is_error(&self) -> bool {
+        matches!(self.kind, OverlapKind::Own | OverlapKind::Conflict)
+    }
+}
+
+/// The parsed paths of a mount, with the index of their endpoint.
+pub(super) struct Paths {
+    /// Complete paths, below the mount.
+    pub(super) below: Vec<(usize, Pattern)>,
+    /// Paths that are also served at the root of the host.
+    pub(super) at_root: Vec<(usize, Pattern)>,
+}
+
+impl Paths {
+    pub(super) fn parse<R>(mount: &MountPoint<R>, is_first: bool) -> Result<Self, String> {
+        let mut paths = Self { below: Vec::new(), at_root: Vec::new() };
+        for (index, endpoint) in mount.endpoints.iter().enumerate() {
+            let parse = |path: &str| {
+                Pattern::parse(path).map_err(|reason| format!("its endpoint path {:?} {reason}", endpoint.path))
+            };
+            if !endpoint.path.is_empty() && !endpoint.path.starts_with('/') {
+                return Err(format!("its endpoint path {:?} does not begin with a slash", endpoint.path));
+            }
+
+            // The mount point itself, with and without a trailing slash. The path of a request is never empty.
+            let is_mount = endpoint.path.is_empty();
+            if !(is_mount && mount.path.is_empty()) {
+                paths.below.push((index, parse(&format!("{}{}", mount.path, endpoint.path))?));
+            }
+            if is_mount {
+                paths.below.push((index, parse(&format!("{}/", mount.path))?));
+            }
+
+            if endpoint.at_root && is_first && !mount.path.is_empty() {
+                paths.at_root.push((index, parse(&endpoint.path)?));
+            }
+        }
+        Ok(paths)
+    }
+}
+
+/// All overlaps, ordered by the later mount.
+pub(super) fn find<R: Clone>(table: &Table<R>, mounts: &[MountPoint<R>], bound: &[Paths]) -> Vec<Overlap> {
+    let search = Search { mounts };
+    let below = |one: &RouteEndpoints<R>| bound[one.mount].below.as_slice();
+    let at_root = |one: &RouteEndpoints<R>| bound[one.mount].at_root.as_slice();
+    let mut overlaps = Vec::new();
+
+    for node in &table.mounts {
+        for (position, one) in node.routes.iter().enumerate() {
+            overlaps.extend(search.own(one));
+            for other in &node.routes[..position] {
+                let same_protocol = mounts[one.mount].protocol == mounts[other.mount].protocol;
+                let kind = if same_protocol { OverlapKind::Conflict } else { OverlapKind::Shared };
+                overlaps.extend(search.between(kind, (other, below(other)), (one, below(one))));
+            }
+
+            let mut parent = node.parent;
+            while let Some(above) = parent {
+                for other in &table.mounts[above].routes {
+                    overlaps.extend(search.between(OverlapKind::Conflict, (one, below(one)), (other, below(other))));
+                }
+                parent = table.mounts[above].parent;
+            }
+            for root in table.root.iter().filter(|root| root.mount != one.mount) {
+                overlaps.extend(search.between(OverlapKind::Root, (root, at_root(root)), (one, below(one))));
+            }
+        }
+    }
+    for (position, one) in table.root.iter().enumerate() {
+        for other in &table.root[..position] {
+            overlaps.extend(search.between(OverlapKind::Shared, (other, at_root(other)), (one, at_root(one))));
+        }
+    }
+
+    overlaps.sort_by_key(|overlap| (overlap.later, overlap.kind != OverlapKind::Own, overlap.first));
+    overlaps
+}
+
+struct Search<'t, R> {
+    mounts: &'t [MountPoint<R>],
+}
+
+impl<R> Search<'_, R> {
+    /// Endpoints of a route at the gateway's own paths, which it would never answer.
+    fn own(&self, endpoints: &RouteEndpoints<R>) -> Option<Overlap> {
+        let (index, mount) = (endpoints.mount, &self.mounts[endpoints.mount]);
+        let mut requests: Vec<String> =
+            OWN_PATHS.iter().filter(|(path, _)| *path == mount.path).map(|(path, _)| (*path).to_owned()).collect();
+        for (path, _) in OWN_PATHS {
+            if has_method(endpoints, Method::Get, path) {
+                requests.push(format!("GET {path}"));
+            }
+        }
+        let kind = OverlapKind::Own;
+        (!requests.is_empty()).then_some(Overlap { kind, first: index, later: index, answers: index, requests })
+    }
+
+    /// Requests that both routes would answer. `one` does.
+    fn between(
+        &self,
+        kind: OverlapKind,
+        (one, paths): (&RouteEndpoints<R>, &[(usize, Pattern)]),
+        (other, other_paths): (&RouteEndpoints<R>, &[(usize, Pattern)]),
+    ) -> Option<Overlap> {
+        let mut requests: Vec<String> = Vec::new();
+        for (index, pattern) in paths {
+            let endpoint = &self.mounts[one.mount].endpoints[*index];
+            for (other_index, other_pattern) in other_paths {
+                let other_endpoint = &self.mounts[other.mount].endpoints[*other_index];
+                let told_apart = kind == OverlapKind::Shared
+                    && (endpoint.recognizes.is_some() || other_endpoint.recognizes.is_some());
+                if endpoint.method != other_endpoint.method || told_apart {
+                    continue;
+                }
+
+                let Some(path) = pattern.unify(other_pattern) else { continue };
+                if has_method(one, endpoint.method, &path) && has_method(other, endpoint.method, &path) {
+                    let request = format!("{} {path}", endpoint.method.as_str());
+                    if !requests.contains(&request) {
+                        requests.push(request);
+                    }
+                }
+            }
+        }
+
+        let (first, later) = (one.mount.min(other.mount), one.mount.max(other.mount));
+        (!requests.is_empty()).then_some(Overlap { kind, first, later, answers: one.mount, requests })
+    }
+}
+
+/// True if the route has an endpoint for this request.
+fn has_method<R>(endpoints: &RouteEndpoints<R>, method: Method, path: &str) -> bool {
+    let found = endpoints.router.at(path);
+    found.is_ok_and(|found| found.value.endpoints.iter().any(|endpoint| endpoint.method == method))
+}

@@ -1,0 +1,98 @@
+//! The routes that are served, and how they are replaced while the server is running.
+//!
+//! Not here: how a request is matched ([`crate::routing`]).
+
+use std::sync::Arc;
+
+use actix_web::dev::RequestHead;
+use arc_swap::ArcSwap;
+use interlingua_core::Endpoint;
+
+use super::Served;
+use crate::routing::{EndpointMatch, EndpointPattern, Found, MountPoint, Table};
+
+/// The routing table of a set of routes.
+pub struct Routes(Table<Arc<Served>>);
+
+impl Routes {
+    /// The table of these routes, in the order of the configuration.
+    ///
+    /// # Errors
+    /// What `interlingua check` rejects: paths that cannot be routed, and requests that two routes would answer.
+    pub fn build(routes: Vec<Served>) -> Result<Self, String> {
+        let points: Vec<MountPoint<Arc<Served>>> = routes
+            .into_iter()
+            .map(|served| MountPoint {
+                path: served.path.clone(),
+                protocol: served.scope.protocol.to_owned(),
+                endpoints: served.mounted.endpoints.iter().map(EndpointPattern::from).collect(),
+                route: Arc::new(served),
+            })
+            .collect();
+        let (table, overlaps) = Table::build(&points)
+            .map_err(|error| format!("route '{}' cannot be served: {}", points[error.mount].path, error.reason))?;
+
+        match overlaps.iter().find(|overlap| overlap.is_error()) {
+            None => Ok(Self(table)),
+            Some(overlap) => {
+                let (first, later) = (&points[overlap.first].path, &points[overlap.later].path);
+                Err(format!("the routes '{first}' and '{later}' conflict: {}", overlap.requests.join(", ")))
+            }
+        }
+    }
+
+    /// Where a request goes.
+    pub(super) fn find(&self, head: &RequestHead) -> Found<Arc<Served>> {
+        self.0.find(head.method.as_str(), head.uri.path(), &|name| header(head, name))
+    }
+
+    /// The route that answers a CORS preflight request, and the methods it allows. `None` if its path has no endpoint.
+    pub(super) fn preflight(&self, head: &RequestHead) -> Option<(Arc<Served>, Vec<&'static str>)> {
+        // A preflight request has none of the headers of the request that it announces.
+        let method = header(head, "access-control-request-method").unwrap_or_default();
+        self.0.preflight(method, head.uri.path(), &|_| None)
+    }
+}
+
+fn header<'a>(head: &'a RequestHead, name: &str) -> Option<&'a str> {
+    head.headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// The routes of a running server. Clones share them.
+#[derive(Clone)]
+pub struct SharedRoutes(Arc<ArcSwap<Routes>>);
+
+impl SharedRoutes {
+    pub(super) fn new(routes: Routes) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(routes)))
+    }
+
+    /// Replaces all routes at once. Requests and WebSockets that have been routed keep their route until they end; later
+    /// requests, of open connections too, find the new routes.
+    pub fn replace(&self, routes: Routes) {
+        self.0.store(Arc::new(routes));
+    }
+
+    pub(super) fn load(&self) -> Arc<Routes> {
+        self.0.load_full()
+    }
+}
+
+/// The endpoint that a request was routed to.
+pub(super) struct Routed {
+    pub(super) route: Arc<Served>,
+    /// The index of the endpoint in the list of the protocol.
+    index: usize,
+    /// The parameters of the path, decoded.
+    pub(super) params: Vec<(String, String)>,
+}
+
+impl Routed {
+    pub(super) fn new(found: EndpointMatch<Arc<Served>>) -> Arc<Self> {
+        Arc::new(Self { route: found.route, index: found.endpoint, params: found.params })
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.route.mounted.endpoints[self.index]
+    }
+}
