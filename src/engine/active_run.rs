@@ -27,7 +27,7 @@ pub struct ActiveRun {
     pub(super) agent: Arc<Agent>,
     dirty: DirtyFlag,
     state: Mutex<State>,
-    /// How many signs of life without content the agent has sent.
+    /// How many keep-alives without content the agent has sent.
     keep_alives: AtomicU64,
     /// How many users need it in memory although no turn is under way.
     holders: AtomicUsize,
@@ -203,13 +203,13 @@ impl ActiveRun {
         self.state().visibility.is_safe_at_once()
     }
 
-    /// The agent sent a sign of life without content: followers are woken for it.
+    /// The agent sent a keep-alive without content: followers are woken for it.
     pub(super) fn keep_alive(&self) {
         self.keep_alives.fetch_add(1, Ordering::Relaxed);
         self.wake_followers();
     }
 
-    /// How many signs of life without content the agent has sent.
+    /// How many keep-alives without content the agent has sent.
     pub(super) fn keep_alives(&self) -> u64 {
         self.keep_alives.load(Ordering::Relaxed)
     }

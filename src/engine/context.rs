@@ -1,5 +1,5 @@
 //! The request of a turn: its input, the history where the agent has to be sent it, and answers to what the agent waits
-//! for (Responses page, section 15; human-in-the-loop page, section 3).
+//! for (docs/protocols/responses.md#sessions-and-history, docs/human-in-the-loop.md#rules).
 //!
 //! Not here: reading the history ([`super::transcripts`]), and sending the request ([`super::turn_driver`]).
 
@@ -132,8 +132,9 @@ fn request(session: &Session, doc: &SessionDoc, spoken: &Spoken, input: Input, u
     let mut request = AgentRequest { input, ..spoken.request.clone() };
     request.session_id = Some(upstream_id.to_owned());
 
-    // Without both ids all anonymous clients share one lock upstream (Agent API, section 10). And an agent that waits for
-    // an answer knows its session by both: a client that names no user continues as the one named before.
+    // Without both ids all anonymous clients share one lock upstream
+    // (docs/protocols/agent-api.md#sessions-and-background-tasks). And an agent that waits for an answer knows its
+    // session by both: a client that names no user continues as the one named before.
     let user = request.user_id.take().or_else(|| doc.user_id.clone()).unwrap_or_else(|| session.own_user());
     request.user_id = Some(session.upstream_user(&user, upstream_id));
     session.doc().user_id.get_or_insert(user);

@@ -101,7 +101,7 @@ impl Follower {
         }
     }
 
-    /// How many signs of life without content the agent has sent. A task that waits for steps is woken by each.
+    /// How many keep-alives without content the agent has sent. A task that waits for steps is woken by each.
     #[must_use]
     pub fn keep_alives(&self) -> u64 {
         match &self.source {

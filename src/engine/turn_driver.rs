@@ -232,7 +232,7 @@ impl<'a> TurnDriver<'a> {
                 Reached { guard: Some(guard), prepared: Some(prepared), conversation }
             }
             Ok(Requested { guard, prepared, opened: Err(fault) }) => {
-                // A decision that did not arrive can be made again (human-in-the-loop page, rule 3).
+                // A decision that did not arrive can be made again (docs/human-in-the-loop.md#rule-3).
                 if fault.kind != FaultKind::Canceled {
                     self.turn.session.doc().waiting.reopen();
                     self.linked.wait_again(&prepared.freed, &self.turn.session).await;

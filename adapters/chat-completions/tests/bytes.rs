@@ -109,7 +109,7 @@ fn a_connection_that_stays_open_after_the_end_mark_is_not_waited_for() {
 
 #[test]
 fn a_refusal_before_the_answer_is_the_fault_of_the_turn() {
-    let fault = Fault::new(interlingua_core::FaultKind::UpstreamUnreachable, "nobody there");
+    let fault = Fault::new(interlingua_core::FaultKind::UpstreamUnreachable, "no one there");
     let run = driven("{}", Answer::Fault(fault)).record;
     assert_eq!(run.run().error().map(|error| error.code.as_str()), Some("UPSTREAM_UNREACHABLE"));
 }
@@ -199,12 +199,12 @@ proptest! {
             .collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let record = record(&format!(r#"{{"think_tags":"{tags}"}}"#), &lines);
-        let told: String = record.run().messages.iter().map(|message| message.text()).collect();
+        let text: String = record.run().messages.iter().map(|message| message.text()).collect();
         let visible = |text: &str| text.replace("<think>", "").replace("</think>", "").split_whitespace().collect::<String>();
         if tags == "off" {
-            prop_assert_eq!(told, pieces.concat());
+            prop_assert_eq!(text, pieces.concat());
         } else {
-            prop_assert_eq!(visible(&told), visible(&pieces.concat()));
+            prop_assert_eq!(visible(&text), visible(&pieces.concat()));
         }
     }
 }

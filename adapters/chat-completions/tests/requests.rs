@@ -97,7 +97,7 @@ fn a_conversation_becomes_messages_that_servers_take() {
         said("user", "hurry"),
         output("function_call_output", "b", "21 C"),
         output("function_call_output", "a", "18 C"),
-        output("function_call_output", "stray", "?"),
+        output("function_call_output", "unknown", "?"),
         said("assistant", "18 and 21"),
         said("developer", "be brief"),
         call("plugin_call", "p", "search", "{}"),

@@ -1,6 +1,6 @@
 //! A digest that is the same however a text is cut, and the same in every version: FNV-1a with 64 bits.
 //!
-//! Two texts of an agent that have one digest are taken for the same: nobody but that agent could be misled by it.
+//! Two texts of an agent that have one digest are taken for the same: only that agent could be misled by it.
 
 use serde::{Deserialize, Serialize};
 

@@ -211,7 +211,7 @@ impl ItemReader {
             let message = wire::message(raw);
             message.is_some_and(|message| filled(&message.message_id) == Some(self.message_id.as_str()))
         };
-        // Without the message that was sent nobody can tell which of them are new.
+        // Without the message that was sent it is unknown which of them are new.
         let Some(own) = history.iter().rposition(is_own) else { return Ok(()) };
         for raw in &history[own + 1..] {
             let message = wire::message(raw);

@@ -161,7 +161,7 @@ fn old(card: &Object<'_>) -> Vec<Candidate> {
 }
 
 /// The URL of a card as the gateway uses it. A card that names a host which is neither the configured one nor allowed
-/// (an internal name, `0.0.0.0`, somebody else's) has only its path taken over: credentials go to nobody else.
+/// (an internal name, `0.0.0.0`, that of someone else) only contributes its path: credentials go to no other host.
 fn reachable(configured: &str, url: &str, allowed: &[String]) -> Option<String> {
     let own = Url::parse(configured)?;
     if url.starts_with('/') && !url.starts_with("//") && !url.contains(['\\', '\n', '\r', ' ']) {

@@ -37,7 +37,7 @@ pub(super) struct Outgoing {
     pub(super) is_answer: bool,
     /// The task that asked, where the answered item says so.
     pub(super) task_id: Option<String>,
-    /// All it says is that nobody decides: the task is canceled.
+    /// It only says that no one decides: the task is canceled.
     pub(super) cancels: bool,
 }
 

@@ -86,7 +86,7 @@ impl A2aTurn {
                     self.step = Some(Step::Subscribe);
                     return Ok(());
                 }
-                // It has ended, or nobody can subscribe here.
+                // It has ended, or the agent serves no subscriptions.
                 Some(
                     Problem::UnsupportedOperation
                     | Problem::MethodNotFound

@@ -46,7 +46,7 @@ const fn is_zero(number: &u32) -> bool {
 }
 
 impl SessionState {
-    /// What was stored. What cannot be read is as good as nothing: the agent is met anew.
+    /// The stored state. If it cannot be read, the session starts without state.
     pub(super) fn read(stored: &Json) -> Self {
         stored.decode().unwrap_or_default()
     }

@@ -212,7 +212,7 @@ impl A2aTurn {
     fn source(&self, is_body: bool) -> Source {
         let sends = matches!(self.asked, Operation::Send | Operation::Stream);
         match (sends && self.items == 0, is_body) {
-            // Told at once, a task may stand as it was before the message.
+            // In the first answer, a task may be in its state from before the message.
             (true, _) => Source::Start,
             (false, true) => Source::Body,
             (false, false) => Source::Stream,

@@ -1,7 +1,7 @@
 //! What an agent answers, as it is read: borrowed from the frame, in whatever generation it is written.
 //!
 //! Servers are read as leniently as clients: both spellings of names, states by name or number, parts of either
-//! generation, fields that are missing. What nobody can make sense of fails as a whole. Not here: what it means.
+//! generation, fields that are missing. What cannot be read at all fails as a whole. Not here: what it means.
 
 use std::borrow::Cow;
 

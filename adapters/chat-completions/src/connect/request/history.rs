@@ -201,7 +201,7 @@ impl Writer<'_> {
         let mut tool_calls = Vec::new();
         let mut outputs = Vec::new();
         for (call, extra_content) in stretch.calls {
-            // A call that nobody ran, or whose output went astray: servers refuse it.
+            // A call without an output: servers refuse it.
             let Some(output) = self.outputs.get_mut(&call.call_id).and_then(VecDeque::pop_front) else { continue };
             outputs.push(ChatMessage {
                 role: "tool",
