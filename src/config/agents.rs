@@ -9,12 +9,14 @@ use interlingua_core::size::Size;
 use url::Url;
 
 use super::diagnostics::Diagnostic;
-use super::document::{AgentTable, Entries, Located, Table, TimeoutsTable, UpstreamTable};
+use super::document::{AgentTable, TimeoutsTable, UpstreamTable};
 use super::headers;
-use super::protocols::{Options, Protocols, UpstreamProtocol};
-use super::resolve::Validator;
+use super::located::{Entries, Located, Table};
+use super::options::Options;
+use super::protocols::{Protocols, UpstreamProtocol};
 use super::settings::{Agent, History, HistoryLimit, Timeouts, Upstream};
 use super::suggest;
+use super::validator::Validator;
 
 /// An agent that the file declares.
 pub(super) struct DeclaredAgent {

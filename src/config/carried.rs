@@ -9,10 +9,11 @@ use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::pending::Decision;
 
 use super::diagnostics::Diagnostic;
-use super::document::{Located, RouteTable, Table};
+use super::document::RouteTable;
+use super::located::{Located, Table};
 use super::protocols::Protocols;
-use super::resolve::Validator;
 use super::settings::{Agent, Route};
+use super::validator::Validator;
 
 /// Compares each route's protocol with each of its agents.
 pub(super) fn check(tables: &[Located<Table<RouteTable>>], routes: &[Arc<Route>], validator: &mut Validator<'_, '_>) {

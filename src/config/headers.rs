@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::diagnostics::Diagnostic;
-use super::document::Entries;
+use super::located::Entries;
 use super::mask;
 use super::secret::{Env, SecretTable};
 use super::settings::Header;

@@ -14,7 +14,9 @@ mod diagnostics;
 mod document;
 mod headers;
 mod host;
+mod located;
 mod mask;
+mod options;
 mod protocols;
 mod resolve;
 mod routes;
@@ -23,12 +25,14 @@ mod secret;
 mod settings;
 mod suggest;
 mod tree;
+mod validator;
 
 use std::path::Path;
 
 pub use self::diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use self::host::{Host, HostName, Origin, Origins, implied_port};
-pub use self::protocols::{ClientProtocol, Connected, Options, Protocols, UpstreamProtocol};
+pub use self::options::Options;
+pub use self::protocols::{ClientProtocol, Connected, Protocols, UpstreamProtocol};
 pub use self::schema::schema;
 pub use self::secret::Env;
 pub use self::settings::{

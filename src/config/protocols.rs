@@ -7,38 +7,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use interlingua_core::capability::{ClientCapabilities, UpstreamCapabilities};
-use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use toml::de::ValueDeserializer;
 use url::Url;
 
-use super::diagnostics::Diagnostic;
+use super::options::{Options, ReadOptions, read_options};
 use super::settings::Mount;
-use super::tree::{self, Rejected, TomlValue};
 use crate::routing::EndpointPattern;
 
-/// A protocol's own options, deserialized and validated.
-///
-/// They have the type that the protocol was [declared](ClientProtocol::new) with.
-#[derive(Clone)]
-pub struct Options(Arc<toml::Table>);
-
-impl Options {
-    /// The options as `O`; `None` if they do not deserialize as `O`.
-    pub fn copy<O: DeserializeOwned>(&self) -> Option<O> {
-        O::deserialize(toml::Value::Table(toml::Table::clone(&self.0))).ok()
-    }
-}
-
-impl fmt::Debug for Options {
-    /// Prints the keys only, since only the adapter knows which values are secret.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
-type ReadOptions = fn(TomlValue<'_>, &mut Vec<Diagnostic>) -> Option<Options>;
 type TryMount = Arc<dyn Fn(&Mount) -> Result<Vec<EndpointPattern>, String> + Send + Sync>;
 type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<Connected, String> + Send + Sync>;
 type CapabilitiesOf = Arc<dyn Fn(&Options) -> ClientCapabilities + Send + Sync>;
@@ -50,24 +26,6 @@ pub struct Connected {
     pub capabilities: UpstreamCapabilities,
     /// What an operator should know about the options: sentences that name the setting.
     pub warnings: Vec<String>,
-}
-
-/// Validates options as `O`.
-fn read_options<O: DeserializeOwned>(raw: TomlValue<'_>, found: &mut Vec<Diagnostic>) -> Option<Options> {
-    if !raw.get_ref().is_table() {
-        let kind = tree::with_article(raw.get_ref().type_str());
-        let message = format!("\"options\" must be a table, not {kind}");
-        found.push(Diagnostic::error(message).at(&raw.span()));
-        return None;
-    }
-
-    let before = found.len();
-    tree::read::<O>("options", raw.clone(), &mut Rejected::default(), found)?;
-    if found.len() > before {
-        return None;
-    }
-    let table = toml::Table::deserialize(ValueDeserializer::from(raw)).ok()?;
-    Some(Options(Arc::new(table)))
 }
 
 /// A protocol that routes can serve to clients.

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::time::Duration;
 
 use interlingua_core::duration::Period;
 use interlingua_core::network;
@@ -12,25 +11,15 @@ use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::diagnostics::Diagnostic;
-use super::document::{
-    Document, Located, OptionsRef, RetentionTable, ServerLimitsTable, ServerTable, ServerTimeoutsTable, StoreTable,
-};
+use super::document::{Document, RetentionTable, ServerLimitsTable, ServerTable, ServerTimeoutsTable, StoreTable};
 use super::host::Host;
+use super::located::Located;
 use super::protocols::Protocols;
-use super::secret::{self, Env};
+use super::secret::Env;
 use super::settings::{Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
 use super::tree::{self, Rejected, TomlValue};
+use super::validator::Validator;
 use super::{agents, carried, routes};
-
-/// The input of every check, and the diagnostics found so far.
-pub(super) struct Validator<'i, 'a> {
-    pub(super) protocols: &'a Protocols,
-    pub(super) env: &'a Env<'a>,
-    pub(super) folder: &'a Path,
-    pub(super) rejected: Rejected,
-    pub(super) found: Vec<Diagnostic>,
-    options: Vec<TomlValue<'i>>,
-}
 
 /// Checks the complete document. The settings are `None` if something essential is missing.
 pub(super) fn resolve(
@@ -60,92 +49,6 @@ pub(super) fn resolve(
     let agents = known.into_iter().filter_map(|known| known.agent).collect();
     let settings = server.map(|server| Settings { server, store, agents, routes });
     (settings, validator.found)
-}
-
-impl<'i> Validator<'i, '_> {
-    pub(super) fn report(&mut self, diagnostic: Diagnostic) {
-        self.found.push(diagnostic);
-    }
-
-    /// The options behind `reference`, with the secrets they refer to inserted; an empty table with the span of `owner`
-    /// if there are none.
-    pub(super) fn options(&mut self, reference: Option<&OptionsRef>, owner: &Located<String>) -> TomlValue<'i> {
-        match reference.and_then(|reference| self.options.get(reference.0)) {
-            Some(options) => {
-                let mut options = options.clone();
-                secret::insert_secrets(&mut options, self.folder, self.env, &mut self.found);
-                options
-            }
-            None => Spanned::new(owner.span.clone(), DeValue::Table(DeTable::new())),
-        }
-    }
-
-    /// Checks that a duration is not zero.
-    pub(super) fn positive(&mut self, period: &Located<Period>, key: &str) -> Duration {
-        if period.value.0.is_zero() {
-            self.report(
-                Diagnostic::error(format!("{key:?} cannot be zero")).at(&period.span).label("must be at least \"1ms\""),
-            );
-        }
-        period.value.0
-    }
-
-    /// Checks that a duration is within bounds.
-    pub(super) fn within(&mut self, period: &Located<Period>, key: &str, min: Period, max: Period) -> Duration {
-        if !(min..=max).contains(&period.value) {
-            self.report(
-                Diagnostic::error(format!("{key:?} cannot be \"{}\"", period.value))
-                    .at(&period.span)
-                    .label(format!("must be between \"{min}\" and \"{max}\"")),
-            );
-        }
-
-        period.value.0
-    }
-
-    /// Checks that a size is not too small.
-    pub(super) fn at_least(&mut self, size: &Located<Size>, key: &str, min: Size) -> usize {
-        if size.value < min {
-            self.report(
-                Diagnostic::error(format!("{key:?} is too small"))
-                    .at(&size.span)
-                    .label(format!("must be at least \"{min}\"")),
-            );
-        }
-
-        size.value.bytes()
-    }
-
-    /// Checks that a number is within bounds.
-    pub(super) fn between(&mut self, number: &Located<u64>, key: &str, min: u64, max: u64) -> u64 {
-        if !(min..=max).contains(&number.value) {
-            let bounds = match max {
-                u64::MAX => format!("must be at least {min}"),
-                _ => format!("must be between {min} and {max}"),
-            };
-            self.report(
-                Diagnostic::error(format!("{key:?} cannot be {}", number.value)).at(&number.span).label(bounds),
-            );
-        }
-
-        number.value
-    }
-
-    /// Parses an absolute http(s) URL that contains no user info.
-    pub(super) fn url(&mut self, text: &Located<String>, key: &str) -> Option<Url> {
-        let scheme = if key == "public_url" { "https" } else { "http" };
-        match parse_web_url(&text.value, scheme) {
-            Ok(url) => {
-                crate::secrets::remember_url(&url);
-                Some(url)
-            }
-            Err(label) => {
-                let message = format!("{key:?} is not a URL the gateway can use");
-                self.report(Diagnostic::error(message).at(&text.span).label(label));
-                None
-            }
-        }
-    }
 }
 
 /// Takes the protocols' own options out of the tree, and leaves their index in their place.
@@ -331,30 +234,4 @@ fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
         return Err("write an address and a port, like \"127.0.0.1:8080\"".to_owned());
     };
     Err(format!("did you mean {suggestion:?}?"))
-}
-
-/// Parses a URL. The error says what to write instead, and repeats the input only if it cannot hold a secret.
-fn parse_web_url(text: &str, scheme: &str) -> Result<Url, String> {
-    let simple = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:/-_[]".contains(&byte));
-    let label = match Url::parse(text) {
-        Ok(url) if !matches!(url.scheme(), "http" | "https") => {
-            if simple && !text.is_empty() && !text.contains("://") {
-                format!("did you mean \"{scheme}://{text}\"?")
-            } else {
-                "must begin with http:// or https://".to_owned()
-            }
-        }
-        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-            "a URL must not hold a password; use headers with { env } or { file }".to_owned()
-        }
-        Ok(url) if url.fragment().is_some() => "leave out what follows the #".to_owned(),
-        Ok(url) => return Ok(url),
-        Err(url::ParseError::RelativeUrlWithoutBase) if simple && !text.is_empty() => {
-            format!("did you mean \"{scheme}://{}\"?", text.trim_start_matches('/'))
-        }
-        Err(url::ParseError::RelativeUrlWithoutBase) => "must begin with http:// or https://".to_owned(),
-        Err(error) => error.to_string(),
-    };
-
-    Err(label)
 }

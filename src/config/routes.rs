@@ -10,13 +10,14 @@ use toml::de::DeValue;
 
 use super::agents::DeclaredAgent;
 use super::diagnostics::Diagnostic;
-use super::document::{Located, RouteTable, Table};
+use super::document::RouteTable;
 use super::host::{Origin, Origins};
+use super::located::{Located, Table};
 use super::protocols::ClientProtocol;
-use super::resolve::Validator;
 use super::settings::{Agent, Mount, Route};
 use super::suggest;
 use super::tree::TomlValue;
+use super::validator::Validator;
 use crate::routing::{EndpointPattern, MountPoint, Overlap, OverlapKind, Table as RoutingTable};
 
 /// The longest path accepted, in bytes.

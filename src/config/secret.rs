@@ -13,7 +13,7 @@ use serde::Deserialize;
 use toml::de::{DeValue, ValueDeserializer};
 
 use super::diagnostics::Diagnostic;
-use super::document::Located;
+use super::located::Located;
 use super::mask;
 use super::tree::TomlValue;
 

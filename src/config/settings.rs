@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
 use super::host::{Host, Origins};
-use super::protocols::Options;
+use super::options::Options;
 
 /// The validated configuration.
 ///

@@ -36,22 +36,15 @@ const UNSENT_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The maximum number of engine calls of one exchange.
 const MAX_CALLS: usize = 256;
 
-/// Serves a request of an endpoint.
-pub(super) async fn endpoint(
+/// Answers a request of an endpoint whose head was checked.
+pub(super) async fn answer(
     gateway: Arc<Gateway>,
     routed: Arc<Routed>,
+    mut exchange: Box<dyn Exchange>,
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
     let (route, endpoint, params) = (&routed.route, routed.endpoint(), &routed.params);
-    let mut exchange = (endpoint.open)();
-    if let Err(fault) = guard::check_head(&gateway, Target::Endpoint(route, endpoint), request.head()) {
-        return reject(&gateway, route, params, &mut *exchange, &request, &fault);
-    }
-
-    if endpoint.websocket && request.headers().contains_key("upgrade") {
-        return super::websocket::serve(&gateway, &routed, &request, payload).await;
-    }
     let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
     let time = gateway.settings.timeouts.body;
     let (body, reservation) = match read_body(&request, payload, endpoint.reads, limit, time, &gateway.bodies).await {
@@ -345,7 +338,7 @@ async fn read_body(
 }
 
 /// Rejects a request whose body is not read.
-fn reject(
+pub(super) fn reject(
     gateway: &Gateway,
     route: &Served,
     params: &[(String, String)],

@@ -8,6 +8,7 @@ mod base_url;
 mod bodies;
 mod clock;
 mod connection;
+mod endpoint;
 mod forwarded;
 mod guard;
 mod handle;
@@ -15,6 +16,7 @@ mod hosts;
 mod listener;
 mod messages;
 mod routes;
+mod served;
 mod stream;
 mod unsent;
 mod websocket;
@@ -27,39 +29,23 @@ use std::time::Duration;
 use actix_web::dev::ServerHandle;
 use actix_web::web::{self, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use interlingua_core::exchange::Mounted;
 use interlingua_core::network::IpNet;
 use interlingua_core::{Fault, FaultKind};
 use tokio::sync::watch;
 
-use crate::config::{Forwarded, Origins, ServerLimits, ServerTimeouts};
-use crate::engine::{Engine, Scope};
+use crate::config::{Forwarded, ServerLimits, ServerTimeouts};
+use crate::engine::Engine;
 use crate::routing::{Found, OwnPath};
 use crate::store::Health;
 
 pub use self::hosts::AllowedHosts;
 use self::routes::Routed;
 pub use self::routes::{Routes, SharedRoutes};
+pub use self::served::Served;
 
 /// Log directives that suppress useless lines of the HTTP library: the number of threads it starts, and an error for
 /// every protocol violation of a WebSocket client. A log filter that names these targets takes precedence.
 pub const QUIET: [&str; 3] = ["actix_server=warn", "actix_http::ws=off", "actix_ws=off"];
-
-/// A mounted protocol.
-pub struct Served {
-    /// The path without a trailing slash; empty for the root.
-    pub path: String,
-    /// What the adapter returned for this mount.
-    pub mounted: Mounted,
-    /// The scope of engine calls. The owner is set for each request.
-    pub scope: Scope,
-    /// How long a stream may be idle before a keep-alive is sent; zero for never.
-    pub heartbeat: Duration,
-    /// The web pages that may use the route.
-    pub cors: Origins,
-    /// The path that separates sessions and runs of this route from those of others. `None` if they are shared.
-    pub partition: Option<String>,
-}
 
 /// The settings of the server.
 #[derive(Clone, Debug)]
@@ -199,7 +185,7 @@ async fn dispatch(gateway: Arc<Gateway>, request: HttpRequest, payload: Payload)
     let (method, path) = (request.method().as_str(), request.path());
     let found = gateway.routes.load().find(request.head());
     match found {
-        Found::Endpoint(found) => handle::endpoint(gateway, Routed::new(found), request, payload).await,
+        Found::Endpoint(found) => endpoint::serve(gateway, Routed::new(found), request, payload).await,
         Found::WrongMethod { route, allow } => {
             if *request.method() == actix_web::http::Method::OPTIONS {
                 // The route that the announced request would go to decides about its origin.

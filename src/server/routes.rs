@@ -8,7 +8,7 @@ use actix_web::dev::RequestHead;
 use arc_swap::ArcSwap;
 use interlingua_core::Endpoint;
 
-use super::Served;
+use super::served::Served;
 use crate::routing::{EndpointMatch, EndpointPattern, Found, MountPoint, Table};
 
 /// The routing table of a set of routes.

@@ -11,19 +11,15 @@ mod pool;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::future::{BoxFuture, FutureExt as _, ready};
+use futures_util::future::{BoxFuture, FutureExt as _};
 use interlingua_core::public_address::{Destination, OwnAddresses, Policy, Refused, is_local_name};
 use interlingua_core::push::PushRequest;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use self::pool::Pool;
+use self::pool::{Pool, RECEIVER_TIMEOUT};
 use crate::ports::{WebhookClient, WebhookError};
 
-/// The limit for resolving a name, for connecting, and for one request.
-const RECEIVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most that is read of a receiver's answer, in bytes.
 const MAX_READ: usize = 64 * 1024;
 
@@ -134,17 +130,6 @@ fn agree(url: &reqwest::Url, destination: &Destination) -> bool {
         None => host == destination.host,
     };
     same && url.port_or_known_default() == Some(destination.port)
-}
-
-/// Resolves every name to the addresses that were checked: another form of the name (with a dot at its end) must not be
-/// resolved again.
-struct FixedAddresses(Vec<SocketAddr>);
-
-impl Resolve for FixedAddresses {
-    fn resolve(&self, _: Name) -> Resolving {
-        let addresses: Addrs = Box::new(self.0.clone().into_iter());
-        Box::pin(ready(Ok(addresses)))
-    }
 }
 
 async fn send(pool: &Pool, place: Receiver, delivery: PushRequest) -> Result<(), WebhookError> {

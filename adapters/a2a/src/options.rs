@@ -10,7 +10,8 @@ use interlingua_core::size::Size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::card::{CardOptions, CardSigning};
+use crate::card::options::CardOptions;
+use crate::card::sign::CardSigning;
 use crate::dialect::{Binding, Generation};
 
 /// Options of an A2A route, set by the operator.

@@ -1,6 +1,5 @@
-//! Reads what an `mcp_approval_request` asks.
+//! What the data of an `mcp_approval_request` asks (docs/human-in-the-loop.md#pending-items).
 
-use crate::answer::langgraph;
 use crate::json::Json;
 use crate::pending::{Decision, Pending, PendingKind, decision_word};
 
@@ -51,8 +50,9 @@ impl Pending {
         let mut decisions: Vec<Decision> = words.iter().filter_map(|word| decision_word(word)).collect();
         let mut message = extension.message;
 
-        // A LangGraph payload determines what is asked (section 8), as far as the extension does not.
-        if let Some((questions, _)) = payload.as_ref().map(langgraph::parse)
+        // A payload of a known form (docs/human-in-the-loop.md#interrupt-payloads) determines what is asked, as far as
+        // the extension does not.
+        if let Some((questions, _)) = payload.as_ref().map(crate::answer::payload::parse)
             && let Ok([question]) = <[_; 1]>::try_from(questions)
             && question.kind == kind
         {

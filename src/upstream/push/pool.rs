@@ -5,11 +5,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::ready;
 use reqwest::Client;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use super::{FixedAddresses, RECEIVER_TIMEOUT};
 use crate::upstream::tls;
 
+/// The limit for resolving a name, for connecting, and for one request.
+pub(super) const RECEIVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most sets of addresses whose connections are kept.
 const MAX_CLIENTS: usize = 256;
 /// How long an unused connection is kept: less than the five seconds after which common servers close it.
@@ -65,4 +68,15 @@ fn build(secure: bool, addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
         .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(2)
         .build()
+}
+
+/// Resolves every name to the addresses that were checked: another form of the name (with a dot at its end) must not be
+/// resolved again.
+struct FixedAddresses(Vec<SocketAddr>);
+
+impl Resolve for FixedAddresses {
+    fn resolve(&self, _: Name) -> Resolving {
+        let addresses: Addrs = Box::new(self.0.clone().into_iter());
+        Box::pin(ready(Ok(addresses)))
+    }
 }

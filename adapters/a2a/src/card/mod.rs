@@ -6,10 +6,10 @@
 
 mod canonical;
 mod check;
-mod options;
+pub(crate) mod options;
 mod security;
 pub(crate) mod serve;
-mod sign;
+pub(crate) mod sign;
 pub(crate) mod upstream;
 mod values;
 mod variant;

@@ -16,9 +16,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::artifacts::{Artifacts, Mode};
-use super::messages::{Place, is_no_text, message_digest, plain_text};
 use super::options::{UpstreamOptions, UpstreamStatusText};
 use super::session::{SessionState, storable};
+use super::texts::{Place, is_no_text, message_digest, plain_text};
 use super::wire::{self, Kind, Message, Task, filled};
 use crate::dialect::WireFormat;
 use crate::wire::State;

@@ -9,9 +9,9 @@ use interlingua_core::{End, Fault, Json};
 use serde_json::value::RawValue;
 
 use super::content::{self, PartKind};
-use super::digest::Digest;
 use super::events::ItemReader;
 use super::options::UpstreamStatusText;
+use super::texts::{Place, is_no_text, message_digest};
 use super::wire::{self, Message, filled};
 use crate::wire::{Content, Part};
 
@@ -19,17 +19,6 @@ use crate::wire::{Content, Part};
 const MAX_MESSAGES: usize = 100_000;
 /// Plain text of statuses that is kept in case it turns out to be the answer, in bytes.
 const MAX_STATUS_TEXT: usize = 1 << 20;
-
-/// Where a message stands, which says what plain text in it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// The status of a task that works.
-    Status(UpstreamStatusText),
-    /// The status at the end: part of the answer.
-    Answer,
-    /// Instead of a task: the whole answer.
-    Reply,
-}
 
 impl ItemReader {
     /// True for a status message that was not read before.
@@ -128,26 +117,6 @@ fn message_type(kind: &PartKind, part: &Part<'_>, place: Place) -> MessageType {
             _ => MessageType::Message,
         },
     }
-}
-
-pub(super) fn is_no_text(part: &Part<'_>) -> bool {
-    !matches!(part.content, Content::Text(_))
-}
-
-/// The texts of parts, joined.
-pub(super) fn plain_text(parts: &[Part<'_>]) -> String {
-    let texts = parts.iter().filter_map(|part| match &part.content {
-        Content::Text(text) => Some(text.as_ref()),
-        _ => None,
-    });
-    texts.collect()
-}
-
-/// What tells one status message from another: its id, else all of it.
-pub(super) fn message_digest(raw: &RawValue) -> u64 {
-    let message = wire::message(raw);
-    let id = message.as_ref().and_then(|message| filled(&message.message_id));
-    Digest::of(id.unwrap_or_else(|| raw.get()).as_bytes()).value()
 }
 
 /// `metadata.a2a` of a message.

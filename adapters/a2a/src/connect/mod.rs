@@ -22,6 +22,7 @@ mod questions;
 mod recovery;
 mod session;
 mod slots;
+mod texts;
 mod turn;
 mod url;
 mod wire;

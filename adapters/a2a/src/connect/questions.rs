@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::events::ItemReader;
-use super::messages::{Place, plain_text};
+use super::texts::{Place, plain_text};
 use super::wire::{self, filled};
 use crate::wire::{Content, Part};
 
