@@ -34,6 +34,7 @@
 //! assert_eq!(frames.iter().map(|frame| frame.sse()).collect::<String>(), stream);
 //! ```
 
+mod draft;
 mod frame;
 
 use serde::Serialize;
@@ -43,6 +44,7 @@ pub use frame::Frame;
 use crate::json::Json;
 use crate::model::{Body, Content, ContentType, File, MessageType, Role, Status};
 use crate::run::RunError;
+use draft::{ContentDraft, MessageDraft};
 use frame::{ContentFrame, MessageFrame, ResponseFrame};
 
 /// Builds the frames of one response, numbered from 0.
@@ -56,33 +58,6 @@ pub struct ResponseBuilder {
     next: u64,
     messages: Vec<MessageDraft>,
     usage: Option<Json>,
-}
-
-/// A message in progress.
-#[derive(Clone, Debug)]
-struct MessageDraft {
-    id: String,
-    kind: MessageType,
-    role: Role,
-    status: Status,
-    /// The sequence number of its last frame.
-    number: Option<u64>,
-    contents: Vec<ContentDraft>,
-    error: Option<RunError>,
-    usage: Option<Json>,
-    metadata: Option<Json>,
-}
-
-/// A content in progress.
-#[derive(Clone, Debug)]
-struct ContentDraft {
-    kind: ContentType,
-    /// The last value from a `set_*` call.
-    set: Option<Body>,
-    /// Text deltas, appended to `set`.
-    text: String,
-    /// The final value once complete.
-    complete: Option<Content>,
 }
 
 impl ResponseBuilder {

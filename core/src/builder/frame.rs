@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::MessageDraft;
+use super::draft::MessageDraft;
 use crate::json::Json;
 use crate::model::{Content, MessageType, Role, Status};
 use crate::run::RunError;
