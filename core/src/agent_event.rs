@@ -17,6 +17,9 @@ use crate::event::End;
 use crate::json::{Extra, Json};
 use crate::model::{Body, Content, ContentType, File, MessageType, Role, ToolCall};
 
+/// Fields of an object that this version has no name for, in order.
+pub type RawFields<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
+
 /// Something an agent reported.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -47,7 +50,7 @@ pub struct ContentEvent<'a> {
     /// The value or the fragment of one.
     pub value: ContentValue<'a>,
     /// Fields this version has no name for. Empty, and without allocation, nearly always.
-    pub extra: Vec<(Cow<'a, str>, &'a RawValue)>,
+    pub extra: RawFields<'a>,
 }
 
 /// What a content event does to the content.
@@ -132,7 +135,7 @@ pub struct MessageEvent<'a> {
     /// An error the message carries besides.
     pub error: Option<AgentError<'a>>,
     /// Fields this version has no name for.
-    pub extra: Vec<(Cow<'a, str>, &'a RawValue)>,
+    pub extra: RawFields<'a>,
 }
 
 /// The answer as a whole.
@@ -153,7 +156,7 @@ pub struct ResponseEvent<'a> {
     /// All messages of the turn, of an agent that repeats them at its end. Authoritative for the messages in it.
     pub output: Vec<MessageEvent<'a>>,
     /// Fields this version has no name for.
-    pub extra: Vec<(Cow<'a, str>, &'a RawValue)>,
+    pub extra: RawFields<'a>,
 }
 
 /// What a turn that completed leaves the client to do.
@@ -388,7 +391,7 @@ impl<'a> CallPart<'a> {
     /// Parses the data of a call, and the fields it holds besides. None if it is no object. Whatever is no text counts
     /// by its JSON text.
     #[must_use]
-    pub fn parse(raw: &'a RawValue) -> Option<(Self, Vec<(Cow<'a, str>, &'a RawValue)>)> {
+    pub fn parse(raw: &'a RawValue) -> Option<(Self, RawFields<'a>)> {
         fn text(raw: &RawValue) -> Cow<'_, str> {
             #[derive(Deserialize)]
             struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -398,7 +401,7 @@ impl<'a> CallPart<'a> {
             }
         }
 
-        let fields: RawFields<'a> = serde_json::from_str(raw.get()).ok()?;
+        let fields: FieldList<'a> = serde_json::from_str(raw.get()).ok()?;
         let mut part = Self::default();
         let mut rest = Vec::new();
         for (name, value) in fields.0 {
@@ -415,13 +418,13 @@ impl<'a> CallPart<'a> {
 }
 
 /// The fields of an object, in order.
-struct RawFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+struct FieldList<'a>(RawFields<'a>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for FieldList<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {
-            type Value = RawFields<'de>;
+            type Value = FieldList<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -434,7 +437,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
                 while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
                     fields.push((name, value));
                 }
-                Ok(RawFields(fields))
+                Ok(FieldList(fields))
             }
         }
 

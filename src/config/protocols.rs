@@ -180,6 +180,7 @@ impl fmt::Debug for Protocols {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::diagnostics::Diagnostic;
     use toml::Spanned;
     use toml::de::DeValue;
 

@@ -69,6 +69,9 @@ impl ActiveRuns {
     }
 }
 
+/// A run that was brought into memory, and when the store knows that.
+type Activated = (HeldRun, Option<StoreFuture<()>>);
+
 impl RunTable {
     pub(super) fn new(
         agents: Arc<Agents>,
@@ -210,7 +213,7 @@ impl RunTable {
         loading: &LoadingGuard,
         stored: &StoredRun,
         pending: &[Pending],
-    ) -> Result<Option<(HeldRun, Option<StoreFuture<()>>)>, Fault> {
+    ) -> Result<Option<Activated>, Fault> {
         let agent = self.agents.of_stored_run(&stored.record.run().agent);
         let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
         let run = ActiveRun::from_stored(agent, stored);

@@ -83,7 +83,7 @@ pub(crate) enum Found<R> {
     /// A path of the gateway itself, with any method.
     Own(OwnPath),
     /// The path is outside of all mounts.
-    NotFound,
+    Outside,
 }
 
 /// An endpoint that answers a request.
@@ -220,7 +220,7 @@ impl<R: Clone> Table<R> {
             },
             None => match self.node(&path) {
                 Some(node) => Found::Fallback(node.routes[0].route.clone()),
-                None => Found::NotFound,
+                None => Found::Outside,
             },
         }
     }

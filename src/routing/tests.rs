@@ -53,7 +53,7 @@ fn find_with(table: &Table<usize>, request: &str, header: &ReadHeader<'_>) -> St
         Found::Fallback(route) => format!("fallback of {route}"),
         Found::Own(OwnPath::Health) => "health".to_owned(),
         Found::Own(OwnPath::Ready) => "ready".to_owned(),
-        Found::NotFound => "nothing".to_owned(),
+        Found::Outside => "nothing".to_owned(),
     }
 }
 
@@ -253,7 +253,8 @@ fn a_protocol_that_recognizes_its_requests_answers_them() {
     };
     let header = |name: &str| (name == "version").then_some("1");
 
-    let cases: [(&[usize], &str, &str, &[(usize, usize)]); 4] = [
+    type Case<'c> = (&'c [usize], &'c str, &'c str, &'c [(usize, usize)]);
+    let cases: [Case<'_>; 4] = [
         (&[], "0.0", "0.0", &[(0, 1), (0, 2), (1, 2)]),
         (&[1], "1.0", "0.0", &[(0, 2)]),
         (&[0], "0.0", "1.0", &[(1, 2)]),
@@ -481,7 +482,7 @@ proptest! {
                     prop_assert_eq!(Some(route), first.map(|mount| mount.route));
                 }
                 Found::Own(_) => prop_assert!(false, "no request is for the gateway itself"),
-                Found::NotFound => prop_assert!(methods.iter().flatten().all(Vec::is_empty)),
+                Found::Outside => prop_assert!(methods.iter().flatten().all(Vec::is_empty)),
             }
 
             // No two routes have an endpoint for a request unless the check says so.

@@ -368,7 +368,7 @@ pub(super) fn check_expectation(gateway: &Gateway, head: &RequestHead) -> Option
         Found::Endpoint(EndpointMatch { route, .. }) | Found::WrongMethod { route, .. } | Found::Fallback(route) => {
             route
         }
-        Found::Own(_) | Found::NotFound => {
+        Found::Own(_) | Found::Outside => {
             let rejection = guard::check_head(gateway, Target::NotFound, head).err();
             return rejection.map(|fault| gateway_fault(head, &fault));
         }

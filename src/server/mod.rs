@@ -210,7 +210,7 @@ async fn dispatch(gateway: Arc<Gateway>, request: HttpRequest, payload: Payload)
             };
             handle::health(&gateway, &request, status, &body)
         }
-        Found::NotFound => handle::not_found(&gateway, &request),
+        Found::Outside => handle::not_found(&gateway, &request),
     }
 }
 

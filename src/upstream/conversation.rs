@@ -42,7 +42,7 @@ pub trait Transport: Send + 'static {
 /// What a request was answered with.
 pub enum Reply {
     /// An answer whose body is to come.
-    Answer(Body),
+    Answer(Box<Body>),
     /// A complete document.
     Document(Vec<u8>),
 }
@@ -324,7 +324,7 @@ impl Conversation {
                 if self.media.is_empty() {
                     self.media.clone_from(&body.media);
                 }
-                self.stage = Stage::Reading(Box::new(body));
+                self.stage = Stage::Reading(body);
                 return Ok(());
             }
             Ok(Reply::Document(document)) => {

@@ -9,16 +9,16 @@ use support::tale;
 
 /// The tale of each case, under its name.
 fn table(cases: &str) -> String {
-    let mut lines = String::new();
+    let mut rendered = String::new();
     for case in cases.split("## ").skip(1) {
         let mut lines = case.lines().filter(|line| !line.is_empty()).peekable();
         let name = lines.next().expect("a case has a name");
         let options =
             lines.next_if(|line| line.starts_with("options: ")).map_or("{}", |line| &line["options: ".len()..]);
         let chunks: Vec<&str> = lines.collect();
-        lines.push_str(&format!("## {name}\n{}\n\n", tale(options, &chunks)));
+        rendered.push_str(&format!("## {name}\n{}\n\n", tale(options, &chunks)));
     }
-    lines
+    rendered
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl Transport for Stage {
         });
         // An answer that is released may be polled once more.
         let body = body.fuse().boxed();
-        ready(Ok(Reply::Answer(Body::new(body, Form::Frames, MAX_EVENT, None)))).boxed()
+        ready(Ok(Reply::Answer(Box::new(Body::new(body, Form::Frames, MAX_EVENT, None))))).boxed()
     }
 
     fn cancel(&self, _: HttpRequest) -> BoxFuture<'static, ()> {

@@ -154,7 +154,7 @@ impl Transport for HttpTransport {
         async move {
             let response = agent.send(request.map_err(SendError::Fault)?, purpose, since).await?;
             match purpose {
-                Purpose::Ask => agent.answer(response, since).map(Reply::Answer),
+                Purpose::Ask => agent.answer(response, since).map(|body| Reply::Answer(Box::new(body))),
                 Purpose::Lookup => agent.document(response).await.map(Reply::Document),
             }
             .map_err(SendError::Fault)

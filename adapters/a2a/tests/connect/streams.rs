@@ -71,7 +71,7 @@ fn a_message_is_the_whole_answer() {
         let reply = json!({ "message": reply });
 
         let mut session = Session::new(&fixed(dialect));
-        let streamed = session.send_text("Paris?", [dialect.stream(1, &[reply.clone()])]);
+        let streamed = session.send_text("Paris?", [dialect.stream(1, std::slice::from_ref(&reply))]);
         assert_eq!(texts(&streamed), [("message".to_owned(), "18 C.".to_owned())]);
         assert_eq!(session.state.text(), r#"{"context_id":"C"}"#);
 
