@@ -5,7 +5,8 @@
 
 use interlingua_core::Method;
 
-use super::{MountPoint, OWN_PATHS, Pattern, RouteEndpoints, Table};
+use super::pattern::Pattern;
+use super::table::{MountPoint, OWN_PATHS, Paths, RouteEndpoints, Table};
 
 /// Requests that two routes would answer, or that are for the gateway itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,42 +40,6 @@ impl Overlap {
     /// True if the gateway must not start; false if the operator should know which route answers.
     pub(crate) fn is_error(&self) -> bool {
         matches!(self.kind, OverlapKind::Own | OverlapKind::Conflict)
-    }
-}
-
-/// The parsed paths of a mount, with the index of their endpoint.
-pub(super) struct Paths {
-    /// Complete paths, below the mount.
-    pub(super) below: Vec<(usize, Pattern)>,
-    /// Paths that are also served at the root of the host.
-    pub(super) at_root: Vec<(usize, Pattern)>,
-}
-
-impl Paths {
-    pub(super) fn parse<R>(mount: &MountPoint<R>, is_first: bool) -> Result<Self, String> {
-        let mut paths = Self { below: Vec::new(), at_root: Vec::new() };
-        for (index, endpoint) in mount.endpoints.iter().enumerate() {
-            let parse = |path: &str| {
-                Pattern::parse(path).map_err(|reason| format!("its endpoint path {:?} {reason}", endpoint.path))
-            };
-            if !endpoint.path.is_empty() && !endpoint.path.starts_with('/') {
-                return Err(format!("its endpoint path {:?} does not begin with a slash", endpoint.path));
-            }
-
-            // The mount point itself, with and without a trailing slash. The path of a request is never empty.
-            let is_mount = endpoint.path.is_empty();
-            if !(is_mount && mount.path.is_empty()) {
-                paths.below.push((index, parse(&format!("{}{}", mount.path, endpoint.path))?));
-            }
-            if is_mount {
-                paths.below.push((index, parse(&format!("{}/", mount.path))?));
-            }
-
-            if endpoint.at_root && is_first && !mount.path.is_empty() {
-                paths.at_root.push((index, parse(&endpoint.path)?));
-            }
-        }
-        Ok(paths)
     }
 }
 
