@@ -184,8 +184,6 @@ mod tests {
     use toml::Spanned;
     use toml::de::DeValue;
 
-    use crate::config::diagnostics::Diagnostic;
-
     #[derive(serde::Deserialize, Debug, PartialEq)]
     #[serde(deny_unknown_fields)]
     struct TestOptions {
