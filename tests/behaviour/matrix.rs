@@ -18,7 +18,7 @@ use crate::support::pairs::{ALL_PROTOCOLS, Decision, Protocol, ROUTES, frames};
 
 const MEMORY: &str = "[store]\nkind = \"memory\"\n";
 /// The kinds of agents that are tried. Those on the network are the demo agent of a second gateway.
-const AGENTS: [&str; 2] = ["demo", "agent-api"];
+const AGENTS: [&str; 3] = ["demo", "agent-api", "a2a"];
 const PICTURE: &str = "https://example.com/picture.png";
 
 /// Something that a pair may carry.
@@ -101,6 +101,10 @@ fn agent(kind: &str, address: &str) -> String {
             let url = format!("http://{address}/agents/demo/process");
             let upstream = format!("protocol = \"agent-api\"\nurl = \"{url}\"\napproval_extension = true");
             format!("[agents.demo.upstream]\n{upstream}\n")
+        }
+        "a2a" => {
+            let url = format!("http://{address}/a2a/demo");
+            format!("[agents.demo.upstream]\nprotocol = \"a2a\"\nurl = \"{url}\"\n")
         }
         other => panic!("no agent that speaks {other}"),
     }

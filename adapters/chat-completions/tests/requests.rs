@@ -186,7 +186,7 @@ fn media_are_parts_or_lines_of_text() {
 }
 
 #[test]
-fn approvals_are_told_as_text() {
+fn approvals_are_sent_as_text() {
     let item = Pending::parse(&Json::parse(r#"{"id":"p1","name":"send_mail","arguments":"{}"}"#).expect("JSON"))
         .expect("an item");
     let asked = json!({ "type": "mcp_approval_request", "role": "assistant", "content": [{ "type": "data",

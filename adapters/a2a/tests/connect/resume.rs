@@ -45,7 +45,7 @@ fn a_stream_that_ends_early_is_taken_up_too() {
 }
 
 #[test]
-fn where_nobody_can_subscribe_the_task_is_asked_for() {
+fn where_a_task_cannot_be_subscribed_to_it_is_polled() {
     let done = task("COMPLETED", &json!([{ "artifactId": "a-1", "parts": [{ "text": "It is 18 C." }] }]));
     let begun = [submitted(), text("a-1", "It is ", false)];
     for refused in [V1.error(2, -32004, "not here"), V1.error(2, -32601, "no such method")] {

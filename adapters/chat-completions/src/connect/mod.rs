@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_is_told_of_what_is_missing() {
+    fn missing_settings_are_reported_to_the_operator() {
         let warnings = |url: &str, model: Option<&str>| {
             let options = UpstreamOptions { model: model.map(str::to_owned), ..UpstreamOptions::default() };
             ChatCompletionsUpstream::connect(url, options).expect("a URL").warnings()

@@ -1,4 +1,4 @@
-//! An item that consists of texts, and the events of its parts (section 10 a, c, d).
+//! An item that consists of texts, and the events of its parts (docs/protocols/responses.md#sequences).
 
 use interlingua_core::run::Message;
 use interlingua_core::{Json, Out};
