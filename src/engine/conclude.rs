@@ -224,6 +224,7 @@ fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &En
         }
         if let Some(state) = note.connector_state {
             doc.connector_state = state;
+            doc.connector_user.clone_from(&prepared.request.user_id);
         }
     } else {
         doc.stale = true;

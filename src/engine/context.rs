@@ -62,7 +62,8 @@ impl ContextBuilder {
     pub(super) async fn prepare(&self, session: &Session, agent: &Agent, spoken: &Spoken) -> Result<Outcome, Fault> {
         let now = clock::now();
         let doc = session.doc().clone();
-        let Memory { before, upstream_id, connector_state } = self.memory(session, &doc, agent, &spoken.thread).await?;
+        let Memory { before, upstream_id, mut connector_state } =
+            self.memory(session, &doc, agent, &spoken.thread).await?;
 
         // After everything that may fail or be canceled, so that such a request answers nothing; and in one step, so that
         // a refused one leaves no trace in the session.
@@ -82,6 +83,11 @@ impl ContextBuilder {
         let decided = !answered.is_empty();
         let recorded = decided.then(|| input.clone());
         let request = request(session, &doc, spoken, with_history(&spoken.preamble, before, input), &upstream_id);
+        if doc.connector_user.as_ref().is_some_and(|user| request.user_id.as_ref() != Some(user)) {
+            // What an agent's server gave one user, such as a context, is not used for another one.
+            connector_state = Json::null();
+        }
+
         let prepared = Prepared { request, upstream_id, connector_state, answered, freed, decided, input: recorded };
         Ok(Outcome::Ready(Box::new(prepared)))
     }

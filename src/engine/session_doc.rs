@@ -114,6 +114,9 @@ pub(super) struct SessionDoc {
     /// What the connector wants to have again with the next turn.
     #[serde(default = "Json::null", rename = "memory")]
     pub(super) connector_state: Json,
+    /// The user of the turn that left it, as the agent knows them. Another user of the session does not get it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) connector_user: Option<String>,
     /// The latest run.
     #[serde(default)]
     pub(super) latest: Option<RunId>,
@@ -148,6 +151,7 @@ impl SessionDoc {
             seen: 0,
             stale: false,
             connector_state: Json::null(),
+            connector_user: None,
             latest: None,
             waiting: Waiting::default(),
             labels: Extra::new(),
