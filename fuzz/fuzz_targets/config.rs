@@ -15,6 +15,10 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../src/config/mod.rs"]
 mod config;
 
+#[allow(dead_code, unused_imports, reason = "the target uses a small part of it")]
+#[path = "../../src/routing/mod.rs"]
+mod routing;
+
 /// Stand-in for the registry of secrets. It masks nothing: the configuration must not print secrets even without it.
 mod secrets {
     pub fn remember(_: &str) {}

@@ -32,18 +32,25 @@ pub fn endpoint<'m>(mounted: &'m Mounted, method: &str, path: &str) -> Option<(&
 
 /// The parameters of a path that matches a pattern such as `/tasks/{id}:cancel`.
 fn match_path(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
-    let (patterns, segments): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+    let (mut patterns, mut segments): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+    let mut found = Vec::new();
+
+    // `{*name}` is the rest of the path.
+    if let Some(name) = patterns.last().and_then(|last| last.strip_prefix("{*")?.strip_suffix('}')) {
+        let fixed = patterns.len() - 1;
+        let rest = segments.get(fixed..).map(|rest| rest.join("/")).filter(|rest| !rest.is_empty())?;
+        found.push((name.to_owned(), rest));
+        patterns.truncate(fixed);
+        segments.truncate(fixed);
+    }
     if patterns.len() != segments.len() {
         return None;
     }
 
-    let mut found = Vec::new();
     for (pattern, segment) in patterns.into_iter().zip(segments) {
         match pattern.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
             Some((name, after)) => {
                 let value = segment.strip_suffix(after).filter(|value| !value.is_empty())?;
-                // A regular expression may follow the name.
-                let name = name.split_once(':').map_or(name, |(name, _)| name);
                 found.push((name.to_owned(), value.to_owned()));
             }
             None if pattern == segment => {}
