@@ -189,7 +189,8 @@ mod tests {
         for (pattern, path, expected) in [
             ("/runs/{id}", "/runs/7", id("7")),
             ("/runs/{id}", "/runs/", None),
-            ("/runs/{id:[0-9]+}", "/runs/7", id("7")),
+            ("/models/{*id}", "/models/org/gpt", id("org/gpt")),
+            ("/models/{*id}", "/models", None),
             ("/tasks/{id}:cancel", "/tasks/7:cancel", id("7")),
             ("/tasks/{id}:cancel", "/tasks/7", None),
             ("/runs/{id}/events", "/runs/7", None),
