@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::call::AgentCard;
-use interlingua_core::capability::{ClientCapabilities, HistoryNeed};
+use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::{Owner, ProtocolAdapter};
@@ -233,15 +233,13 @@ impl Gateway {
         let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
         let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
         let upstream = (entry.open)(&agent.upstream).map_err(anyhow::Error::msg)?;
-        let history_need = upstream.capabilities().history;
         Ok(Arc::new(engine::Agent {
             name: agent.name.clone(),
             card: card(agent),
             upstream,
-            history: match (history_need, agent.history) {
-                // An agent that remembers nothing is sent the whole conversation, whatever the setting says.
-                (HistoryNeed::SentEachTime, _) | (_, config::History::Gateway) => engine::History::Gateway,
-                (HistoryNeed::KeptByAgent, config::History::Upstream) => engine::History::Upstream,
+            history: match agent.history {
+                config::History::Gateway => engine::History::Gateway,
+                config::History::Upstream => engine::History::Upstream,
             },
             history_limit: engine::HistoryLimit { turns: agent.history_limit.turns, bytes: agent.history_limit.bytes },
             queue_turns: agent.parallel_turns == config::ParallelTurns::Queue,
