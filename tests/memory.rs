@@ -1,5 +1,5 @@
 //! Memory that a request body uses: at most a fixed multiple of its size, whatever its shape and protocol, in the
-//! adapter alone and in the whole gateway.
+//! adapter alone and in the whole gateway. And memory of a run that no one reads.
 //!
 //! The global allocator counts every byte, so these tests are a separate binary and run one at a time. The limit on the
 //! number of JSON values belongs to the server; the bodies here contain as many values as it allows.
@@ -18,8 +18,10 @@ use interlingua_hitl::Hitl;
 use interlingua_native::Native;
 use interlingua_responses::Responses;
 use peak_alloc::PeakAlloc;
-use support::gateway::{DEMO, Gateway, JSON, user_turn};
+use support::gateway::{DEMO, Gateway, JSON, ROUTE, agent as agent_config, user_turn};
 use support::http::{Exchange, request};
+use support::upstream::{Reply, Upstream};
+use support::{agent, poll_until};
 use tokio::sync::Mutex;
 
 #[global_allocator]
@@ -229,6 +231,49 @@ async fn a_body_uses_at_most_eight_times_its_size_in_the_whole_gateway() {
         println!("gateway    {shape:15} {:>5} KiB cost {:>6} KiB, {times:.1} times", body.len() >> 10, peak >> 10);
         assert!(peak <= allowed(&body), "{shape} of {} bytes cost {peak}, {times:.1} times", body.len());
     }
+    gateway.stop().await;
+}
+
+/// One delta of the long answer, and how many there are: 60 MiB.
+const DELTA: usize = 16 << 10;
+const DELTAS: usize = 60 << 6;
+
+#[tokio::test]
+async fn a_long_run_without_a_reader_leaves_memory() {
+    let _one = COUNTING.lock().await;
+    let frames = |frames: &[String]| String::from_utf8(agent::bytes(frames)).expect("text");
+    let delta = frames(&[agent::text_delta(&"a".repeat(DELTA))]);
+    let begin = frames(&agent::opening_frames());
+    let more = frames(&[agent::text_delta("the end")]);
+    let reply = Reply::events().chunk(begin).repeat(delta, DELTAS).chunk(more).wait("on");
+    let upstream =
+        Upstream::always(reply.chunk(frames(&[agent::message_completed(), agent::response("completed")])).done());
+
+    let config = format!("{}{ROUTE}", agent_config("friday", &upstream.url("/process"), "", ""));
+    let gateway = Gateway::with_config(&format!("[store]\nkind = \"sqlite\"\npath = \"runs.db\"\n{config}")).await;
+    let before = MEMORY.current_usage();
+    MEMORY.reset_peak_usage();
+
+    // A task: its client has what it wants as soon as the run is accepted.
+    let submitted = gateway.post("/agents/friday/process/task", &user_turn("hi")).await.json();
+    let task = format!("/agents/friday/process/task/{}", submitted["task_id"].as_str().expect("an id"));
+    upstream.wait_for_written(DELTA * DELTAS).await;
+    poll_until("the run to leave memory", async || (MEMORY.current_usage() < before + (8 << 20)).then_some(())).await;
+    let peak = MEMORY.peak_usage().saturating_sub(before) >> 20;
+    println!("a run of {} MiB without a reader: peak {peak} MiB", (DELTA * DELTAS) >> 20);
+    assert!(peak < 40, "{peak} MiB");
+
+    // A reader finds all of it, while it is under way and once it has ended.
+    let status = gateway.get(&task).await.json();
+    assert_eq!(status["status"], "running", "{status}");
+    upstream.open("on");
+    let finished = poll_until("the run to end", async || {
+        let status = gateway.get(&task).await.json();
+        (status["status"] == "finished").then_some(status)
+    })
+    .await;
+    let text = finished["result"]["output"][0]["content"][0]["text"].as_str().expect("a text");
+    assert!(text.len() == DELTA * DELTAS + 7 && text.ends_with("athe end"), "{} bytes", text.len());
     gateway.stop().await;
 }
 

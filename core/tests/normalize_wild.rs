@@ -88,6 +88,26 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
+    fn evicting_events_changes_no_record(frames in wild::frames(), every in 1_usize..6) {
+        let mut whole = Recorder::new(vec![Message::user("hi")]);
+        let mut evicted = Recorder::new(vec![Message::user("hi")]);
+        for (number, frame) in frames.iter().enumerate() {
+            let Some(frame) = Frame::parse(frame.as_bytes()) else { continue };
+            whole.emit(&frame.clone().event());
+            evicted.emit(&frame.event());
+            if number % every == 0 {
+                evicted.evict();
+            }
+        }
+
+        let (whole, mut evicted) = (whole.finish(), evicted.finish());
+        prop_assert_eq!((evicted.len(), evicted.size()), (whole.len(), whole.size()));
+        prop_assert!(evicted.restore(&whole));
+        prop_assert_eq!(render(&evicted), render(&whole));
+        prop_assert_eq!(evicted, whole);
+    }
+
+    #[test]
     fn every_record_follows_the_grammar(frames in wild::frames()) {
         follows_grammar(&wild::record(&frames))?;
     }

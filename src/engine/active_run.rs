@@ -3,6 +3,7 @@
 //! Not here: what drives a run forward ([`super::driver`]), and all runs in memory ([`super::run_table`]).
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -21,6 +22,9 @@ use super::visibility::Visibility;
 use crate::clock;
 use crate::store::{DirtyFlag, Journal, StoredRun};
 
+/// Events are evicted once a run without readers has grown by so many bytes.
+const MIN_EVICTED: usize = 1 << 20;
+
 /// A run in memory.
 pub struct ActiveRun {
     id: RunId,
@@ -31,6 +35,8 @@ pub struct ActiveRun {
     keep_alives: AtomicU64,
     /// How many users need it in memory although no turn is under way.
     holders: AtomicUsize,
+    /// How many readers it has: none of its events are evicted meanwhile.
+    readers: AtomicUsize,
     /// Stops the turn under way.
     pub(super) cancel: CancelFlag,
 }
@@ -55,6 +61,8 @@ pub(super) struct State {
     paused: Option<Waker>,
     /// True after a panic that left the record incomplete: nothing of it is read any more.
     broken: bool,
+    /// The size of the record when its first events were evicted last, in bytes.
+    evicted_at: usize,
 }
 
 /// What followers see of a change, and when.
@@ -113,9 +121,11 @@ impl ActiveRun {
                 safe_waker: None,
                 paused: None,
                 broken: false,
+                evicted_at: 0,
             }),
             keep_alives: AtomicU64::new(0),
             holders: AtomicUsize::new(0),
+            readers: AtomicUsize::new(0),
             cancel: CancelFlag::default(),
         })
     }
@@ -320,6 +330,24 @@ impl ActiveRun {
         was_last_attached && !state.record.is_finished()
     }
 
+    /// The run for a reader. It keeps what it has; if events were evicted before, they are missing until
+    /// [`ActiveRun::restore`].
+    pub(super) fn pin(self: &Arc<Self>) -> PinnedRun {
+        PinnedRun::new(self)
+    }
+
+    /// True if nothing of it is evicted.
+    pub(super) fn is_whole(&self) -> bool {
+        self.state().record.is_whole()
+    }
+
+    /// Gets evicted events back. False if the stored run does not have them.
+    pub(super) fn restore(&self, stored: &Record) -> bool {
+        let mut state = self.state();
+        state.evicted_at = state.record.size();
+        state.record.restore(stored)
+    }
+
     /// Keeps it in memory until [`ActiveRun::release`].
     pub(super) fn hold(&self) {
         self.holders.fetch_add(1, Ordering::AcqRel);
@@ -392,7 +420,8 @@ impl State {
 
     /// Shows visible steps from `from` on; returns the next sequence number and what `take` said last.
     fn show_steps(&self, from: u64, take: &mut dyn FnMut(RunView<'_>, Step<'_>) -> Take) -> (u64, Take) {
-        let (mut next, mut last) = (from, Take::More);
+        // Readers have a whole run; who only waits for an end need not read what is evicted.
+        let (mut next, mut last) = (from.max(self.record.evicted()), Take::More);
         while next < self.visibility.visible() {
             let Some(step) = self.record.step(next) else { break };
             last = take(self.view(), step);
@@ -451,6 +480,16 @@ impl State {
         }
     }
 
+    /// Evicts the first `events` events, which the store has, if that is worth it.
+    fn evict(&mut self, events: u64) {
+        let is_found_later = self.about.stored && self.record.in_turn();
+        let has_grown = self.record.size() >= self.evicted_at + MIN_EVICTED;
+        if is_found_later && has_grown && events <= self.visibility.visible() {
+            self.record.evict(events);
+            self.evicted_at = self.record.size();
+        }
+    }
+
     fn notify(&mut self) {
         if self.visibility.take_news() {
             self.followers.wake();
@@ -501,5 +540,43 @@ impl Journal for ActiveRun {
 
     fn committed(&self, events: u64) {
         self.state().committed(events);
+    }
+
+    fn archived(&self, events: u64) {
+        let mut state = self.state();
+        // Under the lock: a reader that comes from now on finds out that something is missing.
+        if self.readers.load(Ordering::Acquire) == 0 {
+            state.evict(events);
+        }
+    }
+}
+
+/// A run that is being read: no events are evicted until this is dropped.
+pub struct PinnedRun(Arc<ActiveRun>);
+
+impl PinnedRun {
+    fn new(run: &Arc<ActiveRun>) -> Self {
+        run.readers.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(run))
+    }
+}
+
+impl Clone for PinnedRun {
+    fn clone(&self) -> Self {
+        Self::new(&self.0)
+    }
+}
+
+impl Drop for PinnedRun {
+    fn drop(&mut self) {
+        self.0.readers.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Deref for PinnedRun {
+    type Target = Arc<ActiveRun>;
+
+    fn deref(&self) -> &Arc<ActiveRun> {
+        &self.0
     }
 }

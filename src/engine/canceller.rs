@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::call::{RunInfo, RunState, Target};
-use interlingua_core::{End, Event, Fault};
+use interlingua_core::{End, Event, Fault, Step};
 
 use super::active_run::{ActiveRun, Publish};
 use super::commit;
@@ -84,7 +84,7 @@ impl Canceller {
 
     /// Ends a run, in a turn or between two. It may go from one to the other meanwhile, by what another client sends.
     async fn end(&self, run: &Arc<ActiveRun>) {
-        let mut follower = Follower::new(&self.runs, RunHandle::InMemory(Arc::clone(run)));
+        let mut follower = Follower::new(&self.runs, RunHandle::InMemory(run.pin()));
         loop {
             let (state, turns) = run.view(|view| (view.info.state, view.run().turns.len()));
             match state {
@@ -92,7 +92,7 @@ impl Canceller {
                     self.end_waiting(run, |_| true).await;
                 }
                 RunState::Queued | RunState::Running if run.end() => {
-                    let is_last = |event| match event {
+                    let is_last = |step: Step<'_>| match step.event {
                         Event::TurnFinished { turn, .. } => turn as usize + 1 >= turns,
                         event => matches!(event, Event::RunFinished { .. }),
                     };
@@ -101,7 +101,7 @@ impl Canceller {
                 RunState::Queued | RunState::Running => {}
                 RunState::Ended(_) => {
                     // Clients see an end only once it is safe.
-                    follower.until(|event| matches!(event, Event::RunFinished { .. })).await;
+                    follower.until(|step| matches!(step.event, Event::RunFinished { .. })).await;
                     return;
                 }
             }
@@ -123,7 +123,7 @@ impl Canceller {
             return false;
         }
 
-        if let Ok(session) = self.runs.session_of(&RunHandle::InMemory(Arc::clone(run))).await {
+        if let Ok(session) = self.runs.session_of(&RunHandle::InMemory(run.pin())).await {
             session.doc().waiting.withdraw(run.id());
             if let Err(fault) = self.runs.sessions().save(&session).await {
                 tracing::error!(run = %run.id(), "{fault}");

@@ -184,7 +184,7 @@ impl Deliveries {
         let delivered = Arc::new(AtomicU64::new(from));
         let delivery = Delivery::new(
             Arc::clone(&self.outbox),
-            Follower::new(&self.runs, RunHandle::InMemory(Arc::clone(run))),
+            Follower::new(&self.runs, RunHandle::InMemory(run.pin())),
             Receiver {
                 notifiers: Arc::clone(notifiers),
                 notifier,

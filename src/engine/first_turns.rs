@@ -162,7 +162,7 @@ impl FirstTurns {
             connection: scope.connection.as_ref().map(Arc::downgrade),
         };
 
-        let handle = RunHandle::InMemory(Arc::clone(run));
+        let handle = RunHandle::InMemory(run.pin());
         let follower = if turn.policy.detached {
             Follower::new(&self.runs, handle)
         } else {

@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use interlingua_core::call::RunView;
-use interlingua_core::{Event, Fault, Step};
+use interlingua_core::{Fault, Step};
 
-use super::active_run::{ActiveRun, Take};
+use super::active_run::{PinnedRun, Take};
 use super::faults;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
@@ -27,7 +27,7 @@ pub struct Follower {
 
 enum Source {
     /// With the follower's index in the run.
-    InMemory(Arc<ActiveRun>, usize),
+    InMemory(PinnedRun, usize),
     Stored(RunHandle),
 }
 
@@ -118,14 +118,14 @@ impl Follower {
         }
     }
 
-    /// Waits until `is_done` accepts a visible event, or the run is over.
-    pub(super) async fn until(&mut self, mut is_done: impl FnMut(Event) -> bool) {
+    /// Waits until `is_done` accepts a visible step, or the run is over. Only the step's event is sure: the rest of its
+    /// run may not be safe yet.
+    pub(super) async fn until(&mut self, mut is_done: impl FnMut(Step<'_>) -> bool) {
         poll_fn(|context| {
             loop {
                 let mut reached = false;
                 let more = self.poll_steps(context, &mut |_, step| {
-                    // The event, not the run as it stands: that may not be safe yet.
-                    reached = is_done(step.event);
+                    reached = is_done(step);
                     if reached { Take::Enough } else { Take::More }
                 });
                 match more {
@@ -171,7 +171,7 @@ impl Follower {
     #[must_use]
     pub fn run(&self) -> RunHandle {
         match &self.source {
-            Source::InMemory(run, _) => RunHandle::InMemory(Arc::clone(run)),
+            Source::InMemory(run, _) => RunHandle::InMemory(run.clone()),
             Source::Stored(run) => run.clone(),
         }
     }
@@ -196,12 +196,8 @@ pub(super) async fn settled(runs: &Arc<RunTable>, run: RunHandle) -> RunHandle {
         && let Some(unsafe_yet) = active.settling()
         && matches!(runs.store().health(), Health::Good)
     {
-        let mut shown = 0;
         let mut follower = Follower::new(runs, run.clone());
-        let end = follower.until(|_| {
-            shown += 1;
-            shown > unsafe_yet
-        });
+        let end = follower.until(|step| step.sequence >= unsafe_yet);
         // Past that time the run is shown as far as it is safe.
         let _ = tokio::time::timeout(SETTLE_TIMEOUT, end).await;
     }

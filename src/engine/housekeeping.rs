@@ -138,7 +138,7 @@ impl Housekeeping {
 
         run.update(Publish::Later, |state| state.cut(End::Failed, Some(error)));
         // What an earlier turn asked is not open any more: nothing waits after a failure.
-        if let Err(fault) = self.canceller.withdraw(&RunHandle::InMemory(Arc::clone(&run))).await {
+        if let Err(fault) = self.canceller.withdraw(&RunHandle::InMemory(run.pin())).await {
             tracing::warn!(run = %run.id(), "what a run asked could not be withdrawn: {fault}");
         }
 

@@ -94,7 +94,7 @@ async fn list_heads(runs: &Arc<RunTable>, ids: Vec<RunId>) -> Result<Vec<ListedR
     let mut known: HashMap<RunId, ListedRun> = HashMap::new();
     for id in &ids {
         if let Some(run) = runs.get(*id) {
-            let run = settled(runs, RunHandle::InMemory(run)).await;
+            let run = settled(runs, RunHandle::InMemory(run.pin())).await;
             known.insert(*id, ListedRun::head(&run));
         }
     }

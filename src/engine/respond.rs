@@ -68,7 +68,7 @@ async fn turn_ended(
     {
         started?;
     }
-    let is_end = |event| matches!(event, Event::TurnFinished { turn: ended, .. } if ended as usize >= turn);
-    follower.until(is_end).await;
+    let is_end = |event: Event| matches!(event, Event::TurnFinished { turn: ended, .. } if ended as usize >= turn);
+    follower.until(|step| is_end(step.event)).await;
     Ok(())
 }

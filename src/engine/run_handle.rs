@@ -6,14 +6,14 @@ use interlingua_core::RunId;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::pending::Pending;
 
-use super::active_run::ActiveRun;
+use super::active_run::PinnedRun;
 use super::loaded::Loaded;
 
 /// A run to be read: in memory, or loaded from the store.
 #[derive(Clone)]
 pub enum RunHandle {
     /// In memory.
-    InMemory(Arc<ActiveRun>),
+    InMemory(PinnedRun),
     /// From the store, with what of its pending items is still open.
     Stored(Arc<Loaded>, Arc<[Pending]>),
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use interlingua_core::pending::Pending;
 use interlingua_core::{Fault, Owner, RunId};
 
-use super::active_run::{ActiveRun, Publish};
+use super::active_run::{ActiveRun, PinnedRun, Publish};
 use super::agent::Agents;
 use super::faults::{self, store_fault};
 use super::loaded::LoadedRuns;
@@ -145,11 +145,25 @@ impl RunTable {
     /// A run by its id. `waits`: for memory to load it; otherwise the call fails if there is none.
     pub(super) async fn find_if_room(&self, id: RunId, waits: bool) -> Result<Option<RunHandle>, Fault> {
         if let Some(run) = self.get(id).or_else(|| self.unstored.get(id)) {
-            return Ok(Some(RunHandle::InMemory(run)));
+            return self.whole(run.pin(), waits).await.map(|run| Some(RunHandle::InMemory(run)));
         }
         let Some(stored) = self.loaded.load(id, waits).await? else { return Ok(None) };
         let pending = self.open_items(&stored).await?;
         Ok(Some(RunHandle::Stored(stored, pending.into())))
+    }
+
+    /// Gets events back that a run in memory has evicted: while it had no reader, only the store kept them.
+    async fn whole(&self, run: PinnedRun, waits: bool) -> Result<PinnedRun, Fault> {
+        if run.is_whole() {
+            return Ok(run);
+        }
+
+        let stored = self.loaded.load(run.id(), waits).await?;
+        if run.is_whole() {
+            return Ok(run);
+        }
+        let stored = stored.ok_or_else(|| faults::run_not_found(run.id()))?;
+        if run.restore(&stored.record) { Ok(run) } else { Err(faults::store_unavailable()) }
     }
 
     /// The pending items of a stored run that are still open, as its session says.
@@ -221,7 +235,8 @@ impl RunTable {
 
         let mut active = self.lock();
         if let Some(known) = active.by_id.get(&run.id()) {
-            return Ok(Some((HeldRun::new(self, known), None)));
+            let held = HeldRun::new(self, known);
+            return Ok(held.is_whole().then_some((held, None)));
         }
 
         if !loading.is_current(&active) {
@@ -235,7 +250,7 @@ impl RunTable {
     }
 
     /// Keeps a run in memory. `None`: it has left memory, and another copy may be there.
-    fn hold(self: &Arc<Self>, run: &Arc<ActiveRun>) -> Option<HeldRun> {
+    fn hold(self: &Arc<Self>, run: &PinnedRun) -> Option<HeldRun> {
         let active = self.lock();
         // A run that has ended is not changed any more: any copy will do.
         (active.holds(run) || run.run_state().is_ended()).then(|| HeldRun::new(self, run))
@@ -336,19 +351,19 @@ impl Drop for LoadingGuard {
 /// then or others need it.
 pub(super) struct HeldRun {
     runs: Arc<RunTable>,
-    run: Arc<ActiveRun>,
+    run: PinnedRun,
 }
 
 impl HeldRun {
     /// Called with the table locked and the run in it: no one takes it out in between.
     fn new(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Self {
         run.hold();
-        Self { runs: Arc::clone(runs), run: Arc::clone(run) }
+        Self { runs: Arc::clone(runs), run: run.pin() }
     }
 
     /// The run as one to be read.
     pub(super) fn handle(&self) -> RunHandle {
-        RunHandle::InMemory(Arc::clone(&self.run))
+        RunHandle::InMemory(self.run.clone())
     }
 }
 

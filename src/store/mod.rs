@@ -61,7 +61,7 @@ pub trait Journal: Send + Sync + 'static {
     /// Id of the run.
     fn id(&self) -> RunId;
     /// Calls `inspect` with the run's current state, under the run's lock. `inspect` must be quick and call nothing
-    /// else.
+    /// else. Of the record, events may be evicted that the store has reported as [`Journal::archived`].
     fn with(&self, inspect: &mut dyn FnMut(&Record, &RunInfo));
     /// The flag with which the store marks the run as queued for writing.
     fn dirty_flag(&self) -> &DirtyFlag;
@@ -69,6 +69,11 @@ pub trait Journal: Send + Sync + 'static {
     /// in the run will become more durable than it is. Called by the store's own thread, once per run and commit, or
     /// by the caller of [`Store::open`]; the implementation must be quick and may take the run's lock.
     fn committed(&self, events: u64);
+    /// Reports that the store can always load the first `events` events, and does not read them from the run again: the
+    /// run may free their memory ([`Record::evict`]). Called as [`Journal::committed`] is. Without effect by default.
+    fn archived(&self, events: u64) {
+        let _ = events;
+    }
 }
 
 /// A flag that is set while a run with new events is queued for writing. One per [`Journal`].

@@ -19,6 +19,8 @@ pub(crate) struct ActiveRun {
     dirty: DirtyFlag,
     /// Number of durable events, as reported by the store.
     durable: AtomicU64,
+    /// Number of events that the store does not read again.
+    archived: AtomicU64,
 }
 
 impl Journal for ActiveRun {
@@ -37,6 +39,10 @@ impl Journal for ActiveRun {
 
     fn committed(&self, events: u64) {
         self.durable.fetch_max(events, Ordering::SeqCst);
+    }
+
+    fn archived(&self, events: u64) {
+        self.archived.fetch_max(events, Ordering::SeqCst);
     }
 }
 
@@ -97,6 +103,7 @@ impl ActiveRun {
             state: Mutex::new((stored.record, stored.info)),
             dirty: DirtyFlag::default(),
             durable: AtomicU64::new(0),
+            archived: AtomicU64::new(0),
         })
     }
 
@@ -111,6 +118,13 @@ impl ActiveRun {
     /// Number of events that the store reported as durable.
     pub(crate) fn durable(&self) -> u64 {
         self.durable.load(Ordering::SeqCst)
+    }
+
+    /// Evicts the events that the store does not read again. Returns how many that are.
+    pub(crate) fn evict(&self) -> u64 {
+        let archived = self.archived.load(Ordering::SeqCst);
+        self.change(|record, _| record.evict(archived));
+        archived
     }
 
     /// Waits until the store has reported this many events as durable.

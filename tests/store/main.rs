@@ -70,6 +70,7 @@ test_contract! {
         events_become_durable_quickly,
         confirmed_events_are_published,
         a_removed_run_does_not_block_its_followers,
+        evicted_events_stay_in_the_store,
         withdrawn_events_are_not_stored;
     retention:
         retention_deletes_the_oldest_runs_first,

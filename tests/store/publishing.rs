@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua::store::{Sqlite, SqliteOptions, Store};
+use interlingua::store::{Memory, Sqlite, SqliteOptions, Store};
 use interlingua_core::event::End;
 
 use crate::live::{ActiveRun, id};
@@ -51,6 +51,40 @@ pub(crate) async fn a_removed_run_does_not_block_its_followers(store: &Arc<dyn S
     store.settle(&run.journal()).await.unwrap();
     assert!(run.durable() >= run.stored().record.len());
     assert!(store.load(id(1)).await.unwrap().is_none());
+}
+
+pub(crate) async fn evicted_events_stay_in_the_store(store: &Arc<dyn Store>) {
+    for (number, withdraws) in [(1, false), (2, true)] {
+        let (run, whole) = (ActiveRun::numbered(number), ActiveRun::numbered(number));
+        let both = |change: &dyn Fn(&Arc<ActiveRun>)| [&run, &whole].into_iter().for_each(change);
+        store.open(&run.journal()).await.unwrap();
+        both(&|run| run.start());
+
+        for part in 0..3 {
+            for word in 0..10 {
+                run.append(&**store, &format!("{part}-{word} "));
+                whole.append(&Memory::new(), &format!("{part}-{word} "));
+            }
+            store.settle(&run.journal()).await.unwrap();
+            let archived = run.evict();
+            assert!(run.stored().record.is_whole() == (archived == 0), "what is archived was evicted");
+        }
+
+        assert_eq!(store.load(id(number)).await.unwrap().unwrap().record, whole.stored().record);
+        if withdraws {
+            let kept = whole.stored().record.len();
+            both(&|run| run.append(&Memory::new(), "withdrawn"));
+            both(&|run| run.withdraw(kept, End::Failed));
+        } else {
+            both(&|run| run.end(End::Completed));
+        }
+        store.settle(&run.journal()).await.unwrap();
+
+        let loaded = store.load(id(number)).await.unwrap().unwrap();
+        assert_eq!(loaded.record, whole.stored().record);
+        run.change(|record, _| assert!(record.restore(&loaded.record)));
+        assert_eq!(run.stored().record, whole.stored().record);
+    }
 }
 
 pub(crate) async fn withdrawn_events_are_not_stored(store: &Arc<dyn Store>) {

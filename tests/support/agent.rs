@@ -23,6 +23,12 @@ pub fn message_started() -> String {
         .to_string()
 }
 
+/// The frame that ends the message, without repeating its contents.
+pub fn message_completed() -> String {
+    json!({ "object": "message", "status": "completed", "id": "msg_up", "type": "message", "role": "assistant", "content": null })
+        .to_string()
+}
+
 /// A text delta of that message.
 pub fn text_delta(text: &str) -> String {
     json!({ "object": "content", "status": "in_progress", "type": "text", "index": 0, "delta": true, "msg_id": "msg_up", "text": text })

@@ -39,6 +39,8 @@ enum Step {
     Pause(Duration),
     /// Stays silent until the client disconnects.
     Hang,
+    /// The bytes so many times, each time as one HTTP chunk.
+    Repeat(Vec<u8>, usize),
     /// Repeats the bytes until the client disconnects.
     Flood(Vec<u8>),
     /// Closes the connection.
@@ -130,6 +132,11 @@ impl Reply {
     /// Repeats the bytes until the client disconnects.
     pub fn flood(self, bytes: impl Into<Vec<u8>>) -> Self {
         self.step(Step::Flood(bytes.into()))
+    }
+
+    /// The bytes so many times, each time as one HTTP chunk. Only one copy is in memory.
+    pub fn repeat(self, bytes: impl Into<Vec<u8>>, times: usize) -> Self {
+        self.step(Step::Repeat(bytes.into(), times))
     }
 
     /// Closes the connection without ending the body.
@@ -408,6 +415,15 @@ async fn run_step(stream: &mut TcpStream, step: Step, inner: &Inner) -> Next {
         Step::Hang => {
             disconnected(stream).await;
             Next::Disconnected
+        }
+        Step::Repeat(bytes, times) => {
+            let chunk = chunked(&bytes);
+            for _ in 0..times {
+                if let Next::Disconnected = send(stream, &chunk, inner).await {
+                    return Next::Disconnected;
+                }
+            }
+            Next::Continue
         }
         Step::Flood(bytes) => loop {
             if let Next::Disconnected = send(stream, &bytes, inner).await {

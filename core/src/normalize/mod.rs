@@ -631,7 +631,7 @@ impl Normalizer {
         let mut slots = closed
             .filter_map(|index| self.messages[index].at)
             .flat_map(|at| record.run().messages[at as usize].slots.iter().take(MAX_OPEN));
-        slots.any(|slot| same::same_body(&slot.content().body, &body))
+        slots.any(|slot| same::is_content(slot, &body))
     }
 
     /// Opens an unknown message by its own event.

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::agent_event::{ContentEvent, MessageEvent};
 use crate::json::Json;
-use crate::model::{Body, Content, ToolCall};
-use crate::run::{Message, Record, Slot};
+use crate::model::{Body, Content, ContentType, ToolCall};
+use crate::run::{Message, Record, Slot, text_hash};
 
 /// How many messages of one digest, and contents of one message, are compared. Nearly always the first one matches.
 const MAX_COMPARED: usize = 16;
@@ -51,10 +51,10 @@ impl FinishedMessages {
             return None;
         }
         for message in std::mem::take(&mut self.unindexed) {
-            let digest = digest(record.run().messages[message as usize].slots.iter().map(Slot::content));
+            let digest = digest(record.run().messages[message as usize].slots.iter().map(of_slot));
             self.by_digest.entry(digest).or_default().push(message);
         }
-        let digest = digest(parts.iter().cloned());
+        let digest = digest(parts.iter().map(|part| of_body(&part.body)));
         let candidates = self.by_digest.get(&digest)?;
         let passed = comparison.passed.entry(digest).or_default();
         while candidates.get(*passed).is_some_and(|candidate| comparison.taken.contains(candidate)) {
@@ -80,11 +80,11 @@ fn says(emitted: &Message, event: &MessageEvent<'_>, parts: &[Content]) -> bool 
     if event.kind.as_ref().is_some_and(|kind| *kind != emitted.kind) || parts.len() != emitted.slots.len() {
         return false;
     }
-    let same = |part: &Content, had: &Content| match (&part.body, &had.body) {
-        (Body::Data(said), Body::Data(had)) if is_call => same_call(said, had),
-        (said, had) => same_body(said, had),
+    let same = |part: &Content, had: &Slot| match (&part.body, had.data()) {
+        (Body::Data(said), Some(had)) if is_call => same_call(said, had),
+        (said, _) => is_content(had, said),
     };
-    let mut had: Vec<Content> = emitted.slots.iter().map(Slot::content).collect();
+    let mut had: Vec<&Slot> = emitted.slots.iter().collect();
     parts.iter().all(|part| {
         let found = had.iter().take(MAX_COMPARED).position(|had| same(part, had));
         found.map(|place| had.remove(place)).is_some()
@@ -105,13 +105,40 @@ pub(super) fn same_body(said: &Body, had: &Body) -> bool {
     }
 }
 
+/// True if a content of the record, part of whose text may be evicted, has this value.
+pub(super) fn is_content(had: &Slot, body: &Body) -> bool {
+    match (body, had.value.is_none() && had.call.is_none()) {
+        (Body::Text(text), true) if had.kind == ContentType::Text => had.rest_of(text) == Some(""),
+        _ => same_body(&had.content().body, body),
+    }
+}
+
 /// Equal for equal contents in any order.
-fn digest(contents: impl Iterator<Item = Content>) -> u64 {
-    contents.map(|content| of_body(&content.body)).fold(0, u64::wrapping_add)
+fn digest(contents: impl Iterator<Item = u64>) -> u64 {
+    contents.fold(0, u64::wrapping_add)
+}
+
+/// As [`of_body`] of the content, part of whose text may be evicted.
+fn of_slot(slot: &Slot) -> u64 {
+    if slot.kind == ContentType::Text && slot.value.is_none() && slot.call.is_none() {
+        of_text(&slot.kind, slot.text_hash())
+    } else {
+        of_body(&slot.content().body)
+    }
+}
+
+fn of_text(kind: &ContentType, text_hash: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (kind, text_hash).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Equal for equal values.
 pub(super) fn of_body(body: &Body) -> u64 {
+    if let Body::Text(text) = body {
+        return of_text(&ContentType::Text, text_hash(text));
+    }
+
     let mut hasher = DefaultHasher::new();
     body.kind().hash(&mut hasher);
     match body {

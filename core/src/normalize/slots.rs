@@ -375,7 +375,7 @@ impl MessageState {
         pieces
             .into_iter()
             .rev()
-            .try_fold(rest, |rest, slot| rest.strip_prefix(slot.at.map_or("", |at| emitted[at as usize].text())))
+            .try_fold(rest, |rest, slot| slot.at.map_or(Some(rest), |at| emitted[at as usize].rest_of(rest)))
     }
 
     /// Emits what can be emitted now. `replace_budget`: how many bytes of replacements may still be emitted before they
@@ -406,8 +406,8 @@ impl MessageState {
             // do not grow as prefixes (docs/protocols/agent-api.md#argument-snapshots): they are always held back.
             match &slot.snapshot {
                 Some(snapshot) if slot.call.is_none() => {
-                    let emitted = record.run().messages[message as usize].slots[content as usize].text();
-                    if let Some(rest) = snapshot.strip_prefix(emitted).map(str::to_owned) {
+                    let emitted = &record.run().messages[message as usize].slots[content as usize];
+                    if let Some(rest) = emitted.rest_of(snapshot).map(str::to_owned) {
                         slot.snapshot = None;
                         record.push(message, content, &rest);
                     } else if let Some(left) = replace_budget.checked_sub(snapshot.len()) {
@@ -461,8 +461,8 @@ impl MessageState {
             let Some(content) = slot.at else { return };
             record.push(message, content, &std::mem::take(&mut slot.waiting));
             if let Some(snapshot) = slot.snapshot.take() {
-                let emitted = record.run().messages[message as usize].slots[content as usize].text();
-                match snapshot.strip_prefix(emitted).map(str::to_owned) {
+                let emitted = &record.run().messages[message as usize].slots[content as usize];
+                match emitted.rest_of(&snapshot).map(str::to_owned) {
                     Some(rest) => record.push(message, content, &rest),
                     None => record.replace(message, content, &snapshot),
                 }
@@ -534,7 +534,7 @@ impl Slots {
         let is_over = |&before: &usize| self.all[before].finished || self.all[before].complete;
         if let Some(before) = self.latest.insert((index, kind), place).filter(is_over) {
             let emitted = message.map(|message| &record.run().messages[message as usize].slots);
-            let emitted = emitted.zip(self.all[before].at).map_or(0, |(emitted, at)| emitted[at as usize].text().len());
+            let emitted = emitted.zip(self.all[before].at).map_or(0, |(emitted, at)| emitted[at as usize].text_len());
             slot.before = Some(before);
             slot.emitted_before = self.all[before].emitted_before + emitted;
         }

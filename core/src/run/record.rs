@@ -3,6 +3,7 @@
 //! [`Record`] is the only code that changes a run, so it enforces the grammar of [`crate::event`]. Not here: what an
 //! upstream's frames mean ([`crate::normalize`]) and how a record is serialized ([`crate::journal`]).
 
+mod evict;
 mod rewind;
 
 use super::size::{content_size, json_size, reserve_one};
@@ -80,7 +81,10 @@ impl MessageEnd {
 #[derive(Clone, Debug)]
 pub struct Record {
     run: Run,
+    /// The events after the evicted ones.
     log: Vec<TimedEvent>,
+    /// How many events are evicted.
+    evicted: u64,
     now: Millis,
     size: usize,
     turn_updated_at: u64,
@@ -88,7 +92,7 @@ pub struct Record {
 
 impl PartialEq for Record {
     fn eq(&self, other: &Self) -> bool {
-        self.run == other.run && self.log == other.log
+        self.run == other.run && self.evicted == other.evicted && self.log == other.log
     }
 }
 
@@ -97,7 +101,7 @@ impl Record {
     #[must_use]
     pub fn new(run: Run) -> Self {
         let now = run.created_at;
-        let mut record = Self { run, log: Vec::new(), now, size: 0, turn_updated_at: 0 };
+        let mut record = Self { run, log: Vec::new(), evicted: 0, now, size: 0, turn_updated_at: 0 };
         record.emit(Event::RunStarted);
         record
     }
@@ -152,19 +156,19 @@ impl Record {
         &self.run
     }
 
-    /// Number of events.
+    /// Number of events, the evicted ones included.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.log.len() as u64
+        self.evicted + self.log.len() as u64
     }
 
     /// Always false: a record starts with an event.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.log.is_empty()
+        self.len() == 0
     }
 
-    /// Approximate memory in bytes. Size limits of a run apply to this.
+    /// Approximate memory of the whole record in bytes, evicted parts included. Size limits of a run apply to this.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.size
@@ -182,16 +186,16 @@ impl Record {
         self.run.turns.last().is_some_and(|turn| turn.end.is_none())
     }
 
-    /// The step with this sequence number.
+    /// The step with this sequence number. `None` if there is none, or if it is evicted.
     #[must_use]
     pub fn step(&self, sequence: u64) -> Option<Step<'_>> {
-        let entry = self.log.get(usize::try_from(sequence).ok()?)?;
+        let entry = self.log.get(usize::try_from(sequence.checked_sub(self.evicted)?).ok()?)?;
         Some(Step { sequence, at: self.run.created_at + u64::from(entry.after), event: entry.event, run: &self.run })
     }
 
-    /// The steps from this sequence number on.
+    /// The steps from this sequence number on, without evicted ones.
     pub fn steps(&self, from: u64) -> impl Iterator<Item = Step<'_>> {
-        (from..self.len()).filter_map(|sequence| self.step(sequence))
+        (from.max(self.evicted)..self.len()).filter_map(|sequence| self.step(sequence))
     }
 
     fn emit(&mut self, event: Event) {
@@ -297,9 +301,9 @@ impl Record {
         }
 
         let version = index(slot.versions.len() - 1);
-        let grown = &mut slot.versions[version as usize].text;
+        let grown = &mut slot.versions[version as usize];
         let start = index(grown.len());
-        grown.push_str(text);
+        grown.text.push_str(text);
         let span = Span { version, start, end: index(grown.len()) };
 
         self.emit(Event::ContentDelta { message, content, span });
@@ -315,7 +319,7 @@ impl Record {
         }
         let version = index(slot.versions.len());
 
-        slot.versions.push(Version { text: text.to_owned(), initial: text.len() });
+        slot.versions.push(Version { text: text.to_owned(), initial: text.len(), evicted: None });
         self.emit(Event::ContentReplaced { message, content, version });
     }
 

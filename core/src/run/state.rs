@@ -3,6 +3,7 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use super::evicted::{EvictedText, text_hash};
 use super::size::json_size;
 use crate::event::{End, Millis, Span};
 use crate::id::RunId;
@@ -119,9 +120,24 @@ pub struct Slot {
 /// One text version of a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
+    /// The text after the evicted part.
     pub(super) text: String,
     /// Length in bytes when it replaced the version before it. 0 for the first version.
     pub(super) initial: usize,
+    /// The beginning of the text that is not in memory. `None`: all of it is.
+    pub(super) evicted: Option<Box<EvictedText>>,
+}
+
+impl Version {
+    /// The position of [`Version::text`] in the whole text, in bytes.
+    pub(super) fn start(&self) -> usize {
+        self.evicted.as_ref().map_or(0, |evicted| evicted.len)
+    }
+
+    /// The length of the whole text in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.start() + self.text.len()
+    }
 }
 
 /// Identifies a call before its arguments are known.
@@ -136,23 +152,54 @@ pub struct CallHead {
 }
 
 impl Slot {
-    /// The current text: text, refusal or arguments. Empty for other contents.
+    /// The current text: text, refusal or arguments. Empty for other contents. Without its evicted part, unless the
+    /// record is whole ([`Record::is_whole`](super::Record::is_whole)).
     #[must_use]
     pub fn text(&self) -> &str {
         self.versions.last().map_or("", |version| version.text.as_str())
     }
 
-    /// A range of the text. Empty if the range does not exist.
+    /// The length of the current text in bytes, the evicted part included.
+    pub(crate) fn text_len(&self) -> usize {
+        self.versions.last().map_or(0, Version::len)
+    }
+
+    /// The part of `text` after the current text, if `text` begins with that. The evicted part is compared by its hash.
+    pub(crate) fn rest_of<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let Some(version) = self.versions.last() else { return Some(text) };
+        let text = match &version.evicted {
+            Some(evicted) => evicted.rest_of(text)?,
+            None => text,
+        };
+        text.strip_prefix(version.text.as_str())
+    }
+
+    /// The hash of the current text, the evicted part included; equal to [`text_hash`] of it.
+    pub(crate) fn text_hash(&self) -> u64 {
+        match self.versions.last() {
+            Some(Version { text, evicted: Some(evicted), .. }) => evicted.hash_with(text),
+            _ => text_hash(self.text()),
+        }
+    }
+
+    /// A range of the text. Empty if the range does not exist or is evicted.
     #[must_use]
     pub fn span(&self, span: Span) -> &str {
         self.versions
             .get(span.version as usize)
-            .and_then(|version| version.text.get(span.start as usize..span.end as usize))
+            .and_then(|version| {
+                let start = version.start();
+                version.text.get((span.start as usize).checked_sub(start)?..(span.end as usize).checked_sub(start)?)
+            })
             .unwrap_or("")
     }
 
+    /// The text that a version began with. Empty if it is evicted.
     pub(crate) fn replaced(&self, version: u32) -> &str {
-        self.versions.get(version as usize).and_then(|version| version.text.get(..version.initial)).unwrap_or("")
+        self.versions
+            .get(version as usize)
+            .and_then(|version| version.text.get(..version.initial.checked_sub(version.start())?))
+            .unwrap_or("")
     }
 
     /// The content in the canonical model: final once the slot is finished.

@@ -87,6 +87,11 @@ impl Recorder {
         progress
     }
 
+    /// Evicts all events there are, as the gateway does while no one reads a run.
+    pub fn evict(&mut self) {
+        self.record.evict(self.record.len());
+    }
+
     /// Ends the turn with a fault.
     pub fn fail(&mut self, fault: &Fault) {
         self.normalizer.fail(&mut self.record, fault);

@@ -126,7 +126,13 @@ impl Store for Sqlite {
         let unwritten =
             self.unwritten.inspect(id, |record, info| StoredRun { record: record.clone(), info: info.clone() });
         match unwritten {
-            Some(stored) => Box::pin(std::future::ready(Ok(Some(Arc::new(stored))))),
+            Some(stored) if stored.record.is_whole() => Box::pin(std::future::ready(Ok(Some(Arc::new(stored))))),
+            // Its first events are only in the file.
+            Some(mut stored) => self.readers.run(QueryKind::Fetch, move |connection| {
+                let written = reader::load(connection, id)?;
+                let is_whole = written.is_some_and(|written| stored.record.restore(&written.record));
+                if is_whole { Ok(Some(Arc::new(stored))) } else { Err(reader::incomplete(id).into()) }
+            }),
             None => self.readers.run(QueryKind::Fetch, move |connection| reader::load(connection, id)),
         }
     }

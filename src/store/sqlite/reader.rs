@@ -73,6 +73,11 @@ pub(super) fn load(connection: &mut Connection, id: RunId) -> Result<Option<Arc<
     Ok(Some(Arc::new(StoredRun { record, info })))
 }
 
+/// The file lacks events that it is known to have had.
+pub(super) fn incomplete(id: RunId) -> StoreError {
+    StoreError::corrupt(format_args!("run {id}"), "its first events are missing")
+}
+
 /// Rebuilds a run's record from all of its journal lines.
 pub(super) fn load_record(snapshot: &Connection, id: RunId, number: i64) -> Result<Record, QueryError> {
     let mut lines = Vec::new();

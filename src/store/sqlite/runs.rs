@@ -17,7 +17,7 @@ use super::health::UnwrittenRun;
 use super::log;
 use super::reader::{QueryError, int};
 use super::tracked::TrackedRun;
-use super::transaction::{Task, WriteTransaction};
+use super::transaction::{Committed, Task, WriteTransaction};
 use crate::store::{Journal, StoreError};
 
 /// A copy of a run's state: its lines from some event on, and its metadata.
@@ -127,7 +127,7 @@ impl WriteTransaction<'_> {
         if changed {
             return self.write(run, track);
         }
-        self.committed.push((Arc::clone(run), track.logged_events));
+        self.committed.push(Committed { run: Arc::clone(run), events: track.logged_events, archived: 0 });
         self.tracked.set(run.id(), Some(track));
         Ok(())
     }
@@ -186,7 +186,7 @@ impl WriteTransaction<'_> {
         let number = self.sql.last_insert_rowid();
         self.insert_segment(number, 0, &snapshot.lines)?;
         let (stored, journal) = (snapshot.length, Arc::clone(run));
-        self.committed.push((Arc::clone(run), stored));
+        self.committed.push(Committed { run: Arc::clone(run), events: stored, archived: stored });
         let track = TrackedRun {
             number,
             journal,
@@ -221,7 +221,7 @@ impl WriteTransaction<'_> {
     /// A run that was removed or never opened is not written; its followers must not wait for a commit.
     fn release_unknown(&mut self, run: &Arc<dyn Journal>) {
         if !self.is_unopened(run) {
-            self.committed.push((Arc::clone(run), u64::MAX));
+            self.committed.push(Committed { run: Arc::clone(run), events: u64::MAX, archived: 0 });
         }
     }
 
@@ -229,15 +229,18 @@ impl WriteTransaction<'_> {
     fn write(&mut self, run: &Arc<dyn Journal>, mut track: TrackedRun) -> Result<(), QueryError> {
         let snapshot = RunSnapshot::take(&**run, |record| {
             let (length, stored) = (record.len(), track.segment_events);
-            // Starts over if the run has ended, and if this journal has fewer events than the store.
+            // Starts over if the run has ended, and if this journal has fewer events than the store. Evicted events stay
+            // as they are: they end with a segment, and are never withdrawn.
             let rewrite = length < stored || (record.is_finished() && length > stored);
-            if rewrite || run.dirty_flag().generation() != track.generation { 0 } else { stored }
+            let starts_over = rewrite || run.dirty_flag().generation() != track.generation;
+            if starts_over { record.evicted() } else { stored }
         })?;
 
         // The log may contain withdrawn events, whose positions now belong to other events.
         self.empty_log |= snapshot.generation != track.generation;
         if snapshot.from < track.segment_events {
-            self.sql.prepare_cached("DELETE FROM lines WHERE run = ?1")?.execute([track.number])?;
+            let mut statement = self.sql.prepare_cached("DELETE FROM lines WHERE run = ?1 AND first >= ?2")?;
+            statement.execute(params![track.number, int(snapshot.from)])?;
         }
 
         self.insert_segment(track.number, snapshot.from, &snapshot.lines)?;
@@ -259,7 +262,8 @@ impl WriteTransaction<'_> {
 
         (track.segment_events, track.logged_events, track.state) = (snapshot.length, snapshot.length, snapshot.state);
         track.generation = snapshot.generation;
-        self.committed.push((Arc::clone(run), track.segment_events));
+        let events = track.segment_events;
+        self.committed.push(Committed { run: Arc::clone(run), events, archived: events });
         // Between turns a run may be idle for days; the next touch loads its state again.
         self.tracked.set(run.id(), snapshot.in_turn.then_some(track));
         Ok(())

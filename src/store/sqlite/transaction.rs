@@ -21,6 +21,15 @@ pub(super) trait Task: Send {
     }
 }
 
+/// What a transaction writes of a run.
+pub(super) struct Committed {
+    pub(super) run: Arc<dyn Journal>,
+    /// How many events are durable.
+    pub(super) events: u64,
+    /// How many of them are in segments, and not only in the log.
+    pub(super) archived: u64,
+}
+
 /// A transaction in progress, and the writer's state.
 pub(super) struct WriteTransaction<'a> {
     pub(super) sql: &'a Transaction<'a>,
@@ -28,7 +37,7 @@ pub(super) struct WriteTransaction<'a> {
     pub(super) unwritten: &'a UnwrittenRuns,
     pub(super) version: u64,
     pub(super) log: &'a mut Vec<u8>,
-    pub(super) committed: &'a mut Vec<(Arc<dyn Journal>, u64)>,
+    pub(super) committed: &'a mut Vec<Committed>,
     /// True if this transaction must empty the log, because its lines are outdated.
     pub(super) empty_log: bool,
     pub(super) failing: Option<&'a StoreError>,

@@ -12,8 +12,8 @@ use super::reader::QueryError;
 use super::runs;
 use super::schema::{Database, WRITER_LOCK_TIMEOUT, file_error};
 use super::tracked::TrackedRuns;
-use super::transaction::{Task, WriteTransaction};
-use crate::store::{Journal, StoreError};
+use super::transaction::{Committed, Task, WriteTransaction};
+use crate::store::StoreError;
 
 /// How long lines stay in the log before they move to segments. A run shorter than this needs no row of its own for
 /// them.
@@ -46,7 +46,7 @@ pub(super) struct Writer {
     rotated: Instant,
     pacer: CommitPacer,
     /// Runs in the current transaction, each with the number of events that are durable after it.
-    committed: Vec<(Arc<dyn Journal>, u64)>,
+    committed: Vec<Committed>,
     failing: Option<Failing>,
 }
 
@@ -280,8 +280,11 @@ impl Writer {
             }
         }
 
-        for (run, events) in self.committed.drain(..) {
+        for Committed { run, events, archived } in self.committed.drain(..) {
             run.committed(events);
+            if archived > 0 {
+                run.archived(archived);
+            }
         }
     }
 

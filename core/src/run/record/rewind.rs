@@ -8,7 +8,7 @@ use crate::json::Extra;
 use crate::run::state::{Run, Slot, Version};
 
 impl Record {
-    /// Undoes all events from index `to` on. The first event, the start of the run, always stays.
+    /// Undoes all events from index `to` on. The first event, the start of the run, always stays, as do evicted events.
     ///
     /// The cost is proportional to what is reverted. Values that have no event of their own stay: updates of the turn,
     /// the usage from the end of a message, and the reason why a run was closed between two turns.
@@ -49,7 +49,7 @@ fn undo(run: &mut Run, event: Event) -> usize {
         Event::ContentDelta { message, content, span } => {
             let Some(slot) = slot(run, message, content) else { return 0 };
             if let Some(version) = slot.versions.get_mut(span.version as usize) {
-                version.text.truncate(span.start as usize);
+                version.text.truncate((span.start as usize).saturating_sub(version.start()));
             }
             remove_empty_version(slot);
             return span.end.saturating_sub(span.start) as usize;
@@ -57,7 +57,7 @@ fn undo(run: &mut Run, event: Event) -> usize {
         Event::ContentReplaced { message, content, version } => {
             let Some(slot) = slot(run, message, content) else { return 0 };
             let removed =
-                slot.versions.drain(version as usize..).map(|removed| removed.text.len() + size_of::<Version>()).sum();
+                slot.versions.drain(version as usize..).map(|removed| removed.len() + size_of::<Version>()).sum();
             remove_empty_version(slot);
             return removed;
         }
@@ -92,7 +92,7 @@ fn slot(run: &mut Run, message: u32, content: u32) -> Option<&mut Slot> {
 /// Removes the empty first version: a slot without text has no versions.
 fn remove_empty_version(slot: &mut Slot) {
     if let [version] = &slot.versions[..]
-        && version.text.is_empty()
+        && version.len() == 0
         && version.initial == 0
     {
         slot.versions.clear();
