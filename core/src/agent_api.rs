@@ -82,17 +82,35 @@ impl<'a> Frame<'a> {
     /// Parses the data of one frame. None if it is no JSON object.
     #[must_use]
     pub fn parse(data: &'a [u8]) -> Option<Self> {
-        serde_json::from_slice(data).ok()
+        // One check of the whole costs less than one per text. What fails it is left to the parser, which does not mind
+        // what stands in a field that nobody reads.
+        match std::str::from_utf8(data) {
+            Ok(text) => Self::parse_json(serde_json::Deserializer::from_str(text)),
+            Err(_) => Self::parse_json(serde_json::Deserializer::from_slice(data)),
+        }
+    }
+
+    /// Fills in the fields where the frame is: it is too large to be passed through every level of the parser.
+    fn parse_json<R: serde_json::de::Read<'a>>(mut json: serde_json::Deserializer<R>) -> Option<Self> {
+        let mut frame = Self::default();
+        let parsed = json.deserialize_map(Fields(&mut frame)).and_then(|()| json.end());
+        if parsed.is_ok() { Some(frame) } else { None }
     }
 
     /// What the frame reports.
     #[must_use]
-    pub fn event(self) -> AgentEvent<'a> {
+    pub fn event(mut self) -> AgentEvent<'a> {
+        self.take_event()
+    }
+
+    /// What the frame reports, moved out of it.
+    #[inline]
+    fn take_event(&mut self) -> AgentEvent<'a> {
         match self.object.as_deref() {
-            Some("content") => AgentEvent::Content(self.into_content()),
-            Some("message") => AgentEvent::Message(self.into_message()),
-            Some("response") => AgentEvent::Response(self.into_response()),
-            _ => self.into_other(),
+            Some("content") => AgentEvent::Content(self.take_content()),
+            Some("message") => AgentEvent::Message(self.take_message()),
+            Some("response") => AgentEvent::Response(self.take_response()),
+            _ => self.take_other(),
         }
     }
 
@@ -123,22 +141,23 @@ impl<'a> Frame<'a> {
     /// The objects nested in `content` or `output`. Values of other types are skipped.
     #[must_use]
     pub fn nested(raw: Option<&'a RawValue>) -> Vec<Self> {
-        struct Entry<'a>(Option<Frame<'a>>);
-        impl<'de: 'a, 'a> Deserialize<'de> for Entry<'a> {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let raw = <&RawValue>::deserialize(deserializer)?;
-                Ok(Self(serde_json::from_str(raw.get()).ok()))
-            }
-        }
-
         let Some(raw) = raw else { return Vec::new() };
         if let Some(text) = raw.get().strip_prefix('"').and_then(|_| serde_json::from_str::<Text<'a>>(raw.get()).ok()) {
             // Other implementations send a message's content as a bare string.
             return vec![Frame { text: text.0, ..Frame::default() }];
         }
 
-        serde_json::from_str::<Vec<Entry<'a>>>(raw.get())
-            .map(|entries| entries.into_iter().filter_map(|entry| entry.0).collect())
+        // Nearly always all of them can be read: in one pass then.
+        let mut frames = Vec::new();
+        if serde_json::Deserializer::from_str(raw.get()).deserialize_seq(Objects(&mut frames)).is_ok() {
+            return frames;
+        }
+
+        serde_json::from_str::<Vec<&RawValue>>(raw.get())
+            .map(|entries| {
+                let entries = entries.into_iter().map(|entry| serde_json::Deserializer::from_str(entry.get()));
+                entries.filter_map(Self::parse_json).collect()
+            })
             .unwrap_or_default()
     }
 
@@ -147,9 +166,13 @@ impl<'a> Frame<'a> {
     }
 
     /// The frame as a content.
-    #[inline]
     #[must_use]
-    pub fn into_content(self) -> ContentEvent<'a> {
+    pub fn into_content(mut self) -> ContentEvent<'a> {
+        self.take_content()
+    }
+
+    #[inline]
+    fn take_content(&mut self) -> ContentEvent<'a> {
         let update = match (self.end(), self.delta) {
             (Some(_), _) => ContentUpdate::Final,
             (None, true) => ContentUpdate::Append,
@@ -157,50 +180,56 @@ impl<'a> Frame<'a> {
         };
 
         let value = match self.content_type() {
-            ContentType::Text => ContentValue::Text(self.text.unwrap_or_default()),
-            ContentType::Refusal => ContentValue::Refusal(self.refusal.unwrap_or_default()),
-            ContentType::Image => ContentValue::Image(self.image_url),
-            ContentType::Video => ContentValue::Video(self.video_url),
+            ContentType::Text => ContentValue::Text(self.text.take().unwrap_or_default()),
+            ContentType::Refusal => ContentValue::Refusal(self.refusal.take().unwrap_or_default()),
+            ContentType::Image => ContentValue::Image(self.image_url.take()),
+            ContentType::Video => ContentValue::Video(self.video_url.take()),
             ContentType::Data => ContentValue::Data(self.data),
             ContentType::Audio => ContentValue::Audio {
                 data: self.data.and_then(|raw| serde_json::from_str::<Text<'a>>(raw.get()).ok()?.0),
-                format: self.format,
+                format: self.format.take(),
             },
             ContentType::File => ContentValue::File(File {
-                url: self.file_url.map(Cow::into_owned),
-                id: self.file_id.map(Cow::into_owned),
-                name: self.filename.map(Cow::into_owned),
-                data: self.file_data.map(Cow::into_owned),
+                url: self.file_url.take().map(Cow::into_owned),
+                id: self.file_id.take().map(Cow::into_owned),
+                name: self.filename.take().map(Cow::into_owned),
+                data: self.file_data.take().map(Cow::into_owned),
             }),
             ContentType::Other(word) => ContentValue::Other(Cow::Owned(word.into())),
         };
 
-        ContentEvent { message: self.msg_id, index: self.index, update, value, extra: self.extra }
+        ContentEvent {
+            message: self.msg_id.take(),
+            index: self.index,
+            update,
+            value,
+            extra: std::mem::take(&mut self.extra),
+        }
     }
 
-    fn into_message(self) -> MessageEvent<'a> {
+    fn take_message(&mut self) -> MessageEvent<'a> {
         let end = self.end();
         MessageEvent {
-            id: self.id,
-            kind: self.kind.map(|word| match word.as_ref() {
+            id: self.id.take(),
+            kind: self.kind.take().map(|word| match word.as_ref() {
                 // In the examples of both published texts, in no enum (docs/protocols/agent-api.md#type-assistant).
                 "assistant" => MessageType::Message,
                 word => MessageType::from(word),
             }),
-            role: self.role.map(|word| Role::from(word.as_ref())),
+            role: self.role.take().map(|word| Role::from(word.as_ref())),
             end,
             in_progress: matches!(self.status.as_deref(), Some("created" | "in_progress" | "queued")),
             contents: Self::nested(self.content).into_iter().map(Self::into_content).collect(),
             usage: self.usage.map(JsonRef::Borrowed),
             metadata: self.metadata.map(JsonRef::Borrowed),
-            code: self.code,
-            text: self.message,
+            code: self.code.take(),
+            text: self.message.take(),
             error: self.error.map(AgentError::raw),
-            extra: self.extra,
+            extra: std::mem::take(&mut self.extra),
         }
     }
 
-    fn into_response(self) -> ResponseEvent<'a> {
+    fn take_response(&mut self) -> ResponseEvent<'a> {
         let end = self.end();
         ResponseEvent {
             started: self.status.as_deref() == Some("in_progress"),
@@ -210,24 +239,24 @@ impl<'a> Frame<'a> {
             usage: self.usage.map(JsonRef::Borrowed),
             // Only an end repeats the messages; before it the list is of no use.
             output: if end.is_some() {
-                Self::nested(self.output).into_iter().map(Self::into_message).collect()
+                Self::nested(self.output).into_iter().map(|mut message| message.take_message()).collect()
             } else {
                 Vec::new()
             },
-            id: self.id,
-            extra: self.extra,
+            id: self.id.take(),
+            extra: std::mem::take(&mut self.extra),
         }
     }
 
     /// Frames that are no object of the protocol (docs/protocols/agent-api.md#errors).
-    fn into_other(self) -> AgentEvent<'a> {
+    fn take_other(&mut self) -> AgentEvent<'a> {
         if let Some(value) = self.error {
-            return AgentEvent::Error(AgentError::Raw { value, code: self.code });
+            return AgentEvent::Error(AgentError::Raw { value, code: self.code.take() });
         }
         if self.msg_id.is_some() && (self.text.is_some() || self.data.is_some()) {
-            return AgentEvent::Content(self.into_content());
+            return AgentEvent::Content(self.take_content());
         }
-        if let (Some(code), Some(message)) = (self.code, self.message) {
+        if let (Some(code), Some(message)) = (self.code.take(), self.message.take()) {
             return AgentEvent::Error(AgentError::Named { code, message });
         }
 
@@ -248,8 +277,8 @@ impl FrameReader {
     /// # Errors
     /// Those of the sink.
     #[inline]
-    pub fn read(&mut self, frame: Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let mut event = frame.event();
+    pub fn read(&mut self, mut frame: Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let mut event = frame.take_event();
         match &mut event {
             AgentEvent::Message(message) => self.awaits = awaits(message),
             AgentEvent::Response(response) if response.end.is_some() => {
@@ -351,53 +380,74 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Frame<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct FrameVisitor;
-        impl<'de> Visitor<'de> for FrameVisitor {
-            type Value = Frame<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut frame = Frame::default();
-                while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
-                    match name.as_ref() {
-                        "object" => frame.object = map.next_value::<Text<'de>>()?.0,
-                        "status" => frame.status = map.next_value::<Text<'de>>()?.0,
-                        "error" => frame.error = present(map.next_value()?),
-                        "id" => frame.id = map.next_value::<Text<'de>>()?.0,
-                        "type" => frame.kind = map.next_value::<Text<'de>>()?.0,
-                        "role" => frame.role = map.next_value::<Text<'de>>()?.0,
-                        "content" => frame.content = present(map.next_value()?),
-                        "output" => frame.output = present(map.next_value()?),
-                        "usage" => frame.usage = present(map.next_value()?),
-                        "metadata" => frame.metadata = present(map.next_value()?),
-                        "code" => frame.code = map.next_value::<Text<'de>>()?.0,
-                        "message" => frame.message = map.next_value::<Text<'de>>()?.0,
-                        "index" => frame.index = number(map.next_value()?),
-                        "delta" => frame.delta = map.next_value::<&'de RawValue>()?.get() == "true",
-                        "msg_id" => frame.msg_id = map.next_value::<Text<'de>>()?.0,
-                        "text" => frame.text = map.next_value::<Text<'de>>()?.0,
-                        "refusal" => frame.refusal = map.next_value::<Text<'de>>()?.0,
-                        "image_url" => frame.image_url = map.next_value::<Text<'de>>()?.0,
-                        "video_url" => frame.video_url = map.next_value::<Text<'de>>()?.0,
-                        "data" => frame.data = present(map.next_value()?),
-                        "format" => frame.format = map.next_value::<Text<'de>>()?.0,
-                        "file_url" => frame.file_url = map.next_value::<Text<'de>>()?.0,
-                        "file_id" => frame.file_id = map.next_value::<Text<'de>>()?.0,
-                        "filename" | "file_name" => frame.filename = map.next_value::<Text<'de>>()?.0,
-                        "file_data" => frame.file_data = map.next_value::<Text<'de>>()?.0,
-                        // Arrival order is what counts (docs/protocols/agent-api.md#repair-4); the rest is the
-                        // gateway's own to say.
-                        "sequence_number" | "created_at" | "completed_at" | "session_id" => {
-                            map.next_value::<IgnoredAny>()?;
-                        }
-                        _ => frame.extra.push((name, map.next_value()?)),
-                    }
+        let mut frame = Frame::<'de>::default();
+        deserializer.deserialize_map(Fields(&mut frame))?;
+        Ok(frame)
+    }
+}
+
+/// Fills in the fields of a frame.
+struct Fields<'f, 'a>(&'f mut Frame<'a>);
+
+impl<'de> Visitor<'de> for Fields<'_, 'de> {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let Self(frame) = self;
+        while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
+            match name.as_ref() {
+                "object" => frame.object = map.next_value::<Text<'de>>()?.0,
+                "status" => frame.status = map.next_value::<Text<'de>>()?.0,
+                "error" => frame.error = present(map.next_value()?),
+                "id" => frame.id = map.next_value::<Text<'de>>()?.0,
+                "type" => frame.kind = map.next_value::<Text<'de>>()?.0,
+                "role" => frame.role = map.next_value::<Text<'de>>()?.0,
+                "content" => frame.content = present(map.next_value()?),
+                "output" => frame.output = present(map.next_value()?),
+                "usage" => frame.usage = present(map.next_value()?),
+                "metadata" => frame.metadata = present(map.next_value()?),
+                "code" => frame.code = map.next_value::<Text<'de>>()?.0,
+                "message" => frame.message = map.next_value::<Text<'de>>()?.0,
+                "index" => frame.index = number(map.next_value()?),
+                "delta" => frame.delta = map.next_value::<&'de RawValue>()?.get() == "true",
+                "msg_id" => frame.msg_id = map.next_value::<Text<'de>>()?.0,
+                "text" => frame.text = map.next_value::<Text<'de>>()?.0,
+                "refusal" => frame.refusal = map.next_value::<Text<'de>>()?.0,
+                "image_url" => frame.image_url = map.next_value::<Text<'de>>()?.0,
+                "video_url" => frame.video_url = map.next_value::<Text<'de>>()?.0,
+                "data" => frame.data = present(map.next_value()?),
+                "format" => frame.format = map.next_value::<Text<'de>>()?.0,
+                "file_url" => frame.file_url = map.next_value::<Text<'de>>()?.0,
+                "file_id" => frame.file_id = map.next_value::<Text<'de>>()?.0,
+                "filename" | "file_name" => frame.filename = map.next_value::<Text<'de>>()?.0,
+                "file_data" => frame.file_data = map.next_value::<Text<'de>>()?.0,
+                // Arrival order is what counts (docs/protocols/agent-api.md#repair-4); the rest is the
+                // gateway's own to say.
+                "sequence_number" | "created_at" | "completed_at" | "session_id" => {
+                    map.next_value::<IgnoredAny>()?;
                 }
-                Ok(frame)
+                _ => frame.extra.push((name, map.next_value()?)),
             }
         }
-        deserializer.deserialize_map(FrameVisitor)
+        Ok(())
+    }
+}
+
+/// Adds the frames of a list to others. Fails where an entry is no object.
+struct Objects<'f, 'a>(&'f mut Vec<Frame<'a>>);
+
+impl<'de> Visitor<'de> for Objects<'_, 'de> {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while let Some(frame) = seq.next_element()? {
+            self.0.push(frame);
+        }
+        Ok(())
     }
 }
 
@@ -431,5 +481,24 @@ mod tests {
         assert!(frame.text.is_none() && frame.role.is_none() && !frame.delta);
         assert_eq!(frame.extra[0].1.get(), r#"{"k":[]}"#);
         assert!(Frame::parse(b"[1]").is_none() && Frame::parse(b"{\"a\":").is_none());
+    }
+
+    #[test]
+    fn entries_of_a_list_that_are_no_frames_are_skipped() {
+        let frame = |list: &'static str| Frame { content: serde_json::from_str(list).ok(), ..Frame::default() };
+        let texts = |list: &'static str| -> Vec<_> {
+            Frame::nested(frame(list).content).into_iter().filter_map(|content| content.text).collect()
+        };
+        assert_eq!(texts(r#"[{"text":"a"},{"text":"b"}]"#), ["a", "b"]);
+        assert_eq!(texts(r#"[{"text":"a"},7,"x",[{"text":"c"}],{"text":1e999},{"text":"b"}]"#), ["a", "b"]);
+        assert_eq!(texts(r#""plain""#), ["plain"]);
+        assert!(texts("[]").is_empty() && texts(r#"{"text":"a"}"#).is_empty() && texts("7").is_empty());
+    }
+
+    #[test]
+    fn what_nobody_reads_need_not_be_utf8() {
+        let parse = |data: &'static [u8]| Frame::parse(data).and_then(|frame| frame.text);
+        assert_eq!(parse(b"{\"session_id\":\"\xff\",\"text\":\"a\"}").as_deref(), Some("a"));
+        assert_eq!(parse(b"{\"text\":\"\xff\"}"), None);
     }
 }

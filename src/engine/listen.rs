@@ -115,12 +115,29 @@ impl<'a> Listener<'a> {
     }
 
     /// Waits for the next piece of an answer. `None`: that answer has ended.
+    ///
+    /// What comes in one packet comes in several chunks, which are published together: followers are woken once every
+    /// other task that is ready has run and nothing more has come.
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, Fault> {
-        if let Poll::Ready(chunk) = self.chunk_of_batch().await {
-            return chunk;
+        if self.unpublished >= MAX_BATCH_BYTES || (self.unpublished > 0 && self.run.cancel.is_set()) {
+            self.run.notify();
+            self.unpublished = 0;
         }
 
-        self.unpublished = 0;
+        if self.unpublished > 0 {
+            if let Poll::Ready(chunk) = poll_once(|context| self.conversation.poll_chunk(context)).await {
+                return chunk;
+            }
+            tokio::task::yield_now().await;
+            if let Poll::Ready(chunk) = poll_once(|context| self.conversation.poll_chunk(context)).await {
+                return chunk;
+            }
+
+            self.run.notify();
+            self.coalescer.pause();
+            self.unpublished = 0;
+        }
+
         let (run, conversation) = (self.run, &mut *self.conversation);
         poll_fn(|context| {
             if run.cancel.poll_set(context).is_ready() {
@@ -129,32 +146,6 @@ impl<'a> Listener<'a> {
             conversation.poll_chunk(context)
         })
         .await
-    }
-
-    /// What comes in one packet comes in several chunks, which are published together: followers are woken once every
-    /// other task that is ready has run and nothing more has come.
-    async fn chunk_of_batch(&mut self) -> Poll<Result<Option<Bytes>, Fault>> {
-        if self.unpublished >= MAX_BATCH_BYTES || (self.unpublished > 0 && self.run.cancel.is_set()) {
-            self.run.notify();
-            self.unpublished = 0;
-        }
-
-        if self.unpublished == 0 {
-            return Poll::Pending;
-        }
-
-        let mut chunk = poll_once(|context| self.conversation.poll_chunk(context)).await;
-        if chunk.is_pending() {
-            tokio::task::yield_now().await;
-            chunk = poll_once(|context| self.conversation.poll_chunk(context)).await;
-        }
-
-        if chunk.is_pending() {
-            self.run.notify();
-            self.coalescer.pause();
-        }
-
-        chunk
     }
 
     /// Reads a piece of an answer. The result of that, and true unless the store or the readers are too far behind.
