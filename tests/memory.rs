@@ -261,7 +261,8 @@ async fn a_long_run_without_a_reader_leaves_memory() {
     poll_until("the run to leave memory", async || (MEMORY.current_usage() < before + (8 << 20)).then_some(())).await;
     let peak = MEMORY.peak_usage().saturating_sub(before) >> 20;
     println!("a run of {} MiB without a reader: peak {peak} MiB", (DELTA * DELTAS) >> 20);
-    assert!(peak < 40, "{peak} MiB");
+    // What the store has not written yet, what is on its way into a segment, and no more.
+    assert!(peak < 48, "{peak} MiB");
 
     // A reader finds all of it, while it is under way and once it has ended.
     let status = gateway.get(&task).await.json();
