@@ -83,7 +83,7 @@ impl<'a> Frame<'a> {
     #[must_use]
     pub fn parse(data: &'a [u8]) -> Option<Self> {
         // One check of the whole costs less than one per text. What fails it is left to the parser, which does not mind
-        // what stands in a field that nobody reads.
+        // what stands in a field that is not read.
         match std::str::from_utf8(data) {
             Ok(text) => Self::parse_json(serde_json::Deserializer::from_str(text)),
             Err(_) => Self::parse_json(serde_json::Deserializer::from_slice(data)),
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_need_not_be_utf8() {
+    fn unread_fields_need_not_be_utf8() {
         let parse = |data: &'static [u8]| Frame::parse(data).and_then(|frame| frame.text);
         assert_eq!(parse(b"{\"session_id\":\"\xff\",\"text\":\"a\"}").as_deref(), Some("a"));
         assert_eq!(parse(b"{\"text\":\"\xff\"}"), None);
