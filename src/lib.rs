@@ -16,6 +16,7 @@ mod routing;
 pub mod secrets;
 pub mod server;
 pub mod store;
+pub mod tls;
 pub mod upstream;
 
 pub use gateway::{Gateway, Running};

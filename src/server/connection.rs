@@ -2,14 +2,17 @@
 //!
 //! actix-http parses and writes, but has a timeout for the first head of a connection only, not for bodies and
 //! responses. So its service runs on a socket that reports reads and writes to [`Clock`], inside a future that closes
-//! the connection. Not here: the timeouts ([`super::clock`]), and the number of connections ([`super::admission`]).
+//! the connection. Requests see the facts of their connection as [`ConnectionInfo`]. Not here: the timeouts ([`super::clock`]), and the number of connections ([`super::admission`]).
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use actix_http::Request;
+use actix_web::HttpRequest;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::rt::net::TcpStream;
 use actix_web::web::Bytes;
@@ -18,6 +21,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::admission::Permit;
 use super::clock::Clock;
+use crate::tls::ClientCertificate;
 
 /// Unsent bytes that the kernel buffers for a client that does not read. Bytes in flight do not count, so that this
 /// does not slow down connections with a high latency. A client has to read half of it before its clock is reset.
@@ -26,28 +30,57 @@ const MAX_UNSENT: u32 = 64 << 10;
 /// The response to a client that did not finish its request head in time.
 const TIMEOUT_RESPONSE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
+/// The facts of a connection, which all of its requests share.
+pub(super) struct ConnectionInfo {
+    pub(super) clock: Rc<Clock>,
+    /// The other end of the socket: the client, or a proxy.
+    pub(super) peer: SocketAddr,
+    /// `None` without TLS.
+    pub(super) tls: Option<TlsInfo>,
+}
+
+/// The outcome of a TLS handshake.
+pub(super) struct TlsInfo {
+    /// The certificate of the client, verified in the handshake. `None` if it showed none.
+    pub(super) certificate: Option<Arc<ClientCertificate>>,
+}
+
+impl ConnectionInfo {
+    /// The connection of a request that has not reached the application yet.
+    pub(super) fn of_raw(request: &Request) -> Rc<Self> {
+        // Invariant: `on_connect_ext` adds it to every connection.
+        request.conn_data::<Rc<Self>>().cloned().expect("a connection has its facts")
+    }
+}
+
+/// The connection of a request.
+pub(super) fn info_of(request: &HttpRequest) -> Rc<ConnectionInfo> {
+    // Invariant: `on_connect_ext` adds it to every connection.
+    request.conn_data::<Rc<ConnectionInfo>>().cloned().expect("a connection has its facts")
+}
+
 /// A socket that reports reads and writes to its clock.
 pub(super) struct Socket {
     stream: TcpStream,
-    clock: Rc<Clock>,
+    info: Rc<ConnectionInfo>,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, clock: Rc<Clock>) -> Self {
+    pub(super) fn new(stream: TcpStream, info: Rc<ConnectionInfo>) -> Self {
         // Both options are optimisations: errors are ignored.
         let _ = stream.set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT);
-        Self { stream, clock }
+        Self { stream, info }
     }
 
-    pub(super) fn clock(&self) -> Rc<Clock> {
-        Rc::clone(&self.clock)
+    pub(super) fn info(&self) -> Rc<ConnectionInfo> {
+        Rc::clone(&self.info)
     }
 
     /// Sends a 408 response if that is possible without waiting. Returns the error that ends the connection.
     fn time_out(&self) -> io::Error {
-        if self.clock.can_send_timeout() {
+        if self.info.clock.can_send_timeout() {
             let _ = self.stream.try_write(TIMEOUT_RESPONSE);
         }
         io::ErrorKind::TimedOut.into()
@@ -57,13 +90,13 @@ impl Socket {
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.clock.is_expired() {
+        if this.info.clock.is_expired() {
             return Poll::Ready(Err(this.time_out()));
         }
 
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
-        this.clock.on_read(&buffer.filled()[before..], Instant::now());
+        this.info.clock.on_read(&buffer.filled()[before..], Instant::now());
         Poll::Ready(Ok(()))
     }
 }
@@ -73,8 +106,8 @@ impl AsyncWrite for Socket {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(context, bytes);
         match &written {
-            Poll::Pending => this.clock.on_write_blocked(Instant::now()),
-            Poll::Ready(_) => this.clock.on_write(Instant::now()),
+            Poll::Pending => this.info.clock.on_write_blocked(Instant::now()),
+            Poll::Ready(_) => this.info.clock.on_write(Instant::now()),
         }
         written
     }

@@ -2,7 +2,6 @@
 //! response.
 
 use std::borrow::Cow;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,8 @@ use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Owner, Reque
 use tokio::time::Instant;
 
 use super::bodies::{Bodies, BodyReservation, LARGE_BODY};
-use super::clock::{BodyClock, Clock};
+use super::clock::BodyClock;
+use super::connection::info_of;
 use super::guard::{self, Target};
 use super::routes::Routed;
 use super::stream::Steps;
@@ -330,9 +330,7 @@ async fn read_body(
         clock.received(chunk.len(), Instant::now());
         body.extend_from_slice(&chunk);
     }
-    if let Some(connection) = request.conn_data::<Rc<Clock>>() {
-        connection.on_body_end();
-    }
+    info_of(request).clock.on_body_end();
     guard::body_type(accepted, request.headers(), !body.is_empty())?;
     Ok((body.freeze(), reservation))
 }

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::Gateway;
 use super::admission::{Connections, REJECTED_RESPONSE};
 use super::clock::Clock;
-use super::connection::{Connection, Socket, TimedBody};
+use super::connection::{Connection, ConnectionInfo, Socket, TimedBody};
 
 /// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -77,7 +77,7 @@ fn service(
         // By default, actix-http would answer every `Expect: 100-continue` with 100.
         .expect(fn_service(move |request: Request| ready(expect(&expect_gateway, request))))
         .on_connect_ext(|socket: &Socket, data| {
-            data.insert(socket.clock());
+            data.insert(socket.info());
         })
         .finish(request_service(gateway));
 
@@ -86,7 +86,8 @@ fn service(
         let connection = stream.peer_addr().ok().map(|peer| {
             let Some(permit) = connections.admit(peer.ip()) else { return Err(stream) };
             let clock = Rc::new(Clock::new(timeouts, Instant::now()));
-            let socket = Socket::new(stream, Rc::clone(&clock));
+            let info = ConnectionInfo { clock: Rc::clone(&clock), peer, tls: None };
+            let socket = Socket::new(stream, Rc::new(info));
             Ok(Connection::new(http.call((socket, Protocol::Http1, Some(peer))), clock, peer, permit))
         });
 
@@ -108,11 +109,10 @@ fn service(
 /// Checks the head of a request whose client waits for `100 Continue`.
 fn expect(gateway: &Gateway, request: Request) -> Result<Request, Response<BoxBody>> {
     let Some(rejection) = super::handle::check_expectation(gateway, request.head()) else { return Ok(request) };
-    if let Some(clock) = request.conn_data::<Rc<Clock>>() {
-        // The client may still send the body.
-        clock.on_request(true);
-        clock.on_response_end(Instant::now());
-    }
+    // The client may still send the body.
+    let connection = ConnectionInfo::of_raw(&request);
+    connection.clock.on_request(true);
+    connection.clock.on_response_end(Instant::now());
     Err(rejection.into())
 }
 
@@ -133,8 +133,7 @@ fn request_service(
     let app = map_config(app, |()| AppConfig::default());
 
     apply_fn_factory(app, |mut request: Request, app| {
-        // Invariant: `on_connect_ext` adds a clock to every connection.
-        let clock = request.conn_data::<Rc<Clock>>().cloned().expect("a connection has a clock");
+        let clock = Rc::clone(&ConnectionInfo::of_raw(&request).clock);
         clock.on_request(!matches!(request.payload(), Payload::None));
         let response = app.call(request);
         async move {
