@@ -21,7 +21,7 @@ use crate::ports::WebhookClient;
 use crate::server::{self, Served};
 use crate::store::{Memory, Retention, Sqlite, SqliteOptions, Store};
 use crate::upstream::demo::Demo;
-use crate::upstream::http::{HttpSettings, HttpUpstream};
+use crate::upstream::http::{Endpoint, HttpSettings, HttpUpstream};
 use crate::upstream::push::HttpWebhookClient;
 use crate::upstream::{InProcessAgent, Upstream};
 
@@ -111,7 +111,8 @@ impl Gateway {
         }
         fn open<U: UpstreamAdapter>(upstream: &config::Upstream) -> Result<Arc<dyn Upstream>, String> {
             let connector = connect::<U>(upstream.url.as_ref(), &upstream.options)?;
-            Ok(Arc::new(HttpUpstream::new(connector, http_settings(upstream))?))
+            let endpoint = Endpoint { connector, url: upstream.url.clone() };
+            Ok(Arc::new(HttpUpstream::new(vec![endpoint], http_settings(upstream))?))
         }
 
         let declared =
@@ -405,7 +406,6 @@ fn http_settings(upstream: &config::Upstream) -> HttpSettings {
         total: upstream.timeouts.total,
         retries: upstream.retries,
         max_event: upstream.max_event,
-        base_url: upstream.url.clone(),
     }
 }
 

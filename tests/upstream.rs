@@ -12,8 +12,8 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use interlingua::upstream::http::{HttpSettings, HttpUpstream};
-use interlingua::upstream::{Conversation, Upstream};
+use interlingua::upstream::http::{Endpoint, HttpSettings, HttpUpstream};
+use interlingua::upstream::{Conversation, Upstream, Via};
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::{Fault, FaultKind, Json};
@@ -36,13 +36,14 @@ impl Client {
         change(&mut settings);
         let frames = Arc::new(Mutex::new(Vec::new()));
         let connector = RecordingConnector { url: url.into(), frames: Arc::clone(&frames) };
-        Self { upstream: HttpUpstream::new(Box::new(connector), settings).expect("valid headers"), frames }
+        let endpoint = Endpoint { connector: Box::new(connector), url: None };
+        Self { upstream: HttpUpstream::new(vec![endpoint], settings).expect("valid headers"), frames }
     }
 
     fn start(&self) -> Conversation {
         let request = AgentRequest { session_id: Some("s1".to_owned()), ..AgentRequest::default() };
         let request = TurnRequest { request: &request, session_state: &Json::null(), answered: &[] };
-        self.upstream.start(&request, None).expect("it can be expressed")
+        self.upstream.start(&request, Via::default()).expect("it can be expressed")
     }
 
     async fn open(&self) -> Result<Conversation, Fault> {
@@ -120,7 +121,8 @@ async fn a_request_carries_the_headers_of_the_connector_and_of_the_operator() {
 async fn an_invalid_header_name_is_refused_at_construction() {
     let settings = HttpSettings { headers: vec![("a b".to_owned(), "x".into())], ..HttpSettings::default() };
     let connector = RecordingConnector { url: String::new(), frames: Arc::default() };
-    let complaint = HttpUpstream::new(Box::new(connector), settings).err().expect("a space is not allowed");
+    let endpoint = Endpoint { connector: Box::new(connector), url: None };
+    let complaint = HttpUpstream::new(vec![endpoint], settings).err().expect("a space is not allowed");
     assert!(complaint.contains("\"a b\""), "{complaint}");
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use interlingua::upstream::Upstream;
 use interlingua::upstream::demo::DemoUpstream;
+use interlingua::upstream::{Upstream, Via};
 use interlingua_core::agent_event::AgentEvent;
 use interlingua_core::connector::{EventSink, TurnRequest};
 use interlingua_core::model::{AgentRequest, Content, ContentType, Message, MessageType, Role};
@@ -34,7 +34,7 @@ async fn run_turn(agent: &DemoUpstream, request: &AgentRequest, answered: &[Pend
     record.start_turn(request.input.clone());
     let mut sink = Sink { record, normalizer: Normalizer::new(64 << 20) };
     let request = TurnRequest { request, session_state: &Json::null(), answered };
-    let mut conversation = agent.start(&request, None).expect("the demo agent always responds");
+    let mut conversation = agent.start(&request, Via::default()).expect("the demo agent always responds");
     conversation.begin().await.expect("no network");
     while let Some(chunk) = conversation.chunk().await.expect("no network") {
         conversation.feed(&chunk, &mut sink).expect("no frame is too large");
@@ -316,7 +316,7 @@ async fn a_long_reply_is_paced_and_streamed_as_it_is_produced() {
     let agent = DemoUpstream::new(Duration::ZERO);
     let pending_item = request(vec![Message::user("long 100000 600000")]);
     let request = TurnRequest { request: &pending_item, session_state: &Json::null(), answered: &[] };
-    let mut conversation = agent.start(&request, None).expect("the demo agent always responds");
+    let mut conversation = agent.start(&request, Via::default()).expect("the demo agent always responds");
     conversation.begin().await.expect("no network");
 
     // The frames before the first delta arrive at once; the rest is not awaited.

@@ -25,6 +25,7 @@ mod secret;
 mod settings;
 mod suggest;
 mod tree;
+mod upstreams;
 mod validator;
 
 use std::path::Path;

@@ -26,7 +26,7 @@ use super::waits::unless_canceled;
 use super::{commit, faults};
 use crate::clock;
 use crate::store::StoreFuture;
-use crate::upstream::Conversation;
+use crate::upstream::{Conversation, Via};
 
 /// What taking turns needs of the engine.
 pub(super) struct TurnServices {
@@ -213,7 +213,8 @@ impl<'a> TurnDriver<'a> {
         }
 
         let upstream = &self.run.agent.upstream;
-        let mut conversation = upstream.start(&prepared.turn_request(), self.turn.trace.as_deref())?;
+        let via = Via { trace: self.turn.trace.as_deref() };
+        let mut conversation = upstream.start(&prepared.turn_request(), via)?;
         let calling = unless_canceled(self.run, conversation.begin());
         // A run that cannot be stored is not begun: that drops the call.
         let begun = async { tokio::try_join!(calling, stored) }.await;

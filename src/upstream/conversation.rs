@@ -48,11 +48,38 @@ pub enum Reply {
 }
 
 /// Why a request was not answered with success.
-pub enum SendError {
+pub struct SendError {
+    /// What went wrong.
+    pub cause: SendCause,
+    /// How far the request came.
+    pub reach: Reach,
+}
+
+/// What went wrong with a request.
+pub enum SendCause {
     /// The agent could not be asked, or did not answer.
     Fault(Fault),
     /// The agent refused. The connector says what that means.
     Refused(Refused),
+}
+
+/// How far a request came: what may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// There was no connection: not a byte of it was sent.
+    NotSent,
+    /// It was sent, and the agent surely does not work on it: it answered 503, or had closed the connection before the
+    /// request came.
+    NotTaken,
+    /// The agent may work on it.
+    Maybe,
+}
+
+/// A fault of a request that the agent may work on.
+impl From<Fault> for SendError {
+    fn from(fault: Fault) -> Self {
+        Self { cause: SendCause::Fault(fault), reach: Reach::Maybe }
+    }
 }
 
 /// A refusal, with what the log needs of it.
@@ -315,9 +342,9 @@ impl Conversation {
     fn on_reply(&mut self, reply: Result<Reply, SendError>) -> Result<(), Fault> {
         let is_lookup = matches!(self.stage, Stage::Sending(_, true));
         self.stage = Stage::Done;
-        let reply = reply.map_err(|error| match error {
-            SendError::Fault(fault) => fault,
-            SendError::Refused(refused) => refused.to_fault(&*self.turn),
+        let reply = reply.map_err(|error| match error.cause {
+            SendCause::Fault(fault) => fault,
+            SendCause::Refused(refused) => refused.to_fault(&*self.turn),
         });
         match reply {
             Ok(Reply::Answer(body)) => {

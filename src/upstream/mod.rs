@@ -27,7 +27,7 @@ use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-pub use conversation::{Body, Conversation, Flow, Form, Refused, Reply, SendError, Transport};
+pub use conversation::{Body, Conversation, Flow, Form, Reach, Refused, Reply, SendCause, SendError, Transport};
 pub use timeouts::ResponseTimeouts;
 pub use tls::install_crypto;
 pub use trace::Trace;
@@ -50,6 +50,13 @@ pub trait InProcessAgent: 'static {
     }
 }
 
+/// What a turn is started with besides its request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Via<'a> {
+    /// The trace that the client's request is part of.
+    pub trace: Option<&'a Trace>,
+}
+
 /// The way to one agent.
 ///
 /// A conversation has to be polled on the thread that started it: connections belong to the runtime of that thread, so
@@ -58,12 +65,11 @@ pub trait Upstream: Send + Sync + 'static {
     /// What the agent takes and gives.
     fn capabilities(&self) -> UpstreamCapabilities;
 
-    /// Starts a turn. Nothing is sent before [`Conversation::begin`]. `trace`: the trace that the client's request is
-    /// part of.
+    /// Starts a turn. Nothing is sent before [`Conversation::begin`].
     ///
     /// # Errors
     /// If the request cannot be expressed in the agent's protocol.
-    fn start(&self, request: &TurnRequest<'_>, trace: Option<&Trace>) -> Result<Conversation, Fault>;
+    fn start(&self, request: &TurnRequest<'_>, via: Via<'_>) -> Result<Conversation, Fault>;
 
     /// What the agent's own server publishes about it, as far as that is known after a bounded time. None: nothing is.
     fn published(&self, wanted: &WellKnownDocument) -> BoxFuture<'static, Option<Arc<FetchedDocument>>> {

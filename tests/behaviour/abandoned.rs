@@ -14,7 +14,7 @@ use interlingua::engine::{self, Answer, Engine, RetentionRules, Scope};
 use interlingua::ports::{WebhookClient, WebhookError};
 use interlingua::store::{Memory, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
-use interlingua::upstream::{Conversation, Trace, Upstream};
+use interlingua::upstream::{Conversation, Upstream, Via};
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::{AgentCard, Busy, Filter, RunState, SessionCall, Target};
 use interlingua_core::capability::UpstreamCapabilities;
@@ -85,7 +85,7 @@ impl Upstream for PanickingUpstream {
         UpstreamCapabilities::default()
     }
 
-    fn start(&self, _: &TurnRequest<'_>, _: Option<&Trace>) -> Result<Conversation, Fault> {
+    fn start(&self, _: &TurnRequest<'_>, _: Via<'_>) -> Result<Conversation, Fault> {
         panic!("the test says so")
     }
 }

@@ -28,7 +28,7 @@ use interlingua_core::{Fault, FaultKind, sse};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Body, Conversation, Form, InProcessAgent, Reply, SendError, Trace, Transport, Upstream};
+use super::{Body, Conversation, Form, InProcessAgent, Reply, SendError, Transport, Upstream, Via};
 use memory::Memory;
 use stage::Performance;
 
@@ -97,7 +97,7 @@ impl Upstream for DemoUpstream {
         capabilities
     }
 
-    fn start(&self, request: &TurnRequest<'_>, _: Option<&Trace>) -> Result<Conversation, Fault> {
+    fn start(&self, request: &TurnRequest<'_>, _: Via<'_>) -> Result<Conversation, Fault> {
         let asked = request.request;
         let history = self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take_in(asked);
         let plan = words::plan(request, &history);
@@ -139,7 +139,7 @@ impl Transport for Stage {
         let performance = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let Some(performance) = performance else {
             let fault = Fault::new(FaultKind::Internal, "the demo agent answers once");
-            return ready(Err(SendError::Fault(fault))).boxed();
+            return ready(Err(SendError::from(fault))).boxed();
         };
 
         let body = stream::unfold(performance, |mut performance| async {

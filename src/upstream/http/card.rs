@@ -22,7 +22,7 @@ const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
 impl Agent {
     /// Looks for a document at every candidate URL. The error is a sentence for the log.
     pub(super) async fn fetch(&self, wanted: &WellKnownDocument) -> Result<Fetched, String> {
-        let base_url = self.settings.base_url.as_ref().ok_or("its URL is not known")?;
+        let base_url = self.endpoints[0].url.as_ref().ok_or("its URL is not known")?;
         let mut why = None;
         for url in candidates(base_url, wanted.paths) {
             match self.fetch_from(&url, wanted).await {
@@ -41,7 +41,7 @@ impl Agent {
         let headers = wanted.headers.iter().map(|(name, value)| ((*name).into(), (*value).to_owned())).collect();
         let purpose = Purpose::Lookup;
         let request = HttpRequest { method: "GET", url: url.as_str().to_owned(), headers, body: Vec::new(), purpose };
-        let request = self.request(request, None).map_err(fault)?;
+        let request = self.request(request, 0, None).map_err(fault)?;
         let client = self.clients.client(url.scheme() == "https").map_err(fault)?;
         let response = client.execute(request).await.map_err(|error| fatal(error_chain(&error.without_url())))?;
         match response.status() {

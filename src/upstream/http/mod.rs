@@ -16,9 +16,9 @@
 mod card;
 mod client_pool;
 mod failure;
+mod request;
 mod unpack;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +35,10 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::card::WellKnownCache;
-use super::{Body, Conversation, Form, Refused, Reply, ResponseTimeouts, SendError, Trace, Transport, Upstream};
+use super::{
+    Body, Conversation, Form, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError, Trace, Transport,
+    Upstream, Via,
+};
 use crate::secrets;
 use client_pool::{Attempt, ClientPool};
 
@@ -70,8 +73,6 @@ pub struct HttpSettings {
     pub retries: u32,
     /// The largest event, or answer in one body, in bytes.
     pub max_event: usize,
-    /// The agent's URL, from which the URLs of published documents are derived. `None`: none are fetched.
-    pub base_url: Option<Url>,
 }
 
 impl Default for HttpSettings {
@@ -84,16 +85,23 @@ impl Default for HttpSettings {
             total: Duration::from_secs(60 * 60),
             retries: 2,
             max_event: 8 * 1024 * 1024,
-            base_url: None,
         }
     }
+}
+
+/// A server of an agent.
+pub struct Endpoint {
+    /// Writes its requests and reads its answers.
+    pub connector: Box<dyn Connector>,
+    /// Its URL, from which the URLs of published documents are derived. `None`: none are fetched.
+    pub url: Option<Url>,
 }
 
 /// An agent on the network.
 pub struct HttpUpstream(Arc<Agent>);
 
 struct Agent {
-    connector: Box<dyn Connector>,
+    endpoints: Vec<Endpoint>,
     settings: HttpSettings,
     headers: HeaderMap,
     clients: ClientPool,
@@ -104,8 +112,12 @@ impl HttpUpstream {
     /// Creates the client of an agent. Nothing is connected yet.
     ///
     /// # Errors
-    /// A sentence for the operator about a header that HTTP does not allow.
-    pub fn new(connector: Box<dyn Connector>, settings: HttpSettings) -> Result<Self, String> {
+    /// A sentence for the operator: there is no endpoint, or a header that HTTP does not allow.
+    pub fn new(endpoints: Vec<Endpoint>, settings: HttpSettings) -> Result<Self, String> {
+        if endpoints.is_empty() {
+            return Err("an agent needs an endpoint".to_owned());
+        }
+
         let mut headers = HeaderMap::new();
         for (name, value) in &settings.headers {
             let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is no header name"))?;
@@ -115,18 +127,19 @@ impl HttpUpstream {
             headers.append(known, value);
         }
         let clients = ClientPool::new(settings.connect);
-        Ok(Self(Arc::new(Agent { connector, settings, headers, clients, cache: WellKnownCache::default() })))
+        Ok(Self(Arc::new(Agent { endpoints, settings, headers, clients, cache: WellKnownCache::default() })))
     }
 }
 
 impl Upstream for HttpUpstream {
     fn capabilities(&self) -> UpstreamCapabilities {
-        self.0.connector.capabilities()
+        self.0.endpoints[0].connector.capabilities()
     }
 
-    fn start(&self, request: &TurnRequest<'_>, trace: Option<&Trace>) -> Result<Conversation, Fault> {
-        let turn = self.0.connector.turn(request)?;
-        let transport = HttpTransport { agent: Arc::clone(&self.0), trace: trace.cloned() };
+    fn start(&self, request: &TurnRequest<'_>, via: Via<'_>) -> Result<Conversation, Fault> {
+        let endpoint = 0;
+        let turn = self.0.endpoints[endpoint].connector.turn(request)?;
+        let transport = HttpTransport { agent: Arc::clone(&self.0), endpoint, trace: via.trace.cloned() };
         Ok(Conversation::new(turn, Box::new(transport), self.0.settings.total))
     }
 
@@ -143,6 +156,8 @@ impl Upstream for HttpUpstream {
 /// Sends the requests of one turn.
 struct HttpTransport {
     agent: Arc<Agent>,
+    /// The index of the endpoint that the turn is taken at.
+    endpoint: usize,
     trace: Option<Trace>,
 }
 
@@ -150,21 +165,21 @@ impl Transport for HttpTransport {
     fn send(&self, request: HttpRequest, since: Instant) -> BoxFuture<'static, Result<Reply, SendError>> {
         let agent = Arc::clone(&self.agent);
         let purpose = request.purpose;
-        let request = agent.request(request, self.trace.as_ref());
+        let request = agent.request(request, self.endpoint, self.trace.as_ref());
         async move {
-            let response = agent.send(request.map_err(SendError::Fault)?, purpose, since).await?;
-            match purpose {
-                Purpose::Ask => agent.answer(response, since).map(|body| Reply::Answer(Box::new(body))),
-                Purpose::Lookup => agent.document(response).await.map(Reply::Document),
-            }
-            .map_err(SendError::Fault)
+            let response = agent.send(request?, purpose, since).await?;
+            let reply = match purpose {
+                Purpose::Ask => agent.answer(response, since).map(|body| Reply::Answer(Box::new(body)))?,
+                Purpose::Lookup => agent.document(response).await.map(Reply::Document)?,
+            };
+            Ok(reply)
         }
         .boxed()
     }
 
     fn cancel(&self, request: HttpRequest) -> BoxFuture<'static, ()> {
         let agent = Arc::clone(&self.agent);
-        let request = agent.request(request, self.trace.as_ref());
+        let request = agent.request(request, self.endpoint, self.trace.as_ref());
         async move { agent.cancel(request).await }.boxed()
     }
 }
@@ -174,19 +189,19 @@ impl Agent {
     async fn send(&self, request: Request, purpose: Purpose, since: Instant) -> Result<Response, SendError> {
         let mut retried = 0;
         loop {
-            let failed = match self.attempt(&request, since).await {
+            let error = match self.attempt(&request, since).await {
                 Ok(response) => return Ok(response),
-                Err(failed) => failed,
+                Err(error) => error,
             };
-            let pause = failed.retry_after().unwrap_or(RETRY_PAUSE * 2_u32.saturating_pow(retried));
-            let is_safe = failed.unreceived || purpose == Purpose::Lookup;
+            let pause = retry_after_of(&error).unwrap_or(RETRY_PAUSE * 2_u32.saturating_pow(retried));
+            let is_safe = error.reach != Reach::Maybe || purpose == Purpose::Lookup;
             let in_time = pause <= MAX_PAUSE && since.elapsed() + pause < self.settings.total;
             if !is_safe || !in_time || retried >= self.settings.retries {
-                return Err(failed.error);
+                return Err(error);
             }
 
             retried += 1;
-            tracing::debug!(reason = %failed, retried, "the agent did not take the request: retrying");
+            tracing::debug!(reason = shown(&error), retried, "the agent did not take the request: retrying");
             sleep(pause).await;
         }
     }
@@ -231,50 +246,9 @@ impl Agent {
         }
     }
 
-    /// The request as it goes out. The operator's headers win over the protocol's, these over the client's trace.
-    fn request(&self, ask: HttpRequest, trace: Option<&Trace>) -> Result<Request, Fault> {
-        let wrong = |what: String| Fault::new(FaultKind::Internal, "the agent could not be asked").with_detail(what);
-        let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
-        let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
-        let its_own = self.settings.base_url.as_ref().is_none_or(|base_url| base_url.origin() == url.origin());
-        let mut request = Request::new(method, url);
-        let headers = request.headers_mut();
-        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json;q=0.9"));
-        // Compressed frames would wait for one another.
-        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        headers.insert(
-            header::USER_AGENT,
-            HeaderValue::from_static(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"))),
-        );
-        if let Some(trace) = trace {
-            let state = trace.state.as_deref().map(|state| ("tracestate", state));
-            for (name, value) in [("traceparent", trace.parent.as_str())].into_iter().chain(state) {
-                let value = HeaderValue::from_str(value).map_err(|_| wrong(format!("the value of header {name}")))?;
-                headers.insert(HeaderName::from_static(name), value);
-            }
-        }
-        for (name, value) in ask.headers {
-            let value = HeaderValue::from_str(&value).map_err(|_| wrong(format!("the value of header {name}")))?;
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(format!("the header {name}")))?;
-            headers.insert(name, value);
-        }
-        // They contain the agent's credentials, which no other server may get: a stop URL may be at another origin.
-        if its_own {
-            for name in self.headers.keys() {
-                headers.remove(name);
-            }
-            headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-        }
-        // A GET without a body must not announce one.
-        if !ask.body.is_empty() || ask.method != "GET" {
-            *request.body_mut() = Some(Bytes::from(ask.body).into());
-        }
-        Ok(request)
-    }
-
     /// Sends a request once and waits for the head of the answer.
-    async fn attempt(&self, request: &Request, since: Instant) -> Result<Response, Failed> {
-        let client = self.clients.client(request.url().scheme() == "https").map_err(Failed::reported)?;
+    async fn attempt(&self, request: &Request, since: Instant) -> Result<Response, SendError> {
+        let client = self.clients.client(request.url().scheme() == "https")?;
         let url = request.url().clone();
         let request = request.try_clone().expect("a body in memory can be sent twice");
         let attempt = Arc::new(Attempt::default());
@@ -289,7 +263,7 @@ impl Agent {
             match timeout_at(silent.min(ends), &mut sending).await {
                 Ok(response) => break response,
                 Err(_) if Instant::now() >= ends => {
-                    return Err(Failed::reported(failure::timed_out(
+                    return Err(SendError::from(failure::timed_out(
                         "the agent took too long to answer",
                         format_args!("no answer after {:?} (timeouts.total)", settings.total),
                     )));
@@ -298,7 +272,7 @@ impl Agent {
                     // The time is counted from the connection; how long that may take has a bound of its own.
                     let counted = attempt.connected(began, settings.connect) + settings.first_byte;
                     if counted <= silent {
-                        return Err(Failed::reported(failure::timed_out(
+                        return Err(SendError::from(failure::timed_out(
                             "the agent did not begin to answer in time",
                             format_args!("no head of an answer after {:?} (timeouts.first_byte)", settings.first_byte),
                         )));
@@ -311,15 +285,19 @@ impl Agent {
             Ok(response) if response.status().is_success() => Ok(response),
             Ok(response) => {
                 // An agent that is not available says itself that it did not work on the request.
-                let unreceived = response.status() == reqwest::StatusCode::SERVICE_UNAVAILABLE;
-                let error = SendError::Refused(self.refusal(response, &url).await);
-                Err(Failed { error, unreceived })
+                let is_unavailable = response.status() == reqwest::StatusCode::SERVICE_UNAVAILABLE;
+                let reach = if is_unavailable { Reach::NotTaken } else { Reach::Maybe };
+                Err(SendError { cause: SendCause::Refused(self.refusal(response, &url).await), reach })
             }
             Err(error) => {
                 let stale = !attempt.dialled() && began.elapsed() < STALE_CONNECTION && failure::is_disconnect(&error);
-                // A connection that could not be made in time is no use trying again: it would take as long.
-                let unreceived = stale || (error.is_connect() && !error.is_timeout());
-                Err(Failed { error: SendError::Fault(failure::before_answer(error, &url)), unreceived })
+                let reach = match (stale, error.is_connect()) {
+                    (true, _) => Reach::NotTaken,
+                    // A connection that could not be made in time is no use trying again: it would take as long.
+                    (false, true) if !error.is_timeout() => Reach::NotSent,
+                    _ => Reach::Maybe,
+                };
+                Err(SendError { cause: SendCause::Fault(failure::before_answer(error, &url)), reach })
             }
         }
     }
@@ -361,36 +339,22 @@ impl Agent {
     }
 }
 
-/// Why there is no answer.
-struct Failed {
-    error: SendError,
-    /// The agent surely does not work on the request.
-    unreceived: bool,
-}
-
-impl Failed {
-    const fn reported(fault: Fault) -> Self {
-        Self { error: SendError::Fault(fault), unreceived: false }
-    }
-
-    /// The pause the agent asks for.
-    const fn retry_after(&self) -> Option<Duration> {
-        match &self.error {
-            SendError::Fault(fault) => fault.retry_after,
-            SendError::Refused(refused) => refused.retry_after,
-        }
+/// The pause that the agent asks for.
+const fn retry_after_of(error: &SendError) -> Option<Duration> {
+    match &error.cause {
+        SendCause::Fault(fault) => fault.retry_after,
+        SendCause::Refused(refused) => refused.retry_after,
     }
 }
 
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.error {
-            SendError::Fault(fault) => match &fault.detail {
-                Some(detail) => write!(f, "{fault}: {detail}"),
-                None => write!(f, "{fault}"),
-            },
-            SendError::Refused(refused) => f.write_str(&refused.asked),
-        }
+/// An error as the log has it.
+fn shown(error: &SendError) -> String {
+    match &error.cause {
+        SendCause::Fault(fault) => match &fault.detail {
+            Some(detail) => format!("{fault}: {detail}"),
+            None => fault.to_string(),
+        },
+        SendCause::Refused(refused) => refused.asked.clone(),
     }
 }
 

@@ -1,0 +1,53 @@
+//! Requests as they go out: whose headers win, and which origin gets the agent's credentials.
+
+use bytes::Bytes;
+use interlingua_core::connector::HttpRequest;
+use interlingua_core::{Fault, FaultKind};
+use reqwest::header::{self, HeaderName, HeaderValue};
+use reqwest::{Request, Url};
+
+use super::Agent;
+use crate::upstream::Trace;
+
+impl Agent {
+    /// The request as it goes out. The operator's headers win over the protocol's, these over the client's trace.
+    pub(super) fn request(&self, ask: HttpRequest, endpoint: usize, trace: Option<&Trace>) -> Result<Request, Fault> {
+        let wrong = |what: String| Fault::new(FaultKind::Internal, "the agent could not be asked").with_detail(what);
+        let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
+        let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
+        let its_own = self.endpoints[endpoint].url.as_ref().is_none_or(|own| own.origin() == url.origin());
+        let mut request = Request::new(method, url);
+        let headers = request.headers_mut();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json;q=0.9"));
+        // Compressed frames would wait for one another.
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.insert(
+            header::USER_AGENT,
+            HeaderValue::from_static(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"))),
+        );
+        if let Some(trace) = trace {
+            let state = trace.state.as_deref().map(|state| ("tracestate", state));
+            for (name, value) in [("traceparent", trace.parent.as_str())].into_iter().chain(state) {
+                let value = HeaderValue::from_str(value).map_err(|_| wrong(format!("the value of header {name}")))?;
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        }
+        for (name, value) in ask.headers {
+            let value = HeaderValue::from_str(&value).map_err(|_| wrong(format!("the value of header {name}")))?;
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(format!("the header {name}")))?;
+            headers.insert(name, value);
+        }
+        // They contain the agent's credentials, which no other server may get: a stop URL may be at another origin.
+        if its_own {
+            for name in self.headers.keys() {
+                headers.remove(name);
+            }
+            headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        }
+        // A GET without a body must not announce one.
+        if !ask.body.is_empty() || ask.method != "GET" {
+            *request.body_mut() = Some(Bytes::from(ask.body).into());
+        }
+        Ok(request)
+    }
+}
