@@ -10,6 +10,8 @@ pub mod clock;
 pub mod config;
 pub mod engine;
 mod gateway;
+pub mod metrics;
+pub mod observe;
 pub mod ports;
 mod public_url;
 mod routing;

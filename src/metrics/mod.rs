@@ -1,0 +1,488 @@
+//! What the gateway counts, for Prometheus.
+//!
+//! Values are counted where they arise; levels (how many runs are active now) are read at a scrape, as [`Levels`].
+//! Labels are bounded by the configuration: agents, routes, protocols, endpoints, outcomes and codes of our own. Never a
+//! run, a session or a URL. There is no global registry: several gateways can run in one process.
+//!
+//! Not here: who may read them (`crate::server`).
+
+mod histogram;
+mod process;
+mod text;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+pub use self::histogram::{Histogram, LocalCounts};
+pub use self::text::Format;
+
+const DURATION_BOUNDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+const FIRST_EVENT_BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0];
+const GAP_BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+const COMMIT_BOUNDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 0.5, 1.0, 5.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RunLabels {
+    agent: Arc<str>,
+    protocol: String,
+    outcome: &'static str,
+    code: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    agent: Arc<str>,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AgentLabels {
+    agent: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: Arc<str>,
+    protocol: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: Arc<str>,
+    protocol: &'static str,
+    code: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamLabels {
+    agent: Arc<str>,
+    endpoint: Arc<str>,
+    code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndpointLabels {
+    agent: Arc<str>,
+    endpoint: Arc<str>,
+}
+
+type Named = Family<[(&'static str, &'static str); 1], Counter>;
+
+/// Everything that is counted. One per gateway.
+pub struct Metrics {
+    registry: Mutex<Registry>,
+    runs: Family<RunLabels, Counter>,
+    run_duration: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
+    first_event: Family<AgentLabels, Histogram, fn() -> Histogram>,
+    event_gap: Family<AgentLabels, Histogram, fn() -> Histogram>,
+    streams_open: Family<RouteLabels, Gauge>,
+    requests: Family<RequestLabels, Counter>,
+    auth_failures: Named,
+    limited: Named,
+    upstream_requests: Family<UpstreamLabels, Counter>,
+    upstream_retries: Family<EndpointLabels, Counter>,
+    upstream_ejections: Family<EndpointLabels, Counter>,
+    upstream_healthy: Family<EndpointLabels, Gauge>,
+    store: StoreMetrics,
+    push_attempts: Named,
+    push_given_up: Counter,
+    reloads: Named,
+    last_reload_successful: Gauge,
+    lines_dropped: Named,
+    levels: LevelGauges,
+}
+
+/// What is read at a scrape.
+#[derive(Clone, Debug, Default)]
+pub struct Levels {
+    /// Runs with a turn under way or waiting to begin, by agent.
+    pub runs_active: Vec<(Arc<str>, usize)>,
+    /// Turns that wait for another one of their session, by agent.
+    pub queue_depth: Vec<(Arc<str>, usize)>,
+    /// Readers of runs.
+    pub followers: usize,
+    /// Connections of clients.
+    pub connections: usize,
+    /// WebSockets of clients.
+    pub sockets: usize,
+    /// The size of the store in bytes; 0 for one in memory.
+    pub store_bytes: u64,
+    /// Runs that the store still has to write.
+    pub store_owed: usize,
+}
+
+#[derive(Default)]
+struct LevelGauges {
+    runs_active: Family<AgentLabels, Gauge>,
+    queue_depth: Family<AgentLabels, Gauge>,
+    followers: Gauge,
+    connections: Gauge,
+    sockets: Gauge,
+    store_bytes: Gauge,
+    store_owed: Gauge,
+}
+
+/// What a store counts.
+#[derive(Clone, Debug)]
+pub struct StoreMetrics {
+    commit: Histogram,
+    failures: Counter,
+}
+
+impl StoreMetrics {
+    /// Counts a transaction that took this long.
+    pub fn committed(&self, took: Duration) {
+        self.commit.observe(took);
+    }
+
+    /// Counts a transaction that failed.
+    pub fn failed(&self) {
+        self.failures.inc();
+    }
+}
+
+/// How a run ended, for its counters.
+#[derive(Clone, Copy, Debug)]
+pub struct RunEnd<'a> {
+    /// The protocol of its client.
+    pub protocol: &'a str,
+    /// `completed`, `failed`, …
+    pub outcome: &'static str,
+    /// Our code for a failure, `agent` for a code that the agent made up, empty if there is none.
+    pub code: &'static str,
+    /// From its first input to its end.
+    pub took: Duration,
+}
+
+/// What is counted of one agent.
+pub struct AgentMetrics {
+    name: Arc<str>,
+    metrics: Arc<Metrics>,
+    first_event: Histogram,
+    event_gap: Histogram,
+}
+
+impl AgentMetrics {
+    /// The agent's name.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// All metrics of the gateway.
+    #[must_use]
+    pub fn all(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Counts a run that ended.
+    pub fn run_ended(&self, end: &RunEnd<'_>) {
+        let (agent, protocol) = (Arc::clone(&self.name), end.protocol.to_owned());
+        let labels = RunLabels { agent, protocol, outcome: end.outcome, code: end.code };
+        self.metrics.runs.get_or_create(&labels).inc();
+        let labels = OutcomeLabels { agent: labels.agent, outcome: end.outcome };
+        self.metrics.run_duration.get_or_create(&labels).observe(end.took);
+    }
+
+    /// Counts how long the agent took from the beginning of a turn to its first event.
+    pub fn began_after(&self, time: Duration) {
+        self.first_event.observe(time);
+    }
+
+    /// The pauses between what the agent sends.
+    #[must_use]
+    pub const fn event_gap(&self) -> &Histogram {
+        &self.event_gap
+    }
+
+    /// What is counted of an endpoint of the agent, named as `host:port`.
+    #[must_use]
+    pub fn endpoint(self: &Arc<Self>, endpoint: &str) -> EndpointMetrics {
+        EndpointMetrics { agent: Arc::clone(self), endpoint: Arc::from(endpoint) }
+    }
+}
+
+/// What is counted of one endpoint of an agent.
+#[derive(Clone)]
+pub struct EndpointMetrics {
+    agent: Arc<AgentMetrics>,
+    endpoint: Arc<str>,
+}
+
+impl EndpointMetrics {
+    fn labels(&self) -> EndpointLabels {
+        EndpointLabels { agent: Arc::clone(&self.agent.name), endpoint: Arc::clone(&self.endpoint) }
+    }
+
+    /// Counts a request that was answered with this status, or failed with this code.
+    pub fn answered(&self, code: &str) {
+        let EndpointLabels { agent, endpoint } = self.labels();
+        let labels = UpstreamLabels { agent, endpoint, code: code.to_owned() };
+        self.agent.metrics.upstream_requests.get_or_create(&labels).inc();
+    }
+
+    /// Counts a request that is sent again.
+    pub fn retried(&self) {
+        self.agent.metrics.upstream_retries.get_or_create(&self.labels()).inc();
+    }
+
+    /// Counts that the endpoint was ejected.
+    pub fn ejected(&self) {
+        self.agent.metrics.upstream_ejections.get_or_create(&self.labels()).inc();
+    }
+
+    /// Notes whether the endpoint is healthy.
+    pub fn set_healthy(&self, healthy: bool) {
+        self.agent.metrics.upstream_healthy.get_or_create(&self.labels()).set(i64::from(healthy));
+    }
+}
+
+/// Counts one open stream until it is dropped.
+pub struct OpenStream(Gauge);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Metrics {
+    /// Nothing is counted yet.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        let duration: fn() -> Histogram = || Histogram::new(DURATION_BOUNDS);
+        let first_event: fn() -> Histogram = || Histogram::new(FIRST_EVENT_BOUNDS);
+        let gap: fn() -> Histogram = || Histogram::new(GAP_BOUNDS);
+        let metrics = Self {
+            registry: Mutex::default(),
+            runs: Family::default(),
+            run_duration: Family::new_with_constructor(duration),
+            first_event: Family::new_with_constructor(first_event),
+            event_gap: Family::new_with_constructor(gap),
+            streams_open: Family::default(),
+            requests: Family::default(),
+            auth_failures: Family::default(),
+            limited: Family::default(),
+            upstream_requests: Family::default(),
+            upstream_retries: Family::default(),
+            upstream_ejections: Family::default(),
+            upstream_healthy: Family::default(),
+            store: StoreMetrics { commit: Histogram::new(COMMIT_BOUNDS), failures: Counter::default() },
+            push_attempts: Family::default(),
+            push_given_up: Counter::default(),
+            reloads: Family::default(),
+            last_reload_successful: Gauge::default(),
+            lines_dropped: Family::default(),
+            levels: LevelGauges::default(),
+        };
+
+        metrics.last_reload_successful.set(1);
+        let mut registry = Registry::default();
+        metrics.register(registry.sub_registry_with_prefix("interlingua"));
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        registry.register_collector(Box::new(process::Process::new(started)));
+        *metrics.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
+        Arc::new(metrics)
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let build = Family::<[(&'static str, &'static str); 1], Gauge>::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.register("build_info", "The version that is running", build);
+
+        registry.register("runs", "Runs that have ended", self.runs.clone());
+        let levels = &self.levels;
+        registry.register("runs_active", "Runs with a turn under way or queued", levels.runs_active.clone());
+        registry.register("queue_depth", "Turns that wait for their session", levels.queue_depth.clone());
+        registry.register("followers", "Readers of runs", levels.followers.clone());
+        registry.register("connections", "Open connections of clients", levels.connections.clone());
+        registry.register("sockets", "Open WebSockets of clients", levels.sockets.clone());
+        registry.register("streams_open", "Responses that are being streamed", self.streams_open.clone());
+        registry.register("requests", "Answers to requests, by status", self.requests.clone());
+        registry.register("auth_failures", "Credentials that were refused", self.auth_failures.clone());
+        registry.register("limited", "Requests that exceeded a limit", self.limited.clone());
+        self.register_durations(registry);
+        self.register_upstreams(registry);
+
+        registry.register("store_failures", "Transactions that failed", self.store.failures.clone());
+        let (name, help) = ("store", "The size of the store");
+        registry.register_with_unit(name, help, Unit::Bytes, levels.store_bytes.clone());
+        registry.register("store_owed", "Runs that are not written yet", levels.store_owed.clone());
+        registry.register("push_attempts", "Webhooks that were sent, by result", self.push_attempts.clone());
+        registry.register("push_given_up", "Webhooks that were never delivered", self.push_given_up.clone());
+        registry.register("reloads", "Reloads of the configuration", self.reloads.clone());
+        let (name, help) = ("config_last_reload_successful", "1 unless the last reload failed");
+        registry.register(name, help, self.last_reload_successful.clone());
+        registry.register("log_lines_dropped", "Lines that could not be written", self.lines_dropped.clone());
+    }
+
+    fn register_durations(&self, registry: &mut Registry) {
+        let mut seconds = |name, help, metric| {
+            registry.register_with_unit(name, help, Unit::Seconds, metric);
+        };
+        let help = "From the beginning of a turn to the agent's first event";
+        seconds("time_to_first_event", help, self.first_event.clone());
+        seconds("event_gap", "Between two pieces of an agent's answer", self.event_gap.clone());
+
+        let help = "From the first input of a run to its end";
+        registry.register_with_unit("run_duration", help, Unit::Seconds, self.run_duration.clone());
+        let commits = Family::<[(&'static str, &'static str); 1], Histogram, _>::new_with_constructor({
+            let commit = self.store.commit.clone();
+            move || commit.clone()
+        });
+        drop(commits.get_or_create(&[("operation", "commit")]));
+        registry.register_with_unit("store", "Transactions of the store", Unit::Seconds, commits);
+    }
+
+    fn register_upstreams(&self, registry: &mut Registry) {
+        let help = "Requests to agents, by status or code";
+        registry.register("upstream_requests", help, self.upstream_requests.clone());
+        registry.register("upstream_retries", "Requests to agents sent again", self.upstream_retries.clone());
+        registry.register("upstream_ejections", "Endpoints taken out of use", self.upstream_ejections.clone());
+        registry.register("upstream_healthy", "1 if an endpoint is in use", self.upstream_healthy.clone());
+    }
+
+    /// What is counted of the agent of this name.
+    #[must_use]
+    pub fn agent(self: &Arc<Self>, name: &str) -> Arc<AgentMetrics> {
+        let name: Arc<str> = Arc::from(name);
+        let labels = AgentLabels { agent: Arc::clone(&name) };
+        Arc::new(AgentMetrics {
+            first_event: self.first_event.get_or_create(&labels).clone(),
+            event_gap: self.event_gap.get_or_create(&labels).clone(),
+            metrics: Arc::clone(self),
+            name,
+        })
+    }
+
+    /// What a store counts.
+    #[must_use]
+    pub const fn store(&self) -> &StoreMetrics {
+        &self.store
+    }
+
+    /// Counts an answer. `route` is its path as configured, empty outside of all routes.
+    pub fn answered(&self, route: &Arc<str>, protocol: &'static str, status: u16) {
+        let labels = RequestLabels { route: Arc::clone(route), protocol, code: status };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Counts one open stream until the guard is dropped.
+    #[must_use]
+    pub fn open_stream(&self, route: &Arc<str>, protocol: &'static str) -> OpenStream {
+        let gauge = self.streams_open.get_or_create(&RouteLabels { route: Arc::clone(route), protocol }).clone();
+        gauge.inc();
+        OpenStream(gauge)
+    }
+
+    /// Counts credentials that were refused, by a reason of ours.
+    pub fn auth_failed(&self, reason: &'static str) {
+        self.auth_failures.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// Counts a request that exceeded a limit, by the limit's name.
+    pub fn limited(&self, limit: &'static str) {
+        self.limited.get_or_create(&[("limit", limit)]).inc();
+    }
+
+    /// Counts a webhook that was sent.
+    pub fn pushed(&self, delivered: bool) {
+        let result = if delivered { "delivered" } else { "failed" };
+        self.push_attempts.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// Counts a webhook that is not tried again.
+    pub fn push_given_up(&self) {
+        self.push_given_up.inc();
+    }
+
+    /// Counts a reload of the configuration.
+    pub fn reloaded(&self, taken: bool) {
+        let result = if taken { "taken" } else { "failed" };
+        self.reloads.get_or_create(&[("result", result)]).inc();
+        self.last_reload_successful.set(i64::from(taken));
+    }
+
+    /// Counts a line that could not be written to this log.
+    pub fn line_dropped(&self, log: &'static str) {
+        self.lines_dropped.get_or_create(&[("log", log)]).inc();
+    }
+
+    /// All metrics as text.
+    #[must_use]
+    pub fn encode(&self, format: Format, levels: &Levels) -> String {
+        // Under the lock, so that no other scrape sees gauges that are being set.
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        self.levels.set(levels);
+        let mut text = String::new();
+        // Writing into a string fails only if an encoder has an error of its own, and ours have none.
+        let encoded = prometheus_client::encoding::text::encode(&mut text, &registry);
+        debug_assert!(encoded.is_ok(), "metrics are encoded");
+        match format {
+            Format::OpenMetrics => text,
+            Format::Prometheus => text::to_prometheus(&text),
+        }
+    }
+}
+
+impl LevelGauges {
+    fn set(&self, levels: &Levels) {
+        for (family, numbers) in [(&self.runs_active, &levels.runs_active), (&self.queue_depth, &levels.queue_depth)] {
+            // Agents that left the configuration leave here too.
+            family.clear();
+            for (agent, number) in numbers {
+                let labels = AgentLabels { agent: Arc::clone(agent) };
+                family.get_or_create(&labels).set(i64::try_from(*number).unwrap_or(i64::MAX));
+            }
+        }
+
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        self.followers.set(number(levels.followers));
+        self.connections.set(number(levels.connections));
+        self.sockets.set(number(levels.sockets));
+        self.store_bytes.set(i64::try_from(levels.store_bytes).unwrap_or(i64::MAX));
+        self.store_owed.set(number(levels.store_owed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_told_in_both_formats() {
+        let metrics = Metrics::new();
+        let agent = metrics.agent("a \"b\"\\\n");
+        let took = Duration::from_secs(3);
+        agent.run_ended(&RunEnd { protocol: "a2a", outcome: "failed", code: "TIMEOUT", took });
+        agent.endpoint("h:1").answered("503");
+        let _stream = metrics.open_stream(&Arc::from("/x"), "a2a");
+        drop(metrics.open_stream(&Arc::from("/x"), "a2a"));
+        let levels = Levels { runs_active: vec![(Arc::from("z"), 2)], store_bytes: 7, ..Levels::default() };
+
+        let open = metrics.encode(Format::OpenMetrics, &levels);
+        let name = r#"agent="a \"b\"\\\n""#;
+        for line in [
+            format!("interlingua_runs_total{{{name},protocol=\"a2a\",outcome=\"failed\",code=\"TIMEOUT\"}} 1"),
+            format!("interlingua_run_duration_seconds_bucket{{le=\"2.5\",{name},outcome=\"failed\"}} 0"),
+            format!("interlingua_run_duration_seconds_bucket{{le=\"5.0\",{name},outcome=\"failed\"}} 1"),
+            format!("interlingua_upstream_requests_total{{{name},endpoint=\"h:1\",code=\"503\"}} 1"),
+            "interlingua_streams_open{route=\"/x\",protocol=\"a2a\"} 1".to_owned(),
+            "interlingua_runs_active{agent=\"z\"} 2".to_owned(),
+            "interlingua_store_bytes 7".to_owned(),
+        ] {
+            assert!(open.lines().any(|found| found == line), "{line} is not in\n{open}");
+        }
+        assert!(open.ends_with("# EOF\n") && open.contains("# TYPE interlingua_runs counter\n"));
+
+        let older = metrics.encode(Format::Prometheus, &Levels::default());
+        assert!(older.contains("# TYPE interlingua_runs_total counter\n") && !older.contains("# EOF"), "{older}");
+        assert!(!older.contains("agent=\"z\""), "an agent that is gone is not told");
+    }
+}

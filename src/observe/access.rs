@@ -1,0 +1,228 @@
+//! The access log: one line for each request, with the turn that it began.
+
+use std::fmt::Write as _;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::lines::{LineWriter, Target};
+use super::request_log::RequestParts;
+use crate::clock;
+use crate::metrics::Metrics;
+
+/// How the access log is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// Where it goes.
+    pub target: Target,
+    /// True: one JSON object per line. False: for people.
+    pub json: bool,
+    /// True: sessions are told by a hash that changes with each start of the gateway.
+    pub hash_sessions: bool,
+}
+
+pub(super) struct Access {
+    lines: LineWriter,
+    json: bool,
+    /// The key of hashes; `None` if sessions are told as they are.
+    session_key: Option<[u8; 16]>,
+}
+
+impl Access {
+    pub(super) fn open(log: &AccessLog, metrics: Arc<Metrics>) -> io::Result<Self> {
+        // Unused before and never told, so that hashes cannot be looked up.
+        let session_key = log.hash_sessions.then(|| {
+            let mut key = [0; 16];
+            let hash = Sha256::digest(format!("{}{}", clock::new_id(), std::process::id()));
+            key.copy_from_slice(&hash[..16]);
+            key
+        });
+        Ok(Self { lines: LineWriter::open("access", &log.target, metrics)?, json: log.json, session_key })
+    }
+
+    pub(super) fn write(&self, parts: RequestParts) {
+        let (json, key) = (self.json, self.session_key);
+        self.lines.write(move |out| {
+            let line = Line::new(&parts, key.as_ref());
+            if json {
+                out.push_str(&serde_json::to_string(&line).unwrap_or_default());
+            } else {
+                line.write_pretty(out);
+            }
+        });
+    }
+
+    pub(super) fn flush(&self, limit: Duration) {
+        self.lines.flush(limit);
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    request: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
+    method: &'a str,
+    path: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route: Option<&'a str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    protocol: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<&'a str>,
+    /// Left out if the client left before there was an answer.
+    #[serde(skip_serializing_if = "is_zero")]
+    status: u16,
+    outcome: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blame: Option<&'a str>,
+    bytes_in: u64,
+    bytes_out: u64,
+    duration_ms: u64,
+    #[serde(flatten)]
+    turn: Option<TurnFields<'a>>,
+}
+
+#[derive(Serialize)]
+struct TurnFields<'a> {
+    run: &'a str,
+    agent: &'a str,
+    session: String,
+    events: u64,
+    turn_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_event_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_tokens: Option<u64>,
+}
+
+// Serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_zero(status: &u16) -> bool {
+    *status == 0
+}
+
+impl<'a> Line<'a> {
+    fn new(parts: &'a RequestParts, session_key: Option<&[u8; 16]>) -> Self {
+        let turn = parts.turn.as_ref();
+        let outcome = match turn {
+            Some(turn) => turn.outcome,
+            None if parts.client_left => "client_left",
+            None if parts.code.is_some() || parts.status >= 400 => "refused",
+            None => "answered",
+        };
+
+        Self {
+            time: super::time(parts.at),
+            request: &parts.id,
+            client: parts.client.map(|client| client.to_canonical().to_string()),
+            method: &parts.method,
+            path: &parts.path,
+            route: parts.route.as_deref(),
+            protocol: parts.protocol,
+            caller: parts.caller.as_deref(),
+            status: parts.status,
+            outcome,
+            code: parts.code.as_deref().or_else(|| turn?.code.as_deref()),
+            blame: parts.blame.or_else(|| turn?.blame),
+            bytes_in: parts.bytes_in,
+            bytes_out: parts.bytes_out,
+            duration_ms: millis(parts.took.unwrap_or_default()),
+            turn: turn.map(|turn| TurnFields {
+                run: &turn.run,
+                agent: &turn.agent,
+                session: session_key.map_or_else(|| turn.session.clone(), |key| hash(key, &turn.session)),
+                events: turn.events,
+                turn_ms: millis(turn.took),
+                first_event_ms: turn.first_event.map(millis),
+                input_tokens: turn.usage.map(|usage| usage.0),
+                output_tokens: turn.usage.map(|usage| usage.1),
+            }),
+        }
+    }
+
+    fn write_pretty(&self, out: &mut String) {
+        let Self { time, method, path, status, outcome, duration_ms, .. } = self;
+        let status = if *status == 0 { "-".to_owned() } else { status.to_string() };
+        let _ = write!(out, "{time} {status} {method} {} {duration_ms}ms {outcome}", path.escape_debug());
+        let mut field = |name: &str, value: Option<&str>| {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                let _ = write!(out, " {name}={}", value.escape_debug());
+            }
+        };
+
+        field("code", self.code);
+        field("blame", self.blame);
+        if let Some(turn) = &self.turn {
+            field("agent", Some(turn.agent));
+            field("run", Some(turn.run));
+            field("session", Some(&turn.session));
+        }
+        field("caller", self.caller);
+        field("client", self.client.as_deref());
+        field("request", Some(self.request));
+    }
+}
+
+/// A session as it is told when it is not to be known: the same for the same session until the gateway ends.
+fn hash(key: &[u8; 16], session: &str) -> String {
+    let hash = Sha256::new().chain_update(key).chain_update(session).finalize();
+    hash[..8].iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request_log::TurnPart;
+    use super::*;
+
+    #[test]
+    fn a_line_names_the_turn_and_hides_its_session_if_asked() {
+        let turn = TurnPart { run: "r".into(), session: "s\n".into(), outcome: "completed", ..TurnPart::default() };
+        let parts = RequestParts {
+            id: "req_1".into(),
+            method: "POST".into(),
+            path: "/x\n".into(),
+            status: 200,
+            turn: Some(turn),
+            ..RequestParts::default()
+        };
+        let line = serde_json::to_value(Line::new(&parts, None)).expect("JSON");
+        assert_eq!(
+            (&line["session"], &line["outcome"], &line["status"]),
+            (&"s\n".into(), &"completed".into(), &200.into())
+        );
+        let hashed = serde_json::to_value(Line::new(&parts, Some(&[7; 16]))).expect("JSON");
+        assert_eq!(hashed["session"].as_str().map(str::len), Some(16));
+
+        let mut pretty = String::new();
+        Line::new(&parts, None).write_pretty(&mut pretty);
+        assert_eq!(pretty, "1970-01-01T00:00:00.000Z 200 POST /x\\n 0ms completed run=r session=s\\n request=req_1");
+    }
+
+    #[test]
+    fn a_request_without_a_turn_tells_what_became_of_it() {
+        let outcome = |status, client_left| {
+            let parts = RequestParts { status, client_left, ..RequestParts::default() };
+            Line::new(&parts, None).outcome.to_owned()
+        };
+        assert_eq!(
+            [outcome(200, false), outcome(404, false), outcome(0, true)],
+            ["answered", "refused", "client_left"]
+        );
+    }
+}
