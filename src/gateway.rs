@@ -19,7 +19,7 @@ use crate::config::{
 use crate::engine::{self, Engine, Scope};
 use crate::ports::WebhookClient;
 use crate::server::{self, Served};
-use crate::store::{Memory, Retention, Sqlite, SqliteOptions, Store};
+use crate::store::{Memory, OwnerBoundsOf, Retention, Sqlite, SqliteOptions, Store};
 use crate::upstream::demo::Demo;
 use crate::upstream::http::{Endpoint, HttpSettings, HttpUpstream};
 use crate::upstream::push::HttpWebhookClient;
@@ -361,6 +361,7 @@ fn retention_rules(settings: &Settings, mounts: &[Served]) -> engine::RetentionR
         parts: vec![("entries".to_owned(), "sessions".to_owned())],
         routes: Vec::new(),
         attached: Vec::new(),
+        bounds: OwnerBoundsOf::default(),
     };
     let mut scopes = Vec::new();
     for Served { scope, mounted, .. } in mounts {

@@ -1,17 +1,61 @@
 //! Fair distribution of losses when there is too much data: the largest owners lose first, so that one owner's volume
-//! never displaces another's. Principals are levelled first, then the owners (tenants, routes) of each. Not here: which
-//! items of an owner are deleted.
+//! never displaces another's. Principals are levelled first, then the owners (tenants, routes) of each. Before that,
+//! whoever has more than their own bound loses that much, and no one else does. Not here: which items of an owner are
+//! deleted, and the bounds ([`super::owner_bounds`]).
 
 use std::collections::BTreeMap;
 
-/// How much each owner has to lose for the sum to shrink by `over`, in the order of `shares`.
-pub(super) fn losses(shares: &[(String, u64)], over: u64) -> Vec<u64> {
+/// What a principal loses because it has more than its own bound.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OwnLoss {
+    /// All its owners, and how much each of them loses.
+    pub(super) owners: Vec<(String, u64)>,
+    /// The sum. If an owner cannot lose its part, the other ones of the principal lose it.
+    pub(super) over: u64,
+}
+
+impl OwnLoss {
+    /// From which owner how much is taken, in this order, while less than [`OwnLoss::over`] was taken in all.
+    pub(super) fn takes(&self) -> impl Iterator<Item = (&str, u64)> {
+        let parts = self.owners.iter().map(|(owner, loss)| (owner.as_str(), *loss));
+        parts.chain(self.owners.iter().map(|(owner, _)| (owner.as_str(), self.over)))
+    }
+}
+
+/// Who has more than their own bound, and what they lose.
+pub(super) fn own_losses(shares: &[(String, u64)], bound_of: impl Fn(&str) -> u64) -> Vec<OwnLoss> {
+    let own_loss = |(principal, indexes): (&str, Vec<usize>)| {
+        let within: Vec<u64> = indexes.iter().map(|index| shares[*index].1).collect();
+        let sum = within.iter().fold(0_u64, |sum, share| sum.saturating_add(*share));
+        let over = sum.saturating_sub(bound_of(principal));
+        if over == 0 {
+            return None;
+        }
+
+        let losses = level_down(&within, over);
+        let owners = indexes.iter().zip(losses).map(|(index, loss)| (shares[*index].0.clone(), loss)).collect();
+        Some(OwnLoss { owners, over })
+    };
+    by_principal(shares).into_iter().filter_map(own_loss).collect()
+}
+
+/// The principal in an owner's key.
+pub(super) fn principal_of(owner: &str) -> &str {
+    owner.split_once('/').map_or(owner, |(principal, _)| principal)
+}
+
+/// The positions of each principal's owners.
+fn by_principal(shares: &[(String, u64)]) -> BTreeMap<&str, Vec<usize>> {
     let mut principals: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, (owner, _)) in shares.iter().enumerate() {
-        let principal = owner.split_once('/').map_or(owner.as_str(), |(principal, _)| principal);
-        principals.entry(principal).or_default().push(index);
+        principals.entry(principal_of(owner)).or_default().push(index);
     }
-    let members: Vec<Vec<usize>> = principals.into_values().collect();
+    principals
+}
+
+/// How much each owner has to lose for the sum to shrink by `over`, in the order of `shares`.
+pub(super) fn losses(shares: &[(String, u64)], over: u64) -> Vec<u64> {
+    let members: Vec<Vec<usize>> = by_principal(shares).into_values().collect();
     let share = |index: &usize| shares[*index].1;
     let sums: Vec<u64> = members.iter().map(|indexes| indexes.iter().map(share).sum()).collect();
 
@@ -76,5 +120,18 @@ mod tests {
         assert_eq!(losses.last(), Some(&0));
         assert_eq!(losses.iter().sum::<u64>(), 50);
         assert!(losses.iter().all(|loss| *loss <= 1), "and her tenants lose equally");
+    }
+
+    #[test]
+    fn who_is_over_the_own_bound_loses_and_no_one_else() {
+        let shares = [("ann/a", 40), ("ann/b", 10), ("bob", 60)].map(|(owner, share)| (owner.to_owned(), share));
+        let bound_of = |principal: &str| if principal == "ann" { 30 } else { u64::MAX };
+        let losses = own_losses(&shares, bound_of);
+
+        let owners = vec![("ann/a".to_owned(), 20), ("ann/b".to_owned(), 0)];
+        assert_eq!(losses, [OwnLoss { owners, over: 20 }]);
+        let takes: Vec<_> = losses[0].takes().collect();
+        assert_eq!(takes, [("ann/a", 20), ("ann/b", 0), ("ann/a", 20), ("ann/b", 20)]);
+        assert_eq!(own_losses(&shares, |_| 60), []);
     }
 }

@@ -2,6 +2,7 @@
 //! serialized. Not here: storage that outlives the process ([`super::Sqlite`]).
 
 mod documents;
+mod own_bounds;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::ready;
@@ -545,8 +546,10 @@ impl Store for Memory {
                     routes.map(|(route, rules)| (Some(route.as_str()), before(now, rules.ended_ttl), rules.max_runs));
                 for (route, ended, max) in rules.chain([(None, age, policy.runs)]) {
                     let expired = runs.expired(route, ended);
-                    let limit = BATCH - expired.len();
                     runs.drop_runs(route, &expired, &mut report, &mut owners);
+                    let own = runs.own_surplus(route, &policy.bounds, BATCH - expired.len());
+                    runs.drop_runs(route, &own, &mut report, &mut owners);
+                    let limit = BATCH - expired.len() - own.len();
                     let surplus = runs.surplus(route, max, limit);
                     report.more |= surplus.len() >= limit;
                     runs.drop_runs(route, &surplus, &mut report, &mut owners);
@@ -565,22 +568,21 @@ impl Store for Memory {
             }
 
             for collection in &policy.collections {
+                let own = documents.own_surplus(collection, &policy.bounds, BATCH);
+                report.more |= own.len() >= BATCH;
+                documents.delete_all(own, &policy, &mut report);
                 let surplus = documents.surplus(collection, policy.documents);
                 report.more |= surplus.len() >= BATCH;
                 documents.delete_all(surplus, &policy, &mut report);
             }
+
             let mut owners = Vec::new();
+            lock(&store.runs).drop_own_bytes(&mut documents, &policy, BATCH, &mut report, &mut owners);
             let documents_bytes: u64 = documents.by_key.values().map(|(document, _)| document.value.len() as u64).sum();
             let mut runs = lock(&store.runs);
             let over = (runs.ended_bytes + documents_bytes).saturating_sub(policy.bytes);
             if over > 0 {
-                let mut shares = documents.shares();
-                for (_, id) in &runs.ended {
-                    if let Some(Run { owner, data: RunData::Ended(stored), .. }) = runs.by_id.get(id) {
-                        *shares.entry(owner.to_string()).or_default() += stored.record.size() as u64;
-                    }
-                }
-                let shares: Vec<(String, u64)> = shares.into_iter().collect();
+                let shares = runs.byte_shares(&documents);
                 let losses = fair::losses(&shares, over);
                 let losses: HashMap<String, u64> =
                     shares.into_iter().zip(losses).map(|((owner, _), loss)| (owner, loss)).collect();
@@ -590,7 +592,7 @@ impl Store for Memory {
                 runs.drop_runs(None, &heavy, &mut report, &mut owners);
 
                 let left = over.saturating_sub(before - runs.ended_bytes);
-                let freed = documents.delete_bytes(left, &policy, &mut report);
+                let freed = documents.delete_bytes(left, None, &policy, &mut report);
 
                 let left = left.saturating_sub(freed);
                 let rest = runs.oldest(&runs.ended, HashMap::new(), left, BATCH, |stored| stored.record.size() as u64);

@@ -34,9 +34,11 @@
 mod fair;
 mod local;
 mod memory;
+mod owner_bounds;
 mod sqlite;
 
 pub use memory::Memory;
+pub use owner_bounds::{OwnerBounds, OwnerBoundsOf};
 pub use sqlite::{Sqlite, SqliteOptions};
 
 use std::sync::Arc;
@@ -263,6 +265,9 @@ pub struct Retention {
     pub routes: Vec<(String, RunRetention)>,
     /// Collections whose documents are deleted with a run: those under [`owned_key`] of the run's owner and `<run>/…`.
     pub attached: Vec<String>,
+    /// How much each principal may keep. Whoever has more loses their own oldest, before the rules above take anything
+    /// from anyone.
+    pub bounds: OwnerBoundsOf,
 }
 
 impl Retention {

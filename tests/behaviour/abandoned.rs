@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use interlingua::clock;
 use interlingua::engine::{self, Answer, Engine, RetentionRules, Scope};
 use interlingua::ports::{WebhookClient, WebhookError};
-use interlingua::store::{Memory, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
+use interlingua::store::{Memory, OwnerBoundsOf, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
 use interlingua::upstream::{Conversation, Upstream, Via};
 use interlingua_core::answer::ALL_DECISIONS;
@@ -123,6 +123,7 @@ impl Fixture {
                 parts: Vec::new(),
                 routes: Vec::new(),
                 attached: Vec::new(),
+                bounds: OwnerBoundsOf::default(),
             },
             scopes: Vec::new(),
         };

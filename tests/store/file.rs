@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use interlingua::store::{Expect, Health, Query, Retention, Sqlite, SqliteOptions, Store, StoreError};
+use interlingua::store::{Expect, Health, OwnerBoundsOf, Query, Retention, Sqlite, SqliteOptions, Store, StoreError};
 use interlingua_core::event::End;
 use interlingua_core::exchange::RunRetention;
 
@@ -80,6 +80,7 @@ async fn a_file_of_the_first_schema_is_migrated() {
         parts: Vec::new(),
         routes: vec![("/a".into(), RunRetention { ended_ttl: second, waiting_ttl: second, max_runs: 9 })],
         attached: Vec::new(),
+        bounds: OwnerBoundsOf::default(),
     };
 
     let report = store.retain(policy.clone(), 1_000_000).await.unwrap();
@@ -336,6 +337,7 @@ fn limited_to(bytes: u64) -> Retention {
         parts: vec![("entries".into(), "sessions".into())],
         routes: Vec::new(),
         attached: Vec::new(),
+        bounds: OwnerBoundsOf::default(),
     }
 }
 

@@ -85,5 +85,9 @@ test_contract! {
         a_route_counts_the_runs_of_each_owner,
         documents_are_limited_by_number_and_deleted_with_their_parts,
         the_byte_limit_takes_from_the_largest_owner,
+        who_is_over_their_own_bound_loses_their_own_oldest,
+        the_own_bound_of_a_route_counts_that_route,
+        the_own_bound_of_documents_takes_only_from_their_owner,
+        the_own_bound_of_bytes_takes_only_from_their_owner,
         runs_that_have_not_ended_are_never_deleted;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use interlingua::store::{Expect, Query, Retention, RetentionReport, Store, owned_key};
+use interlingua::store::{Expect, OwnerBounds, OwnerBoundsOf, Query, Retention, RetentionReport, Store, owned_key};
 use interlingua_core::RunId;
 use interlingua_core::call::{Filter, RunState};
 use interlingua_core::event::End;
@@ -38,6 +38,7 @@ fn policy(age: u64, runs: u64, routes: &[(&str, u64, u64, u64)]) -> Retention {
         parts: Vec::new(),
         routes: routes.iter().map(rules).collect(),
         attached: vec!["push".into()],
+        bounds: OwnerBoundsOf::default(),
     }
 }
 
@@ -436,4 +437,90 @@ pub(crate) async fn the_byte_limit_takes_from_the_largest_owner(store: &SharedSt
     assert!((5..20).contains(&sessions.len()), "{}", sessions.len());
     assert_eq!(sessions.len(), entries.len(), "a document and its parts are deleted together");
     assert!(sessions.last().unwrap().key.ends_with("19"), "the newest document is kept");
+}
+
+/// Rules with these bounds for Ann, and none for anyone else.
+fn bounds_of_ann(bounds: OwnerBounds, rules: Retention) -> Retention {
+    let of = move |principal: &str| if principal == "key:ann" { bounds } else { OwnerBounds::NONE };
+    Retention { bounds: OwnerBoundsOf::new(of), ..rules }
+}
+
+pub(crate) async fn who_is_over_their_own_bound_loses_their_own_oldest(store: &SharedStore) {
+    // Bob's runs are older and more than Ann's.
+    for number in 0..20_u64 {
+        let spec = RunSpec { id: id(number.into()), owner: "key:bob", ..RunSpec::default() };
+        open_run(store, &spec, COMPLETED, 1000 + number).await;
+    }
+    for (tenant, from, count) in [("key:ann/a", 100_u64, 8), ("key:ann/b", 200, 2)] {
+        for number in from..from + count {
+            let spec = RunSpec { id: id(number.into()), owner: tenant, ..RunSpec::default() };
+            open_run(store, &spec, COMPLETED, 9000 + number).await;
+        }
+    }
+
+    let bounds = OwnerBounds { runs: 6, ..OwnerBounds::NONE };
+    let report = store.retain(bounds_of_ann(bounds, policy(FOREVER, FOREVER, &[])), 20_000).await.unwrap();
+    assert_eq!(report.runs, [id(100), id(101), id(102), id(103)], "her larger tenant loses its oldest");
+    let report = store.retain(bounds_of_ann(bounds, policy(FOREVER, FOREVER, &[])), 20_000).await.unwrap();
+    assert_eq!(report, RetentionReport::default());
+
+    // Runs that have not ended count, and are not deleted: another tenant of hers loses instead, and nobody else.
+    for number in 300..306 {
+        let spec = RunSpec { id: id(number), owner: "key:ann/c", ..RunSpec::default() };
+        open_run(store, &spec, RunState::Running, 1).await;
+    }
+    let report = store.retain(bounds_of_ann(bounds, policy(FOREVER, FOREVER, &[])), 20_000).await.unwrap();
+    assert_eq!(report.runs.len(), 6, "{report:?}");
+    assert_eq!((report.more, found(store).await.len()), (false, 26));
+}
+
+pub(crate) async fn the_own_bound_of_a_route_counts_that_route(store: &SharedStore) {
+    for (route, from) in [("/a", 0), ("/b", 100)] {
+        for number in from..from + 5_u64 {
+            let spec = RunSpec { owner: "key:ann", ..of_route(number.into(), route) };
+            open_run(store, &spec, COMPLETED, 9000 + number).await;
+        }
+    }
+    let routes = [("/a", FOREVER, FOREVER, FOREVER), ("/b", FOREVER, FOREVER, FOREVER)];
+    let bounds = OwnerBounds { route_runs: 3, ..OwnerBounds::NONE };
+    let report = store.retain(bounds_of_ann(bounds, policy(FOREVER, FOREVER, &routes)), 20_000).await.unwrap();
+    assert_eq!(report.runs, [id(0), id(1), id(100), id(101)]);
+}
+
+pub(crate) async fn the_own_bound_of_documents_takes_only_from_their_owner(store: &SharedStore) {
+    for (owner, count) in [("key:ann", 12), ("key:bob", 30)] {
+        for number in 0..count {
+            let key = format!("friday\u{1f}{owner}\u{1f}{number:02}");
+            store.put("sessions", &key, Bytes::new(), Expect::Absent, 1000 + number).await.unwrap().unwrap();
+        }
+    }
+    let rules = Retention { collections: vec!["sessions".into()], ..policy(FOREVER, FOREVER, &[]) };
+    let bounds = OwnerBounds { documents: 5, ..OwnerBounds::NONE };
+    let report = store.retain(bounds_of_ann(bounds, rules), 10_000).await.unwrap();
+    assert_eq!(report.documents, 7);
+    let left = store.list("sessions", "friday\u{1f}key:ann\u{1f}", None, 100).await.unwrap();
+    assert!(left.first().unwrap().key.ends_with("07") && left.len() == 5, "{left:?}");
+}
+
+pub(crate) async fn the_own_bound_of_bytes_takes_only_from_their_owner(store: &SharedStore) {
+    for (owner, numbers) in [("key:bob", 0..40_u64), ("key:ann", 100..120), ("key:ann/t", 200..204)] {
+        for number in numbers {
+            let run = ActiveRun::new(&RunSpec { id: id(number.into()), owner, ..RunSpec::default() });
+            store.open(&run.journal()).await.unwrap();
+            run.start();
+            run.append(&**store, &"0123456789".repeat(10_000));
+            run.end(End::Completed);
+            run.change(|_, info| info.changed_at = 10_000 + number);
+            store.settle(&run.journal()).await.unwrap();
+        }
+    }
+    let bounds = OwnerBounds { bytes: 1 << 20, ..OwnerBounds::NONE };
+    let rules = bounds_of_ann(bounds, policy(FOREVER, FOREVER, &[]));
+    while store.retain(rules.clone(), 20_000).await.unwrap().more {}
+
+    let left = found(store).await;
+    assert!((0..40).all(|number| left.contains(&id(number))), "Bob keeps everything: {left:?}");
+    let anns: Vec<u64> = (100..120).filter(|number| left.contains(&id((*number).into()))).collect();
+    assert!((2..10).contains(&anns.len()) && anns.contains(&119), "she keeps her newest: {anns:?}");
+    assert!((200..204).all(|number| left.contains(&id(number))), "and her smaller tenant all: {left:?}");
 }

@@ -6,6 +6,7 @@ use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 
 use crate::store::{Document, Expect, Retention, RetentionReport, attached_keys, fair, owner_in, part_keys};
+use crate::store::fair::principal_of;
 
 /// Maximum number of runs, or of documents, that one call of `retain` deletes per rule.
 pub(super) const BATCH: usize = 1000;
@@ -37,7 +38,7 @@ impl Documents {
     }
 
     /// The documents of a collection with their owners, sorted by the time of their last write.
-    fn by_age(&self, collection: &str) -> Vec<(Millis, &str, &(String, String))> {
+    pub(super) fn by_age(&self, collection: &str) -> Vec<(Millis, &str, &(String, String))> {
         let mut by_age: Vec<_> = self
             .by_key
             .iter()
@@ -71,11 +72,18 @@ impl Documents {
         surplus.map(|(_, _, path)| (*path).clone()).take(BATCH).collect()
     }
 
-    /// Deletes documents until `over` bytes are freed: first those of the largest owners, then the oldest of any owner.
-    /// Returns the bytes freed.
-    pub(super) fn delete_bytes(&mut self, over: u64, policy: &Retention, report: &mut RetentionReport) -> u64 {
+    /// Deletes documents of a principal (`None`: of all) until `over` bytes are freed: first those of the largest owners,
+    /// then the oldest of any owner. Returns the bytes freed.
+    pub(super) fn delete_bytes(
+        &mut self,
+        over: u64,
+        principal: Option<&str>,
+        policy: &Retention,
+        report: &mut RetentionReport,
+    ) -> u64 {
+        let is_asked = |owner: &str| principal.is_none_or(|principal| principal_of(owner) == principal);
         let before: u64 = self.shares().values().sum();
-        let shares: Vec<(String, u64)> = self.shares().into_iter().collect();
+        let shares: Vec<(String, u64)> = self.shares().into_iter().filter(|(owner, _)| is_asked(owner)).collect();
         let losses = fair::losses(&shares, over);
         let mut losses: HashMap<String, u64> =
             shares.into_iter().zip(losses).map(|((owner, _), loss)| (owner, loss)).collect();
@@ -86,7 +94,7 @@ impl Documents {
                 let size = self.size(path, policy);
                 let loss = losses.get_mut(owner);
                 let loses = if by_owner { loss.as_ref().is_some_and(|loss| **loss > 0) } else { true };
-                if freed < over && loses {
+                if freed < over && loses && is_asked(owner) {
                     freed += size;
                     selected.push(path.clone());
                     if let Some(loss) = loss {

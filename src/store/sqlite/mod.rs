@@ -13,6 +13,7 @@ mod heads;
 mod health;
 mod log;
 mod options;
+mod own_bounds;
 mod private;
 mod queue;
 mod reader;

@@ -1,6 +1,7 @@
 //! Retention: deletes all runs by age, number and bytes, those of some routes by rules of their own, documents attached
 //! to a run, and idle documents. One small batch at a time, found through indexes. Where there is too much data, the
-//! largest owners lose first ([`crate::store::fair`]). Not here: waiting runs, which the engine ends.
+//! largest owners lose first ([`crate::store::fair`]). Not here: waiting runs, which the engine ends, and what single
+//! principals may keep ([`super::own_bounds`]).
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 use rusqlite::types::Value;
@@ -11,7 +12,7 @@ use super::transaction::WriteTransaction;
 use crate::store::{Retention, RetentionReport, attached_keys, before, fair, part_keys};
 
 /// Maximum number of runs, or of documents, that one call of `retain` deletes per rule.
-const BATCH: usize = 200;
+pub(super) const BATCH: usize = 200;
 
 /// The rules for a set of runs: those of a route, or all.
 struct RuleSet<'a> {
@@ -25,7 +26,7 @@ struct RuleSet<'a> {
 }
 
 /// A run selected for deletion.
-struct Candidate {
+pub(super) struct Candidate {
     id: RunId,
     owner: String,
     /// True if the run is hidden instead of deleted, because other runs continue from it.
@@ -63,6 +64,7 @@ impl WriteTransaction<'_> {
             let expired = self.ended(rules.route, None, Some(rules.ended_before), BATCH)?;
             let mut room = BATCH - expired.len();
             self.drop_runs(&expired, policy, &mut report)?;
+            room -= self.drop_own_surplus(rules.route, room, policy, &mut report)?;
 
             let surplus = if room > 0 { self.surplus(&rules)? } else { Vec::new() };
             let mut left: u64 = surplus.iter().map(|(_, over)| *over).sum();
@@ -85,13 +87,14 @@ impl WriteTransaction<'_> {
         }
 
         self.delete_idle(policy, expired_before, &mut report)?;
+        self.delete_own_bytes(policy, &mut report)?;
         self.delete_largest(policy, &mut report)?;
         report.more |= self.shrink()?;
         Ok(report)
     }
 
     /// Ended runs of a route and an owner that changed before a time (`None`: any), oldest first.
-    fn ended(
+    pub(super) fn ended(
         &self,
         route: Option<&str>,
         owner: Option<&str>,
@@ -122,19 +125,16 @@ impl WriteTransaction<'_> {
 
     /// Owners with too many runs, and how many each has to lose.
     fn surplus(&self, rules: &RuleSet<'_>) -> Result<Vec<(String, u64)>, QueryError> {
-        let share = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0)));
         if let Some(route) = rules.route {
+            let share =
+                |row: &Row<'_>| Ok((row.get::<_, String>(0)?, u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0)));
             let mut surplus = self.sql.prepare_cached(
                 "SELECT owner, count(*) - ?2 FROM runs WHERE route = ?1 GROUP BY owner HAVING count(*) > ?2",
             )?;
             let surplus = surplus.query_map(params![route, int(rules.max_runs)], share)?;
             return Ok(surplus.collect::<Result<_, _>>()?);
         }
-        let shares = self
-            .sql
-            .prepare_cached("SELECT owner, runs FROM shares WHERE runs > 0 ORDER BY owner")?
-            .query_map([], share)?
-            .collect::<Result<Vec<_>, _>>()?;
+        let shares = self.run_shares(None)?;
         let count: u64 = shares.iter().map(|(_, runs)| *runs).sum();
         let over = count.saturating_sub(rules.max_runs);
         if over == 0 {
@@ -179,7 +179,7 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    fn drop_runs(
+    pub(super) fn drop_runs(
         &mut self,
         runs: &[Candidate],
         policy: &Retention,
@@ -198,12 +198,9 @@ impl WriteTransaction<'_> {
             let idle = self.documents(collection, None, Some(before), BATCH)?;
             let mut room = BATCH - idle.len();
             self.delete_documents(collection, &idle, policy, report)?;
-            let shares = self
-                .sql
-                .prepare_cached("SELECT owner, count(*) FROM documents WHERE collection = ?1 GROUP BY owner")?
-                .query_map([collection], |row| Ok((row.get(0)?, u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0))))?
-                .collect::<Result<Vec<(String, u64)>, _>>()?;
+            room -= self.delete_own_surplus(collection, room, policy, report)?;
 
+            let shares = self.document_shares(collection)?;
             let over = shares.iter().map(|(_, count)| *count).sum::<u64>().saturating_sub(policy.documents);
             for ((owner, _), loss) in shares.iter().zip(fair::losses(&shares, over)).filter(|(_, loss)| *loss > 0) {
                 let limit = usize::try_from(loss).unwrap_or(usize::MAX).min(room);
@@ -223,11 +220,7 @@ impl WriteTransaction<'_> {
             return Ok(());
         }
 
-        let shares = self
-            .sql
-            .prepare_cached("SELECT owner, bytes FROM shares WHERE bytes > 0 ORDER BY owner")?
-            .query_map([], |row| Ok((row.get(0)?, u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0))))?
-            .collect::<Result<Vec<(String, u64)>, _>>()?;
+        let shares = self.byte_shares()?;
         let losses = fair::losses(&shares, over);
         let owners = shares.into_iter().zip(losses).filter(|(_, loss)| *loss > 0);
         let mut owners: Vec<(Option<String>, u64)> = owners.map(|((owner, _), loss)| (Some(owner), loss)).collect();
@@ -236,26 +229,8 @@ impl WriteTransaction<'_> {
 
         let (mut freed, mut deleted) = (0, 0);
         for (owner, loss) in owners {
-            let mut left = loss.min(over.saturating_sub(freed));
-            let runs = self.ended(None, owner.as_deref(), None, BATCH.saturating_sub(deleted))?;
-            let enough = |size: u64, left: &mut u64| {
-                let takes = *left > 0;
-                *left = left.saturating_sub(size);
-                takes
-            };
-            let runs: Vec<Candidate> = runs.into_iter().take_while(|run| enough(run.size, &mut left)).collect();
-            freed += runs.iter().map(|run| run.size).sum::<u64>();
-            deleted += runs.len();
-            self.drop_runs(&runs, policy, report)?;
-
-            for collection in &policy.collections {
-                let idle = self.documents(collection, owner.as_deref(), None, BATCH.saturating_sub(deleted))?;
-                let idle: Vec<(String, u64)> =
-                    idle.into_iter().take_while(|(_, size)| enough(*size, &mut left)).collect();
-                freed += idle.iter().map(|(_, size)| *size).sum::<u64>();
-                deleted += idle.len();
-                self.delete_documents(collection, &idle, policy, report)?;
-            }
+            let loss = loss.min(over.saturating_sub(freed));
+            freed += self.free_bytes(owner.as_deref(), loss, &mut deleted, policy, report)?;
             if freed >= over || deleted >= BATCH {
                 break;
             }
@@ -266,9 +241,41 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
+    /// Deletes an owner's oldest runs and then documents (`None`: any owner's), until so many bytes are freed or there is
+    /// no room in the batch. Returns the bytes freed.
+    pub(super) fn free_bytes(
+        &mut self,
+        owner: Option<&str>,
+        mut left: u64,
+        deleted: &mut usize,
+        policy: &Retention,
+        report: &mut RetentionReport,
+    ) -> Result<u64, QueryError> {
+        let enough = |size: u64, left: &mut u64| {
+            let takes = *left > 0;
+            *left = left.saturating_sub(size);
+            takes
+        };
+
+        let runs = self.ended(None, owner, None, BATCH.saturating_sub(*deleted))?;
+        let runs: Vec<Candidate> = runs.into_iter().take_while(|run| enough(run.size, &mut left)).collect();
+        let mut freed: u64 = runs.iter().map(|run| run.size).sum();
+        *deleted += runs.len();
+        self.drop_runs(&runs, policy, report)?;
+
+        for collection in &policy.collections {
+            let idle = self.documents(collection, owner, None, BATCH.saturating_sub(*deleted))?;
+            let idle: Vec<(String, u64)> = idle.into_iter().take_while(|(_, size)| enough(*size, &mut left)).collect();
+            freed += idle.iter().map(|(_, size)| *size).sum::<u64>();
+            *deleted += idle.len();
+            self.delete_documents(collection, &idle, policy, report)?;
+        }
+        Ok(freed)
+    }
+
     /// Documents of a collection and an owner that were written before a time (`None`: any), oldest first, each with
     /// its size in bytes including parts.
-    fn documents(
+    pub(super) fn documents(
         &self,
         collection: &str,
         owner: Option<&str>,
@@ -302,7 +309,7 @@ impl WriteTransaction<'_> {
     }
 
     /// Deletes documents and their parts.
-    fn delete_documents(
+    pub(super) fn delete_documents(
         &self,
         collection: &str,
         documents: &[(String, u64)],
