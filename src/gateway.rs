@@ -12,6 +12,7 @@ use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::{Owner, ProtocolAdapter};
 use url::Url;
 
+use crate::callers::Callers;
 use crate::clock;
 use crate::config::{
     self, ClientProtocol, Connected, EndpointPattern, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
@@ -188,7 +189,8 @@ impl Gateway {
         let listener = listen(settings.server.listen)?;
         // Webhooks must not reach the gateway itself.
         let webhooks = Arc::new(HttpWebhookClient::new(vec![listener.local_addr()?]));
-        let routes = self.routes(settings)?;
+        let callers = Callers::new(&settings.auth, &settings.callers);
+        let routes = self.routes(settings, &callers)?;
         let rules = retention_rules(settings, &routes);
         let webhooks = Arc::clone(&webhooks) as Arc<dyn WebhookClient>;
         let engine = Engine::new(agents, Arc::clone(&store), webhooks, rules);
@@ -211,6 +213,7 @@ impl Gateway {
         let server = server::listen(
             listener,
             engine.clone(),
+            callers,
             server::Routes::build(routes).map_err(anyhow::Error::msg)?,
             server::Settings {
                 workers: settings.server.workers,
@@ -254,10 +257,10 @@ impl Gateway {
     /// # Errors
     /// What the check of the configuration rejects.
     pub fn build_routes(&self, settings: &Settings) -> anyhow::Result<server::Routes> {
-        server::Routes::build(self.routes(settings)?).map_err(anyhow::Error::msg)
+        server::Routes::build(self.routes(settings, &Callers::anonymous_only())?).map_err(anyhow::Error::msg)
     }
 
-    fn routes(&self, settings: &Settings) -> anyhow::Result<Vec<Served>> {
+    fn routes(&self, settings: &Settings, callers: &Callers) -> anyhow::Result<Vec<Served>> {
         let mut routes: Vec<Served> = Vec::new();
         for configured in settings.mounts() {
             let client = self.clients.iter().find(|client| client.name == configured.protocol());
@@ -269,6 +272,8 @@ impl Gateway {
             routes.push(Served {
                 scope: Scope {
                     owner: Owner::anonymous(),
+                    caller: callers.anonymous(),
+                    denied: Arc::default(),
                     path: mount.path.as_str().into(),
                     trace: None,
                     connection: None,
@@ -284,6 +289,7 @@ impl Gateway {
                     },
                 },
                 heartbeat: configured.route.heartbeat,
+                auth: configured.route.auth,
                 partition: (!configured.route.shared_sessions).then(|| mount.path.clone()),
                 cors: configured.route.cors.clone().unwrap_or(any_origin),
                 path: mount.path,
@@ -425,8 +431,8 @@ fn core_mount(configured: &config::Mount) -> Mount {
     let path = configured.path.trim_end_matches('/').to_owned();
     Mount {
         public_url: configured.route.public_url.as_ref().map(|url| format!("{url}{path}")),
-        // There is no authentication yet: anyone who can connect may use every route.
-        authenticates: false,
+        // Nothing verifies credentials yet: anyone who can connect may use every route.
+        schemes: Vec::new(),
         agents: configured.agents.iter().map(|agent| card(agent)).collect(),
         path,
     }

@@ -5,6 +5,7 @@
 //! protocols, which are separate crates without I/O.
 
 mod adapters;
+pub mod callers;
 pub mod cli;
 pub mod clock;
 pub mod config;

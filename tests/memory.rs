@@ -52,7 +52,7 @@ fn allowed(body: &str) -> usize {
 /// Decodes a body with a protocol that is mounted with default options.
 fn decode_with<P: ProtocolAdapter>(path: &str, params: &[(String, String)], body: &str) -> Result<Call, Fault> {
     let card = AgentCard { name: "demo".into(), ..AgentCard::default() };
-    let mount = Mount { path: String::new(), agents: vec![card.into()], public_url: None, authenticates: false };
+    let mount = Mount { path: String::new(), agents: vec![card.into()], public_url: None, schemes: Vec::new() };
     let mounted = P::mount(&mount, P::Options::default()).expect("the defaults are right");
     let endpoint =
         mounted.endpoints.iter().find(|endpoint| endpoint.path == path && endpoint.method.as_str() == "POST");

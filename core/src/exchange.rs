@@ -91,7 +91,7 @@ use crate::step::Step;
 ///     path: "/lines".to_owned(),
 ///     agents: vec![std::sync::Arc::new(agent)],
 ///     public_url: None,
-///     authenticates: false,
+///     schemes: Vec::new(),
 /// };
 /// let mounted = Lines::mount(&mount, Options::default())?;
 /// assert_eq!(mounted.endpoints[0].path, "/ask");
@@ -129,8 +129,36 @@ pub struct Mount {
     pub agents: Vec<Arc<AgentCard>>,
     /// The URL of the mount point as clients see it, if configured.
     pub public_url: Option<String>,
-    /// True if the route authenticates callers. If false, the adapter offers nothing that requires authentication.
-    pub authenticates: bool,
+    /// How callers may prove who they are. Empty: they are anonymous, and the adapter offers nothing that requires
+    /// authentication.
+    pub schemes: Vec<AuthScheme>,
+}
+
+impl Mount {
+    /// True if the route authenticates callers.
+    #[must_use]
+    pub fn authenticates(&self) -> bool {
+        !self.schemes.is_empty()
+    }
+}
+
+/// A way for callers to prove who they are. One is enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthScheme {
+    /// A key in the header `x-api-key`.
+    ApiKey,
+    /// A key or a token in `Authorization: Bearer`.
+    Bearer {
+        /// True if only JSON Web Tokens are accepted.
+        jwt_only: bool,
+    },
+    /// A token of an OpenID Connect issuer.
+    OpenId {
+        /// The URL of the issuer's discovery document.
+        url: String,
+    },
+    /// A client certificate of the TLS connection.
+    Certificate,
 }
 
 /// A mounted protocol.
@@ -150,6 +178,8 @@ pub struct Mounted {
     pub cors: Cors,
     /// True allows any origin, for protocols whose options have their own equivalent of the route's `cors = ["*"]`.
     pub any_origin: bool,
+    /// True: answers also have the `x-ratelimit-*` headers that clients of the `OpenAI` API read.
+    pub openai_rate_limits: bool,
     /// Push delivery; `None` if the protocol has none.
     pub push: Option<PushNotifiers>,
     /// How long runs started here are kept. `None`: only the global settings apply.
@@ -182,6 +212,7 @@ impl Mounted {
             max_body: None,
             cors: Cors::default(),
             any_origin: false,
+            openai_rate_limits: false,
             push: None,
             retention: None,
             warnings: Vec::new(),

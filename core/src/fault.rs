@@ -302,6 +302,23 @@ pub struct Fault {
     pub omitted_violations: usize,
     /// Allowed methods, for [`FaultKind::MethodNotAllowed`].
     pub allow: Vec<&'static str>,
+    /// The limit that was reached, for [`FaultKind::RateLimited`].
+    pub limit: Option<Box<LimitState>>,
+}
+
+/// A limit of a caller or a route, and how much of it is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitState {
+    /// What it counts: `requests`, `runs`, `streams`, `tokens`.
+    pub name: &'static str,
+    /// How many of them fit into one window.
+    pub quota: u64,
+    /// The length of a window; zero for what is counted at the same time.
+    pub window: Duration,
+    /// How many are left.
+    pub remaining: u64,
+    /// When all of the quota is available again.
+    pub reset: Duration,
 }
 
 impl Fault {
@@ -325,6 +342,7 @@ impl Fault {
             violations: Vec::new(),
             omitted_violations: 0,
             allow: Vec::new(),
+            limit: None,
         }
     }
 

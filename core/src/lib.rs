@@ -32,6 +32,7 @@ pub mod pending;
 pub mod policy;
 pub mod public_address;
 pub mod push;
+pub mod rate;
 pub mod read;
 pub mod run;
 pub mod sequencer;
@@ -47,8 +48,8 @@ pub mod tree;
 
 pub use call::{Call, Delivery, Reply, RunCall, Thread};
 pub use event::{End, Event};
-pub use exchange::{Endpoint, Exchange, Flow, Method, Mount, Next, ProtocolAdapter, Request};
-pub use fault::{Blame, Fault, FaultKind};
+pub use exchange::{AuthScheme, Endpoint, Exchange, Flow, Method, Mount, Next, ProtocolAdapter, Request};
+pub use fault::{Blame, Fault, FaultKind, LimitState};
 pub use id::RunId;
 pub use json::{Extra, Json};
 pub use out::Out;

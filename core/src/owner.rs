@@ -13,6 +13,7 @@
 //! still valid.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Precedes the two hexadecimal digits of an encoded character.
 const ESCAPE: char = '\u{1e}';
@@ -24,10 +25,10 @@ const ROUTE: &str = "route:";
 /// The owner of a resource. To any other caller the resource does not exist.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Owner {
-    principal: String,
-    route: Option<String>,
-    tenant: Option<String>,
-    key: String,
+    principal: Arc<str>,
+    route: Option<Arc<str>>,
+    tenant: Option<Arc<str>>,
+    key: Arc<str>,
 }
 
 impl Owner {
@@ -36,8 +37,15 @@ impl Owner {
 
     /// The owner for a principal, as authentication established it.
     #[must_use]
-    pub fn new(principal: impl Into<String>) -> Self {
-        Self { principal: principal.into(), route: None, tenant: None, key: String::new() }.with_key()
+    pub fn new(principal: impl Into<Arc<str>>) -> Self {
+        Self { principal: principal.into(), route: None, tenant: None, key: Arc::from("") }.with_key()
+    }
+
+    /// The owner for a caller whose identity was proven: how (`key`, `jwt`, `cert`), by whose word, and the name. Two
+    /// different triples are never the same owner, and none is [`Self::anonymous`].
+    #[must_use]
+    pub fn authenticated(kind: &str, issuer: &str, subject: &str) -> Self {
+        Self::new(format!("{kind}:{}:{subject}", escaped_with(issuer, &[':'])))
     }
 
     /// The shared owner of all unauthenticated callers.
@@ -49,13 +57,13 @@ impl Owner {
     /// Restricts the owner to one route.
     #[must_use]
     pub fn on_route(self, path: &str) -> Self {
-        Self { route: Some(path.to_owned()), ..self }.with_key()
+        Self { route: Some(path.into()), ..self }.with_key()
     }
 
     /// Restricts the owner to one tenant.
     #[must_use]
     pub fn of_tenant(self, tenant: &str) -> Self {
-        Self { tenant: Some(tenant.to_owned()), ..self }.with_key()
+        Self { tenant: Some(tenant.into()), ..self }.with_key()
     }
 
     /// The authenticated principal.
@@ -70,6 +78,18 @@ impl Owner {
         &self.key
     }
 
+    /// The key without route and tenant: the same for everything that belongs to one caller.
+    #[must_use]
+    pub fn base_key(&self) -> &str {
+        Self::base_of(&self.key)
+    }
+
+    /// The part of a [key](Self::key) that [`Self::base_key`] returns.
+    #[must_use]
+    pub fn base_of(key: &str) -> &str {
+        key.split_once('/').map_or(key, |(base, _)| base)
+    }
+
     /// The part of the key after the principal. `None`: the owner is not restricted to a route or tenant.
     #[must_use]
     pub fn partition(&self) -> Option<&str> {
@@ -79,7 +99,7 @@ impl Owner {
     /// True for unauthenticated callers that no route or tenant separates: they share all ids.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.principal == Self::ANONYMOUS && self.route.is_none() && self.tenant.is_none()
+        &*self.principal == Self::ANONYMOUS && self.route.is_none() && self.tenant.is_none()
     }
 
     /// Decodes a key. A key that this encoding cannot produce is decoded as a principal of its own.
@@ -97,10 +117,10 @@ impl Owner {
         };
 
         Self {
-            principal: unescaped(principal),
-            route: route.map(unescaped),
-            tenant: tenant.map(unescaped),
-            key: key.to_owned(),
+            principal: unescaped(principal).into(),
+            route: route.map(|route| unescaped(route).into()),
+            tenant: tenant.map(|tenant| unescaped(tenant).into()),
+            key: key.into(),
         }
     }
 
@@ -122,7 +142,7 @@ impl Owner {
             key.push_str(&escaped(&tenant[first.map_or(0, char::len_utf8)..]));
         }
 
-        self.key = key;
+        self.key = key.into();
         self
     }
 }
@@ -190,13 +210,45 @@ mod tests {
     use super::*;
 
     fn owners() -> Vec<Owner> {
-        let names = ["anonymous", "a", "a/b", "b", "a/route:/b", "a\u{1d}b", "a\u{1e}2fb", "a\u{1f}b", "ü", "", "50%"];
-        let parts =
-            ["", "b", "b/c", "route:/b", "route:", "/b", "r", "b\u{1d}c", "\u{1e}", "\u{1e}72oute:/b", "\u{85}"];
+        let names = [
+            "anonymous",
+            "a:b",
+            ":",
+            "jwt::a",
+            "a",
+            "a/b",
+            "b",
+            "a/route:/b",
+            "a\u{1d}b",
+            "a\u{1e}2fb",
+            "a\u{1f}b",
+            "ü",
+            "",
+            "50%",
+        ];
+        let parts = [
+            "",
+            "b",
+            "b/c",
+            ":",
+            "b:c",
+            "route:/b",
+            "route:",
+            "/b",
+            "r",
+            "b\u{1d}c",
+            "\u{1e}",
+            "\u{1e}72oute:/b",
+            "\u{85}",
+        ];
         let mut owners = Vec::new();
         for name in names {
             let owner = Owner::new(name);
             owners.push(owner.clone());
+            for issuer in parts {
+                owners.push(Owner::authenticated("jwt", issuer, name));
+                owners.push(Owner::authenticated("key", issuer, name).of_tenant(issuer));
+            }
 
             for part in parts {
                 let on_route = owner.clone().on_route(part);
@@ -218,6 +270,15 @@ mod tests {
                 assert_eq!(other, owner, "one key for two owners");
             }
         }
+    }
+
+    #[test]
+    fn a_proven_identity_has_one_owner_and_is_never_anonymous() {
+        let owner = Owner::authenticated;
+        assert_ne!(owner("jwt", "a:b", "c"), owner("jwt", "a", "b:c"));
+        assert_ne!(owner("key", "", "anonymous"), Owner::anonymous());
+        assert_eq!(owner("key", "", "team-a").key(), "key::team-a");
+        assert_eq!(owner("jwt", "", "a/b").of_tenant("t").base_key(), owner("jwt", "", "a/b").key());
     }
 
     #[test]

@@ -22,7 +22,7 @@ const SEEDS: &[&[u8]] = &[
 
 static MOUNTED: LazyLock<Mounted> = LazyLock::new(|| {
     let agents = vec![Arc::new(AgentCard { name: "demo".into(), ..AgentCard::default() })];
-    let mount = Mount { path: "/a2a".into(), agents, public_url: None, authenticates: false };
+    let mount = Mount { path: "/a2a".into(), agents, public_url: None, schemes: Vec::new() };
     A2a::mount(&mount, Options::default()).expect("it mounts")
 });
 

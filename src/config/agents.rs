@@ -11,7 +11,7 @@ use interlingua_core::size::Size;
 use super::diagnostics::Diagnostic;
 use super::document::AgentTable;
 use super::located::{Entries, Located, Table};
-use super::settings::{Agent, History, HistoryLimit, Upstream};
+use super::settings::{Agent, History, HistoryLimit, RequestLimits, Upstream};
 use super::upstreams;
 use super::validator::Validator;
 
@@ -85,6 +85,7 @@ fn agent(
         parallel_turns: table.parallel_turns,
         server_label: table.server_label.clone(),
         max_run_bytes,
+        limits: RequestLimits::default(),
         upstream,
     })
 }

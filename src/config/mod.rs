@@ -37,8 +37,9 @@ pub use self::protocols::{ClientProtocol, Connected, Protocols, UpstreamProtocol
 pub use self::schema::schema;
 pub use self::secret::Env;
 pub use self::settings::{
-    Agent, Forwarded, Header, History, HistoryLimit, Mount, OnDisconnect, ParallelTurns, Retention, Route, Server,
-    ServerLimits, ServerTimeouts, Settings, Store, StoreKind, Timeouts, Upstream,
+    Agent, Auth, CallerLimits, CallerProfile, CertificateName, Certificates, Forwarded, Header, History, HistoryLimit,
+    JwksSource, JwtAlgorithm, JwtIssuer, Methods, Mount, OnDisconnect, ParallelTurns, RequestLimits, Retention, Route,
+    Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind, Timeouts, Upstream,
 };
 
 pub use crate::routing::EndpointPattern;

@@ -16,7 +16,7 @@ use super::host::Host;
 use super::located::Located;
 use super::protocols::Protocols;
 use super::secret::Env;
-use super::settings::{Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
+use super::settings::{Auth, Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
 use super::tree::{self, Rejected, TomlValue};
 use super::validator::Validator;
 use super::{agents, carried, routes};
@@ -47,7 +47,8 @@ pub(super) fn resolve(
         routes::check_exposure(&document.routes, server.listen.ip(), &mut validator);
     }
     let agents = known.into_iter().filter_map(|known| known.agent).collect();
-    let settings = server.map(|server| Settings { server, store, agents, routes });
+    let settings =
+        server.map(|server| Settings { server, store, auth: Auth::default(), callers: Vec::new(), agents, routes });
     (settings, validator.found)
 }
 

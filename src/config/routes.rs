@@ -14,7 +14,7 @@ use super::document::RouteTable;
 use super::host::{Origin, Origins};
 use super::located::{Located, Table};
 use super::protocols::ClientProtocol;
-use super::settings::{Agent, Mount, Route};
+use super::settings::{Agent, Methods, Mount, RequestLimits, Route};
 use super::suggest;
 use super::tree::TomlValue;
 use super::validator::Validator;
@@ -112,6 +112,8 @@ fn route<'k>(
         protocol: name.value.clone(),
         path: path.value.clone(),
         agents,
+        auth: Methods::NONE,
+        limits: RequestLimits::default(),
         heartbeat,
         on_disconnect: table.on_disconnect,
         shared_sessions: table.shared_sessions,

@@ -4,12 +4,14 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::network::IpNet;
+use interlingua_core::rate::Rate;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
@@ -27,6 +29,10 @@ pub struct Settings {
     pub server: Server,
     /// Where runs and sessions are stored.
     pub store: Store,
+    /// How callers prove who they are.
+    pub auth: Auth,
+    /// What callers may do, in the order of the file.
+    pub callers: Vec<CallerProfile>,
     /// The agents, in the order of the file.
     pub agents: Vec<Arc<Agent>>,
     /// The routes, in the order of the file.
@@ -68,6 +74,183 @@ pub struct Server {
     pub forwarded: Forwarded,
     /// The hosts that requests may name. `None` if the file does not list any.
     pub allowed_hosts: Option<Vec<Host>>,
+}
+
+/// How callers prove who they are. By default they cannot.
+#[derive(Clone, Debug, Default)]
+pub struct Auth {
+    /// The file with the hashes of API keys. It may not exist yet.
+    pub keys: Option<PathBuf>,
+    /// Who issues tokens.
+    pub jwt: Vec<JwtIssuer>,
+    /// Client certificates.
+    pub certificates: Option<Certificates>,
+    /// True: the open streams of a caller end when the caller's credentials do.
+    pub revoke_streams: bool,
+}
+
+/// An issuer of JSON Web Tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JwtIssuer {
+    /// The value that `iss` must have.
+    pub issuer: String,
+    /// The values of which `aud` must have one. Never empty.
+    pub audience: Vec<String>,
+    /// The signature algorithms that are accepted. Never empty.
+    pub algorithms: Vec<JwtAlgorithm>,
+    /// The claim that names the caller.
+    pub caller: String,
+    /// The claim that lists the caller's scopes.
+    pub scopes: String,
+    /// Where the issuer's public keys are.
+    pub jwks: JwksSource,
+}
+
+/// A signature algorithm of JSON Web Tokens: only those with a public key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[allow(missing_docs, reason = "the names are those of RFC 7518 and RFC 8037")]
+pub enum JwtAlgorithm {
+    RS256,
+    RS384,
+    RS512,
+    PS256,
+    PS384,
+    PS512,
+    ES256,
+    ES384,
+    #[serde(rename = "EdDSA")]
+    EdDsa,
+}
+
+/// Where an issuer's public keys are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JwksSource {
+    /// At the URL that the issuer's OpenID Connect discovery document names.
+    Discovery,
+    /// At this URL.
+    Url(Url),
+    /// In this file.
+    File(PathBuf),
+}
+
+/// How client certificates name callers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificates {
+    /// The alternative name that names the caller.
+    pub caller: CertificateName,
+    /// The header, in lower case, in which a trusted proxy passes that name on. `None`: the certificate is that of the
+    /// connection to the gateway.
+    pub header: Option<String>,
+}
+
+/// A kind of subject alternative name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CertificateName {
+    /// A URI, as SPIFFE uses it.
+    SanUri,
+    /// A host name.
+    SanDns,
+}
+
+/// The ways in which callers of a route may prove who they are. None of them: the callers are anonymous.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Methods {
+    /// By an API key.
+    pub keys: bool,
+    /// By a token of an issuer.
+    pub jwt: bool,
+    /// By a client certificate.
+    pub certificates: bool,
+}
+
+impl Methods {
+    /// No method: callers are anonymous.
+    pub const NONE: Self = Self { keys: false, jwt: false, certificates: false };
+
+    /// True if callers have to prove who they are.
+    #[must_use]
+    pub const fn any(self) -> bool {
+        self.keys || self.jwt || self.certificates
+    }
+}
+
+/// What some callers may do: a table of `[callers]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallerProfile {
+    /// The caller's name, or any name if `scopes` is not empty. `default` is for callers without a table of their own,
+    /// `anonymous` for those of routes without authentication.
+    pub name: String,
+    /// For callers whose tokens have all of these scopes. Empty: for the caller of this name.
+    pub scopes: Vec<String>,
+    /// The agents they may use. `None`: all.
+    pub agents: Option<Vec<String>>,
+    /// The protocols they may use. `None`: all.
+    pub protocols: Option<Vec<String>>,
+    /// How much of everything each of them may use.
+    pub limits: CallerLimits,
+}
+
+/// How much one caller may use. `None` for what other settings limit, or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallerLimits {
+    /// Requests.
+    pub rate: Option<Rate>,
+    /// Requests at once. `None`: as many as fit into a second of `rate`.
+    pub burst: Option<u32>,
+    /// Runs at the same time.
+    pub runs: usize,
+    /// Answers at the same time.
+    pub streams: usize,
+    /// Turns that wait for another one of their session.
+    pub queued: usize,
+    /// WebSockets at the same time.
+    pub sockets: usize,
+    /// Bytes of stored runs and documents.
+    pub stored: Option<u64>,
+    /// Stored runs.
+    pub stored_runs: Option<u64>,
+    /// Tasks per route.
+    pub tasks: Option<u64>,
+    /// Conversations.
+    pub conversations: Option<u64>,
+    /// Push receivers.
+    pub receivers: usize,
+    /// Push notifications.
+    pub pushes: Rate,
+    /// Tokens of agents that report them, per day (UTC).
+    pub tokens_per_day: Option<u64>,
+}
+
+impl Default for CallerLimits {
+    fn default() -> Self {
+        Self {
+            rate: None,
+            burst: None,
+            runs: 10_000,
+            streams: 20_000,
+            queued: 1_024,
+            sockets: 4_096,
+            stored: None,
+            stored_runs: None,
+            tasks: None,
+            conversations: None,
+            receivers: 1_000,
+            pushes: Rate { count: NonZeroU32::new(6_000).unwrap_or(NonZeroU32::MIN), per: Duration::from_secs(60) },
+            tokens_per_day: None,
+        }
+    }
+}
+
+/// How many requests a route or an agent takes, from all callers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestLimits {
+    /// Requests of a route, runs of an agent. `None`: any number.
+    pub rate: Option<Rate>,
+    /// As many at once. `None`: as many as fit into a second of `rate`.
+    pub burst: Option<u32>,
+    /// Runs of an agent at the same time. `None`: any number.
+    pub runs: Option<usize>,
 }
 
 /// Which headers trusted proxies set to describe the client's request.
@@ -162,6 +345,8 @@ pub struct Agent {
     pub server_label: Option<String>,
     /// The largest run, in bytes of agent output; a larger one fails.
     pub max_run_bytes: usize,
+    /// How many runs it takes from all callers together.
+    pub limits: RequestLimits,
     /// How the agent is reached.
     pub upstream: Upstream,
 }
@@ -266,6 +451,10 @@ pub struct Route {
     pub path: String,
     /// Never empty.
     pub agents: Vec<Arc<Agent>>,
+    /// How callers prove who they are.
+    pub auth: Methods,
+    /// How many requests it takes from all callers together.
+    pub limits: RequestLimits,
     /// How long a stream may be idle before a keep-alive comment is sent.
     pub heartbeat: Duration,
     /// What happens to a foreground run when its client disconnects.

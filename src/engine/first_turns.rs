@@ -89,7 +89,7 @@ impl FirstTurns {
         };
 
         let is_behind = matches!(place, Place::Behind(_));
-        let (mut turn, started) = Turn::new(session, place, policy, spoken);
+        let (mut turn, started) = Turn::new(session, Arc::clone(&scope.caller), place, policy, spoken);
         (turn.trace, turn.route) = (scope.trace.clone(), Arc::clone(&scope.path));
 
         let run = new_run(&agent, &mut turn, NewRun { id, delivery, previous, labels }, scope);

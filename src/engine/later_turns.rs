@@ -61,7 +61,8 @@ impl LaterTurns {
         let labels = call.labels.clone();
         let session = self.runs.session_of(&run.handle()).await?;
         let place = Place::Behind(session.enqueue()?);
-        let (mut turn, started) = Turn::new(session, place, policy.for_later_turn(), Spoken::from(call));
+        let (mut turn, started) =
+            Turn::new(session, Arc::clone(&scope.caller), place, policy.for_later_turn(), Spoken::from(call));
         (turn.trace, turn.route) = (scope.trace.clone(), Arc::clone(&scope.path));
         if run.run_state().is_waiting()
             && let Some(waiting) = self.prepare(&run, agent, &mut turn).await?

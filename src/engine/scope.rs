@@ -8,6 +8,7 @@ use interlingua_core::push::PushNotifiers;
 use interlingua_core::{Owner, RunPolicy};
 
 use super::connection::ConnectionCache;
+use crate::callers::Caller;
 use crate::store::owned_key;
 use crate::upstream::Trace;
 
@@ -16,7 +17,11 @@ use crate::upstream::Trace;
 pub struct Scope {
     /// To whom runs and sessions belong.
     pub owner: Owner,
-    /// The agents of the route.
+    /// Who calls. [`Self::owner`] may be restricted to a route and a tenant of it.
+    pub caller: Arc<Caller>,
+    /// The names of the route's other agents, which the caller may not use.
+    pub denied: Arc<[String]>,
+    /// The agents of the route that the caller may use.
     pub agents: Arc<[Arc<AgentCard>]>,
     /// The protocol of the route.
     pub protocol: &'static str,

@@ -14,11 +14,14 @@ use interlingua_core::{Fault, Json, RunCall, RunId, RunPolicy};
 use tokio::sync::oneshot;
 
 use super::session::{Queued, Session, TurnGuard};
+use crate::callers::Caller;
 use crate::upstream::Trace;
 
 /// A turn to be taken.
 pub(super) struct Turn {
     pub(super) session: Arc<Session>,
+    /// Who called for it.
+    pub(super) caller: Arc<Caller>,
     /// `None` once it is being taken.
     pub(super) place: Option<Place>,
     pub(super) policy: RunPolicy,
@@ -93,6 +96,7 @@ impl Turn {
     /// A turn, and what its client waits for.
     pub(super) fn new(
         session: Arc<Session>,
+        caller: Arc<Caller>,
         place: Place,
         policy: RunPolicy,
         spoken: Spoken,
@@ -100,6 +104,7 @@ impl Turn {
         let (started, receiver) = oneshot::channel();
         let turn = Self {
             session,
+            caller,
             place: Some(place),
             policy,
             spoken,

@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::guard::{self, Target};
 use super::routes::Routed;
-use super::{Gateway, handle, websocket};
+use super::{Gateway, access, handle, websocket};
 
 /// Serves a request of an endpoint.
 pub(super) async fn serve(
@@ -22,8 +22,13 @@ pub(super) async fn serve(
         return handle::reject(&gateway, route, params, &mut *exchange, &request, &fault);
     }
 
+    let admitted = match access::admit(&gateway, &routed, request.head()).await {
+        Ok(admitted) => admitted,
+        Err(fault) => return handle::reject(&gateway, route, params, &mut *exchange, &request, &fault),
+    };
+
     if endpoint.websocket && request.headers().contains_key("upgrade") {
-        return websocket::serve(&gateway, &routed, &request, payload).await;
+        return websocket::serve(&gateway, &routed, admitted, &request, payload).await;
     }
-    handle::answer(gateway, routed, exchange, request, payload).await
+    handle::answer(gateway, routed, exchange, admitted, request, payload).await
 }

@@ -15,9 +15,10 @@ use interlingua_core::call::{Page, Reply};
 use interlingua_core::exchange::{Caller, MediaTypes};
 use interlingua_core::out::Head;
 use interlingua_core::tree::{Bounds, check};
-use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Owner, Request};
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request};
 use tokio::time::Instant;
 
+use super::access::Admitted;
 use super::bodies::{Bodies, BodyReservation, LARGE_BODY};
 use super::clock::BodyClock;
 use super::connection::info_of;
@@ -26,10 +27,10 @@ use super::routes::Routed;
 use super::stream::Steps;
 use super::unsent::{CompleteBody, StreamBody};
 use super::{Gateway, Served};
-use crate::clock;
 use crate::engine::{Answer, Follower, ListedRun, Scope};
 use crate::routing::{EndpointMatch, Found};
 use crate::upstream::Trace;
+use crate::{callers, clock};
 
 /// When a client should retry if too many unread responses are buffered.
 const UNSENT_RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -41,6 +42,7 @@ pub(super) async fn answer(
     gateway: Arc<Gateway>,
     routed: Arc<Routed>,
     mut exchange: Box<dyn Exchange>,
+    admitted: Admitted,
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
@@ -54,11 +56,12 @@ pub(super) async fn answer(
 
     let decoded = if body.len() > LARGE_BODY {
         let (returned, decoded) =
-            decode_blocking(&gateway, &routed, exchange, &request, None, (body, reservation)).await;
+            decode_blocking(&gateway, &routed, exchange, &request, None, &admitted.caller, (body, reservation)).await;
         exchange = returned;
         decoded
     } else {
-        let parts = RequestParts::new(&gateway, route, params, &request, request.method().as_str());
+        let parts = RequestParts::new(&gateway, route, params, &request, request.method().as_str())
+            .from_caller(&admitted.caller);
         let decoded = parts.decode_within(bounds(&gateway, &request), route, &mut *exchange, &body);
         drop((body, reservation));
         decoded
@@ -122,9 +125,10 @@ pub(super) fn decode_message(
     routed: &Routed,
     exchange: &mut dyn Exchange,
     request: &HttpRequest,
+    caller: &Arc<callers::Caller>,
     (method, body): (&str, &[u8]),
 ) -> Result<(Call, Scope), Fault> {
-    let parts = RequestParts::new(gateway, &routed.route, &routed.params, request, method);
+    let parts = RequestParts::new(gateway, &routed.route, &routed.params, request, method).from_caller(caller);
     parts.decode_within(Some(json_bounds(gateway)), &routed.route, exchange, body)
 }
 
@@ -136,10 +140,12 @@ pub(super) async fn decode_blocking(
     mut exchange: Box<dyn Exchange>,
     request: &HttpRequest,
     message: Option<&str>,
+    caller: &Arc<callers::Caller>,
     (body, reservation): (Bytes, BodyReservation),
 ) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
     let method = message.unwrap_or_else(|| request.method().as_str());
-    let parts = RequestParts::new(gateway, &routed.route, &routed.params, request, method).into_owned();
+    let parts =
+        RequestParts::new(gateway, &routed.route, &routed.params, request, method).from_caller(caller).into_owned();
     let bounds = if message.is_some() { Some(json_bounds(gateway)) } else { bounds(gateway, request) };
     let permit = gateway.bodies.decoder().await;
 
@@ -164,6 +170,7 @@ struct RequestParts<'a> {
     query: Cow<'a, str>,
     headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     base_url: String,
+    caller: Arc<callers::Caller>,
 }
 
 impl<'a> RequestParts<'a> {
@@ -189,7 +196,13 @@ impl<'a> RequestParts<'a> {
                 .map(|(name, value)| (name.as_str().into(), String::from_utf8_lossy(value.as_bytes())))
                 .collect(),
             base_url: super::base_url::of_mount(gateway, route, head),
+            caller: gateway.callers.anonymous(),
         }
+    }
+
+    /// The same request, of a caller that is known.
+    fn from_caller(self, caller: &Arc<callers::Caller>) -> Self {
+        Self { caller: Arc::clone(caller), ..self }
     }
 
     /// Clones all borrowed parts, to move them to another thread.
@@ -205,6 +218,7 @@ impl<'a> RequestParts<'a> {
             query: owned(self.query),
             headers: self.headers.into_iter().map(|(name, value)| (owned(name), owned(value))).collect(),
             base_url: self.base_url,
+            caller: self.caller,
         }
     }
 
@@ -227,7 +241,7 @@ impl<'a> RequestParts<'a> {
     fn decode(&self, route: &Served, exchange: &mut dyn Exchange, body: &[u8]) -> Result<(Call, Scope), Fault> {
         let headers: Vec<(&str, &str)> =
             self.headers.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
-        let caller = Caller { owner: Owner::anonymous(), authenticated: false };
+        let caller = Caller { owner: self.caller.owner.clone(), authenticated: self.caller.is_authenticated() };
         let decoded = exchange.decode(&Request {
             method: &self.method,
             path: &self.path,
@@ -243,6 +257,7 @@ impl<'a> RequestParts<'a> {
 
         let mut scope = route.scope.clone();
         scope.owner = caller.owner;
+        scope.caller = Arc::clone(&self.caller);
         scope.trace = Trace::read(headers.iter().copied()).map(Arc::new);
         if let Some(path) = &route.partition {
             scope.owner = scope.owner.on_route(path);

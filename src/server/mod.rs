@@ -3,6 +3,7 @@
 //! The only module that uses actix-web. Not here: the meaning of calls (the engine), and their wire format (the
 //! adapters).
 
+mod access;
 mod admission;
 mod base_url;
 mod bodies;
@@ -33,6 +34,7 @@ use interlingua_core::network::IpNet;
 use interlingua_core::{Fault, FaultKind};
 use tokio::sync::watch;
 
+use crate::callers::Callers;
 use crate::config::{Forwarded, ServerLimits, ServerTimeouts};
 use crate::engine::Engine;
 use crate::routing::{Found, OwnPath};
@@ -70,6 +72,7 @@ pub struct Settings {
 
 struct Gateway {
     engine: Engine,
+    callers: Arc<Callers>,
     routes: SharedRoutes,
     settings: Settings,
     /// The number of open WebSockets.
@@ -154,12 +157,19 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 ///
 /// # Errors
 /// I/O errors of the listener.
-pub fn listen(listener: TcpListener, engine: Engine, routes: Routes, settings: Settings) -> std::io::Result<Listening> {
+pub fn listen(
+    listener: TcpListener,
+    engine: Engine,
+    callers: Arc<Callers>,
+    routes: Routes,
+    settings: Settings,
+) -> std::io::Result<Listening> {
     let address = listener.local_addr()?;
     let (stop, stopping) = watch::channel(false);
     let routes = SharedRoutes::new(routes);
     let gateway = Arc::new(Gateway {
         engine,
+        callers,
         routes: routes.clone(),
         bodies: bodies::Bodies::new(settings.limits.bodies),
         unsent: unsent::Unsent::new(settings.limits.bodies),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use interlingua_core::exchange::Mounted;
 
-use crate::config::Origins;
+use crate::config::{Methods, Origins};
 use crate::engine::Scope;
 
 /// A mounted protocol.
@@ -17,6 +17,8 @@ pub struct Served {
     pub scope: Scope,
     /// How long a stream may be idle before a keep-alive is sent; zero for never.
     pub heartbeat: Duration,
+    /// How callers prove who they are.
+    pub auth: Methods,
     /// The web pages that may use the route.
     pub cors: Origins,
     /// The path that separates sessions and runs of this route from those of others. `None` if they are shared.

@@ -17,11 +17,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::Gateway;
+use super::access::Admitted;
 use super::bodies::{BodyReservation, LARGE_BODY};
 use super::handle::{self, Outcome};
 use super::messages::{Closed, Messages, Received};
 use super::routes::Routed;
 use super::stream::Steps;
+use crate::callers::Caller;
 use crate::engine::{ConnectionCache, Scope};
 
 /// The method of the requests that exchanges see.
@@ -37,6 +39,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 pub(super) async fn serve(
     gateway: &Arc<Gateway>,
     routed: &Arc<Routed>,
+    admitted: Admitted,
     request: &HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
@@ -54,6 +57,7 @@ pub(super) async fn serve(
             let connection = Connection {
                 gateway: Arc::clone(gateway),
                 routed: Arc::clone(routed),
+                caller: admitted.caller,
                 request: request.clone(),
                 cache: gateway.engine.connection_cache(),
                 session: session.clone(),
@@ -141,6 +145,7 @@ struct Incoming {
 struct Connection {
     gateway: Arc<Gateway>,
     routed: Arc<Routed>,
+    caller: Arc<Caller>,
     request: HttpRequest,
     /// Results of earlier requests that are not stored.
     cache: Arc<ConnectionCache>,
@@ -276,11 +281,12 @@ impl Connection {
             && text.len() > LARGE_BODY
         {
             let body = (Bytes::from(text), reservation);
-            return handle::decode_blocking(gateway, routed, exchange, &self.request, Some(METHOD), body).await;
+            return handle::decode_blocking(gateway, routed, exchange, &self.request, Some(METHOD), &self.caller, body)
+                .await;
         }
 
         let message = (METHOD, text.as_bytes());
-        let decoded = handle::decode_message(gateway, routed, &mut *exchange, &self.request, message);
+        let decoded = handle::decode_message(gateway, routed, &mut *exchange, &self.request, &self.caller, message);
         (exchange, decoded)
     }
 

@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use interlingua::callers::Callers;
 use interlingua::clock;
 use interlingua::engine::{self, Answer, Engine, RetentionRules, Scope};
 use interlingua::ports::{WebhookClient, WebhookError};
@@ -136,6 +137,8 @@ impl Fixture {
         };
         let scope = Scope {
             owner: Owner::anonymous(),
+            caller: Callers::anonymous_only().anonymous(),
+            denied: Arc::default(),
             path: Arc::from("/"),
             agents: Arc::from([card]),
             protocol: "test",

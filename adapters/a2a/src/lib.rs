@@ -103,7 +103,7 @@ impl Route {
             public_url,
             signer,
             decisions: first.decisions,
-            authenticates: mount.authenticates,
+            authenticates: mount.authenticates(),
             agents: mount.agents.clone(),
             path: mount.path.clone(),
             options,

@@ -17,7 +17,7 @@ const TASK: &str = "01930000-0000-7000-8000-000000000001";
 /// The response of the fallback exchange, called as the server calls it.
 fn fallback(mount: &str, options: Value, method: &str, path: &str, headers: &[(&str, &str)], fault: &Fault) -> Answer {
     let mount =
-        Mount { path: mount.to_owned(), agents: vec![support::card("demo")], public_url: None, authenticates: false };
+        Mount { path: mount.to_owned(), agents: vec![support::card("demo")], public_url: None, schemes: Vec::new() };
     let options = serde_json::from_value(options).expect("options");
     let mut exchange = (A2a::mount(&mount, options).expect("mounts").fallback)();
     let request =

@@ -300,7 +300,7 @@ fn tenants_select_agents() {
         path: "/x".into(),
         agents: vec![support::card("one"), support::card("two")],
         public_url: None,
-        authenticates: false,
+        schemes: Vec::new(),
     };
     let mounted = |options: Value| {
         use interlingua_core::ProtocolAdapter;

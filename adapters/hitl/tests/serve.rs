@@ -364,7 +364,7 @@ fn an_idle_session_is_replaced_by_option() {
 fn the_service_needs_exactly_one_agent() {
     let agent = |name: &str| std::sync::Arc::new(AgentCard { name: name.into(), ..AgentCard::default() });
     let mount =
-        Mount { path: String::new(), agents: vec![agent("a"), agent("b")], public_url: None, authenticates: false };
+        Mount { path: String::new(), agents: vec![agent("a"), agent("b")], public_url: None, schemes: Vec::new() };
     assert!(Hitl::mount(&mount, Options::default()).is_err());
 
     let named = |name: &str| Options { agent: Some(name.into()), ..Options::default() };

@@ -345,7 +345,7 @@ fn a_route_serves_one_agent() {
     use interlingua_core::{Mount, ProtocolAdapter};
     let agents = ["a", "b"]
         .map(|name| std::sync::Arc::new(interlingua_core::call::AgentCard { name: name.into(), ..Default::default() }));
-    let mount = Mount { path: String::new(), agents: agents.to_vec(), public_url: None, authenticates: false };
+    let mount = Mount { path: String::new(), agents: agents.to_vec(), public_url: None, schemes: Vec::new() };
     let refused = interlingua_native::Native::mount(&mount, interlingua_native::Options::default());
     assert!(refused.err().expect("two agents").contains("{agent}"));
     assert!(serde_json::from_str::<interlingua_native::Options>(r#"{"terminall":"failed"}"#).is_err());

@@ -245,7 +245,7 @@ fn every_reply_has_a_request_id_and_a_wrong_method_names_the_allowed_one() {
 fn a_route_that_cannot_be_mounted_names_the_reason() {
     use interlingua_core::exchange::{Mount, ProtocolAdapter};
     let agents = vec![support::card("a"), support::card("b")];
-    let mount = Mount { path: "/v1".into(), agents, public_url: None, authenticates: false };
+    let mount = Mount { path: "/v1".into(), agents, public_url: None, schemes: Vec::new() };
     for (options, expected) in [
         (r#"{"models":{"m":"c"}}"#, "\"c\", which is not an agent"),
         (r#"{"any_model":true}"#, "several agents"),

@@ -16,7 +16,7 @@ use crate::out::{Head, Out};
 #[must_use]
 pub fn mount(path: &str, agents: &[&str]) -> Mount {
     let card = |name: &&str| Arc::new(AgentCard { name: (*name).to_owned(), ..AgentCard::default() });
-    Mount { path: path.to_owned(), agents: agents.iter().map(card).collect(), public_url: None, authenticates: false }
+    Mount { path: path.to_owned(), agents: agents.iter().map(card).collect(), public_url: None, schemes: Vec::new() }
 }
 
 /// The endpoint for a request, and the values of its path parameters, found as the server does: the first that matches.

@@ -9,7 +9,7 @@ use interlingua_core::call::{AgentCard, Reply, RunInfo};
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::{Exchange, Mount, Mounted, Next, ProtocolAdapter};
 use interlingua_core::testkit::{self, NOW};
-use interlingua_core::{Call, Fault, Json, Out, Record, RunCall, RunId};
+use interlingua_core::{AuthScheme, Call, Fault, Json, Out, Record, RunCall, RunId};
 use serde_json::Value;
 
 /// The new id in every request; equal to the id of testkit runs.
@@ -49,7 +49,8 @@ pub fn mounted(options: Value, authenticates: bool) -> Result<Mounted, String> {
 pub fn mounted_at(public_url: Option<&str>, options: Value, authenticates: bool) -> Result<Mounted, String> {
     let options: Options = serde_json::from_value(options).expect("options");
     let public_url = public_url.map(str::to_owned);
-    A2a::mount(&Mount { path: "/demo".into(), agents: vec![card("demo")], public_url, authenticates }, options)
+    let schemes = if authenticates { vec![AuthScheme::ApiKey] } else { Vec::new() };
+    A2a::mount(&Mount { path: "/demo".into(), agents: vec![card("demo")], public_url, schemes }, options)
 }
 
 /// A request to send.

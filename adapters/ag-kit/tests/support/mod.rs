@@ -25,7 +25,7 @@ pub(crate) fn options(json: &str) -> Options {
 }
 
 pub(crate) fn mount(agents: Vec<Arc<AgentCard>>) -> Mount {
-    Mount { path: "/ag-kit".into(), agents, public_url: None, authenticates: false }
+    Mount { path: "/ag-kit".into(), agents, public_url: None, schemes: Vec::new() }
 }
 
 /// Opens an endpoint of a route with one agent, `demo`.

@@ -61,8 +61,7 @@ pub(crate) struct Response {
 impl Gateway {
     pub(crate) fn new(options: &str) -> Self {
         let card = AgentCard { name: "demo".into(), decisions: ALL_DECISIONS, ..AgentCard::default() };
-        let mount =
-            Mount { path: "/hitl".into(), agents: vec![Arc::new(card)], public_url: None, authenticates: false };
+        let mount = Mount { path: "/hitl".into(), agents: vec![Arc::new(card)], public_url: None, schemes: Vec::new() };
         let options: Options = serde_json::from_str(options).expect("options");
         Self {
             mounted: Hitl::mount(&mount, options).expect("mounts"),

@@ -49,7 +49,7 @@ pub fn route(option_text: &str) -> Route {
 
 pub fn mounted(agents: &[&str], option_text: &str) -> Route {
     let agents = agents.iter().map(|name| card(name)).collect();
-    let mount = Mount { path: "/v1".to_owned(), agents, public_url: None, authenticates: false };
+    let mount = Mount { path: "/v1".to_owned(), agents, public_url: None, schemes: Vec::new() };
     Route(Responses::mount(&mount, options(option_text)).expect("it can be mounted"))
 }
 
