@@ -1,11 +1,14 @@
-//! What the engine needs of the world besides agents and stores, as traits: sending webhooks.
+//! What the engine and callers need of the world besides agents and stores, as traits: sending webhooks, and reading the
+//! keys of token issuers.
 //!
-//! Below both the engine, which calls these, and the rooms that implement them. Not here: the way to an agent
+//! Below those who call these, and the rooms that implement them. Not here: the way to an agent
 //! ([`crate::upstream::Upstream`]) and what keeps runs ([`crate::store::Store`]).
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use interlingua_core::public_address::{Policy, Refused};
 use interlingua_core::push::PushRequest;
+use url::Url;
 
 /// Sends to receivers that clients have named.
 pub trait WebhookClient: Send + Sync + 'static {
@@ -24,4 +27,13 @@ pub struct WebhookError {
     pub retryable: bool,
     /// For the log.
     pub reason: String,
+}
+
+/// Reads what issuers of tokens publish: discovery documents and keys.
+pub trait JwksFetcher: Send + Sync + 'static {
+    /// The body of a successful answer. Redirects are not followed; time and size are bounded.
+    ///
+    /// # Errors
+    /// Why there is no such body, for the log.
+    fn get(&self, url: Url) -> BoxFuture<'static, Result<Bytes, String>>;
 }

@@ -4,6 +4,11 @@
 //! its rights. Not here: reading headers (the server), and whose runs and documents are whose (the engine).
 
 mod caller;
+pub mod jwks;
+pub mod jwt;
+mod jwt_ring;
+mod reason;
+pub mod tokens;
 mod usage;
 
 use std::net::IpAddr;
@@ -12,6 +17,7 @@ use std::sync::Arc;
 use interlingua_core::Fault;
 
 pub use self::caller::Caller;
+pub use self::reason::Reason;
 pub use self::usage::{Permit, Usage, Use};
 pub use crate::config::Methods;
 use crate::config::{Auth, CallerProfile};

@@ -11,6 +11,7 @@ pub mod client;
 mod conversation;
 pub mod demo;
 pub mod http;
+pub mod jwks;
 pub mod push;
 mod timeouts;
 mod tls;
