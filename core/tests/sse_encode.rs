@@ -4,7 +4,7 @@
 use std::{io, io::Write, time::Duration};
 
 use bytes::BytesMut;
-use interlingua_core::sse::{Decoder, encode};
+use interlingua_core::sse::{Decoder, encode, separators};
 use proptest::prelude::*;
 use serde_json::{json, value::RawValue};
 
@@ -55,6 +55,27 @@ fn data_cannot_break_out_of_its_frame() {
 }
 
 #[test]
+fn a_reader_that_splits_at_unicode_separators_sees_no_forged_line() {
+    for separator in ["\u{85}", "\u{2028}", "\u{2029}"] {
+        let forged = format!("a{separator}{separator}event: forged{separator}b é“");
+        let stream = written(|out| {
+            encode::text(out, Some(&forged), Some(&forged), &forged);
+            encode::frame(out, None, None, |data| data.write_all(forged.as_bytes())).expect("a buffer takes all");
+            encode::comment(out, &forged);
+            encode::json(out, None, None, &forged).expect("plain JSON");
+        });
+
+        let field = "aevent: forgedb é“";
+        let data = "data: a\ndata: \ndata: event: forged\ndata: b é“\n\n";
+        let quoted = serde_json::to_string(&forged).expect("plain JSON");
+        let quoted =
+            quoted.replace(separator, &format!("\\u{:04x}", u32::from(separator.chars().next().expect("one"))));
+        let comment = ": a\n: \n: event: forged\n: b é“\n\n";
+        assert_eq!(stream, format!("event: {field}\nid: {field}\n{data}{data}{comment}data: {quoted}\n\n"));
+    }
+}
+
+#[test]
 fn a_failed_frame_leaves_nothing_behind() {
     let mut out = BytesMut::from("data: before\n\n");
     let failed = encode::frame(&mut out, Some("x"), None, |data| {
@@ -84,9 +105,9 @@ fn comments_and_retry_times_are_not_frames() {
 proptest! {
     #[test]
     fn written_frames_are_read_back(
-        event in prop::option::of("[^\n\r\0]{1,8}"),
-        id in prop::option::of("[^\n\r\0]{0,8}"),
-        text in "(a|é|:| |\n|\r|\r\n|data: |\u{feff}){0,12}",
+        event in prop::option::of("[^\n\r\0\u{85}\u{2028}\u{2029}]{1,8}"),
+        id in prop::option::of("[^\n\r\0\u{85}\u{2028}\u{2029}]{0,8}"),
+        text in "(a|é|:| |\n|\r|\r\n|data: |\u{feff}|\u{85}|\u{2028}|\u{2029}){0,12}",
     ) {
         let stream = written(|out| {
             encode::text(out, event.as_deref(), id.as_deref(), &text);
@@ -95,8 +116,9 @@ proptest! {
             encode::json(out, event.as_deref(), id.as_deref(), &text).expect("plain JSON");
         });
 
-        let lines = text.replace("\r\n", "\n").replace('\r', "\n");
-        let quoted = serde_json::to_string(&text).expect("plain JSON");
+        let lines = text.replace("\r\n", "\n").replace(['\r', '\u{85}', '\u{2028}', '\u{2029}'], "\n");
+        let quoted = separators::escape(serde_json::to_vec(&text).expect("plain JSON"));
+        let quoted = String::from_utf8(quoted).expect("written from str");
         let expected = [lines.clone(), lines, quoted].map(|data| (event.clone(), id.clone(), data));
         prop_assert_eq!(read(&stream), expected);
     }

@@ -48,10 +48,13 @@ fn decode<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<
 }
 
 fn read_back(event: Option<String>, id: Option<String>, text: &str) {
-    // The encoder drops NUL from names and ids; an id with NUL would be ignored.
-    let event = event.map(|name| name.replace('\0', "")).filter(|name| !name.is_empty());
+    // The encoder drops NUL and line separators from names and ids; an id with NUL would be ignored.
+    const DROPPED: [char; 4] = ['\0', '\u{85}', '\u{2028}', '\u{2029}'];
+    let event = event.map(|name| name.replace(DROPPED, "")).filter(|name| !name.is_empty());
+    let id = id.map(|id| id.replace(DROPPED, ""));
+    let lines = text.replace(&DROPPED[1..], "\n");
     let mut out = BytesMut::new();
     encode::text(&mut out, event.as_deref(), id.as_deref(), text);
     let (frames, _) = decode(usize::MAX / 4, [&out[..]]);
-    assert_eq!(frames, [(event, id, text.as_bytes().to_vec())]);
+    assert_eq!(frames, [(event, id, lines.into_bytes())]);
 }

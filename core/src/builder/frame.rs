@@ -33,7 +33,11 @@ impl Frame {
     #[must_use]
     pub fn sse(&self) -> String {
         let mut out = BytesMut::with_capacity(self.0.len() + 8);
-        sse::encode::text(&mut out, None, None, &self.0);
+        sse::encode::begin_frame(&mut out, None, None);
+        let from = out.len();
+        out.extend_from_slice(self.0.as_bytes());
+        sse::separators::escape_from(&mut out, from);
+        sse::encode::end_frame(&mut out);
         String::from_utf8(out.into()).expect("a frame made of text is text")
     }
 }

@@ -1,7 +1,8 @@
 //! Writing SSE frames: stateless functions that append to the output buffer.
 //!
 //! Nothing written here can break out of its frame: line breaks in data become further `data` lines; line breaks and
-//! NUL in names and ids are dropped.
+//! NUL in names and ids are dropped. The Unicode line separators count as line breaks, because some readers take them
+//! for such; in JSON they are escaped.
 
 use std::{io, time::Duration};
 
@@ -37,7 +38,8 @@ pub fn json<T: Serialize + ?Sized>(
     Ok(())
 }
 
-/// Writes an event whose data is what `write` writes. Line breaks in it become further `data` lines.
+/// Writes an event whose data is what `write` writes. Line breaks in it become further `data` lines. For data that is
+/// not JSON: a text in JSON may contain a line separator, which [`json`] escapes and this does not.
 ///
 /// # Errors
 ///
@@ -50,10 +52,11 @@ pub fn frame<E>(
 ) -> Result<(), E> {
     let from = begin(out, event, id, |mut out| write(&mut out))?;
 
-    if memchr::memchr2(b'\n', b'\r', &out[from..]).is_some() {
+    let data = &out[from..];
+    if memchr::memchr2(b'\n', b'\r', data).is_some() || separators::find(data).is_some() {
         let data = out[from..].to_vec();
         out.truncate(from);
-        lines(out, b"data: ", &data);
+        lines(out, b"\ndata: ", &data);
     }
 
     end_frame(out);
@@ -61,17 +64,17 @@ pub fn frame<E>(
 }
 
 /// Writes an event whose data is `text`, with one `data` line per line. Readers join the lines with LF, whatever the
-/// original line breaks.
+/// original line breaks. For data that is not JSON, as [`frame`].
 pub fn text(out: &mut BytesMut, event: Option<&str>, id: Option<&str>, text: &str) {
     begin_frame(out, event, id);
-    lines(out, b"data: ", text.as_bytes());
+    lines(out, b"\ndata: ", text.as_bytes());
     end_frame(out);
 }
 
 /// Writes a comment, the usual keep-alive: readers skip it, and the server notices disconnected clients.
 pub fn comment(out: &mut BytesMut, text: &str) {
     out.extend_from_slice(b": ");
-    lines(out, b": ", text.as_bytes());
+    lines(out, b"\n: ", text.as_bytes());
     end_frame(out);
 }
 
@@ -147,23 +150,33 @@ fn field(out: &mut BytesMut, name: &[u8], value: &str) {
     out.extend_from_slice(name);
     let mut value = value.as_bytes();
     while let Some(at) = memchr::memchr3(b'\n', b'\r', 0, value) {
-        out.extend_from_slice(&value[..at]);
+        replace_separators(out, &value[..at], &[]);
         value = &value[at + 1..];
     }
-    out.extend_from_slice(value);
+    replace_separators(out, value, &[]);
     out.extend_from_slice(b"\n");
 }
 
-/// Writes `text`, starting each line but the first with `prefix` and leaving the last line open.
-fn lines(out: &mut BytesMut, prefix: &[u8], mut text: &[u8]) {
+/// Writes `text` with `line_break` between its lines, leaving the last line open.
+fn lines(out: &mut BytesMut, line_break: &[u8], mut text: &[u8]) {
     while let Some(at) = memchr::memchr2(b'\n', b'\r', text) {
-        out.extend_from_slice(&text[..at]);
-        out.extend_from_slice(b"\n");
-        out.extend_from_slice(prefix);
+        replace_separators(out, &text[..at], line_break);
+        out.extend_from_slice(line_break);
         text = match &text[at..] {
             [b'\r', b'\n', rest @ ..] | [_, rest @ ..] => rest,
             [] => &[],
         };
     }
-    out.extend_from_slice(text);
+    replace_separators(out, text, line_break);
+}
+
+/// Writes a line with something else instead of its Unicode line separators.
+#[inline]
+fn replace_separators(out: &mut BytesMut, mut line: &[u8], replacement: &[u8]) {
+    while let Some((at, len)) = separators::find(line) {
+        out.extend_from_slice(&line[..at]);
+        out.extend_from_slice(replacement);
+        line = &line[at + len..];
+    }
+    out.extend_from_slice(line);
 }

@@ -19,7 +19,7 @@ const SEPARATORS: [Separator; 3] = [
 /// Escapes the separators in JSON at the end of a buffer, from `from` on. Without separators this is one search.
 #[inline]
 pub(crate) fn escape_from(out: &mut BytesMut, from: usize) {
-    if let Some((at, _)) = find(&out[from..]) {
+    if let Some((at, _)) = first(&out[from..]) {
         let escaped = escape_rest(&out[from + at..]);
         out.truncate(from + at);
         out.extend_from_slice(&escaped);
@@ -29,13 +29,13 @@ pub(crate) fn escape_from(out: &mut BytesMut, from: usize) {
 /// Escapes the separators in JSON or a part of it, for text that adapters write once and copy into many frames.
 #[must_use]
 pub fn escape(json: Vec<u8>) -> Vec<u8> {
-    if find(&json).is_some() { escape_rest(&json) } else { json }
+    if first(&json).is_some() { escape_rest(&json) } else { json }
 }
 
 #[cold]
 fn escape_rest(mut rest: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(rest.len() + 64);
-    while let Some((at, separator)) = find(rest) {
+    while let Some((at, separator)) = first(rest) {
         escaped.extend_from_slice(&rest[..at]);
         escaped.extend_from_slice(separator.escape);
         rest = &rest[at + separator.bytes.len()..];
@@ -44,9 +44,15 @@ fn escape_rest(mut rest: &[u8]) -> Vec<u8> {
     escaped
 }
 
+/// The position and the length of the first separator, in bytes.
+#[inline]
+pub(super) fn find(text: &[u8]) -> Option<(usize, usize)> {
+    first(text).map(|(at, separator)| (at, separator.bytes.len()))
+}
+
 /// The first separator and its position.
 #[inline]
-fn find(text: &[u8]) -> Option<(usize, &'static Separator)> {
+fn first(text: &[u8]) -> Option<(usize, &'static Separator)> {
     let mut from = 0;
     while let Some(at) = memchr::memchr2(0xc2, 0xe2, &text[from..]) {
         let at = from + at;
