@@ -394,6 +394,81 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_redacted_behind_escapes_and_within_words() {
+        let own = format!("il_k3x9q0b7m2aa_{}", "0123456789abcdef".repeat(4));
+        let cut = &own[..30];
+        for (text, expected) in [
+            ("state%3Dghp_0123456789abcdefABCDEF0123456789abcd", "state%3D…"),
+            (r#"said "it is:\nsk-abcdefghijklmnop1234""#, r#"said "it is:\n…""#),
+            (r"it is:\r\nsk-abcdefghijklmnop1234\tnow", r"it is:\r\n…\tnow"),
+            (r"it is:\u000ask-abcdefghijklmnop1234", r"it is:\u000a…"),
+            ("keyAKIAIOSFODNN7EXAMPLE is denied", "… is denied"),
+            ("urlAIzaSyA1234567890abcdefghijklmnopqrstu denied", "… denied"),
+            ("mytokengithub_pat_11ABCDEFG0123456789 denied", "… denied"),
+            ("xai-0123456789abcdefghij0123 denied", "… denied"),
+            ("pplx-0123456789abcdefghij0123 denied", "… denied"),
+            ("r8_0123456789abcdefghijABCDEFGHIJ012 denied", "… denied"),
+            ("lsv2_pt_0123456789abcdef_0123 denied", "… denied"),
+            ("hvs.CAESIJ0123456789abcdefghij denied", "… denied"),
+            ("dapi0123456789abcdef0123456789abcdef-2 denied", "… denied"),
+            ("ATATT3xFfGF0123456789abcdefghij denied", "… denied"),
+            ("shpat_0123456789abcdef0123456789abcd denied", "… denied"),
+            ("dckr_pat_0123456789-abcdefghijk denied", "… denied"),
+            ("xoxe-1-My0xLjEtMTIz and xoxe.xoxp-1-Mi0yLTEyMw denied", "… and … denied"),
+            ("sntrys_eyJpYXQiOjE2ODcz denied", "… denied"),
+            (own.as_str(), "…"),
+            (&format!("x-api-key was {cut}"), "x-api-key was …"),
+        ] {
+            assert_eq!(client_text("", text), if expected == "…" { "the agent failed" } else { expected }, "{text}");
+            assert_eq!(log_text(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn random_text_is_redacted_whatever_its_alphabet() {
+        for (text, expected) in [
+            ("no such key k3x9q0b7m2w8r5t1z6c4v0n3j7h2g9f5d1s8", "no such key …"),
+            ("no such key MZXW6YTBOI4DQ3T2KRUGS42QNB2W4YJB", "no such key …"),
+            ("bot MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs", "bot …"),
+            ("no such key /kX9mQ2vLs8RtYz4WbN7pJc3HdF6gAq1", "no such key …"),
+            ("no such key a8Fk2+Xq9/Lm4Rt7Yz1Wb6Np3Jc5Hd8", "no such key a8Fk2+Xq9/Lm4Rt7Yz1Wb6Np3Jc5Hd8"),
+        ] {
+            assert_eq!(client_text("", text), expected, "{text}");
+            assert_eq!(log_text(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn private_places_are_redacted_however_they_are_written() {
+        for (text, expected) in [
+            ("no route to ::ffff:10.0.0.5 or [::ffff:192.168.3.4]:80", "no route to … or […]:80"),
+            ("no route to ::ffff:a00:5 or ::10.1.2.3.", "no route to … or …."),
+            ("GET http://[::ffff:10.0.0.5]:80/x failed", "GET http://… failed"),
+            ("no route to fe80::1%eth0: no", "no route to …: no"),
+            ("GET http://[fe80::1%25eth0]/x and [fe80::1%en-0]:80", "GET http://… and […]:80"),
+            ("cannot read C:/Users/ada/agent.key now", "cannot read … now"),
+            ("cannot read path='d:/data/agent.key'", "cannot read path='…'"),
+        ] {
+            assert_eq!(client_text("", text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_of_further_names_are_redacted() {
+        for (text, expected) in [
+            ("sas=sv2022-sp3r", "sas=…"),
+            ("SENTRY_DSN=https://3f2a@o1.ingest.example.com/4", "SENTRY_DSN=…"),
+            ("wrong otp: 123456", "wrong otp: …"),
+            ("userOtp=123456 is wrong", "userOtp=… is wrong"),
+            ("the passcode=4711 is wrong", "the passcode=… is wrong"),
+            ("AccountKey=abc;EndpointSuffix=example.com", "AccountKey=…;EndpointSuffix=example.com"),
+        ] {
+            assert_eq!(client_text("", text), expected, "{text}");
+            assert_eq!(log_text(text), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn ordinary_sentences_are_unchanged() {
         for text in [
             "max_tokens must be at most 4096, not 8192",
@@ -416,6 +491,20 @@ mod tests {
             "the agent said: no",
             "12:30:45 was too late, at 100% of 2024-11-22T12:30:45Z",
             "Überraschung: 你好世界 🎉",
+            "model claude-sonnet-4-5-20250929 is overloaded",
+            "model meta-llama-3-1-70b-instruct-2024-07-23-preview-0125 is gone",
+            "commit 2802599 of run 018f2f0e-7b1c-7aaa-bbbb-0123456789ab",
+            "TWFueSBoYW5kcyBtYWtlIGxpZ2h0IHd is no picture",
+            "il_ is a word, and so are il_y_a_longtemps, il_k3x9q0b7m2aa_no and ril_k3x9q0b7m2aa_x",
+            "Kansas: no; Texas: no; whether dsn: or sas: is not known",
+            "EURASIATICSUMMITMEETING and EURASIA2024 are over",
+            "org.springframework.web.servlet.handler.SimpleUrlHandlerMapping2Factory7 failed",
+            "GET /v1/Organizations/Members2/Permissions3/Everyone answered 404",
+            "eu-west-1.compute.amazonaws.com/v2/library/MyProject2024/Agents7 answered 404",
+            "2001:db8::1 and ::ffff:8.8.8.8 did not answer",
+            "use a:/b or c:/ as either",
+            "100%25 of it, \\n or \\t is no line break",
+            "the word donaudampfschifffahrtsgesellschaft1234567 is long",
         ] {
             assert_eq!(client_text("", text), text);
             assert_eq!(log_text(text), text);

@@ -6,17 +6,29 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
 
-/// The range of a private IPv6 address. Its colons otherwise separate words.
+/// The range of a private IPv6 address with its zone. Its colons otherwise separate words.
 pub(super) fn private_ipv6(word: &str) -> Option<Range<usize>> {
-    let is_part = |letter: char| letter.is_ascii_hexdigit() || letter == ':';
+    // Dots occur in an embedded IPv4 address, such as in `::ffff:10.0.0.5`.
+    let is_part = |letter: char| letter.is_ascii_hexdigit() || letter == ':' || letter == '.';
     let from = word.find("::").or_else(|| word.find(':'))?;
     let start = word[..from]
         .rfind(|letter| !is_part(letter))
         .map_or(0, |at| at + word[at..].chars().next().map_or(1, char::len_utf8));
     let end = word[start..].find(|letter| !is_part(letter)).map_or(word.len(), |end| start + end);
 
-    let address: Ipv6Addr = word[start..end].trim_end_matches(':').parse().ok()?;
-    is_private(&format!("[{address}]")).then_some(start..end)
+    // The sentence may go on or end behind the address.
+    let without_dot = word[start..end].trim_end_matches('.');
+    let found = [without_dot, without_dot.trim_end_matches(':')].into_iter();
+    let (address, text) = found.filter_map(|text| Some((text.parse::<Ipv6Addr>().ok()?, text))).next()?;
+    let end = start + text.len();
+    is_private_v6(address).then(|| start..end + zone_len(&word[end..]))
+}
+
+/// The length of a zone behind a link-local address, such as `%eth0` or, in URLs, `%25eth0`.
+fn zone_len(text: &str) -> usize {
+    let Some(zone) = text.strip_prefix('%') else { return 0 };
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    1 + zone.find(|letter| !is_part(letter)).unwrap_or(zone.len())
 }
 
 /// The start of an absolute file path. URLs and routes do not count.
@@ -57,9 +69,11 @@ pub(super) fn find_path(word: &str) -> Option<usize> {
         return Some(0);
     }
 
-    let drive = |at: usize| {
-        let bytes = word.as_bytes();
-        bytes.get(at + 1) == Some(&b':') && matches!(bytes.get(at + 2), Some(b'\\'))
+    // `C:\` or `C:/`. Of the latter more is asked, because slashes stand between words, too.
+    let drive = |at: usize| match word.as_bytes().get(at + 1..) {
+        Some([b':', b'\\', ..]) => true,
+        Some([b':', b'/', first, second, ..]) => first.is_ascii_alphanumeric() && second.is_ascii_alphanumeric(),
+        _ => false,
     };
 
     word.char_indices().find_map(|(at, letter)| {
@@ -100,24 +114,34 @@ pub(super) fn is_private(name: &str) -> bool {
     let inner = name.strip_prefix('[').and_then(|name| name.split(']').next());
     let host = inner.unwrap_or_else(|| name.rsplit_once(':').map_or(name, |(host, _)| host));
 
-    if let Ok(address) = host.parse::<Ipv6Addr>() {
-        let first = address.segments()[0];
-        return address.is_loopback()
-            || address.is_unspecified()
-            || first & 0xfe00 == 0xfc00
-            || first & 0xffc0 == 0xfe80;
+    let without_zone = host.split('%').next().unwrap_or(host);
+    if let Ok(address) = without_zone.parse::<Ipv6Addr>() {
+        return is_private_v6(address);
     }
     if let Ok(address) = host.parse::<Ipv4Addr>() {
-        let [first, second, ..] = address.octets();
-        return address.is_private()
-            || address.is_loopback()
-            || address.is_link_local()
-            || address.is_unspecified()
-            || (first == 100 && second & 0xc0 == 64);
+        return is_private_v4(address);
     }
 
     let host = host.to_ascii_lowercase();
     host == "localhost" || SUFFIXES.iter().any(|suffix| host.len() > suffix.len() && host.ends_with(suffix))
+}
+
+fn is_private_v4(address: Ipv4Addr) -> bool {
+    let [first, second, ..] = address.octets();
+    address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_unspecified()
+        || (first == 100 && second & 0xc0 == 64)
+}
+
+fn is_private_v6(address: Ipv6Addr) -> bool {
+    // Mapped and compatible forms name an IPv4 host. `::` and `::1` are compatible forms of 0.0.0.0 and 0.0.0.1.
+    if let Some(inner) = address.to_ipv4().filter(|inner| inner.octets()[0] != 0) {
+        return is_private_v4(inner);
+    }
+    let first = address.segments()[0];
+    address.is_loopback() || address.is_unspecified() || first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfe80
 }
 
 /// True for a host name without a dot: a machine in the agent's network.

@@ -4,6 +4,8 @@
 //! A text is processed word by word. Not here: what a secret looks like ([`super::looks`]), what a private location
 //! looks like ([`super::places`]), class names and stack traces ([`super`]).
 
+use core::ops::Range;
+
 use super::looks::{is_secret, is_small, looks_generated, secret_name};
 use super::places::{find_path, is_private, is_single, private_ipv6};
 
@@ -322,6 +324,20 @@ fn address(word: &str, at: usize, redaction: Redaction, out: &mut String) -> Sta
     plain_rest(&word[end..], redaction, out)
 }
 
+/// The length of the rest of an escape, such as `%3D`, `\n` or `\u000a`, that begins before a part of a word and would
+/// hide how that part begins.
+fn escape_len(before: &str, part: &str) -> usize {
+    let hex =
+        |range: Range<usize>| part.as_bytes().get(range).is_some_and(|text| text.iter().all(u8::is_ascii_hexdigit));
+    match (before.bytes().next_back(), part.bytes().next()) {
+        (Some(b'%'), _) if hex(0..2) => 2,
+        (Some(b'\\'), Some(b'u')) if hex(1..5) => 5,
+        (Some(b'\\'), Some(b'x')) if hex(1..3) => 3,
+        (Some(b'\\'), Some(b'n' | b'r' | b't')) => 1,
+        _ => 0,
+    }
+}
+
 /// Processes the parts of a word between punctuation separately.
 fn pieces(word: &str, redaction: Redaction, out: &mut String) {
     if redaction == Redaction::SecretsAndLocations
@@ -346,6 +362,7 @@ fn pieces(word: &str, redaction: Redaction, out: &mut String) {
     while !rest.is_empty() {
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_-.+/~".contains(letter);
         let from = rest.find(is_part).unwrap_or(rest.len());
+        let from = from + escape_len(&rest[..from], &rest[from..]);
         out.push_str(&rest[..from]);
         rest = &rest[from..];
         let end = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
