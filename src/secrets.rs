@@ -21,7 +21,7 @@ const MASK: &str = "***";
 
 /// Shorter secrets are not masked: they may be ordinary words, and masking them everywhere would also reveal them. In
 /// bytes.
-const MIN_LEN: usize = 6;
+pub const MIN_LEN: usize = 6;
 
 /// Every form of every secret, the longest first. Global, like the log.
 static KNOWN: RwLock<Vec<String>> = RwLock::new(Vec::new());

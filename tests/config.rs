@@ -143,6 +143,7 @@ fn env(name: &str) -> Option<String> {
         "FRIDAY_TOKEN" => Some("hunter2".to_owned()),
         "TWO_LINES" => Some("hunter2\nhunter2".to_owned()),
         "EMPTY" => Some(String::new()),
+        "SHORT" => Some("pin42".to_owned()),
         _ => None,
     }
 }

@@ -16,8 +16,9 @@ use super::secret::{Env, SecretTable};
 use super::settings::Header;
 use super::tree::Rejected;
 
-/// Headers that the gateway sets itself, depending on the request.
-const RESERVED: [&str; 10] = [
+/// Headers that the gateway sets itself, depending on the request, or that belong to one connection (RFC 9110, section
+/// 7.6.1).
+const RESERVED: [&str; 13] = [
     "accept",
     "accept-encoding",
     "connection",
@@ -25,7 +26,10 @@ const RESERVED: [&str; 10] = [
     "content-length",
     "content-type",
     "expect",
+    "keep-alive",
+    "proxy-connection",
     "te",
+    "trailer",
     "transfer-encoding",
     "upgrade",
 ];
@@ -111,7 +115,7 @@ pub(super) fn resolve(
                     .help("a scheme goes into prefix = \"Bearer \""))
             }
             HeaderValue::Literal(text) => Ok(SecretString::from(text.as_str())),
-            HeaderValue::Secret(table) => table.read(&located.span, folder, env),
+            HeaderValue::Secret(table) => table.read(&located.span, folder, env, found),
         };
         match value {
             Ok(value) if is_field_value(value.expose_secret()) => {

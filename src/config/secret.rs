@@ -67,8 +67,15 @@ pub(super) struct SecretTable {
 }
 
 impl SecretTable {
-    /// Reads the secret. `span` is that of the table. No error contains any part of the secret.
-    pub(super) fn read(&self, span: &Range<usize>, folder: &Path, env: &Env<'_>) -> Result<SecretString, Diagnostic> {
+    /// Reads the secret. `span` is that of the table. `found` gets a warning if the secret is too short to be masked. No
+    /// diagnostic contains any part of the secret.
+    pub(super) fn read(
+        &self,
+        span: &Range<usize>,
+        folder: &Path,
+        env: &Env<'_>,
+        found: &mut Vec<Diagnostic>,
+    ) -> Result<SecretString, Diagnostic> {
         let (text, span) = match (&self.env, &self.file) {
             (Some(name), None) => (from_env(name, env)?, &name.span),
             (None, Some(path)) => (from_file(path, folder, env)?, &path.span),
@@ -87,6 +94,11 @@ impl SecretTable {
             return Err(Diagnostic::error("a secret is empty").at(span));
         }
 
+        if text.len() < crate::secrets::MIN_LEN {
+            let warning = Diagnostic::warning("a secret is too short to be masked in errors and logs");
+            let label = format!("it should have at least {} bytes", crate::secrets::MIN_LEN);
+            found.push(warning.at(span).label(label));
+        }
         crate::secrets::remember(&text);
         Ok(format!("{}{text}", self.prefix.as_deref().unwrap_or_default()).into())
     }
@@ -106,7 +118,7 @@ pub(super) fn insert_secrets(raw: &mut TomlValue<'_>, folder: &Path, env: &Env<'
                 let span = value.span();
                 let read = SecretTable::deserialize(ValueDeserializer::from(value.clone()))
                     .map_err(|error| Diagnostic::error(error.message()).at(&span))
-                    .and_then(|table| table.read(&span, folder, env));
+                    .and_then(|table| table.read(&span, folder, env, found));
                 let text = match read {
                     Ok(secret) => secret.expose_secret().to_owned(),
                     Err(error) => {
@@ -181,5 +193,11 @@ max_tokens = 3
 
         // Only under keys that mark a secret.
         assert!(read["env"].is_table() && found.is_empty());
+
+        let table = toml::de::DeTable::parse("key = { env = \"K\" }").expect("TOML");
+        let mut raw = toml::Spanned::new(0..19, DeValue::Table(table.into_inner()));
+        let short = Env { env: &|_| Some("12345".into()), file: env.file };
+        insert_secrets(&mut raw, Path::new(""), &short, &mut found);
+        assert_eq!(found.len(), 1, "a secret that cannot be masked is reported");
     }
 }
