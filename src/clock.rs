@@ -14,3 +14,11 @@ pub fn now() -> Millis {
 pub fn new_id() -> RunId {
     RunId(uuid::Uuid::now_v7())
 }
+
+/// An unused id of a span. Never zero.
+#[must_use]
+pub fn new_span_id() -> [u8; 8] {
+    // The half that is counted up and random; its first two bits are fixed.
+    let [_, _, _, _, _, _, _, _, id @ ..] = uuid::Uuid::now_v7().into_bytes();
+    id
+}

@@ -26,7 +26,7 @@ pub(super) struct Turn {
     pub(super) place: Option<Place>,
     pub(super) policy: RunPolicy,
     pub(super) spoken: Spoken,
-    /// The trace that the client's request is part of.
+    /// The trace that the client's request is part of; once the turn is being taken, with a span of its own.
     pub(super) trace: Option<Arc<Trace>>,
     /// The path of the route it came by, for the log.
     pub(super) route: Arc<str>,

@@ -72,9 +72,13 @@ impl<'a> TurnDriver<'a> {
     pub(super) fn new(
         services: &'a TurnServices,
         run: &'a Arc<ActiveRun>,
-        turn: Box<Turn>,
+        mut turn: Box<Turn>,
         connection: Option<Weak<ConnectionCache>>,
     ) -> Self {
+        // All requests of the turn to its agent are part of one span.
+        let trace = turn.trace.take().map(|trace| Arc::new(trace.child(clock::new_span_id())));
+        turn.trace = trace;
+
         Self {
             services,
             run,

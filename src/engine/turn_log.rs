@@ -10,6 +10,7 @@ use interlingua_core::{Blame, Fault, FaultKind};
 
 use super::active_run::ActiveRun;
 use super::turn::Turn;
+use crate::upstream::Trace;
 
 /// How much of a text from a client or an agent is logged, in bytes.
 const MAX_TEXT: usize = 512;
@@ -36,6 +37,7 @@ pub(super) fn turn_ended(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>) 
     let session = loggable(&session);
     let first_ignored = report.first_ignored.map(loggable);
     let agent_error = report.agent_error.map(loggable);
+    let (trace, span) = (turn.trace.as_deref().map(Trace::trace_id), turn.trace.as_deref().map(Trace::span_id));
     let took_ms = u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX);
     let (code, blame, message) = match (report.fault, report.error) {
         (Some(fault), _) => (fault.code().to_owned(), fault.kind.blame(), fault.message.as_str()),
@@ -48,7 +50,7 @@ pub(super) fn turn_ended(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>) 
             tracing::info!(
                 run = %run.id(), agent = %run.agent.name, session = &*session, route = &*turn.route,
                 protocol = &*protocol, took_ms, outcome, ignored_frames = report.ignored,
-                first_ignored = first_ignored.as_deref(), agent_error = agent_error.as_deref(), "turn ended"
+                first_ignored = first_ignored.as_deref(), agent_error = agent_error.as_deref(), trace, span, "turn ended"
             );
             return;
         }
@@ -59,7 +61,8 @@ pub(super) fn turn_ended(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>) 
         run = %run.id(), agent = %run.agent.name, session = &*session, route = &*turn.route, protocol = &*protocol,
         code = &*loggable(&code), blame = blame.as_str(), status = report.fault.and_then(|fault| fault.upstream_status),
         cause = &*loggable(message), detail = detail.as_deref(), agent_error = agent_error.as_deref(),
-        ignored_frames = report.ignored, first_ignored = first_ignored.as_deref(), took_ms, outcome, "turn failed"
+        ignored_frames = report.ignored, first_ignored = first_ignored.as_deref(), trace, span, took_ms, outcome,
+        "turn failed"
     );
 }
 

@@ -54,7 +54,7 @@ pub trait InProcessAgent: 'static {
 /// What a turn is started with besides its request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Via<'a> {
-    /// The trace that the client's request is part of.
+    /// The trace that the client's request is part of, with the turn's span as the caller.
     pub trace: Option<&'a Trace>,
 }
 

@@ -1,11 +1,19 @@
-//! The trace a request belongs to, as its client names it: the two headers of W3C Trace Context, passed on as they are.
+//! The trace a request belongs to, as its client names it: the two headers of W3C Trace Context, passed on with a span of
+//! the gateway as the parent.
 //!
-//! Not here: spans of our own. What is no trace by that standard goes nowhere.
+//! Not here: what our spans record. What is no trace by that standard goes nowhere.
+
+use std::ops::Range;
 
 /// The longest `traceparent` of versions to come that is passed on, in bytes. That of version 00 has 55.
 const MAX_PARENT_LEN: usize = 256;
 /// The longest `tracestate`, in bytes: what everybody has to pass on. A longer one is dropped whole.
 const MAX_STATE_LEN: usize = 512;
+
+// Where the fields of a `traceparent` are, in every version.
+const TRACE_ID: Range<usize> = 3..35;
+const SPAN_ID: Range<usize> = 36..52;
+const FLAGS: Range<usize> = 53..55;
 
 /// A trace, and the vendors' state that is passed along with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +41,29 @@ impl Trace {
         let state = named("tracestate").filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
         let passes = !state.is_empty() && state.len() <= MAX_STATE_LEN && is_printable(&state);
         Some(Self { parent: parent.to_owned(), state: passes.then_some(state) })
+    }
+
+    /// The same trace as an agent gets it that is called within this span of ours. In version 00, because that is what we
+    /// speak, whatever the client does. Of the flags those that this version knows are kept: sampled, random.
+    #[must_use]
+    pub fn child(&self, span: [u8; 8]) -> Self {
+        const KNOWN_FLAGS: u8 = 0b11;
+        let flags = u8::from_str_radix(&self.parent[FLAGS], 16).unwrap_or_default() & KNOWN_FLAGS;
+        let span = u64::from_be_bytes(span);
+        let parent = format!("00-{}-{span:016x}-{flags:02x}", self.trace_id());
+        Self { parent, state: self.state.clone() }
+    }
+
+    /// The id of the trace: 32 hexadecimal digits.
+    #[must_use]
+    pub fn trace_id(&self) -> &str {
+        &self.parent[TRACE_ID]
+    }
+
+    /// The id of the span that calls: 16 hexadecimal digits.
+    #[must_use]
+    pub fn span_id(&self) -> &str {
+        &self.parent[SPAN_ID]
     }
 }
 
@@ -75,6 +106,27 @@ mod tests {
             read(&[("TraceParent", PARENT), ("tracestate", "a=1,b=x y"), ("x", "y"), ("tracestate", "c=3")]),
             Some((PARENT.to_owned(), Some("a=1,b=x y,c=3".to_owned())))
         );
+    }
+
+    #[test]
+    fn a_child_has_the_trace_and_the_state_of_its_parent_and_a_span_of_its_own() {
+        let span = [0, 1, 2, 3, 0xfc, 0xfd, 0xfe, 0xff];
+        for (parent, child) in [
+            (PARENT.to_owned(), "00-4bf92f3577b34da6a3ce929d0e0e4736-00010203fcfdfeff-01"),
+            (
+                format!("{}fe-more", PARENT.replacen("00", "cc", 1).trim_end_matches("01")),
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00010203fcfdfeff-02",
+            ),
+        ] {
+            let trace = Trace::read([("traceparent", parent.as_str()), ("tracestate", "a=1")].into_iter());
+            let trace = trace.expect("a trace");
+            let found = trace.child(span);
+            assert_eq!((found.parent.as_str(), found.state.as_deref()), (child, Some("a=1")));
+            assert_eq!((found.trace_id(), found.span_id()), (trace.trace_id(), "00010203fcfdfeff"));
+            assert_eq!(trace.span_id(), "00f067aa0ba902b7");
+            let headers = [("traceparent", found.parent.as_str())].into_iter();
+            assert_eq!(Trace::read(headers).map(|read| read.parent), Some(child.to_owned()), "it is one itself");
+        }
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! The W3C trace context of a client request is forwarded to the agent in every protocol; no other header is. Not here:
-//! validation of the trace headers (`src/upstream/trace.rs`).
+//! The agent gets the W3C trace context of a client's request in every protocol, with a span of the gateway as the
+//! parent; it gets no other header. Not here: validation of the trace headers (`src/upstream/trace.rs`).
+
+use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
 use crate::support::agent::{text_reply, text_reply_until};
 use crate::support::gateway::{Gateway, agent, last_input_text, user_turn, user_turn_in};
 use crate::support::poll_until;
-use crate::support::upstream::{ReceivedRequest, Upstream};
+use crate::support::upstream::{ReceivedRequest, Reply, Upstream};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const OTHER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
@@ -28,6 +30,19 @@ async fn before(upstream: &Upstream, further: &str) -> Gateway {
 fn trace(request: &ReceivedRequest) -> (Option<&str>, Option<&str>) {
     let header = |name: &str| request.headers.get(name).map(String::as_str);
     (header("traceparent"), header("tracestate"))
+}
+
+/// The span in a request that the agent received. Panics unless it is a new one of the client's trace.
+fn own_span(request: &ReceivedRequest, client: &str) -> String {
+    let received = trace(request).0.expect("a trace");
+    let fields: Vec<&str> = received.split('-').collect();
+    let sent: Vec<&str> = client.split('-').collect();
+    assert_eq!((fields.len(), fields[0], fields[1], fields[3]), (4, "00", sent[1], sent[3]), "{received}");
+
+    let span = fields[2];
+    assert!(span.len() == 16 && span.bytes().all(|digit| digit.is_ascii_hexdigit()), "{received}");
+    assert!(span != sent[2] && span != "0000000000000000", "{received}");
+    span.to_owned()
 }
 
 async fn post(gateway: &Gateway, path: &str, headers: &[(&str, &str)], body: &Value) {
@@ -59,11 +74,24 @@ async fn the_trace_context_reaches_the_agent_over_every_protocol() {
         ("/kit/friday/send-message", &[parent, state], chat),
     ];
 
+    let mut spans = HashSet::new();
     for (number, (path, headers, body)) in request_body.iter().enumerate() {
         post(&gateway, path, headers, body).await;
         upstream.wait_for_requests(number + 1).await;
-        assert_eq!(trace(&upstream.requests()[number]), (Some(PARENT), Some(STATE)), "{path}");
+        let request = &upstream.requests()[number];
+        assert!(spans.insert(own_span(request, PARENT)), "{path}: each turn has a span of its own");
+        assert_eq!(trace(request).1, Some(STATE), "{path}");
     }
+}
+
+#[tokio::test]
+async fn all_requests_of_a_turn_carry_the_same_span() {
+    let unavailable = Reply::complete(503, &[("retry-after", "0")], "starting");
+    let upstream = Upstream::in_order([unavailable.clone(), unavailable, text_reply(&["hi"])]);
+    let gateway = before(&upstream, "retries = 2").await;
+    post(&gateway, "/agents/friday/process", &TRACED, &user_turn("hi")).await;
+    let spans: Vec<String> = upstream.requests().iter().map(|request| own_span(request, PARENT)).collect();
+    assert_eq!((spans.len(), spans.iter().collect::<HashSet<_>>().len()), (3, 1), "{spans:?}");
 }
 
 #[tokio::test]
@@ -93,9 +121,9 @@ async fn each_turn_carries_its_own_trace_context_even_if_it_was_queued() {
 
     // A third turn without a trace.
     gateway.run_turn("friday", &user_turn_in("s", "three")).await.expect_completed();
-    let traces: Vec<Option<String>> =
-        upstream.requests().iter().map(|request| trace(request).0.map(str::to_owned)).collect();
-    assert_eq!(traces, [Some(PARENT.to_owned()), Some(OTHER.to_owned()), None]);
+    let requests = upstream.requests();
+    assert_ne!(own_span(&requests[0], PARENT), own_span(&requests[1], OTHER));
+    assert_eq!((requests.len(), trace(&requests[2])), (3, (None, None)));
 }
 
 #[tokio::test]
@@ -119,7 +147,9 @@ async fn a_message_to_a_working_task_carries_its_own_trace_context() {
     second.frame().await.expect("it is taken");
     upstream.open("on");
     second.frames().await;
-    assert_eq!(trace(&upstream.requests()[1]), (Some(OTHER), None));
+    let request = &upstream.requests()[1];
+    own_span(request, OTHER);
+    assert_eq!(trace(request).1, None);
 }
 
 #[tokio::test]
@@ -128,18 +158,19 @@ async fn invalid_trace_headers_and_credentials_are_not_forwarded() {
     let gateway = before(&upstream, "").await;
     let long = format!("a={}", "b".repeat(600));
     let received = [
-        ("00-nonsense", STATE, (None, None)),
-        ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", STATE, (None, None)),
-        (PARENT, long.as_str(), (Some(PARENT), None)),
+        ("00-nonsense", STATE, false),
+        ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", STATE, false),
+        (PARENT, long.as_str(), true),
     ];
 
-    for (number, (parent, state, wanted)) in received.into_iter().enumerate() {
+    for (number, (parent, state, is_trace)) in received.into_iter().enumerate() {
         let secret = [("authorization", "Bearer client"), ("cookie", "a=b"), ("baggage", "a=b")];
         let headers: Vec<_> = [("traceparent", parent), ("tracestate", state)].into_iter().chain(secret).collect();
         post(&gateway, "/agents/friday/process", &headers, &user_turn("hi")).await;
         upstream.wait_for_requests(number + 1).await;
         let request = &upstream.requests()[number];
-        assert_eq!(trace(request), wanted, "{parent}");
+        let (parent_received, state_received) = trace(request);
+        assert_eq!((parent_received.is_some(), state_received), (is_trace, None), "{parent}");
 
         for (name, _) in secret {
             assert!(!request.headers.contains_key(name), "{name}");
