@@ -29,6 +29,9 @@ const INSPECTED_FRAMES: u64 = 64;
 /// A turn that sends more requests than this, or looks up and waits without end, has gone wrong.
 const MAX_REQUESTS: u32 = 10_000;
 
+/// The longest pause before a retry that is passed on to clients, whatever an agent or its connector says.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Sends the requests of a turn.
 pub trait Transport: Send + 'static {
     /// Sends a request and waits for the head of its answer, or for all of a document that was looked up. `since`: when
@@ -97,13 +100,21 @@ pub struct Refused {
 impl Refused {
     fn to_fault(&self, turn: &dyn AgentTurn) -> Fault {
         let refusal = Refusal { status: self.status, body: self.body.as_bytes(), retry_after: self.retry_after };
-        let mut fault = secrets::mask_fault(turn.map_refusal(&refusal));
+        let mut fault = sanitized(turn.map_refusal(&refusal));
         let body = fault.detail.take().unwrap_or_default();
         // Nearly every redirect has an empty body; where it leads is in `asked`.
         let body = beginning(&body);
         fault.detail = Some(if body.is_empty() { self.asked.clone() } else { format!("{}: {body}", self.asked) });
         fault
     }
+}
+
+/// A fault that a connector made of what its agent sent, without the gateway's secrets and with a pause that makes
+/// sense.
+fn sanitized(fault: Fault) -> Fault {
+    let mut fault = secrets::mask_fault(fault);
+    fault.retry_after = fault.retry_after.map(|pause| pause.min(MAX_RETRY_AFTER));
+    fault
 }
 
 /// As much of a refusal as the log needs.
@@ -356,10 +367,10 @@ impl Conversation {
             }
             Ok(Reply::Document(document)) => {
                 bounded("the agent's document", &document)?;
-                self.turn.on_lookup(Ok(&document)).map_err(secrets::mask_fault)?;
+                self.turn.on_lookup(Ok(&document)).map_err(sanitized)?;
             }
-            Err(fault) if is_lookup => self.turn.on_lookup(Err(&fault)).map_err(secrets::mask_fault)?,
-            Err(fault) => self.turn.on_failure(fault).map_err(secrets::mask_fault)?,
+            Err(fault) if is_lookup => self.turn.on_lookup(Err(&fault)).map_err(sanitized)?,
+            Err(fault) => self.turn.on_failure(fault).map_err(sanitized)?,
         }
         self.advance()
     }
@@ -372,7 +383,7 @@ impl Conversation {
             return Err(Fault::new(FaultKind::Internal, "the agent was asked too often in one turn"));
         }
 
-        self.stage = match self.turn.next(now()).map_err(secrets::mask_fault)? {
+        self.stage = match self.turn.next(now()).map_err(sanitized)? {
             Next::Finished => Stage::Done,
             Next::Send(request) => {
                 let is_lookup = request.purpose == interlingua_core::connector::Purpose::Lookup;
@@ -395,7 +406,7 @@ impl Conversation {
     /// with more values or levels than [`tree::Bounds::DEFAULT`], else what the turn or the sink says. The conversation
     /// is over then.
     pub fn feed(&mut self, chunk: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let fed = self.read(chunk, sink).map_err(secrets::mask_fault);
+        let fed = self.read(chunk, sink).map_err(sanitized);
         if fed.is_err()
             && let Stage::Reading(body) = &mut self.stage
         {
@@ -457,7 +468,7 @@ impl Conversation {
             return Ok(Flow::Ended);
         }
 
-        self.read_rest(sink).and_then(|()| self.turn.on_end(sink)).map_err(secrets::mask_fault)?;
+        self.read_rest(sink).and_then(|()| self.turn.on_end(sink)).map_err(sanitized)?;
         self.go_on(sink)
     }
 
@@ -473,7 +484,7 @@ impl Conversation {
             return Ok(Flow::Ended);
         }
 
-        self.turn.on_cut(fault, sink).map_err(secrets::mask_fault)?;
+        self.turn.on_cut(fault, sink).map_err(sanitized)?;
         self.go_on(sink)
     }
 
@@ -560,5 +571,21 @@ fn too_large(error: DecodeError) -> Fault {
             Fault::new(FaultKind::UpstreamTooLarge, format!("the agent sent an event larger than {limit} bytes"))
         }
         other => Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_source(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_connector_makes_clients_wait_longer_than_a_day() {
+        let pause = |pause: Option<Duration>| {
+            let mut fault = Fault::new(FaultKind::UpstreamRateLimited, "slow down");
+            fault.retry_after = pause;
+            sanitized(fault).retry_after
+        };
+        let minute = Duration::from_secs(60);
+        assert_eq!([None, Some(minute), Some(Duration::MAX)].map(pause), [None, Some(minute), Some(MAX_RETRY_AFTER)]);
     }
 }
