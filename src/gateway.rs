@@ -12,7 +12,7 @@ use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::{Owner, ProtocolAdapter};
 use url::Url;
 
-use crate::callers::Callers;
+use crate::callers::{Callers, Usage};
 use crate::clock;
 use crate::config::{
     self, ClientProtocol, Connected, EndpointPattern, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
@@ -20,7 +20,7 @@ use crate::config::{
 use crate::engine::{self, Engine, Scope};
 use crate::ports::WebhookClient;
 use crate::server::{self, Served};
-use crate::store::{Memory, OwnerBoundsOf, Retention, Sqlite, SqliteOptions, Store};
+use crate::store::{Memory, OwnerBounds, OwnerBoundsOf, Retention, Sqlite, SqliteOptions, Store};
 use crate::upstream::demo::Demo;
 use crate::upstream::http::{Endpoint, HttpSettings, HttpUpstream};
 use crate::upstream::push::HttpWebhookClient;
@@ -191,9 +191,9 @@ impl Gateway {
         let webhooks = Arc::new(HttpWebhookClient::new(vec![listener.local_addr()?]));
         let callers = Callers::new(&settings.auth, &settings.callers);
         let routes = self.routes(settings, &callers)?;
-        let rules = retention_rules(settings, &routes);
+        let rules = retention_rules(settings, &routes, &callers);
         let webhooks = Arc::clone(&webhooks) as Arc<dyn WebhookClient>;
-        let engine = Engine::new(agents, Arc::clone(&store), webhooks, rules);
+        let engine = Engine::new(agents, Arc::clone(&store), webhooks, rules, Arc::clone(&callers), limits(settings));
 
         let recovered = engine.recover().await?;
         if recovered > 0 {
@@ -248,6 +248,7 @@ impl Gateway {
             history_limit: engine::HistoryLimit { turns: agent.history_limit.turns, bytes: agent.history_limit.bytes },
             queue_turns: agent.parallel_turns == config::ParallelTurns::Queue,
             max_run_bytes: agent.max_run_bytes,
+            usage: Arc::new(Usage::shared(agent.limits)),
         }))
     }
 
@@ -357,17 +358,17 @@ impl Running {
 }
 
 /// The retention rules: those of the settings for all runs, and those of routes for their own runs.
-fn retention_rules(settings: &Settings, mounts: &[Served]) -> engine::RetentionRules {
+fn retention_rules(settings: &Settings, mounts: &[Served], callers: &Arc<Callers>) -> engine::RetentionRules {
     let mut retention = Retention {
         age: settings.store.retention.age,
         runs: settings.store.retention.runs,
         documents: settings.store.retention.runs,
         bytes: settings.store.retention.bytes,
-        collections: vec!["sessions".to_owned(), "asked".to_owned()],
+        collections: vec!["sessions".to_owned(), "asked".to_owned(), "spent".to_owned()],
         parts: vec![("entries".to_owned(), "sessions".to_owned())],
         routes: Vec::new(),
         attached: Vec::new(),
-        bounds: OwnerBoundsOf::default(),
+        bounds: owner_bounds(callers),
     };
     let mut scopes = Vec::new();
     for Served { scope, mounted, .. } in mounts {
@@ -383,6 +384,32 @@ fn retention_rules(settings: &Settings, mounts: &[Served]) -> engine::RetentionR
     }
 
     engine::RetentionRules { retention, scopes }
+}
+
+/// How much single callers may keep.
+fn owner_bounds(callers: &Arc<Callers>) -> OwnerBoundsOf {
+    let callers = Arc::clone(callers);
+    OwnerBoundsOf::new(move |base_key| {
+        let limits = callers.limits_of(base_key);
+        OwnerBounds {
+            runs: limits.stored_runs.unwrap_or(u64::MAX),
+            route_runs: limits.tasks.unwrap_or(u64::MAX),
+            documents: limits.conversations.unwrap_or(u64::MAX),
+            bytes: limits.stored.unwrap_or(u64::MAX),
+        }
+    })
+}
+
+/// Bounds of what the engine holds for all callers together.
+fn limits(settings: &Settings) -> engine::Limits {
+    let limits = settings.server.limits;
+    engine::Limits {
+        runs: limits.runs,
+        queued_turns: limits.queued_turns,
+        receivers: limits.receivers,
+        pushes: limits.pushes,
+        page: limits.page as u64,
+    }
 }
 
 fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn Store>> {

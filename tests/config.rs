@@ -312,6 +312,11 @@ fn defaults_are_applied() {
         bodies: 256 << 20,
         json_depth: 128,
         json_values: 100_000,
+        runs: 200_000,
+        queued_turns: 64,
+        receivers: 10_000,
+        pushes: 20_000,
+        page: 8 << 20,
     };
     assert_eq!(settings.server.limits, limits);
     assert_eq!(settings.server.drain, Duration::from_secs(30));
@@ -346,6 +351,8 @@ fn values_of_the_file_override_defaults() {
     assert_eq!((limits.connections, limits.connections_per_address), (500, 32));
     assert_eq!(limits.connections_per_loopback_address, 32, "an explicit limit applies to loopback addresses too");
     assert_eq!((limits.bodies, limits.json_depth, limits.json_values), (2 << 20, 64, 5000));
+    assert_eq!((limits.runs, limits.queued_turns, limits.page), (1000, 8, 1 << 20));
+    assert_eq!((limits.receivers, limits.pushes), (50, 200));
     assert_eq!(settings.server.trusted_proxies.len(), 2);
     assert_eq!(settings.server.forwarded, Forwarded::Forwarded);
     assert_eq!(settings.server.allowed_hosts.as_ref().map(Vec::len), Some(3));

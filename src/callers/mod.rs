@@ -7,6 +7,7 @@ mod caller;
 pub mod jwks;
 pub mod jwt;
 mod jwt_ring;
+mod rate;
 mod reason;
 pub mod tokens;
 mod usage;
@@ -14,17 +15,19 @@ mod usage;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use interlingua_core::Fault;
+use interlingua_core::{Fault, Owner};
 
 pub use self::caller::Caller;
+pub use self::rate::Limiter;
 pub use self::reason::Reason;
-pub use self::usage::{Permit, Usage, Use};
+pub use self::usage::{Permit, Usage, UsageTable, Use, day_of};
 pub use crate::config::Methods;
-use crate::config::{Auth, CallerProfile};
+use crate::config::{Auth, CallerLimits, CallerProfile};
 
 /// All callers of a gateway.
 pub struct Callers {
     anonymous: Arc<Caller>,
+    usage: UsageTable,
     revokes_streams: bool,
 }
 
@@ -56,7 +59,8 @@ impl Callers {
     #[must_use]
     pub fn new(auth: &Auth, profiles: &[CallerProfile]) -> Arc<Self> {
         let _ = profiles;
-        Arc::new(Self { anonymous: Arc::new(Caller::anonymous()), revokes_streams: auth.revoke_streams })
+        let (anonymous, usage) = (Arc::new(Caller::anonymous()), UsageTable::default());
+        Arc::new(Self { anonymous, usage, revokes_streams: auth.revoke_streams })
     }
 
     /// Without any way to authenticate.
@@ -85,6 +89,24 @@ impl Callers {
     ) -> Result<Arc<Caller>, Fault> {
         let _ = (by, shown, from);
         Ok(self.anonymous())
+    }
+
+    /// What a caller uses, by the [base key](interlingua_core::Owner::base_key) of its owner.
+    #[must_use]
+    pub fn usage_of(&self, base_key: &str) -> Arc<Usage> {
+        if base_key == Owner::ANONYMOUS {
+            return Arc::clone(&self.anonymous.usage);
+        }
+        self.usage.get(base_key).unwrap_or_else(|| self.usage.of(base_key, &self.limits_of(base_key)))
+    }
+
+    /// The limits of a caller, by the base key of its owner.
+    #[must_use]
+    pub fn limits_of(&self, base_key: &str) -> Arc<CallerLimits> {
+        if base_key == Owner::ANONYMOUS {
+            return self.anonymous.usage.limits();
+        }
+        self.usage.get(base_key).map(|usage| usage.limits()).unwrap_or_default()
     }
 
     /// True if open streams end with the credentials of their caller: see [`Caller::revoked`].

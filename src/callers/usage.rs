@@ -1,17 +1,39 @@
-//! What one caller uses at the moment. Not here: what the caller is allowed to use ([`super::profiles`]).
+//! What one caller uses at the moment, and the bounds of that. Not here: which limits hold for a caller
+//! ([`super::profiles`]).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use interlingua_core::{Fault, LimitState};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use interlingua_core::event::Millis;
+use interlingua_core::{Fault, FaultKind, LimitState};
 
-/// What one caller uses at the moment.
-#[derive(Debug, Default)]
+use super::rate::Limiter;
+use crate::clock;
+use crate::config::{CallerLimits, RequestLimits};
+
+/// When a client should come again that has too much under way.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How long a usage is kept that no one holds.
+const KEPT: Duration = Duration::from_secs(600);
+/// Below this many usages no one looks for those that are not in use.
+const SWEEP_MIN: usize = 1024;
+/// A day, in milliseconds.
+const DAY: u64 = 86_400_000;
+
+/// What one caller uses at the moment. All that changes are counters: it is shared by all requests of the caller.
+#[derive(Debug)]
 pub struct Usage {
-    streams: AtomicUsize,
-    sockets: AtomicUsize,
-    runs: AtomicUsize,
-    queued: AtomicUsize,
+    limits: ArcSwap<CallerLimits>,
+    /// `None`: the caller has no rate.
+    requests: ArcSwapOption<Limiter>,
+    pushes: ArcSwap<Limiter>,
+    under_way: [AtomicUsize; Use::ALL.len()],
+    tokens: Mutex<Tokens>,
+    /// When it was looked up last.
+    used_at: AtomicU64,
 }
 
 /// What is counted while a [`Permit`] exists.
@@ -27,43 +49,396 @@ pub enum Use {
     Queued,
 }
 
-/// Counts one use of a caller until it is dropped.
+impl Use {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Stream, Self::Socket, Self::Run, Self::Queued];
+
+    /// As limits name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "streams",
+            Self::Socket => "sockets",
+            Self::Run => "runs",
+            Self::Queued => "queued",
+        }
+    }
+
+    const fn limit(self, limits: &CallerLimits) -> usize {
+        match self {
+            Self::Stream => limits.streams,
+            Self::Socket => limits.sockets,
+            Self::Run => limits.runs,
+            Self::Queued => limits.queued,
+        }
+    }
+
+    /// What there is too much of.
+    const fn described(self) -> &'static str {
+        match self {
+            Self::Stream => "answers are open",
+            Self::Socket => "WebSockets are open",
+            Self::Run => "runs are under way",
+            Self::Queued => "turns are queued",
+        }
+    }
+}
+
+/// The tokens of one day.
+#[derive(Debug, Default)]
+struct Tokens {
+    /// In days since 1970 (UTC).
+    day: u64,
+    spent: u64,
+    /// True once what an earlier process noted was added.
+    is_loaded: bool,
+}
+
+impl Tokens {
+    /// Begins a new day. What earlier processes noted can only be of the day on which this one began.
+    fn turn_to(&mut self, day: u64) {
+        if self.day != day {
+            (self.day, self.spent) = (day, 0);
+        }
+    }
+}
+
+/// Counts one use until it is dropped.
 #[derive(Debug)]
 pub struct Permit {
     usage: Arc<Usage>,
     what: Use,
 }
 
+impl Default for Usage {
+    fn default() -> Self {
+        Self::new(Arc::default())
+    }
+}
+
 impl Usage {
-    /// Counts a request. `None`: the caller has no rate.
+    /// Nothing is used yet.
+    #[must_use]
+    pub fn new(limits: Arc<CallerLimits>) -> Self {
+        Self {
+            requests: ArcSwapOption::new(limits.rate.map(|rate| Arc::new(Limiter::new(rate, limits.burst)))),
+            pushes: ArcSwap::from_pointee(Limiter::new(limits.pushes, None)),
+            limits: ArcSwap::new(limits),
+            under_way: Default::default(),
+            tokens: Mutex::default(),
+            used_at: AtomicU64::new(0),
+        }
+    }
+
+    /// What all callers together use, and may use: as many as there are, where nothing else is said.
+    #[must_use]
+    pub fn shared(limits: RequestLimits) -> Self {
+        let RequestLimits { rate, burst, runs } = limits;
+        let (runs, any) = (runs.unwrap_or(usize::MAX), usize::MAX);
+        Self::new(Arc::new(CallerLimits {
+            rate,
+            burst,
+            runs,
+            streams: any,
+            queued: any,
+            sockets: any,
+            ..CallerLimits::default()
+        }))
+    }
+
+    /// The limits that hold now.
+    #[must_use]
+    pub fn limits(&self) -> Arc<CallerLimits> {
+        self.limits.load_full()
+    }
+
+    /// Other limits hold from now on. What is counted stays, and so does a rate that is the same.
+    pub fn set_limits(&self, limits: &Arc<CallerLimits>) {
+        if Arc::ptr_eq(&self.limits.load(), limits) {
+            return;
+        }
+
+        match limits.rate {
+            Some(rate) if self.requests.load().as_ref().is_some_and(|limiter| limiter.is(rate, limits.burst)) => {}
+            rate => self.requests.store(rate.map(|rate| Arc::new(Limiter::new(rate, limits.burst)))),
+        }
+        if !self.pushes.load().is(limits.pushes, None) {
+            self.pushes.store(Arc::new(Limiter::new(limits.pushes, None)));
+        }
+        self.limits.store(Arc::clone(limits));
+    }
+
+    /// Counts a request. `None`: there is no rate.
     ///
     /// # Errors
-    /// [`interlingua_core::FaultKind::RateLimited`] with the limit that was reached.
+    /// [`FaultKind::RateLimited`] with the limit that was reached.
     pub fn admit_request(&self) -> Result<Option<LimitState>, Fault> {
-        Ok(None)
+        self.check_rate("requests")
+    }
+
+    /// Counts one more of what the rate is for. `None`: there is no rate.
+    ///
+    /// # Errors
+    /// [`FaultKind::RateLimited`] with the limit that was reached.
+    pub fn check_rate(&self, name: &'static str) -> Result<Option<LimitState>, Fault> {
+        self.requests.load().as_ref().map(|limiter| limiter.check(name)).transpose()
+    }
+
+    /// Waits until one more push request may be sent, and counts it.
+    pub async fn wait_for_push(&self) {
+        let pushes = self.pushes.load_full();
+        pushes.wait().await;
     }
 
     /// Counts a use until the permit is dropped.
     ///
     /// # Errors
-    /// [`interlingua_core::FaultKind::RateLimited`] with the limit that was reached.
+    /// [`FaultKind::RateLimited`] with the limit that was reached.
     pub fn begin(self: &Arc<Self>, what: Use) -> Result<Permit, Fault> {
-        self.count(what).fetch_add(1, Ordering::Relaxed);
-        Ok(Permit { usage: Arc::clone(self), what })
+        let limit = what.limit(&self.limits.load());
+        let before = self.count(what).fetch_add(1, Ordering::Relaxed);
+        let permit = Permit { usage: Arc::clone(self), what };
+        if before < limit {
+            return Ok(permit);
+        }
+
+        drop(permit);
+        Err(full(what, limit))
     }
 
-    fn count(&self, what: Use) -> &AtomicUsize {
-        match what {
-            Use::Stream => &self.streams,
-            Use::Socket => &self.sockets,
-            Use::Run => &self.runs,
-            Use::Queued => &self.queued,
+    /// How much of something is under way.
+    #[must_use]
+    pub fn under_way(&self, what: Use) -> usize {
+        self.count(what).load(Ordering::Relaxed)
+    }
+
+    const fn count(&self, what: Use) -> &AtomicUsize {
+        &self.under_way[what as usize]
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, Tokens> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if what an earlier process noted of the tokens of today is still to be added.
+    #[must_use]
+    pub fn wants_tokens(&self) -> bool {
+        self.limits.load().tokens_per_day.is_some() && !self.tokens().is_loaded
+    }
+
+    /// Adds what an earlier process noted of the tokens of a day. Once: later calls have no effect.
+    pub fn load_tokens(&self, day: u64, spent: u64) {
+        let mut tokens = self.tokens();
+        if !std::mem::replace(&mut tokens.is_loaded, true) {
+            tokens.turn_to(day);
+            tokens.spent = tokens.spent.saturating_add(spent);
         }
+    }
+
+    /// Counts tokens of a day. Returns how many it has in all. `None`: no one asked for that.
+    pub fn spend_tokens(&self, day: u64, count: u64) -> Option<u64> {
+        self.limits.load().tokens_per_day?;
+        let mut tokens = self.tokens();
+        tokens.turn_to(day);
+        tokens.spent = tokens.spent.saturating_add(count);
+        Some(tokens.spent)
+    }
+
+    /// How many tokens of a day are spent.
+    #[must_use]
+    pub fn spent_tokens(&self, day: u64) -> u64 {
+        let mut tokens = self.tokens();
+        tokens.turn_to(day);
+        tokens.spent
+    }
+
+    /// Whether tokens are left at this time.
+    ///
+    /// # Errors
+    /// [`FaultKind::RateLimited`] until the day (UTC) is over.
+    pub fn check_tokens(&self, now: Millis) -> Result<(), Fault> {
+        let Some(quota) = self.limits.load().tokens_per_day else { return Ok(()) };
+        if self.spent_tokens(day_of(now)) < quota {
+            return Ok(());
+        }
+
+        let reset = Duration::from_millis(DAY - now % DAY);
+        let message = format!("too many tokens today: the limit is {quota}");
+        let mut fault = Fault::new(FaultKind::RateLimited, message);
+        fault.retry_after = Some(reset);
+        let window = Duration::from_millis(DAY);
+        fault.limit = Some(Box::new(LimitState { name: "tokens", quota, window, remaining: 0, reset }));
+        Err(fault)
+    }
+}
+
+/// The day of a time, counted from 1970 (UTC).
+#[must_use]
+pub const fn day_of(now: Millis) -> u64 {
+    now / DAY
+}
+
+fn full(what: Use, limit: usize) -> Fault {
+    let message = format!("too many {}: the limit is {limit}", what.described());
+    let mut fault = Fault::new(FaultKind::RateLimited, message);
+    fault.retry_after = Some(RETRY_AFTER);
+    let (quota, window) = (limit as u64, Duration::ZERO);
+    fault.limit = Some(Box::new(LimitState { name: what.name(), quota, window, remaining: 0, reset: RETRY_AFTER }));
+    fault
+}
+
+impl Permit {
+    /// Counts as another use from now on, whatever the limit of that is.
+    pub fn change_to(&mut self, what: Use) {
+        self.usage.count(what).fetch_add(1, Ordering::Relaxed);
+        self.usage.count(self.what).fetch_sub(1, Ordering::Relaxed);
+        self.what = what;
+    }
+
+    /// Counts as another use from now on.
+    ///
+    /// # Errors
+    /// [`FaultKind::RateLimited`] with the limit that was reached: it goes on to count as before.
+    pub fn try_change_to(&mut self, what: Use) -> Result<(), Fault> {
+        if self.what != what {
+            // The old permit is dropped with the value it is replaced by.
+            *self = self.usage.begin(what)?;
+        }
+        Ok(())
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         self.usage.count(self.what).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The usage of all callers, by the [base key](interlingua_core::Owner::base_key) of their owner.
+#[derive(Debug, Default)]
+pub struct UsageTable {
+    known: Mutex<HashMap<Arc<str>, Arc<Usage>>>,
+}
+
+impl UsageTable {
+    /// The usage of a caller, who has these limits from now on.
+    #[must_use]
+    pub fn of(&self, base_key: &str, limits: &Arc<CallerLimits>) -> Arc<Usage> {
+        let now = clock::now();
+        let mut known = self.lock();
+        let usage = match known.get(base_key) {
+            Some(usage) => Arc::clone(usage),
+            None => {
+                if known.len() >= SWEEP_MIN && known.len().is_power_of_two() {
+                    known.retain(|_, usage| is_in_use(usage, now));
+                }
+                let usage = Arc::new(Usage::new(Arc::clone(limits)));
+                known.insert(base_key.into(), Arc::clone(&usage));
+                usage
+            }
+        };
+        drop(known);
+
+        usage.set_limits(limits);
+        usage.used_at.store(now, Ordering::Relaxed);
+        usage
+    }
+
+    /// The usage of a caller that came before. `None`: it has nothing under way.
+    #[must_use]
+    pub fn get(&self, base_key: &str) -> Option<Arc<Usage>> {
+        self.lock().get(base_key).cloned()
+    }
+
+    /// All callers that have used something not long ago.
+    #[must_use]
+    pub fn all(&self) -> Vec<(Arc<str>, Arc<Usage>)> {
+        self.lock().iter().map(|(key, usage)| (Arc::clone(key), Arc::clone(usage))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Usage>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// True if someone holds it, or may soon come again: a rate that was used up must not be forgotten.
+fn is_in_use(usage: &Arc<Usage>, now: Millis) -> bool {
+    let idle = now.saturating_sub(usage.used_at.load(Ordering::Relaxed));
+    Arc::strong_count(usage) > 1 || Duration::from_millis(idle) < KEPT
+}
+
+#[cfg(test)]
+mod tests {
+    use interlingua_core::rate::Rate;
+
+    use super::*;
+
+    fn limits() -> CallerLimits {
+        CallerLimits { runs: 2, queued: 1, tokens_per_day: Some(100), ..CallerLimits::default() }
+    }
+
+    #[test]
+    fn a_permit_counts_until_it_is_dropped() {
+        let usage = Arc::new(Usage::new(Arc::new(limits())));
+        let mut first = usage.begin(Use::Run).expect("the first");
+        let _second = usage.begin(Use::Run).expect("the second");
+        let refused = usage.begin(Use::Run).expect_err("the third");
+        assert_eq!((refused.kind, refused.retry_after), (FaultKind::RateLimited, Some(RETRY_AFTER)));
+        assert_eq!(refused.limit.map(|limit| (limit.name, limit.quota)), Some(("runs", 2)));
+
+        first.try_change_to(Use::Queued).expect("the queue has room");
+        let mut third = usage.begin(Use::Run).expect("the queued one does not count");
+        third.try_change_to(Use::Queued).expect_err("the queue is full");
+        first.change_to(Use::Run);
+        assert_eq!((usage.under_way(Use::Run), usage.under_way(Use::Queued)), (3, 0), "its turn has come");
+        drop((first, third));
+        assert_eq!(usage.under_way(Use::Run), 1);
+    }
+
+    #[test]
+    fn tokens_are_counted_by_the_day() {
+        let usage = Usage::new(Arc::new(limits()));
+        let noon = 20_000 * DAY + DAY / 2;
+        assert!(usage.wants_tokens());
+        usage.load_tokens(20_000, 60);
+        usage.load_tokens(20_000, 60);
+        assert_eq!(usage.spend_tokens(20_000, 39), Some(99));
+        usage.check_tokens(noon).expect("one is left");
+        assert_eq!(usage.spend_tokens(20_000, 500), Some(599), "a run may report more than is left");
+        let refused = usage.check_tokens(noon).expect_err("none is left");
+        assert_eq!(refused.retry_after, Some(Duration::from_millis(DAY / 2)));
+        assert_eq!(refused.limit.map(|limit| limit.name), Some("tokens"));
+        usage.check_tokens(noon + DAY).expect("a new day");
+        assert!(!usage.wants_tokens(), "no earlier process has noted anything of it");
+    }
+
+    #[test]
+    fn new_limits_hold_at_once_and_keep_what_is_counted() {
+        let limits = |rate: &str, runs| {
+            Arc::new(CallerLimits { rate: Some(Rate::parse(rate).expect("a rate")), runs, ..CallerLimits::default() })
+        };
+        let table = UsageTable::default();
+        let usage = table.of("key::ann", &limits("1/h", 5));
+        usage.admit_request().expect("the first");
+        let _run = usage.begin(Use::Run).expect("a run");
+
+        let usage = table.of("key::ann", &limits("1/h", 1));
+        usage.admit_request().expect_err("the same rate goes on");
+        usage.begin(Use::Run).expect_err("one is under way");
+        let usage = table.of("key::ann", &limits("100/h", 1));
+        usage.admit_request().expect("another rate");
+        assert!(table.of("key::bob", &limits("1/h", 1)).begin(Use::Run).is_ok(), "others count for themselves");
+    }
+
+    #[test]
+    fn usages_that_no_one_holds_are_forgotten() {
+        let (table, limits) = (UsageTable::default(), Arc::default());
+        let held = table.of("held", &limits);
+        for number in 0..2 * SWEEP_MIN {
+            table.of(&number.to_string(), &limits).used_at.store(0, Ordering::Relaxed);
+        }
+        held.used_at.store(0, Ordering::Relaxed);
+        assert!(table.all().len() <= SWEEP_MIN + 2, "{}", table.all().len());
+        assert!(table.get("held").is_some_and(|usage| Arc::ptr_eq(&usage, &held)));
     }
 }

@@ -151,6 +151,20 @@ pub(super) struct ServerLimitsTable {
     /// Values of a JSON body.
     #[schemars(range(min = 1_000, max = 10_000_000))]
     pub(super) json_values: Located<u64>,
+    /// Runs in memory: those under way, and those that wait or are being read.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(super) runs: Located<u64>,
+    /// Turns that wait for another one of their session.
+    #[schemars(range(min = 1, max = 4_096))]
+    pub(super) queued_turns: Located<u64>,
+    /// Push receivers that a caller has named and that are still stored.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) receivers: Located<u64>,
+    /// Runs being sent to a push receiver, one for each receiver. A caller may have half of them.
+    #[schemars(range(min = 2, max = 1_000_000))]
+    pub(super) pushes: Located<u64>,
+    /// Bytes of runs on one page of a list. A larger run has a page of its own.
+    pub(super) page: Located<Size>,
 }
 
 impl Default for ServerLimitsTable {
@@ -161,6 +175,11 @@ impl Default for ServerLimitsTable {
             bodies: Size::mebibytes(256).into(),
             json_depth: 128.into(),
             json_values: 100_000.into(),
+            runs: 200_000.into(),
+            queued_turns: 64.into(),
+            receivers: 10_000.into(),
+            pushes: 20_000.into(),
+            page: Size::mebibytes(8).into(),
         }
     }
 }

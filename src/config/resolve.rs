@@ -154,6 +154,11 @@ fn server_limits(
     let per_address = per_address.map(|located| number(located, "connections_per_address", 1, MAX_CONNECTIONS));
     let json_depth = number(&table.json_depth, "json_depth", 8, 128);
     let json_values = number(&table.json_values, "json_values", 1_000, 10_000_000);
+    let runs = number(&table.runs, "runs", 1, 10_000_000);
+    let queued_turns = number(&table.queued_turns, "queued_turns", 1, 4_096);
+    let receivers = number(&table.receivers, "receivers", 1, 1_000_000);
+    let pushes = number(&table.pushes, "pushes", 2, 1_000_000);
+    let page = validator.at_least(&table.page, "page", Size::kibibytes(64));
 
     let bodies = table.bodies.value;
     if bodies < max_body.value {
@@ -172,6 +177,11 @@ fn server_limits(
         bodies: bodies.bytes(),
         json_depth,
         json_values,
+        runs,
+        queued_turns,
+        receivers,
+        pushes,
+        page,
     }
 }
 

@@ -235,7 +235,7 @@ impl Default for CallerLimits {
             stored_runs: None,
             tasks: None,
             conversations: None,
-            receivers: 1_000,
+            receivers: 10_000,
             pushes: Rate { count: NonZeroU32::new(6_000).unwrap_or(NonZeroU32::MIN), per: Duration::from_secs(60) },
             tokens_per_day: None,
         }
@@ -292,6 +292,16 @@ pub struct ServerLimits {
     pub json_depth: usize,
     /// Values of a JSON body.
     pub json_values: usize,
+    /// Runs in memory: those under way, and those that wait or are being read.
+    pub runs: usize,
+    /// Turns that wait for another one of their session.
+    pub queued_turns: usize,
+    /// Push receivers that a caller has named and that are still stored.
+    pub receivers: usize,
+    /// Runs being sent to a push receiver, one for each receiver. A caller may have half of them.
+    pub pushes: usize,
+    /// Bytes of runs on one page of a list. A larger run has a page of its own.
+    pub page: usize,
 }
 
 /// Where runs and sessions are stored, and for how long.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use interlingua_core::call::AgentCard;
 use interlingua_core::{Fault, FaultKind};
 
+use super::scope::Scope;
+use crate::callers::Usage;
 use crate::upstream::Upstream;
 
 /// An agent.
@@ -24,6 +26,8 @@ pub struct Agent {
     pub queue_turns: bool,
     /// The largest run, in bytes.
     pub max_run_bytes: usize,
+    /// What all callers together use of it, and how much they may.
+    pub usage: Arc<Usage>,
 }
 
 /// Who keeps the history of a session.
@@ -52,11 +56,14 @@ impl Agents {
         Self(agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect())
     }
 
-    /// An agent by its name, if it is one of these cards: a route offers only its own.
-    pub(super) fn offered(&self, name: &str, cards: &[Arc<AgentCard>]) -> Result<&Arc<Agent>, Fault> {
-        let offered = cards.iter().any(|card| card.name == name);
-        self.0.get(name).filter(|_| offered).ok_or_else(|| {
-            let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
+    /// An agent by its name, if the route has it and the caller may use it.
+    pub(super) fn offered(&self, name: &str, scope: &Scope) -> Result<&Arc<Agent>, Fault> {
+        if scope.denied.iter().any(|denied| denied == name) {
+            return Err(Fault::new(FaultKind::Forbidden, format!("you may not use the agent '{name}'")));
+        }
+
+        self.0.get(name).filter(|_| scope.offers(name)).ok_or_else(|| {
+            let names: Vec<&str> = scope.agents.iter().map(|card| card.name.as_str()).collect();
             let message = format!("no agent is called '{name}': this route has {}", names.join(", "));
             Fault::new(FaultKind::NoSuchAgent, message)
         })

@@ -21,13 +21,10 @@ use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::scope::Scope;
 use super::stored_json;
+use crate::callers::Callers;
 use crate::ports::WebhookClient;
 use crate::store::{Expect, Version};
 
-/// The most deliveries at once.
-const MAX_DELIVERIES: usize = 20_000;
-/// The most deliveries of one owner at once.
-const MAX_DELIVERIES_OF_OWNER: usize = 10_000;
 /// How many documents are listed at once.
 const PAGE: usize = 256;
 /// A request that names a receiver has started its run by then.
@@ -38,6 +35,8 @@ pub(super) struct Deliveries {
     runs: Arc<RunTable>,
     outbox: Arc<Outbox>,
     tasks: Mutex<Tasks>,
+    /// The most deliveries at once. A caller may have half of them.
+    limit: usize,
 }
 
 /// By the key of the document that names the receiver.
@@ -50,7 +49,8 @@ struct Tasks {
 
 struct Task {
     handle: AbortHandle,
-    owner: String,
+    /// The base key of the owner.
+    caller: String,
     /// See [`Delivery`].
     delivered: Arc<AtomicU64>,
     run: Weak<ActiveRun>,
@@ -77,9 +77,14 @@ pub(super) enum StartReason {
 }
 
 impl Deliveries {
-    pub(super) fn new(runs: &Arc<RunTable>, client: Arc<dyn WebhookClient>) -> Self {
-        let outbox = Outbox { store: Arc::clone(runs.store()), client, gate: Gate::default() };
-        Self { runs: Arc::clone(runs), outbox: Arc::new(outbox), tasks: Mutex::default() }
+    pub(super) fn new(
+        runs: &Arc<RunTable>,
+        client: Arc<dyn WebhookClient>,
+        callers: Arc<Callers>,
+        limit: usize,
+    ) -> Self {
+        let outbox = Outbox { store: Arc::clone(runs.store()), client, callers, gate: Gate::default() };
+        Self { runs: Arc::clone(runs), outbox: Arc::new(outbox), tasks: Mutex::default(), limit }
     }
 
     fn lock(&self) -> MutexGuard<'_, Tasks> {
@@ -90,7 +95,7 @@ impl Deliveries {
     pub(super) async fn check_receiver(&self, collection: &str, value: &Json, scope: &Scope) -> Result<(), Fault> {
         let Some(notifiers) = notifiers_of(collection, scope) else { return Ok(()) };
         let Some(notifier) = (notifiers.open)(value) else { return Ok(()) };
-        if self.lock().are_too_many(&scope.document_key("")) {
+        if self.lock().are_too_many(scope.owner.base_key(), self.limit) {
             return Err(Fault::new(FaultKind::Overloaded, "too many push deliveries are under way"));
         }
 
@@ -109,6 +114,8 @@ impl Deliveries {
         let Some(notifiers) = notifiers_of(collection, scope) else { return };
         let Some(id) = document.key.split('/').next().and_then(RunId::parse) else { return };
         match self.runs.find(id).await {
+            // A document may name any run: what happens in another caller's is not told.
+            Ok(Some(RunHandle::InMemory(run))) if run.view(|view| view.info.owner != scope.owner.key()) => {}
             Ok(Some(RunHandle::InMemory(run))) => {
                 self.start_one(notifiers, &document, &run, StartReason::ReceiverNamed, scope);
             }
@@ -180,7 +187,7 @@ impl Deliveries {
         let Some(notifier) = (notifiers.open)(document.value) else { return };
         let Some(from) = self.first_step(&key, run, reason) else { return };
 
-        let owner = scope.document_key("");
+        let caller = scope.owner.base_key().to_owned();
         let delivered = Arc::new(AtomicU64::new(from));
         let delivery = Delivery::new(
             Arc::clone(&self.outbox),
@@ -191,12 +198,12 @@ impl Deliveries {
                 run: run.id(),
                 key: key.clone(),
                 version: document.version,
-                owner: owner.clone(),
+                caller: caller.clone(),
             },
             Arc::clone(&delivered),
         );
         let task = tokio::task::spawn_local(delivery.run(from));
-        self.lock().insert(&key, Task { handle: task.abort_handle(), owner, delivered, run: Arc::downgrade(run) });
+        self.lock().insert(&key, Task { handle: task.abort_handle(), caller, delivered, run: Arc::downgrade(run) });
     }
 
     /// From which step on a delivery starts. `None`: it does not.
@@ -222,14 +229,13 @@ impl Deliveries {
 }
 
 impl Tasks {
-    /// True if no more are accepted, of this owner or at all.
-    fn are_too_many(&mut self, owner: &str) -> bool {
-        if self.by_key.len() < MAX_DELIVERIES_OF_OWNER {
+    /// True if no more are accepted, of this caller or at all.
+    fn are_too_many(&mut self, caller: &str, limit: usize) -> bool {
+        if self.by_key.len() < limit / 2 {
             return false;
         }
         self.by_key.retain(|_, task| !task.handle.is_finished());
-        self.by_key.len() >= MAX_DELIVERIES
-            || self.by_key.values().filter(|task| task.owner == owner).count() >= MAX_DELIVERIES_OF_OWNER
+        self.by_key.len() >= limit || self.by_key.values().filter(|task| task.caller == caller).count() >= limit / 2
     }
 
     fn insert(&mut self, key: &str, task: Task) {
@@ -247,6 +253,11 @@ impl Tasks {
         let task = self.by_key.get(key).filter(|task| !task.handle.is_finished());
         task.map(|task| task.delivered.load(Ordering::Acquire))
     }
+}
+
+/// True if the documents of a collection name receivers.
+pub(super) fn names_receiver(collection: &str, scope: &Scope) -> bool {
+    notifiers_of(collection, scope).is_some()
 }
 
 /// The notifiers of the route's protocol, if the collection is theirs.

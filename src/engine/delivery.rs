@@ -16,6 +16,7 @@ use super::active_run::Take;
 use super::follow::Follower;
 use super::gate::{Gate, origin_of};
 use super::stored_json;
+use crate::callers::Callers;
 use crate::clock;
 use crate::ports::WebhookClient;
 use crate::store::{Expect, Store, StoreError, Version};
@@ -33,6 +34,7 @@ const MAX_BATCH: usize = 64;
 pub(super) struct Outbox {
     pub(super) store: Arc<dyn Store>,
     pub(super) client: Arc<dyn WebhookClient>,
+    pub(super) callers: Arc<Callers>,
     /// Bounds the requests on their way.
     pub(super) gate: Gate,
 }
@@ -45,8 +47,8 @@ pub(super) struct Receiver {
     /// The key of the document that names it, in the store.
     pub(super) key: String,
     pub(super) version: Version,
-    /// The owner of the document, as keys of the store have it.
-    pub(super) owner: String,
+    /// The base key of the document's owner.
+    pub(super) caller: String,
 }
 
 /// One receiver and one run.
@@ -81,7 +83,10 @@ impl Delivery {
             let (requests, is_over) = self.take_batch(from).await;
             for request in requests {
                 if !self.send(request).await {
-                    tracing::warn!(run = %self.receiver.run, "a push receiver failed too often: it is disabled");
+                    tracing::warn!(
+                        run = %self.receiver.run,
+                        "a push receiver failed too often, or its caller was removed: it is disabled"
+                    );
                     return self.disable().await;
                 }
             }
@@ -139,12 +144,18 @@ impl Delivery {
         .await
     }
 
-    /// Sends one request, several times if necessary. False: the receiver has failed too often.
+    /// Sends one request, several times if necessary. False: the receiver has failed too often, or its caller is not a
+    /// caller any more.
     async fn send(&mut self, request: PushRequest) -> bool {
         let url = self.receiver.notifier.url().to_owned();
         let mut pause = FIRST_PAUSE;
         for attempt in 1..=MAX_TRIES {
-            let entered = self.outbox.gate.enter(&self.receiver.owner, &origin_of(&url)).await;
+            self.outbox.callers.usage_of(&self.receiver.caller).wait_for_push().await;
+            let entered = self.outbox.gate.enter(&self.receiver.caller, &origin_of(&url)).await;
+            if !self.outbox.callers.knows(&self.receiver.caller) {
+                return false;
+            }
+
             let sent = self.outbox.client.post(&url, &self.receiver.notifiers.policy, request.clone()).await;
             drop(entered);
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use interlingua_core::call::DocumentCall;
 use interlingua_core::{Fault, Json};
 
-use super::deliveries::{Deliveries, ReceiverDocument};
-use super::faults::store_fault;
+use super::deliveries::{Deliveries, ReceiverDocument, names_receiver};
+use super::faults::{self, store_fault};
 use super::scope::Scope;
 use super::stored_json;
 use crate::clock;
@@ -19,11 +19,13 @@ const MAX_DOCUMENTS: usize = 1000;
 pub(super) struct Documents {
     store: Arc<dyn Store>,
     deliveries: Arc<Deliveries>,
+    /// The most receivers of a caller, whatever its own limit is.
+    receivers: usize,
 }
 
 impl Documents {
-    pub(super) const fn new(store: Arc<dyn Store>, deliveries: Arc<Deliveries>) -> Self {
-        Self { store, deliveries }
+    pub(super) const fn new(store: Arc<dyn Store>, deliveries: Arc<Deliveries>, receivers: usize) -> Self {
+        Self { store, deliveries, receivers }
     }
 
     /// Serves a call. Returns keys and values; none for calls that write.
@@ -62,7 +64,22 @@ impl Documents {
         Ok(found.iter().filter_map(read).collect())
     }
 
+    /// Whether the caller may name one more receiver. One that is there may be named again.
+    async fn check_receivers(&self, collection: &str, key: &str, scope: &Scope) -> Result<(), Fault> {
+        let limit = scope.caller.usage.limits().receivers.min(self.receivers);
+        let count = self.store.count(collection, scope.owner.base_key()).await.map_err(|error| store_fault(&error))?;
+        if count < limit as u64 {
+            return Ok(());
+        }
+
+        let known = self.store.get(collection, &scope.document_key(key)).await.map_err(|error| store_fault(&error))?;
+        if known.is_some() { Ok(()) } else { Err(faults::too_many_receivers(limit)) }
+    }
+
     async fn put(&self, collection: &str, key: &str, value: Json, scope: &Scope) -> Result<(), Fault> {
+        if names_receiver(collection, scope) {
+            self.check_receivers(collection, key, scope).await?;
+        }
         self.deliveries.check_receiver(collection, &value, scope).await?;
         let bytes = stored_json::to_bytes(&value);
         let put = self.store.put(collection, &scope.document_key(key), bytes, Expect::Any, clock::now());

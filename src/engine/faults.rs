@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use interlingua_core::run::RunError;
-use interlingua_core::{Fault, FaultKind, RunId, answer};
+use interlingua_core::{Fault, FaultKind, LimitState, RunId, answer};
 
 use crate::store::StoreError;
 
 /// When a client should try again while the store fails, or once the gateway is closing.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// When a client should try again that has named too many push receivers.
+const RECEIVERS_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// Something panicked.
 pub(super) fn internal() -> Fault {
@@ -70,6 +72,16 @@ pub(super) fn waiting() -> Fault {
 /// The session has a turn under way.
 pub(super) fn busy(session: &str) -> Fault {
     Fault::new(FaultKind::Busy, format!("session '{session}' has a run under way"))
+}
+
+/// The caller has named too many push receivers. There is room once runs or receivers are deleted.
+pub(super) fn too_many_receivers(quota: usize) -> Fault {
+    let message = format!("too many push receivers: the limit is {quota}");
+    let mut fault = Fault::new(FaultKind::RateLimited, message);
+    fault.retry_after = Some(RECEIVERS_RETRY_AFTER);
+    let (name, quota, reset) = ("receivers", quota as u64, RECEIVERS_RETRY_AFTER);
+    fault.limit = Some(Box::new(LimitState { name, quota, window: Duration::ZERO, remaining: 0, reset }));
+    fault
 }
 
 /// There is no such run, or it is another caller's.

@@ -20,6 +20,7 @@ use super::driver::{Beginning, Driver};
 use super::faults;
 use super::follow::Follower;
 use super::later_turns::LaterTurns;
+use super::limits::Limits;
 use super::respond::Wanted;
 use super::retention::owner_of_new_run;
 use super::run_handle::RunHandle;
@@ -27,12 +28,10 @@ use super::run_table::RunTable;
 use super::scope::Scope;
 use super::session::Session;
 use super::session_choice::SessionChooser;
-use super::turn::{Place, Spoken, Turn};
+use super::spent;
+use super::turn::{Place, Spoken, Turn, TurnPermits};
 use crate::clock;
 use crate::store::{Health, Journal, StoreFuture};
-
-/// The most runs in memory.
-const MAX_ACTIVE_RUNS: usize = 200_000;
 
 /// Starts runs.
 pub(super) struct FirstTurns {
@@ -41,6 +40,7 @@ pub(super) struct FirstTurns {
     pub(super) sessions: SessionChooser,
     pub(super) driver: Arc<Driver>,
     pub(super) later_turns: LaterTurns,
+    pub(super) limits: Limits,
 }
 
 /// What of a call concerns the run, and not its first turn.
@@ -61,8 +61,8 @@ enum Placed {
 impl FirstTurns {
     /// Starts a turn, of a new run unless the call continues one.
     pub(super) async fn start(&self, mut call: RunCall, scope: &Scope) -> Result<Answer, Fault> {
-        let agent = Arc::clone(self.agents.offered(&call.agent, &scope.agents)?);
-        if self.runs.len() >= MAX_ACTIVE_RUNS {
+        let agent = Arc::clone(self.agents.offered(&call.agent, scope)?);
+        if self.runs.len() >= self.limits.runs {
             return Err(Fault::new(FaultKind::Overloaded, "too many runs are under way"));
         }
 
@@ -75,10 +75,12 @@ impl FirstTurns {
             return Err(faults::store_unavailable());
         }
 
+        spent::check(self.runs.store(), &scope.caller).await?;
         if let Thread::Continue(id) = call.thread {
             return self.later_turns.start(id, call, &agent, scope).await;
         }
 
+        let mut permits = TurnPermits::begin(&scope.caller, &agent)?;
         let (id, delivery) = (call.id.unwrap_or_else(clock::new_id), call.delivery);
         let labels = std::mem::replace(&mut call.labels, Json::null());
         let mut spoken = Spoken::from(call);
@@ -89,8 +91,13 @@ impl FirstTurns {
         };
 
         let is_behind = matches!(place, Place::Behind(_));
+        if is_behind {
+            permits.queue()?;
+        }
+
         let (mut turn, started) = Turn::new(session, Arc::clone(&scope.caller), place, policy, spoken);
-        (turn.trace, turn.route) = (scope.trace.clone(), Arc::clone(&scope.path));
+        turn.permits = Some(permits);
+        (turn.trace, turn.protocol, turn.route) = (scope.trace.clone(), scope.protocol, Arc::clone(&scope.path));
 
         let run = new_run(&agent, &mut turn, NewRun { id, delivery, previous, labels }, scope);
         let (follower, saved) = self.launch(&run, turn, store_fails, scope);
@@ -118,7 +125,7 @@ impl FirstTurns {
         let Some(guard) = session.try_turn() else {
             let queues = busy.map_or(agent.queue_turns, |busy| busy == Busy::Queue);
             return if queues {
-                Ok(Placed::At(Place::Behind(session.enqueue()?)))
+                Ok(Placed::At(Place::Behind(session.enqueue(self.limits.queued_turns)?)))
             } else {
                 Err(faults::busy(&session.id))
             };

@@ -26,7 +26,7 @@ use super::run_access::RunAccess;
 use super::run_handle::RunHandle;
 use super::run_table::{HeldRun, RunTable};
 use super::scope::Scope;
-use super::turn::{Place, Spoken, Turn};
+use super::turn::{Place, Spoken, Turn, TurnPermits};
 use super::{commit, faults};
 use crate::clock;
 
@@ -40,6 +40,8 @@ pub(super) struct LaterTurns {
     pub(super) deliveries: Arc<Deliveries>,
     pub(super) linker: Arc<RunLinker>,
     pub(super) driver: Arc<Driver>,
+    /// The most turns that wait for another one of their session.
+    pub(super) queued_turns: usize,
 }
 
 impl LaterTurns {
@@ -54,16 +56,18 @@ impl LaterTurns {
         // Without a turn the run need not be in memory, wherever this ends.
         let run = self.access.activate(id, scope).await?;
         check_continuable(&run)?;
+        let permits = TurnPermits::begin(&scope.caller, agent)?;
         // Before the run takes its next step.
         self.deliveries.start(&run, StartReason::RunContinues, scope).await?;
 
         let (delivery, policy) = (call.delivery, call.policy);
         let labels = call.labels.clone();
         let session = self.runs.session_of(&run.handle()).await?;
-        let place = Place::Behind(session.enqueue()?);
+        let place = Place::Behind(session.enqueue(self.queued_turns)?);
         let (mut turn, started) =
             Turn::new(session, Arc::clone(&scope.caller), place, policy.for_later_turn(), Spoken::from(call));
-        (turn.trace, turn.route) = (scope.trace.clone(), Arc::clone(&scope.path));
+        turn.permits = Some(permits);
+        (turn.trace, turn.protocol, turn.route) = (scope.trace.clone(), scope.protocol, Arc::clone(&scope.path));
         if run.run_state().is_waiting()
             && let Some(waiting) = self.prepare(&run, agent, &mut turn).await?
         {
@@ -119,7 +123,7 @@ impl LaterTurns {
     /// if its request can be sent at once.
     ///
     /// Invariant: nothing is awaited here, so this is not async (see `FirstTurns::launch`).
-    fn launch(&self, run: &Arc<ActiveRun>, turn: Turn, labels: Json) -> Result<(usize, bool), Fault> {
+    fn launch(&self, run: &Arc<ActiveRun>, mut turn: Turn, labels: Json) -> Result<(usize, bool), Fault> {
         let now = clock::now();
         let (number, started) = run.update(Publish::Now, |state| {
             state.about.request = AgentRequest { input: Input::default(), ..turn.spoken.request.clone() };
@@ -136,6 +140,9 @@ impl LaterTurns {
                 }
                 RunState::Queued | RunState::Running => {
                     check_queueable(state, run.id(), &turn, now)?;
+                    if let Some(permits) = &mut turn.permits {
+                        permits.queue()?;
+                    }
                     state.queued.push_back(turn);
                     Ok((state.record.run().turns.len() - 1 + state.queued.len(), None))
                 }

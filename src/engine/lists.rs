@@ -17,9 +17,6 @@ use super::scope::Scope;
 use crate::clock;
 use crate::store::{Query, RunHead, StoredRun};
 
-/// A page ends when its runs have come to so many bytes.
-const MAX_PAGE_BYTES: u64 = 8 << 20;
-
 /// A page of runs.
 pub(super) struct RunPage {
     pub(super) runs: Vec<ListedRun>,
@@ -67,10 +64,11 @@ impl ListedRun {
     }
 }
 
-/// The caller's runs that match.
+/// The caller's runs that match, on a page of at most so many bytes.
 pub(super) async fn list(
     runs: &Arc<RunTable>,
     rules: &RetentionRules,
+    max_bytes: u64,
     filter: Filter,
     scope: &Scope,
 ) -> Result<RunPage, Fault> {
@@ -83,7 +81,7 @@ pub(super) async fn list(
     let (listed, cut) = if heads_only {
         (list_heads(runs, found.runs.iter().map(|head| head.id).collect()).await?, None)
     } else {
-        list_whole(runs, &found.runs).await?
+        list_whole(runs, &found.runs, max_bytes).await?
     };
 
     Ok(RunPage { runs: listed, total: found.total, next: cut.or(found.next) })
@@ -107,12 +105,16 @@ async fn list_heads(runs: &Arc<RunTable>, ids: Vec<RunId>) -> Result<Vec<ListedR
 }
 
 /// As many of these runs as a page may hold, and where the next page begins if that is not all of them.
-async fn list_whole(runs: &Arc<RunTable>, heads: &[RunHead]) -> Result<(Vec<ListedRun>, Option<Cursor>), Fault> {
+async fn list_whole(
+    runs: &Arc<RunTable>,
+    heads: &[RunHead],
+    max_bytes: u64,
+) -> Result<(Vec<ListedRun>, Option<Cursor>), Fault> {
     let (mut listed, mut size) = (Vec::new(), 0_u64);
     let mut last = None;
     for head in heads {
         size = size.saturating_add(head.size);
-        if size > MAX_PAGE_BYTES && last.is_some() {
+        if size > max_bytes && last.is_some() {
             return Ok((listed, last));
         }
 

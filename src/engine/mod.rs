@@ -30,6 +30,7 @@ mod followers;
 mod gate;
 mod housekeeping;
 mod later_turns;
+mod limits;
 mod linked_runs;
 mod listen;
 mod lists;
@@ -48,6 +49,7 @@ mod session_doc;
 mod session_entries;
 mod session_table;
 mod sizes;
+mod spent;
 mod stored_json;
 mod transcripts;
 mod turn;
@@ -70,6 +72,7 @@ pub use self::agent::{Agent, History, HistoryLimit};
 pub use self::answer::Answer;
 pub use self::connection::ConnectionCache;
 pub use self::follow::Follower;
+pub use self::limits::Limits;
 pub use self::lists::ListedRun;
 pub use self::loaded::Loaded;
 pub use self::retention::RetentionRules;
@@ -98,6 +101,7 @@ use self::session_table::SessionTable;
 use self::transcripts::Transcripts;
 use self::turn_driver::TurnServices;
 use self::unstored::UnstoredRuns;
+use crate::callers::Callers;
 use crate::ports::WebhookClient;
 use crate::store::{Health, Store, StoreError};
 
@@ -115,6 +119,7 @@ struct Inner {
     session_calls: Arc<SessionCalls>,
     documents: Arc<Documents>,
     housekeeping: Housekeeping,
+    limits: Limits,
 }
 
 impl Engine {
@@ -125,23 +130,25 @@ impl Engine {
         store: Arc<dyn Store>,
         webhooks: Arc<dyn WebhookClient>,
         rules: RetentionRules,
+        callers: Arc<Callers>,
+        limits: Limits,
     ) -> Self {
         let (agents, rules) = (Arc::new(Agents::new(agents)), Arc::new(rules));
         let sessions = Arc::new(SessionTable::new(Arc::clone(&store)));
         let unstored = Arc::new(UnstoredRuns::default());
         let runs = Arc::new(RunTable::new(Arc::clone(&agents), Arc::clone(&store), Arc::clone(&sessions), unstored));
-        let deliveries = Arc::new(Deliveries::new(&runs, webhooks));
+        let deliveries = Arc::new(Deliveries::new(&runs, webhooks, callers, limits.pushes));
         let transcripts = Arc::new(Transcripts::new(Arc::clone(&runs)));
         let access = Arc::new(RunAccess::new(Arc::clone(&runs), Arc::clone(&rules)));
         let canceller =
             Canceller::new(Arc::clone(&runs), Arc::clone(&access), Arc::clone(&deliveries), Arc::clone(&rules));
         let canceller = Arc::new(canceller);
-        let first_turns = first_turns(&agents, &runs, &rules, &access, &deliveries, &transcripts);
+        let first_turns = first_turns(&agents, &runs, &rules, &access, &deliveries, &transcripts, limits);
         let session_calls =
             SessionCalls::new(Arc::clone(&runs), transcripts, Arc::clone(&canceller), Arc::clone(&rules));
 
         Self(Arc::new(Inner {
-            documents: Arc::new(Documents::new(store, Arc::clone(&deliveries))),
+            documents: Arc::new(Documents::new(store, Arc::clone(&deliveries), limits.receivers)),
             housekeeping: Housekeeping {
                 agents: Arc::clone(&agents),
                 runs: Arc::clone(&runs),
@@ -156,6 +163,7 @@ impl Engine {
             canceller,
             first_turns,
             session_calls: Arc::new(session_calls),
+            limits,
         }))
     }
 
@@ -182,14 +190,14 @@ impl Engine {
                 complete(async move { canceller.delete(&target, &scope).await.map(|()| Answer::Done) }).await
             }
             Call::List(filter) => {
-                let page = lists::list(runs, rules, filter, scope).await?;
+                let page = lists::list(runs, rules, self.0.limits.page, filter, scope).await?;
                 Ok(Answer::Runs { runs: page.runs, total: page.total, next: page.next })
             }
             Call::Describe => Ok(Answer::Agents),
             Call::Session(call) => self.session_call(call, scope).await,
             Call::Document(call) => self.document_call(call, scope).await,
             Call::FetchedDocument(wanted) => {
-                let agent = agents.offered(&wanted.agent, &scope.agents)?;
+                let agent = agents.offered(&wanted.agent, scope)?;
                 Ok(Answer::FetchedDocument(agent.upstream.published(&wanted).await))
             }
             Call::Nothing => Ok(Answer::Done),
@@ -288,6 +296,7 @@ fn first_turns(
     access: &Arc<RunAccess>,
     deliveries: &Arc<Deliveries>,
     transcripts: &Arc<Transcripts>,
+    limits: Limits,
 ) -> FirstTurns {
     let sessions = runs.sessions();
     let linker = Arc::new(RunLinker::new(Arc::clone(runs), Arc::clone(deliveries), Arc::clone(rules)));
@@ -311,6 +320,8 @@ fn first_turns(
             deliveries: Arc::clone(deliveries),
             linker,
             driver,
+            queued_turns: limits.queued_turns,
         },
+        limits,
     }
 }

@@ -31,6 +31,7 @@ impl RunAccess {
             Target::Run(id) => *id,
             Target::Latest(session) => self.latest(session, scope).await?,
         };
+        self.check_owner(id, scope).await?;
         let handle = self.runs.find(id).await?.ok_or_else(|| faults::run_not_found(id))?;
 
         let is_kept = scope.connection.as_ref().is_some_and(|connection| connection.contains(id));
@@ -41,6 +42,16 @@ impl RunAccess {
                 && !self.rules.is_gone(view.info)
         });
         if is_visible { Ok(handle) } else { Err(faults::run_not_found(id)) }
+    }
+
+    /// Whether a run belongs to the caller, before it is loaded: what another caller's run costs, and that there is no
+    /// room for it, would tell that it is there.
+    async fn check_owner(&self, id: RunId, scope: &Scope) -> Result<(), Fault> {
+        let owner = match self.runs.in_memory(id) {
+            Some(run) => Some(run.view(|view| view.info.owner.clone())),
+            None => self.runs.store().owner_of(id).await.map_err(|error| store_fault(&error))?,
+        };
+        if owner.as_deref() == Some(scope.owner.key()) { Ok(()) } else { Err(faults::run_not_found(id)) }
     }
 
     async fn latest(&self, session: &str, scope: &Scope) -> Result<RunId, Fault> {

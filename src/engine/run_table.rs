@@ -127,6 +127,11 @@ impl RunTable {
         self.lock().by_id.get(&id).cloned()
     }
 
+    /// A run in memory, stored or not.
+    pub(super) fn in_memory(&self, id: RunId) -> Option<Arc<ActiveRun>> {
+        self.get(id).or_else(|| self.unstored.get(id))
+    }
+
     /// Makes a run known.
     pub(super) fn insert(&self, run: &Arc<ActiveRun>) {
         self.lock().insert(run);
@@ -144,7 +149,7 @@ impl RunTable {
 
     /// A run by its id. `waits`: for memory to load it; otherwise the call fails if there is none.
     pub(super) async fn find_if_room(&self, id: RunId, waits: bool) -> Result<Option<RunHandle>, Fault> {
-        if let Some(run) = self.get(id).or_else(|| self.unstored.get(id)) {
+        if let Some(run) = self.in_memory(id) {
             return self.whole(run.pin(), waits).await.map(|run| Some(RunHandle::InMemory(run)));
         }
         let Some(stored) = self.loaded.load(id, waits).await? else { return Ok(None) };

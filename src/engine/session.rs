@@ -13,9 +13,6 @@ use interlingua_core::{Fault, Owner};
 use super::session_doc::SessionDoc;
 use super::{faults, upstream_ids};
 
-/// The most turns that queue for one session.
-const MAX_QUEUED: usize = 64;
-
 /// What identifies a session, and the key of its document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SessionKey(String);
@@ -151,10 +148,10 @@ impl Session {
         Arc::clone(&self.turn).try_lock_owned().ok()
     }
 
-    /// Joins the queue for a turn.
-    pub(super) fn enqueue(self: &Arc<Self>) -> Result<Queued, Fault> {
+    /// Joins the queue for a turn, if fewer than `limit` are in it.
+    pub(super) fn enqueue(self: &Arc<Self>, limit: usize) -> Result<Queued, Fault> {
         let mut queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
-        if *queued >= MAX_QUEUED {
+        if *queued >= limit {
             return Err(faults::busy(&self.id));
         }
         *queued += 1;

@@ -118,7 +118,7 @@ impl SessionCalls {
         let states = vec![RunState::Queued, RunState::Running, RunState::Waiting, RunState::WaitingForAuth];
         let session_id = Some(session.id.clone());
         let filter = Filter { session: session_id, states, limit: MAX_STOPPED, heads: true, ..Filter::default() };
-        let page = list(&self.runs, &self.rules, filter, scope).await?;
+        let page = list(&self.runs, &self.rules, u64::MAX, filter, scope).await?;
 
         let (mut queued, mut others) = (Vec::new(), Vec::new());
         for run in &page.runs {

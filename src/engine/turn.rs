@@ -13,8 +13,9 @@ use interlingua_core::pending::Pending;
 use interlingua_core::{Fault, Json, RunCall, RunId, RunPolicy};
 use tokio::sync::oneshot;
 
+use super::agent::Agent;
 use super::session::{Queued, Session, TurnGuard};
-use crate::callers::Caller;
+use crate::callers::{Caller, Permit, Use};
 use crate::upstream::Trace;
 
 /// A turn to be taken.
@@ -22,18 +23,45 @@ pub(super) struct Turn {
     pub(super) session: Arc<Session>,
     /// Who called for it.
     pub(super) caller: Arc<Caller>,
+    /// Counts it while it waits or is under way.
+    pub(super) permits: Option<TurnPermits>,
     /// `None` once it is being taken.
     pub(super) place: Option<Place>,
     pub(super) policy: RunPolicy,
     pub(super) spoken: Spoken,
     /// The trace that the client's request is part of; once the turn is being taken, with a span of its own.
     pub(super) trace: Option<Arc<Trace>>,
+    /// The protocol it came by.
+    pub(super) protocol: &'static str,
     /// The path of the route it came by, for the log.
     pub(super) route: Arc<str>,
     /// The state the run goes back to if the turn never reaches the agent. `None` for a first turn: the run fails then.
     pub(super) resumes: Option<RunState>,
     /// Gets a value once the agent has begun to answer, or the reason why it never did.
     pub(super) started: Option<oneshot::Sender<Result<(), Fault>>>,
+}
+
+/// Counts a turn of a caller and of an agent: as under way, or as queued.
+pub(super) struct TurnPermits([Permit; 2]);
+
+impl TurnPermits {
+    /// Counts a turn as under way.
+    pub(super) fn begin(caller: &Caller, agent: &Agent) -> Result<Self, Fault> {
+        agent.usage.check_rate("runs")?;
+        Ok(Self([caller.usage.begin(Use::Run)?, agent.usage.begin(Use::Run)?]))
+    }
+
+    /// It has to wait: counts it as queued.
+    pub(super) fn queue(&mut self) -> Result<(), Fault> {
+        self.0.iter_mut().try_for_each(|permit| permit.try_change_to(Use::Queued))
+    }
+
+    /// Its turn has come, whatever else is under way.
+    pub(super) fn begin_now(&mut self) {
+        for permit in &mut self.0 {
+            permit.change_to(Use::Run);
+        }
+    }
 }
 
 /// What a client sent for one turn.
@@ -105,6 +133,8 @@ impl Turn {
         let turn = Self {
             session,
             caller,
+            permits: None,
+            protocol: "",
             place: Some(place),
             policy,
             spoken,

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use interlingua_core::call::RunState;
+use interlingua_core::call::{RunState, RunView};
 use interlingua_core::model::Input;
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::{End, Fault, FaultKind};
@@ -19,6 +19,7 @@ use super::linked_runs::{LinkedRuns, RunLinker};
 use super::listen::Listener;
 use super::run_table::RunTable;
 use super::session::TurnGuard;
+use super::spent;
 use super::turn::{Place, Prepared, Turn};
 use super::turn_log::{self, TurnReport};
 use super::unreached::{discard, end_unreached};
@@ -126,6 +127,7 @@ impl<'a> TurnDriver<'a> {
         }
 
         let error = self.run.view(|view| view.run().turn().and_then(|turn| turn.error.clone()));
+        self.release();
         let concluded = Concluded {
             run: self.run,
             turn: &mut self.turn,
@@ -185,6 +187,12 @@ impl<'a> TurnDriver<'a> {
             None => Err(Fault::new(FaultKind::Internal, "the turn was taken before")),
             Some(Place::Behind(queued)) => {
                 let guard = unless_canceled(self.run, async { Ok(queued.turn().await) }).await?;
+                // Its caller may have lost its rights while it waited.
+                self.turn.caller.recheck(self.turn.protocol, Some(&self.run.agent.name))?;
+                if let Some(permits) = &mut self.turn.permits {
+                    permits.begin_now();
+                }
+
                 let Turn { session, spoken, .. } = &*self.turn;
                 let preparing = self.services.context.prepare(session, &self.run.agent, spoken);
                 let prepared = unless_canceled(self.run, preparing).await?.ready()?;
@@ -254,6 +262,14 @@ impl<'a> TurnDriver<'a> {
                 Reached::default()
             }
         }
+    }
+
+    /// What was spent is counted, and the turn is not under way any more: a client that sees its end may send the next.
+    fn release(&mut self) {
+        let usage = |view: RunView<'_>| view.run().turn().and_then(|turn| turn.usage.as_ref().map(spent::tokens_in));
+        let tokens = self.run.view(usage).unwrap_or(0);
+        spent::note(self.services.runs.store(), &self.turn.caller, tokens);
+        self.turn.permits = None;
     }
 
     fn end_unreached(&mut self, fault: Fault) {

@@ -129,6 +129,11 @@ mod tests {
             bodies: 1 << 20,
             json_depth: 8,
             json_values: 1000,
+            runs: 1000,
+            queued_turns: 1,
+            receivers: 1,
+            pushes: 2,
+            page: 1 << 20,
         };
 
         Connections::new(limits, vec![network::parse(proxy).expect("a network")])

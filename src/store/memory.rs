@@ -376,6 +376,10 @@ impl Store for Memory {
         })
     }
 
+    fn owner_of(&self, id: RunId) -> StoreFuture<Option<String>> {
+        self.immediate(|store| lock(&store.runs).by_id.get(&id).map(|run| run.owner.to_string()))
+    }
+
     fn heads(&self, ids: Vec<RunId>) -> StoreFuture<Vec<StoredRun>> {
         self.immediate(|store| {
             let data: Vec<RunData> = {
@@ -511,6 +515,10 @@ impl Store for Memory {
                 .map(|((_, key), (document, _))| DocumentEntry { key: key.clone(), document: document.clone() })
                 .collect()
         })
+    }
+
+    fn count(&self, collection: &str, principal: &str) -> StoreFuture<u64> {
+        self.immediate(|store| lock(&store.documents).count(collection, principal))
     }
 
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {

@@ -539,6 +539,9 @@ pub trait Store: Send + Sync + 'static {
     /// What it would cost to load a run, determined without loading it. `None`: there is no such run.
     fn load_cost(&self, id: RunId) -> StoreFuture<Option<LoadCost>>;
 
+    /// The owner of a run, determined without loading it. `None`: there is no such run.
+    fn owner_of(&self, id: RunId) -> StoreFuture<Option<String>>;
+
     /// Runs without their messages ([`Record::head`]) and without the tools and unknown fields of their requests: what
     /// lists show, at a cost that does not depend on the size of the runs. Missing runs are left out; the result has
     /// the order of `ids`.
@@ -582,6 +585,9 @@ pub trait Store: Send + Sync + 'static {
         after: Option<&str>,
         limit: usize,
     ) -> StoreFuture<Vec<DocumentEntry>>;
+
+    /// How many documents of a collection belong to a principal: the part of an owner's key before the first `/`.
+    fn count(&self, collection: &str, principal: &str) -> StoreFuture<u64>;
 
     /// Acquires a lease, or renews it for its holder: until `ttl` has passed no one else gets it. False: another holder
     /// has it. A holder's name is used by one run of one process only. A lease outlives its process by no more than its

@@ -9,9 +9,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use interlingua::callers::Callers;
+use interlingua::callers::{Callers, Usage};
 use interlingua::clock;
-use interlingua::engine::{self, Answer, Engine, RetentionRules, Scope};
+use interlingua::engine::{self, Answer, Engine, Limits, RetentionRules, Scope};
 use interlingua::ports::{WebhookClient, WebhookError};
 use interlingua::store::{Memory, OwnerBoundsOf, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
@@ -113,6 +113,7 @@ impl Fixture {
             history_limit: engine::HistoryLimit { turns: 50, bytes: 1 << 20 },
             queue_turns: true,
             max_run_bytes: 64 << 20,
+            usage: Arc::new(Usage::default()),
         };
         let housekeeping = RetentionRules {
             retention: Retention {
@@ -149,7 +150,14 @@ impl Fixture {
             trace: None,
             connection: None,
         };
-        let engine = Engine::new(vec![Arc::new(agent)], Arc::clone(&store), Arc::new(AcceptingClient), housekeeping);
+        let engine = Engine::new(
+            vec![Arc::new(agent)],
+            Arc::clone(&store),
+            Arc::new(AcceptingClient),
+            housekeeping,
+            Callers::anonymous_only(),
+            Limits::default(),
+        );
         Self { engine, store, scope }
     }
 

@@ -249,6 +249,27 @@ pub(crate) async fn heads_contain_no_messages(store: &SharedStore) {
     assert!(size(1) > 500_000 && size(2) < 10_000, "{} {}", size(1), size(2));
 }
 
+pub(crate) async fn the_owner_of_a_run_is_known_without_loading_it(store: &SharedStore) {
+    for (number, state) in [(1, RunState::Running), (2, RunState::Waiting), (3, RunState::Ended(End::Completed))] {
+        open_run(store, &RunSpec { id: id(number), owner: "key::ann/t", ..RunSpec::default() }, state, 1000).await;
+        assert_eq!(store.owner_of(id(number)).await.unwrap().as_deref(), Some("key::ann/t"), "{state:?}");
+    }
+    assert_eq!(store.owner_of(id(4)).await.unwrap(), None);
+}
+
+pub(crate) async fn documents_are_counted_by_principal(store: &SharedStore) {
+    for (owner, count) in [("key::ann", 2), ("key::ann/t", 3), ("key::ann/route:/a", 1), ("key::anna", 4)] {
+        for number in 0..count {
+            let key = interlingua::store::owned_key(owner, &format!("{number}"));
+            store.put("push", &key, Bytes::new(), Expect::Any, 0).await.unwrap().unwrap();
+            store.put("other", &key, Bytes::new(), Expect::Any, 0).await.unwrap().unwrap();
+        }
+    }
+    for (principal, count) in [("key::ann", 6), ("key::anna", 4), ("key::an", 0)] {
+        assert_eq!(store.count("push", principal).await.unwrap(), count, "{principal}");
+    }
+}
+
 pub(crate) async fn the_load_cost_of_a_run_is_known_without_loading_it(store: &SharedStore) {
     assert_eq!(store.load_cost(id(1)).await.unwrap(), None);
     let run = ActiveRun::numbered(1);

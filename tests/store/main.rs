@@ -57,6 +57,8 @@ test_contract! {
         runs_are_found_by_every_filter,
         heads_contain_no_messages,
         the_load_cost_of_a_run_is_known_without_loading_it,
+        the_owner_of_a_run_is_known_without_loading_it,
+        documents_are_counted_by_principal,
         pages_are_stable_while_runs_change,
         an_ended_run_that_is_not_stored_is_not_found,
         the_latest_run_of_a_session_was_accepted_last,

@@ -149,6 +149,10 @@ impl Store for FaultyStore {
         self.delayed(|inner| inner.load_cost(id))
     }
 
+    fn owner_of(&self, id: RunId) -> StoreFuture<Option<String>> {
+        self.delayed(|inner| inner.owner_of(id))
+    }
+
     fn heads(&self, ids: Vec<RunId>) -> StoreFuture<Vec<StoredRun>> {
         self.delayed(|inner| inner.heads(ids))
     }
@@ -192,6 +196,11 @@ impl Store for FaultyStore {
         limit: usize,
     ) -> StoreFuture<Vec<DocumentEntry>> {
         self.delayed(|inner| inner.list(collection, prefix, after, limit))
+    }
+
+    fn count(&self, collection: &str, principal: &str) -> StoreFuture<u64> {
+        let (collection, principal) = (collection.to_owned(), principal.to_owned());
+        self.delayed(move |inner| inner.count(&collection, &principal))
     }
 
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 
-use crate::store::{Document, Expect, Retention, RetentionReport, attached_keys, fair, owner_in, part_keys};
 use crate::store::fair::principal_of;
+use crate::store::{Document, Expect, Retention, RetentionReport, attached_keys, fair, owner_in, part_keys};
 
 /// Maximum number of runs, or of documents, that one call of `retain` deletes per rule.
 pub(super) const BATCH: usize = 1000;
@@ -35,6 +35,14 @@ impl Documents {
             *shares.entry(owner_in(collection, key).to_owned()).or_default() += document.value.len() as u64;
         }
         shares
+    }
+
+    /// How many documents of a collection a principal has.
+    pub(super) fn count(&self, collection: &str, principal: &str) -> u64 {
+        let from = (collection.to_owned(), String::new());
+        let of_collection = self.by_key.range(from..).take_while(|((name, _), _)| name == collection);
+        let owned = of_collection.filter(|((name, key), _)| principal_of(owner_in(name, key)) == principal);
+        owned.count() as u64
     }
 
     /// The documents of a collection with their owners, sorted by the time of their last write.

@@ -93,12 +93,7 @@ impl Runs {
 
 impl Documents {
     /// Documents of principals with too many of them in a collection: their oldest, at most `limit`.
-    pub(super) fn own_surplus(
-        &self,
-        collection: &str,
-        bounds: &OwnerBoundsOf,
-        limit: usize,
-    ) -> Vec<(String, String)> {
+    pub(super) fn own_surplus(&self, collection: &str, bounds: &OwnerBoundsOf, limit: usize) -> Vec<(String, String)> {
         if bounds.are_none() {
             return Vec::new();
         }

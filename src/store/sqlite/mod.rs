@@ -145,6 +145,13 @@ impl Store for Sqlite {
         }
     }
 
+    fn owner_of(&self, id: RunId) -> StoreFuture<Option<String>> {
+        match self.unwritten.inspect(id, |_, info| info.owner.clone()) {
+            Some(owner) => Box::pin(std::future::ready(Ok(Some(owner)))),
+            None => self.readers.run(QueryKind::Fetch, move |connection| reader::owner_of(connection, id)),
+        }
+    }
+
     fn heads(&self, ids: Vec<RunId>) -> StoreFuture<Vec<StoredRun>> {
         let unwritten = ids.iter().filter_map(|id| Some((*id, self.unwritten.inspect(*id, StoredRun::head)?)));
         let unwritten: HashMap<RunId, StoredRun> = unwritten.collect();
@@ -207,6 +214,11 @@ impl Store for Sqlite {
         let kind = if limit <= MAX_SHORT_LIST { QueryKind::Fetch } else { QueryKind::List };
         self.readers
             .run(kind, move |connection| reader::list(connection, &path.collection, &path.key, after.as_deref(), limit))
+    }
+
+    fn count(&self, collection: &str, principal: &str) -> StoreFuture<u64> {
+        let (collection, principal) = (collection.to_owned(), principal.to_owned());
+        self.readers.run(QueryKind::Fetch, move |connection| reader::count(connection, &collection, &principal))
     }
 
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {

@@ -122,6 +122,22 @@ pub(super) fn load_cost(connection: &mut Connection, id: RunId) -> Result<Option
     Ok(cost.optional()?)
 }
 
+pub(super) fn owner_of(connection: &mut Connection, id: RunId) -> Result<Option<String>, QueryError> {
+    let mut statement = connection.prepare_cached("SELECT owner FROM runs WHERE id = ?1")?;
+    Ok(statement.query_row([id.0.as_bytes().as_slice()], |row| row.get(0)).optional()?)
+}
+
+/// How many documents of a collection a principal has, with all its routes and tenants.
+pub(super) fn count(connection: &mut Connection, collection: &str, principal: &str) -> Result<u64, QueryError> {
+    // '0' is the character after '/'.
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*) FROM documents WHERE collection = ?1
+         AND (owner = ?2 OR owner >= ?2 || '/' AND owner < ?2 || '0')",
+    )?;
+    let count: i64 = statement.query_row([collection, principal], |row| row.get(0))?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
 /// The WHERE clause of a query and its parameters.
 fn condition(query: &Query) -> (String, Vec<Value>) {
     let mut sql = String::from("NOT hidden");
