@@ -133,8 +133,9 @@ const PREFIXES: &[Prefix] = &[
     at_start("gsk_", 16),
     at_start("nvapi-", 12),
     at_start("LTAI", 16),
-    at_start("xai-", 20),
-    at_start("pplx-", 20),
+    // Names of models begin so, too, and are shorter.
+    at_start("xai-", 40),
+    at_start("pplx-", 40),
     at_start("r8_", 24),
     at_start("lsv2_", 16),
     at_start("hvs.", 24),
@@ -235,7 +236,14 @@ fn is_random(piece: &str) -> bool {
     }
 
     // Host names, versions, paths and file names contain dots or start with a slash, and consist of words.
-    if (piece.contains('.') || piece.starts_with('/')) && (find_path(piece).is_some() || consists_of_words(piece)) {
+    let may_be_place = piece.contains('.') || piece.starts_with('/');
+    if may_be_place && (find_path(piece).is_some() || consists_of_words(piece)) {
+        return false;
+    }
+
+    // Names of models consist of short parts; in base64 punctuation is rare.
+    let longest = piece.split(|letter: char| !letter.is_ascii_alphanumeric()).map(str::len).max();
+    if longest.unwrap_or_default() < if may_be_place { 16 } else { 12 } {
         return false;
     }
 
@@ -254,8 +262,8 @@ fn is_random_in_one_case(part: &str) -> bool {
     part.len() >= 32
         && (upper == 0 || lower == 0)
         && upper + lower >= 8
-        && digits >= 4
-        && class_changes(part) * 5 >= part.len()
+        && digits >= 3
+        && class_changes(part) * 6 >= part.len()
         && !consists_of_words(part)
 }
 
@@ -265,7 +273,7 @@ fn class_changes(text: &str) -> usize {
     text.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count()
 }
 
-/// True if at least half of the letters are in words that can be pronounced: of five letters or more, with vowels, and
+/// True if two thirds of the letters are in words that can be pronounced: of five letters or more, with vowels, and
 /// never four consonants in a row.
 fn consists_of_words(text: &str) -> bool {
     let vowel = |letter: char| "aeiouyAEIOUY".contains(letter);
@@ -276,5 +284,5 @@ fn consists_of_words(text: &str) -> bool {
 
     let words = text.split(|letter: char| !letter.is_ascii_alphabetic());
     let in_words: usize = words.filter(pronounceable).map(str::len).sum();
-    in_words * 2 >= text.bytes().filter(u8::is_ascii_alphabetic).count()
+    in_words * 3 >= 2 * text.bytes().filter(u8::is_ascii_alphabetic).count()
 }
