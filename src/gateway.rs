@@ -22,7 +22,8 @@ use crate::ports::WebhookClient;
 use crate::server::{self, Served};
 use crate::store::{Memory, OwnerBounds, OwnerBoundsOf, Retention, Sqlite, SqliteOptions, Store};
 use crate::upstream::demo::Demo;
-use crate::upstream::http::{Endpoint, HttpSettings, HttpUpstream};
+use crate::upstream::http::{Endpoint, HealthCheck, HttpSettings, HttpUpstream};
+use crate::upstream::pool::{Affinity, BudgetSettings, CheckThresholds, EjectSettings, PoolSettings};
 use crate::upstream::push::HttpWebhookClient;
 use crate::upstream::{InProcessAgent, Upstream};
 
@@ -61,7 +62,7 @@ struct ClientEntry {
 struct UpstreamEntry {
     name: &'static str,
     declared: UpstreamProtocol,
-    open: fn(&config::Upstream) -> Result<Arc<dyn Upstream>, String>,
+    open: fn(&config::Agent) -> Result<Arc<dyn Upstream>, String>,
 }
 
 /// A gateway that is listening.
@@ -110,10 +111,12 @@ impl Gateway {
         ) -> Result<Box<dyn Connector>, String> {
             U::connect(url.map_or("", Url::as_str), options.copy::<U::Options>().ok_or("invalid options")?)
         }
-        fn open<U: UpstreamAdapter>(upstream: &config::Upstream) -> Result<Arc<dyn Upstream>, String> {
-            let connector = connect::<U>(upstream.url.as_ref(), &upstream.options)?;
-            let endpoint = Endpoint { connector, url: upstream.url.clone() };
-            Ok(Arc::new(HttpUpstream::new(vec![endpoint], http_settings(upstream))?))
+        fn open<U: UpstreamAdapter>(agent: &config::Agent) -> Result<Arc<dyn Upstream>, String> {
+            let endpoints = agent.upstream.endpoints.iter().map(|endpoint| {
+                let connector = connect::<U>(Some(&endpoint.url), &agent.upstream.options)?;
+                Ok(Endpoint { connector, url: Some(endpoint.url.clone()), weight: endpoint.weight })
+            });
+            Ok(Arc::new(HttpUpstream::new(endpoints.collect::<Result<_, String>>()?, http_settings(agent))?))
         }
 
         let declared =
@@ -134,7 +137,7 @@ impl Gateway {
         let declared = UpstreamProtocol::new::<A::Options>(A::NAME).schema(A::options_schema()).built_in().try_connect(
             |_, options| Ok(Connected { capabilities: open::<A>(options)?.capabilities(), warnings: Vec::new() }),
         );
-        self.register(UpstreamEntry { name: A::NAME, declared, open: |upstream| open::<A>(&upstream.options) })
+        self.register(UpstreamEntry { name: A::NAME, declared, open: |agent| open::<A>(&agent.upstream.options) })
     }
 
     fn register(mut self, entry: UpstreamEntry) -> Self {
@@ -236,7 +239,11 @@ impl Gateway {
     fn agent(&self, agent: &config::Agent) -> anyhow::Result<Arc<engine::Agent>> {
         let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
         let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
-        let upstream = (entry.open)(&agent.upstream).map_err(anyhow::Error::msg)?;
+        let upstream = (entry.open)(agent).map_err(anyhow::Error::msg)?;
+        if let Some(watching) = upstream.watch() {
+            // It ends with the agent.
+            tokio::task::spawn_local(watching);
+        }
         Ok(Arc::new(engine::Agent {
             name: agent.name.clone(),
             card: card(agent),
@@ -431,8 +438,12 @@ fn socket(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
-fn http_settings(upstream: &config::Upstream) -> HttpSettings {
+fn http_settings(agent: &config::Agent) -> HttpSettings {
+    let upstream = &agent.upstream;
     HttpSettings {
+        agent: agent.name.clone(),
+        pool: pool_settings(upstream),
+        health: upstream.health.as_ref().map(health_check),
         headers: upstream.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect(),
         connect: upstream.timeouts.connect,
         first_byte: upstream.timeouts.first_byte,
@@ -440,6 +451,37 @@ fn http_settings(upstream: &config::Upstream) -> HttpSettings {
         total: upstream.timeouts.total,
         retries: upstream.retries,
         max_event: upstream.max_event,
+    }
+}
+
+fn pool_settings(upstream: &config::Upstream) -> PoolSettings {
+    PoolSettings {
+        affinity: match upstream.affinity {
+            config::Affinity::None => Affinity::None,
+            config::Affinity::Session => Affinity::Session,
+            config::Affinity::Strict => Affinity::Strict,
+        },
+        eject: EjectSettings {
+            failures: upstream.eject.failures,
+            share: upstream.eject.share,
+            pause: upstream.eject.pause,
+            longest: upstream.eject.longest,
+            most: upstream.eject.most,
+        },
+        budget: BudgetSettings { share: upstream.retry_budget.share, least: upstream.retry_budget.least },
+        runs: upstream.limits.runs,
+        queue: upstream.limits.queue,
+        wait: upstream.limits.wait,
+        checks: None,
+    }
+}
+
+fn health_check(health: &config::HealthCheck) -> HealthCheck {
+    HealthCheck {
+        path: health.path.clone(),
+        every: health.every,
+        timeout: health.timeout,
+        thresholds: CheckThresholds { healthy: health.healthy, unhealthy: health.unhealthy },
     }
 }
 

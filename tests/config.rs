@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use interlingua::Gateway;
 use interlingua::config::{
-    self, ClientProtocol, Connected, Diagnostics, EndpointPattern, Env, Forwarded, History, OnDisconnect,
+    self, Affinity, ClientProtocol, Connected, Diagnostics, EndpointPattern, Env, Forwarded, History, OnDisconnect,
     ParallelTurns, Protocols, ServerLimits, ServerTimeouts, Settings, StoreKind, UpstreamProtocol,
 };
 use interlingua_core::Method;
@@ -109,7 +109,14 @@ fn protocols() -> Protocols {
     });
     let upstream = UpstreamProtocol::new::<UpstreamOptions>("agent-api").try_connect(|url, _| match url {
         Some(url) if url.query() == Some("no") => Err("this query is not supported".to_owned()),
-        Some(_) => Ok(Connected::default()),
+        Some(url) => {
+            let mut capabilities = UpstreamCapabilities::default();
+            capabilities.streaming = url.host_str() != Some("limited");
+            if url.host_str() == Some("forgetful") {
+                capabilities.history = HistoryNeed::SentEachTime;
+            }
+            Ok(Connected { capabilities, warnings: Vec::new() })
+        }
         None => panic!("a connector was tried without a URL"),
     });
 
@@ -364,8 +371,9 @@ fn values_of_the_file_override_defaults() {
     let friday = settings.agent("friday").expect("an agent of the file");
     assert_eq!(friday.upstream.timeouts.connect, Duration::from_millis(250));
     assert_eq!(friday.upstream.timeouts.idle, Duration::from_secs(150));
-    let url = friday.upstream.url.as_ref().map(|url| url.as_str());
+    let url = friday.upstream.endpoints.first().map(|endpoint| endpoint.url.as_str());
     assert_eq!(url, Some("http://127.0.0.1:8090/process?mode=fast"));
+    assert_eq!(friday.upstream.affinity, Affinity::None, "one endpoint takes every turn");
     let headers: Vec<_> =
         friday.upstream.headers.iter().map(|header| (header.name.as_str(), header.value.expose_secret())).collect();
     assert_eq!(headers, [("authorization", "Bearer hunter2"), ("x-api-key", "hunter3"), ("x-team", "blue")]);
@@ -374,6 +382,21 @@ fn values_of_the_file_override_defaults() {
     // The route's own heartbeat, and the server's heartbeat if it has none.
     assert_eq!(settings.routes[0].heartbeat, Duration::from_secs(30));
     assert_eq!(settings.routes[1].heartbeat, Duration::from_millis(7500));
+}
+
+#[test]
+fn an_agent_may_have_several_endpoints() {
+    let settings = good("pools");
+    let upstream = &settings.agent("friday").expect("an agent of the file").upstream;
+    let endpoints: Vec<_> = upstream.endpoints.iter().map(|one| (one.shown(), one.weight)).collect();
+    assert_eq!(endpoints, [("http://a:8090/process".to_owned(), 2), ("http://b:8090/process".to_owned(), 1)]);
+    assert_eq!(upstream.endpoints[0].url.query(), Some("key=k"));
+    assert_eq!(upstream.affinity, Affinity::Strict);
+    assert_eq!((upstream.eject.failures, upstream.eject.pause), (3, Duration::from_secs(10)));
+    let health = upstream.health.as_ref().expect("checks are configured");
+    assert_eq!((health.path.as_str(), health.every, health.unhealthy), ("/health?deep=no", Duration::from_secs(5), 2));
+    assert_eq!((upstream.limits.runs, upstream.limits.queue), (100, 200));
+    assert!(!format!("{settings:?}").contains("key=k"));
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl Client {
         change(&mut settings);
         let frames = Arc::new(Mutex::new(Vec::new()));
         let connector = RecordingConnector { url: url.into(), frames: Arc::clone(&frames) };
-        let endpoint = Endpoint { connector: Box::new(connector), url: None };
+        let endpoint = Endpoint { connector: Box::new(connector), url: None, weight: 1 };
         Self { upstream: HttpUpstream::new(vec![endpoint], settings).expect("valid headers"), frames }
     }
 
@@ -121,7 +121,7 @@ async fn a_request_carries_the_headers_of_the_connector_and_of_the_operator() {
 async fn an_invalid_header_name_is_refused_at_construction() {
     let settings = HttpSettings { headers: vec![("a b".to_owned(), "x".into())], ..HttpSettings::default() };
     let connector = RecordingConnector { url: String::new(), frames: Arc::default() };
-    let endpoint = Endpoint { connector: Box::new(connector), url: None };
+    let endpoint = Endpoint { connector: Box::new(connector), url: None, weight: 1 };
     let complaint = HttpUpstream::new(vec![endpoint], settings).err().expect("a space is not allowed");
     assert!(complaint.contains("\"a b\""), "{complaint}");
 }

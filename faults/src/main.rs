@@ -10,6 +10,7 @@
 
 mod abandoned;
 mod check;
+mod endpoints;
 mod gateway;
 mod http;
 mod kills;
@@ -44,6 +45,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "abandoned", limit: Duration::from_secs(300), run: abandoned::run },
     Scenario { name: "kills", limit: Duration::from_secs(900), run: kills::run },
     Scenario { name: "store", limit: Duration::from_secs(600), run: store::run },
+    Scenario { name: "endpoints", limit: Duration::from_secs(300), run: endpoints::run },
     Scenario { name: "slow-clients", limit: Duration::from_secs(120), run: slow_clients::run },
 ];
 

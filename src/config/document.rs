@@ -12,6 +12,7 @@ use serde::de::{Deserialize, Deserializer};
 
 use super::headers::HeaderValue;
 use super::located::{Entries, Located, Table};
+use super::pool_settings::Affinity;
 use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns, RouteAuth, StoreKind};
 
 /// Replaces a protocol's own options in the tree, since only the protocol can deserialize them: the index at which
@@ -288,6 +289,19 @@ pub(super) struct UpstreamTable {
     pub(super) protocol: Option<Located<String>>,
     /// The URL of the agent.
     pub(super) url: Option<Located<String>>,
+    /// The URLs of the agent's servers, instead of one `url`: each takes a share of the runs.
+    pub(super) urls: Option<Located<Vec<Located<Table<EndpointTable>>>>>,
+    /// Which server takes the turns of a session, if there are several: the one that remembers it, or another one that
+    /// is sent the history if that is out ("session"); that one or none ("strict"); any ("none").
+    pub(super) affinity: Option<Located<Affinity>>,
+    /// How the servers are checked. By default only by the runs they get.
+    pub(super) health: Option<Located<Table<HealthTable>>>,
+    /// When a server of several gets no runs for a while, because they fail there.
+    pub(super) eject: Option<Located<Table<EjectTable>>>,
+    /// How many requests are sent again.
+    pub(super) retry_budget: Table<RetryBudgetTable>,
+    /// How many runs each server takes at a time.
+    pub(super) limits: Table<UpstreamLimitsTable>,
     /// Headers to add to every request. Secrets are given by `{ env = "NAME" }` or `{ file = "path" }`.
     pub(super) headers: Entries<HeaderValue>,
     /// How long the gateway waits for the upstream.
@@ -310,6 +324,12 @@ impl Default for UpstreamTable {
         Self {
             protocol: None,
             url: None,
+            urls: None,
+            affinity: None,
+            health: None,
+            eject: None,
+            retry_budget: Table::default(),
+            limits: Table::default(),
             headers: Entries::default(),
             timeouts: Table::default(),
             retries: 2.into(),
@@ -317,6 +337,123 @@ impl Default for UpstreamTable {
             approval_extension: false,
             options: None,
         }
+    }
+}
+
+/// A server of an agent.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct EndpointTable {
+    /// Its URL. Required.
+    pub(super) url: Option<Located<String>>,
+    /// Its share of the runs, compared with that of the others.
+    #[schemars(range(min = 1, max = 100))]
+    pub(super) weight: Located<u64>,
+}
+
+impl Default for EndpointTable {
+    fn default() -> Self {
+        Self { url: None, weight: 1.into() }
+    }
+}
+
+/// How an agent's servers are checked: by a GET, which an answer with success passes.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct HealthTable {
+    /// The path, from the root of the server on. Required.
+    #[schemars(regex(pattern = r"^/"))]
+    pub(super) path: Option<Located<String>>,
+    /// The pause between two checks.
+    pub(super) every: Located<Period>,
+    /// Limit for an answer.
+    pub(super) timeout: Located<Period>,
+    /// A server is healthy again after this many successes in a row.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(super) healthy: Located<u64>,
+    /// A server is unhealthy, and gets no runs, after this many failures in a row.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(super) unhealthy: Located<u64>,
+}
+
+impl Default for HealthTable {
+    fn default() -> Self {
+        Self {
+            path: None,
+            every: Period::seconds(10).into(),
+            timeout: Period::seconds(2).into(),
+            healthy: 2.into(),
+            unhealthy: 3.into(),
+        }
+    }
+}
+
+/// When a server gets no runs for a while. Failures are: no connection, 502 to 504, no first byte in time, broken answers.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct EjectTable {
+    /// After this many failures in a row.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(super) failures: Located<u64>,
+    /// Or if this share of at least 20 runs in ten seconds failed.
+    #[schemars(range(min = 0, max = 1))]
+    pub(super) share: Located<f64>,
+    /// How long the first time. Each further time it is this much longer.
+    pub(super) pause: Located<Period>,
+    /// The longest pause.
+    pub(super) longest: Located<Period>,
+    /// At most this share of the servers is out at a time.
+    #[schemars(range(min = 0, max = 1))]
+    pub(super) most: Located<f64>,
+}
+
+impl Default for EjectTable {
+    fn default() -> Self {
+        Self {
+            failures: 5.into(),
+            share: 0.5.into(),
+            pause: Period::seconds(30).into(),
+            longest: Period::seconds(300).into(),
+            most: 0.5.into(),
+        }
+    }
+}
+
+/// How many requests are sent again, within ten seconds: the larger limit applies.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RetryBudgetTable {
+    /// Retries per request.
+    #[schemars(range(min = 0, max = 1))]
+    pub(super) share: Located<f64>,
+    /// Retries per second that are always allowed.
+    #[schemars(range(max = 1000))]
+    pub(super) least: Located<u64>,
+}
+
+impl Default for RetryBudgetTable {
+    fn default() -> Self {
+        Self { share: 0.2.into(), least: 3.into() }
+    }
+}
+
+/// How many runs each server of an agent takes at a time. What is beyond is refused with 503.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct UpstreamLimitsTable {
+    /// Runs under way.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) runs: Located<u64>,
+    /// Runs that wait for a place.
+    #[schemars(range(max = 1_000_000))]
+    pub(super) queue: Located<u64>,
+    /// How long they wait.
+    pub(super) wait: Located<Period>,
+}
+
+impl Default for UpstreamLimitsTable {
+    fn default() -> Self {
+        Self { runs: 10_000.into(), queue: 1_000.into(), wait: Period::seconds(10).into() }
     }
 }
 

@@ -18,8 +18,8 @@ pub fn schema(protocols: &Protocols) -> Value {
             protocols.clients().iter().map(|protocol| (protocol.name.as_str(), protocol.schema.as_ref(), &[][..]));
         constrain(definitions.get_mut("RouteTable"), &["protocol", "path"], clients);
         let upstreams = protocols.upstreams().iter().map(|protocol| {
-            let required: &[&str] = if protocol.built_in { &[] } else { &["url"] };
-            (protocol.name.as_str(), protocol.schema.as_ref(), required)
+            let one_of: &[&str] = if protocol.built_in { &[] } else { &["url", "urls"] };
+            (protocol.name.as_str(), protocol.schema.as_ref(), one_of)
         });
         constrain(definitions.get_mut("UpstreamTable"), &["protocol"], upstreams);
         if let Some(agent) = definitions.get_mut("AgentTable") {
@@ -30,7 +30,7 @@ pub fn schema(protocols: &Protocols) -> Value {
     schema.to_value()
 }
 
-/// Constrains a table to the known protocols: their names, and the options of each.
+/// Constrains a table to the known protocols: their names, the options of each, and keys of which it needs exactly one.
 fn constrain<'a>(
     table: Option<&mut Value>,
     required: &[&str],
@@ -42,9 +42,12 @@ fn constrain<'a>(
     table["properties"]["protocol"]["type"] = json!("string");
     table["properties"]["protocol"]["enum"] = json!(names);
     let rules: Vec<Value> = protocols
-        .filter(|(_, options, required)| options.is_some() || !required.is_empty())
-        .map(|(name, options, required)| {
-            let mut then = json!({ "required": required });
+        .filter(|(_, options, one_of)| options.is_some() || !one_of.is_empty())
+        .map(|(name, options, one_of)| {
+            let mut then = json!({});
+            if !one_of.is_empty() {
+                then["oneOf"] = one_of.iter().map(|key| json!({ "required": [key] })).collect();
+            }
             if let Some(options) = options {
                 then["properties"] = json!({ "options": options });
             }

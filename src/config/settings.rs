@@ -19,6 +19,7 @@ use url::Url;
 
 use super::host::{Host, Origins};
 use super::options::Options;
+use super::pool_settings::{Affinity, Eject, Endpoint, HealthCheck, RetryBudget, UpstreamLimits};
 
 /// The validated configuration.
 ///
@@ -395,8 +396,18 @@ pub enum ParallelTurns {
 pub struct Upstream {
     /// The name of a protocol that is compiled in.
     pub protocol: String,
-    /// `None` for agents that are part of the gateway.
-    pub url: Option<Url>,
+    /// Never empty, except for agents that are part of the gateway.
+    pub endpoints: Vec<Endpoint>,
+    /// Which endpoint takes the turns of a session, if there are several.
+    pub affinity: Affinity,
+    /// How the endpoints are checked. `None`: only by the runs they get.
+    pub health: Option<HealthCheck>,
+    /// When endpoints get no runs for a while.
+    pub eject: Eject,
+    /// How many requests are sent again.
+    pub retry_budget: RetryBudget,
+    /// How many runs each endpoint takes at a time.
+    pub limits: UpstreamLimits,
     /// Headers to add to every request.
     pub headers: Vec<Header>,
     /// How long the gateway waits for the upstream.
@@ -413,13 +424,15 @@ pub struct Upstream {
 
 impl fmt::Debug for Upstream {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The query may hold a key.
-        let url = self.url.as_ref().map(|url| format!("{}{}", url.origin().ascii_serialization(), url.path()));
-
         formatter
             .debug_struct("Upstream")
             .field("protocol", &self.protocol)
-            .field("url", &url)
+            .field("endpoints", &self.endpoints)
+            .field("affinity", &self.affinity)
+            .field("health", &self.health)
+            .field("eject", &self.eject)
+            .field("retry_budget", &self.retry_budget)
+            .field("limits", &self.limits)
             .field("headers", &self.headers)
             .field("timeouts", &self.timeouts)
             .field("retries", &self.retries)

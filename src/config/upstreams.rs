@@ -1,17 +1,22 @@
-//! How agents are reached: the protocol, the URL, headers and limits of an upstream.
+//! How agents are reached: the protocol, the servers, headers and limits of an upstream.
 //!
 //! Not here: what the agent is and who keeps its history ([`super::agents`]).
 
+use std::ops::Range;
+
 use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::capability::UpstreamCapabilities;
+use interlingua_core::capability::{HistoryNeed, UpstreamCapabilities};
 use interlingua_core::size::Size;
 use url::Url;
 
 use super::diagnostics::Diagnostic;
-use super::document::{TimeoutsTable, UpstreamTable};
+use super::document::{
+    EjectTable, EndpointTable, HealthTable, RetryBudgetTable, TimeoutsTable, UpstreamLimitsTable, UpstreamTable,
+};
 use super::headers;
 use super::located::{Located, Table};
 use super::options::Options;
+use super::pool_settings::{Affinity, Eject, Endpoint, HealthCheck, RetryBudget, UpstreamLimits};
 use super::protocols::{Protocols, UpstreamProtocol};
 use super::settings::{Timeouts, Upstream};
 use super::suggest;
@@ -29,7 +34,11 @@ pub(super) fn resolve(
     let retries = Located { value: u64::from(table.retries.value), span: table.retries.span.clone() };
     let retries = validator.between(&retries, "retries", 0, 10);
     let max_event = validator.at_least(&table.max_event, "max_event", Size::kibibytes(1));
-    let url = table.url.as_ref().and_then(|url| validator.url(url, "url"));
+    let endpoints = endpoints(agent, table, validator);
+    let health = table.health.as_ref().and_then(|health| health_check(health, validator));
+    let eject = eject(table.eject.as_ref(), endpoints.len(), validator);
+    let retry_budget = retry_budget(&table.retry_budget, validator);
+    let limits = limits(&table.limits, validator);
     let Some(protocol) = &table.protocol else {
         if !validator.rejected.contains(&located.span, "protocol") {
             validator.report(
@@ -47,14 +56,20 @@ pub(super) fn resolve(
     check_url(agent, located, protocol, declared, validator);
 
     let options = options?;
-    let mut capabilities = connected(agent, &options, declared, url.as_ref(), protocol, validator);
+    let mut capabilities = connected(agent, &options, declared, &endpoints, protocol, validator);
     if table.approval_extension {
         capabilities.decisions = ALL_DECISIONS;
     }
+    let affinity = affinity(table, &capabilities, protocol, validator);
 
     Some(Upstream {
         protocol: protocol.value.clone(),
-        url,
+        endpoints: endpoints.into_iter().map(|(endpoint, _)| endpoint).collect(),
+        affinity,
+        health,
+        eject,
+        retry_budget,
+        limits,
         headers,
         timeouts,
         retries: u32::try_from(retries).unwrap_or(0),
@@ -94,48 +109,245 @@ fn check_url(
     declared: &UpstreamProtocol,
     validator: &mut Validator<'_, '_>,
 ) {
-    match (&located.value.url, declared.built_in) {
-        (None, false) if !validator.rejected.contains(&located.span, "url") => validator.report(
+    let table = &located.value;
+    let rejected = ["url", "urls"].iter().any(|key| validator.rejected.contains(&located.span, key));
+    let given = table.url.as_ref().map(|url| &url.span).or(table.urls.as_ref().map(|urls| &urls.span));
+    match (given, declared.built_in) {
+        (None, false) if !rejected => validator.report(
             Diagnostic::error(format!("the upstream of agent {:?} has no URL", agent.value))
                 .at(&protocol.span)
                 .label("this protocol needs url = \"http://…\""),
         ),
-        (Some(url), true) => validator.report(
+        (Some(span), true) => validator.report(
             Diagnostic::error(format!("protocol {:?} has no URL", protocol.value))
-                .at(&url.span)
+                .at(span)
                 .label("leave it out: the agent is part of the gateway")
                 .also(&protocol.span, "built in"),
         ),
         _ => {}
     }
+
+    if let Some(health) = &table.health
+        && declared.built_in
+    {
+        validator.report(
+            Diagnostic::error(format!("protocol {:?} has no server to check", protocol.value))
+                .at(&health.span)
+                .label("leave it out: the agent is part of the gateway"),
+        );
+    }
 }
 
-/// Tries to connect, without any request, and reports what the connector has to say.
+/// The agent's servers, with where the file names them.
+fn endpoints(
+    agent: &Located<String>,
+    table: &UpstreamTable,
+    validator: &mut Validator<'_, '_>,
+) -> Vec<(Endpoint, Range<usize>)> {
+    let Some(urls) = &table.urls else {
+        let url = table.url.as_ref().and_then(|url| Some((validator.url(url, "url")?, url.span.clone())));
+        return url.map(|(url, span)| (Endpoint { url, weight: 1 }, span)).into_iter().collect();
+    };
+
+    if let Some(url) = &table.url {
+        let message = format!("the upstream of agent {:?} has both \"url\" and \"urls\"", agent.value);
+        let error = Diagnostic::error(message).at(&urls.span).label("give one of them").also(&url.span, "here");
+        validator.report(error);
+    }
+    if urls.value.is_empty() {
+        let error = Diagnostic::error("\"urls\" is empty").at(&urls.span).label("write [{ url = \"http://…\" }]");
+        validator.report(error);
+    }
+
+    let mut endpoints: Vec<(Endpoint, Range<usize>)> = Vec::new();
+    for located in &urls.value {
+        let Some((endpoint, span)) = endpoint(located, validator) else { continue };
+        // A query does not make another server of it.
+        if let Some((_, first)) = endpoints.iter().find(|(known, _)| known.shown() == endpoint.shown()) {
+            validator.report(
+                Diagnostic::error("two endpoints have the same URL")
+                    .at(&span)
+                    .label("give it a higher weight instead")
+                    .also(first, "here"),
+            );
+        }
+        endpoints.push((endpoint, span));
+    }
+    endpoints
+}
+
+fn endpoint(
+    located: &Located<Table<EndpointTable>>,
+    validator: &mut Validator<'_, '_>,
+) -> Option<(Endpoint, Range<usize>)> {
+    let weight = validator.between_u32(&located.value.weight, "weight", 1, 100);
+    let Some(url) = &located.value.url else {
+        if !validator.rejected.contains(&located.span, "url") {
+            validator.report(
+                Diagnostic::error("an endpoint has no URL").at(&located.span).label("write { url = \"http://…\" }"),
+            );
+        }
+        return None;
+    };
+    Some((Endpoint { url: validator.url(url, "url")?, weight }, url.span.clone()))
+}
+
+fn health_check(located: &Located<Table<HealthTable>>, validator: &mut Validator<'_, '_>) -> Option<HealthCheck> {
+    let table = &located.value;
+    let every = validator.positive(&table.every, "every");
+    let timeout = validator.positive(&table.timeout, "timeout");
+    if timeout >= every {
+        let span = if table.timeout.span.is_empty() { &table.every.span } else { &table.timeout.span };
+        let message = "\"timeout\" must be shorter than \"every\"";
+        validator.report(Diagnostic::error(message).at(span).label("one check ends before the next one"));
+    }
+    let healthy = validator.between_u32(&table.healthy, "healthy", 1, 1000);
+    let unhealthy = validator.between_u32(&table.unhealthy, "unhealthy", 1, 1000);
+
+    let Some(path) = &table.path else {
+        if !validator.rejected.contains(&located.span, "path") {
+            validator.report(
+                Diagnostic::error("\"health\" has no path").at(&located.span).label("write path = \"/health\""),
+            );
+        }
+        return None;
+    };
+    // A path of two slashes would name another host.
+    if !path.value.starts_with('/') || path.value.starts_with("//") || path.value.contains(['\\', '#']) {
+        let error = Diagnostic::error("\"path\" is not a path").at(&path.span);
+        validator.report(error.label("must begin with one \"/\", and have no \"#\" and no \"\\\""));
+    }
+    Some(HealthCheck { path: path.value.clone(), every, timeout, healthy, unhealthy })
+}
+
+fn eject(table: Option<&Located<Table<EjectTable>>>, endpoints: usize, validator: &mut Validator<'_, '_>) -> Eject {
+    let defaults = Table::default();
+    let given = table.map_or(&defaults, |located| &located.value);
+    let settings = Eject {
+        failures: validator.between_u32(&given.failures, "failures", 1, 1000),
+        share: validator.share(&given.share, "share"),
+        pause: validator.positive(&given.pause, "pause"),
+        longest: given.longest.value.0,
+        most: validator.share(&given.most, "most"),
+    };
+    if settings.longest < settings.pause {
+        // One of the two may be a default, which has no place in the file.
+        let (span, label) = match table {
+            Some(located) if given.longest.span.is_empty() => (&located.span, "give it a longer one"),
+            _ => (&given.longest.span, "a pause is at least so long"),
+        };
+        let error = Diagnostic::error("\"longest\" is shorter than \"pause\"").at(span).label(label);
+        validator.report(error.also(&given.pause.span, "here"));
+    }
+    if let Some(located) = table
+        && endpoints == 1
+    {
+        let warning = Diagnostic::warning("\"eject\" has no effect").at(&located.span);
+        validator.report(warning.label("one endpoint alone is never ejected"));
+    }
+    settings
+}
+
+fn retry_budget(table: &RetryBudgetTable, validator: &mut Validator<'_, '_>) -> RetryBudget {
+    RetryBudget {
+        share: validator.share(&table.share, "share"),
+        least: validator.between_u32(&table.least, "least", 0, 1000),
+    }
+}
+
+fn limits(table: &UpstreamLimitsTable, validator: &mut Validator<'_, '_>) -> UpstreamLimits {
+    UpstreamLimits {
+        runs: validator.between_u32(&table.runs, "runs", 1, 1_000_000),
+        queue: validator.between_u32(&table.queue, "queue", 0, 1_000_000),
+        wait: validator.positive(&table.wait, "wait"),
+    }
+}
+
+/// Which endpoint takes the turns of a session. One alone takes all of them.
+fn affinity(
+    table: &UpstreamTable,
+    capabilities: &UpstreamCapabilities,
+    protocol: &Located<String>,
+    validator: &mut Validator<'_, '_>,
+) -> Affinity {
+    if let Some(configured) = &table.affinity
+        && configured.value != Affinity::None
+    {
+        let why = if table.urls.is_none() {
+            Some("the agent has one endpoint: write urls = [{ url = \"…\" }, …]".to_owned())
+        } else if capabilities.history == HistoryNeed::SentEachTime {
+            Some(format!("agents that speak {:?} keep no history", protocol.value))
+        } else {
+            None
+        };
+        if let Some(label) = why {
+            validator.report(Diagnostic::warning("\"affinity\" has no effect").at(&configured.span).label(label));
+        }
+    }
+
+    let configured = table.affinity.as_ref().map_or(Affinity::Session, |configured| configured.value);
+    if table.urls.is_some() { configured } else { Affinity::None }
+}
+
+/// Tries to connect to each endpoint, without any request, and reports what the connector has to say.
 fn connected(
+    agent: &Located<String>,
+    options: &Options,
+    declared: &UpstreamProtocol,
+    endpoints: &[(Endpoint, Range<usize>)],
+    protocol: &Located<String>,
+    validator: &mut Validator<'_, '_>,
+) -> UpstreamCapabilities {
+    if declared.built_in {
+        return try_connect(agent, options, declared, None, protocol, validator).unwrap_or_default();
+    }
+
+    // A connector that needs a URL is not tried without one: the missing URL is already reported.
+    let mut found: Option<(UpstreamCapabilities, &Range<usize>)> = None;
+    for (endpoint, span) in endpoints {
+        let Some(capabilities) = try_connect(agent, options, declared, Some(&endpoint.url), protocol, validator) else {
+            // The same is wrong with all of them.
+            return UpstreamCapabilities::default();
+        };
+        match &found {
+            Some((first, at)) if *first != capabilities => {
+                let message = format!("the endpoints of agent {:?} differ in what they can do", agent.value);
+                let error = Diagnostic::error(message).at(span).label("write an agent of its own for it");
+                validator.report(error.also(at, "the first one"));
+            }
+            Some(_) => {}
+            None => found = Some((capabilities, span)),
+        }
+    }
+    found.map(|(capabilities, _)| capabilities).unwrap_or_default()
+}
+
+fn try_connect(
     agent: &Located<String>,
     options: &Options,
     declared: &UpstreamProtocol,
     url: Option<&Url>,
     protocol: &Located<String>,
     validator: &mut Validator<'_, '_>,
-) -> UpstreamCapabilities {
-    // A connector that needs a URL is not tried without one: the missing URL is already reported.
-    let try_connect = declared.try_connect.as_ref().filter(|_| url.is_some() || declared.built_in);
-    match try_connect.map(|try_connect| try_connect(url, options)) {
+) -> Option<UpstreamCapabilities> {
+    match declared.try_connect.as_ref().map(|try_connect| try_connect(url, options)) {
         Some(Err(reason)) => {
             let (reason, label) = reason.split_once('\n').unwrap_or((&reason, "cannot be used like this"));
             let message = format!("upstream of agent {:?}: {reason}", agent.value);
             validator.report(Diagnostic::error(message).at(&protocol.span).label(label));
-            UpstreamCapabilities::default()
+            None
         }
         Some(Ok(connected)) => {
             for warning in connected.warnings {
                 let message = format!("upstream of agent {:?}: {warning}", agent.value);
-                validator.report(Diagnostic::warning(message).at(&protocol.span));
+                // Several endpoints may have the same to say.
+                if !validator.found.iter().any(|known| known.message() == message) {
+                    validator.report(Diagnostic::warning(message).at(&protocol.span));
+                }
             }
-            connected.capabilities
+            Some(connected.capabilities)
         }
-        None => UpstreamCapabilities::default(),
+        None => Some(UpstreamCapabilities::default()),
     }
 }
 

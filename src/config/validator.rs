@@ -96,6 +96,25 @@ impl<'i> Validator<'i, '_> {
         number.value
     }
 
+    /// Checks that a number is a share.
+    pub(super) fn share(&mut self, number: &Located<f64>, key: &str) -> f64 {
+        if !(0.0..=1.0).contains(&number.value) {
+            self.report(
+                Diagnostic::error(format!("{key:?} cannot be {}", number.value))
+                    .at(&number.span)
+                    .label("must be between 0 and 1"),
+            );
+        }
+
+        number.value
+    }
+
+    /// Checks that a number is within bounds that a `u32` has room for.
+    pub(super) fn between_u32(&mut self, number: &Located<u64>, key: &str, min: u32, max: u32) -> u32 {
+        let value = self.between(number, key, u64::from(min), u64::from(max));
+        u32::try_from(value).unwrap_or(max)
+    }
+
     /// Parses an absolute http(s) URL that contains no user info.
     pub(super) fn url(&mut self, text: &Located<String>, key: &str) -> Option<Url> {
         let scheme = if key == "public_url" { "https" } else { "http" };

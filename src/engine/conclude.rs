@@ -230,6 +230,10 @@ fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &En
         doc.stale = true;
     }
 
+    if let Some(home) = &prepared.home {
+        // An endpoint that failed with a history it was sent may or may not remember it: it is sent again.
+        doc.home = (ended.is_good() || prepared.resent.is_none()).then(|| home.clone());
+    }
     if prepared.upstream_id != doc.id {
         doc.upstream_id = Some(prepared.upstream_id.clone());
     }

@@ -82,14 +82,50 @@ impl ContextBuilder {
 
         let decided = !answered.is_empty();
         let recorded = decided.then(|| input.clone());
+        let said = input.clone();
         let request = request(session, &doc, spoken, with_history(&spoken.preamble, before, input), &upstream_id);
         if doc.connector_user.as_ref().is_some_and(|user| request.user_id.as_ref() != Some(user)) {
             // What an agent's server gave one user, such as a context, is not used for another one.
             connector_state = Json::null();
         }
 
-        let prepared = Prepared { request, upstream_id, connector_state, answered, freed, decided, input: recorded };
+        let prepared = Prepared {
+            request,
+            upstream_id,
+            connector_state,
+            answered,
+            freed,
+            decided,
+            input: recorded,
+            said,
+            home: None,
+            resent: None,
+        };
         Ok(Outcome::Ready(Box::new(prepared)))
+    }
+
+    /// Changes a prepared request for an endpoint that does not remember the session: it gets the whole history, under a
+    /// new id.
+    pub(super) async fn resend_history(
+        &self,
+        session: &Session,
+        agent: &Agent,
+        spoken: &Spoken,
+        prepared: &mut Prepared,
+    ) -> Result<(), Fault> {
+        let doc = session.doc().clone();
+        let before = match branch(&doc, &spoken.thread) {
+            Some(run) => self.transcripts.chain(run, agent.history_limit).await?,
+            None => self.transcripts.history(session, &doc, agent.history_limit).await?,
+        };
+
+        let upstream_id = upstream_ids::session(&session.owner, &clock::new_id().to_string(), None);
+        let input = with_history(&spoken.preamble, before, prepared.said.clone());
+        let id = prepared.request.id.take();
+        prepared.request = AgentRequest { id, ..request(session, &doc, spoken, input, &upstream_id) };
+        prepared.connector_state = Json::null();
+        prepared.resent = Some(std::mem::replace(&mut prepared.upstream_id, upstream_id));
+        Ok(())
     }
 
     /// What the agent is sent besides the input: the whole history where it does not keep it, or has kept something else.
@@ -101,11 +137,7 @@ impl ContextBuilder {
         thread: &Thread,
     ) -> Result<Memory, Fault> {
         let is_exact = doc.is_conversation || matches!(thread, Thread::After(_));
-        let branch = match thread {
-            Thread::After(run) => (!doc.ends_with(*run)).then_some(*run),
-            _ => None,
-        };
-
+        let branch = branch(doc, thread);
         let sends_all = match agent.history {
             History::Gateway => true,
             History::Upstream => is_exact && (doc.stale || branch.is_some()),
@@ -130,6 +162,14 @@ impl ContextBuilder {
         };
 
         Ok(Memory { before, upstream_id, connector_state })
+    }
+}
+
+/// The run after which the history goes on, if that is not the session's last one.
+fn branch(doc: &SessionDoc, thread: &Thread) -> Option<RunId> {
+    match thread {
+        Thread::After(run) => (!doc.ends_with(*run)).then_some(*run),
+        _ => None,
     }
 }
 

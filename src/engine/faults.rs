@@ -59,6 +59,14 @@ pub(super) fn not_accepting() -> Fault {
     fault
 }
 
+/// The endpoint that remembers the session is out. `returns`: when it may be back.
+pub(super) fn home_away(returns: Option<Duration>) -> Fault {
+    let message = "the agent's server that knows this session cannot be reached";
+    let mut fault = Fault::new(FaultKind::UpstreamUnreachable, message);
+    fault.retry_after = returns;
+    fault
+}
+
 /// The run was canceled.
 pub(super) fn canceled() -> Fault {
     Fault::new(FaultKind::Canceled, "canceled")

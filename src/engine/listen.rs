@@ -101,7 +101,8 @@ impl<'a> Listener<'a> {
 
             self.forward_keep_alives();
             self.store.touch(&self.journal);
-            if self.turn.started.is_some() && self.normalizer.has_begun() {
+            if self.normalizer.has_begun() {
+                self.conversation.began();
                 self.turn.report_start(Ok(()));
             }
             if self.normalizer.has_ended() {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::upstream_ids;
 use crate::clock;
+use crate::upstream::pool::EndpointKey;
 
 /// The most bytes of messages that clients may put into one session.
 const MAX_BYTES: u64 = 32 << 20;
@@ -102,6 +103,9 @@ pub(super) struct SessionDoc {
     /// given ids of their own: the agent goes on knowing those by the client's name.
     #[serde(default)]
     pub(super) upstream_id: Option<String>,
+    /// The endpoint that remembers the session. `None`: none does, or it is not known which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) home: Option<EndpointKey>,
     /// The user, as the first client named it. Clients of other protocols may name no one.
     #[serde(default)]
     pub(super) user_id: Option<String>,
@@ -147,6 +151,7 @@ impl SessionDoc {
             inline_entries: Vec::new(),
             removed: BTreeSet::new(),
             upstream_id: (upstream_id != id).then_some(upstream_id),
+            home: None,
             user_id: None,
             seen: 0,
             stale: false,

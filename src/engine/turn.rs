@@ -17,6 +17,7 @@ use super::agent::Agent;
 use super::session::{Queued, Session, TurnGuard};
 use crate::callers::{Caller, Permit, Use};
 use crate::upstream::Trace;
+use crate::upstream::pool::EndpointKey;
 
 /// A turn to be taken.
 pub(super) struct Turn {
@@ -99,9 +100,23 @@ pub(super) struct Prepared {
     pub(super) decided: bool,
     /// The input with its answers in canonical form, if that differs from what the client sent.
     pub(super) input: Option<Input>,
+    /// The input as the agent gets it, without history.
+    pub(super) said: Input,
+    /// The endpoint that it was sent to.
+    pub(super) home: Option<EndpointKey>,
+    /// Set if the history is sent to another endpoint: by which id the agent knew the session before.
+    pub(super) resent: Option<String>,
 }
 
 impl Prepared {
+    /// The agent was not reached: its endpoints know the session as before.
+    pub(super) fn forget_home(&mut self) {
+        self.home = None;
+        if let Some(known) = self.resent.take() {
+            self.upstream_id = known;
+        }
+    }
+
     /// The request as the connector gets it.
     pub(super) fn turn_request(&self) -> TurnRequest<'_> {
         TurnRequest { request: &self.request, session_state: &self.connector_state, answered: &self.answered }

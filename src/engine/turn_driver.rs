@@ -12,6 +12,7 @@ use interlingua_core::normalize::Normalizer;
 use interlingua_core::{End, Fault, FaultKind};
 
 use super::active_run::{ActiveRun, Publish};
+use super::calling::{self, Caller};
 use super::conclude::{Concluded, Concluder};
 use super::connection::ConnectionCache;
 use super::context::ContextBuilder;
@@ -27,7 +28,7 @@ use super::waits::unless_canceled;
 use super::{commit, faults};
 use crate::clock;
 use crate::store::StoreFuture;
-use crate::upstream::{Conversation, Via};
+use crate::upstream::Conversation;
 
 /// What taking turns needs of the engine.
 pub(super) struct TurnServices {
@@ -115,6 +116,12 @@ impl<'a> TurnDriver<'a> {
             self.end_unanswered();
         }
 
+        let error = self.run.view(|view| view.run().turn().and_then(|turn| turn.error.clone()));
+        if let Some(conversation) = &mut conversation {
+            let is_reported = self.normalizer.complaint().is_some();
+            conversation.report(calling::outcome(self.cause.as_ref(), error.as_ref(), is_reported));
+        }
+
         self.stop_agent(conversation.as_ref());
         self.discard_if_unreached();
 
@@ -126,7 +133,6 @@ impl<'a> TurnDriver<'a> {
             conversation.release();
         }
 
-        let error = self.run.view(|view| view.run().turn().and_then(|turn| turn.error.clone()));
         self.release();
         let concluded = Concluded {
             run: self.run,
@@ -170,13 +176,14 @@ impl<'a> TurnDriver<'a> {
         let sessions = self.services.runs.sessions();
         let saved = if prepared.decided { sessions.save(&self.turn.session).await } else { Ok(()) };
         let opened = match saved {
-            Ok(()) => self.open(&prepared, opened).await,
+            Ok(()) => self.open(&mut prepared, opened).await,
             Err(fault) => Err(fault),
         };
 
         // The record has the input. While an agent works for minutes there need be no copies of it.
         self.turn.spoken.request.input = Input::default();
         prepared.request.input = Input::default();
+        prepared.said = Input::default();
         Ok(Requested { guard, prepared, opened })
     }
 
@@ -213,7 +220,11 @@ impl<'a> TurnDriver<'a> {
     }
 
     /// Calls the agent, and waits until the store knows the run.
-    async fn open(&self, prepared: &Prepared, opened: Option<StoreFuture<()>>) -> Result<Option<Conversation>, Fault> {
+    async fn open(
+        &self,
+        prepared: &mut Prepared,
+        opened: Option<StoreFuture<()>>,
+    ) -> Result<Option<Conversation>, Fault> {
         let stored = async {
             let Some(opened) = opened else { return Ok(()) };
             // The client that gets this refusal does not know the run, and no one else shall.
@@ -224,17 +235,16 @@ impl<'a> TurnDriver<'a> {
             return stored.await.map(|()| None);
         }
 
-        let upstream = &self.run.agent.upstream;
-        let via = Via { trace: self.turn.trace.as_deref() };
-        let mut conversation = upstream.start(&prepared.turn_request(), via)?;
-        let calling = unless_canceled(self.run, conversation.begin());
+        let mut conversation = None;
+        let caller = Caller { agent: &self.run.agent, turn: &self.turn, context: &self.services.context };
+        let calling = unless_canceled(self.run, caller.call(prepared, &mut conversation));
         // A run that cannot be stored is not begun: that drops the call.
         let begun = async { tokio::try_join!(calling, stored) }.await;
         if begun.is_err() {
-            self.stop_agent(Some(&conversation));
+            self.stop_agent(conversation.as_ref());
         }
 
-        begun.map(|_| Some(conversation))
+        begun.map(|_| conversation)
     }
 
     /// Notes whether the agent was reached.
@@ -244,7 +254,8 @@ impl<'a> TurnDriver<'a> {
                 self.linked.start_answers();
                 Reached { guard: Some(guard), prepared: Some(prepared), conversation }
             }
-            Ok(Requested { guard, prepared, opened: Err(fault) }) => {
+            Ok(Requested { guard, mut prepared, opened: Err(fault) }) => {
+                prepared.forget_home();
                 // A decision that did not arrive can be made again (docs/human-in-the-loop.md#rule-3).
                 if fault.kind != FaultKind::Canceled {
                     self.turn.session.doc().waiting.reopen();

@@ -13,24 +13,21 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt};
-use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal};
+use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next};
 use interlingua_core::event::Millis;
 use interlingua_core::sse::{DecodeError, Decoder};
 use interlingua_core::{Fault, FaultKind, Json, filter, tree};
 use tokio::time::{Instant, Sleep};
 
 use super::ResponseTimeouts;
+use super::pool::{Outcome, Seat};
+use super::send_error::{BEGINNING, Reach, SendCause, SendError, sanitized};
 use crate::secrets;
 
-/// This much of an answer is kept for the log, in bytes.
-const BEGINNING: usize = 512;
 /// An ignored frame is looked for among this many. Later, an agent has shown which protocol it speaks.
 const INSPECTED_FRAMES: u64 = 64;
 /// A turn that sends more requests than this, or looks up and waits without end, has gone wrong.
 const MAX_REQUESTS: u32 = 10_000;
-
-/// The longest pause before a retry that is passed on to clients, whatever an agent or its connector says.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Sends the requests of a turn.
 pub trait Transport: Send + 'static {
@@ -48,82 +45,6 @@ pub enum Reply {
     Answer(Box<Body>),
     /// A complete document.
     Document(Vec<u8>),
-}
-
-/// Why a request was not answered with success.
-pub struct SendError {
-    /// What went wrong.
-    pub cause: SendCause,
-    /// How far the request came.
-    pub reach: Reach,
-}
-
-/// What went wrong with a request.
-pub enum SendCause {
-    /// The agent could not be asked, or did not answer.
-    Fault(Fault),
-    /// The agent refused. The connector says what that means.
-    Refused(Refused),
-}
-
-/// How far a request came: what may be sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// There was no connection: not a byte of it was sent.
-    NotSent,
-    /// It was sent, and the agent surely does not work on it: it answered 503, or had closed the connection before the
-    /// request came.
-    NotTaken,
-    /// The agent may work on it.
-    Maybe,
-}
-
-/// A fault of a request that the agent may work on.
-impl From<Fault> for SendError {
-    fn from(fault: Fault) -> Self {
-        Self { cause: SendCause::Fault(fault), reach: Reach::Maybe }
-    }
-}
-
-/// A refusal, with what the log needs of it.
-pub struct Refused {
-    /// The HTTP status.
-    pub status: u16,
-    /// The body, cut at a bound, secrets masked.
-    pub body: String,
-    /// From the header `retry-after`.
-    pub retry_after: Option<Duration>,
-    /// Who was asked, and where a redirect leads, as an operator may see it.
-    pub asked: String,
-}
-
-impl Refused {
-    fn to_fault(&self, turn: &dyn AgentTurn) -> Fault {
-        let refusal = Refusal { status: self.status, body: self.body.as_bytes(), retry_after: self.retry_after };
-        let mut fault = sanitized(turn.map_refusal(&refusal));
-        let body = fault.detail.take().unwrap_or_default();
-        // Nearly every redirect has an empty body; where it leads is in `asked`.
-        let body = beginning(&body);
-        fault.detail = Some(if body.is_empty() { self.asked.clone() } else { format!("{}: {body}", self.asked) });
-        fault
-    }
-}
-
-/// A fault that a connector made of what its agent sent, without the gateway's secrets and with a pause that makes
-/// sense.
-fn sanitized(fault: Fault) -> Fault {
-    let mut fault = secrets::mask_fault(fault);
-    fault.retry_after = fault.retry_after.map(|pause| pause.min(MAX_RETRY_AFTER));
-    fault
-}
-
-/// As much of a refusal as the log needs.
-fn beginning(text: &str) -> &str {
-    let mut end = text.len().min(BEGINNING);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 /// How an answer comes.
@@ -279,6 +200,14 @@ pub struct Conversation {
     media: String,
     /// The first frame that had no effect.
     first_ignored: Option<String>,
+    /// Its place at an endpoint, to which all its requests go.
+    seat: Option<Seat>,
+    /// It answers what the agent asked.
+    is_decision: bool,
+    /// The endpoint may work on it, or has refused a decision: it cannot move to another one.
+    is_bound: bool,
+    /// What the last request says about the endpoint, if it was not answered.
+    unanswered: Option<Outcome>,
 }
 
 impl Conversation {
@@ -296,6 +225,37 @@ impl Conversation {
             beginning: Vec::new(),
             media: String::new(),
             first_ignored: None,
+            seat: None,
+            is_decision: false,
+            is_bound: false,
+            unanswered: None,
+        }
+    }
+
+    /// Gives it its place at an endpoint. `is_decision`: it answers what the agent asked.
+    #[must_use]
+    pub(super) fn at(mut self, seat: Option<Seat>, is_decision: bool) -> Self {
+        (self.seat, self.is_decision) = (seat, is_decision);
+        self
+    }
+
+    /// True if the turn can be begun again at another endpoint: this one surely does not work on it.
+    #[must_use]
+    pub fn can_move(&self) -> bool {
+        !self.is_bound
+    }
+
+    /// The agent's answer has begun.
+    pub fn began(&mut self) {
+        if let Some(seat) = &mut self.seat {
+            seat.began();
+        }
+    }
+
+    /// Notes what the turn says about its endpoint.
+    pub fn report(&mut self, outcome: Outcome) {
+        if let Some(seat) = &mut self.seat {
+            seat.report(self.unanswered.unwrap_or(outcome));
         }
     }
 
@@ -353,6 +313,7 @@ impl Conversation {
     fn on_reply(&mut self, reply: Result<Reply, SendError>) -> Result<(), Fault> {
         let is_lookup = matches!(self.stage, Stage::Sending(_, true));
         self.stage = Stage::Done;
+        self.note_reach(&reply, is_lookup);
         let reply = reply.map_err(|error| match error.cause {
             SendCause::Fault(fault) => fault,
             SendCause::Refused(refused) => refused.to_fault(&*self.turn),
@@ -373,6 +334,22 @@ impl Conversation {
             Err(fault) => self.turn.on_failure(fault).map_err(sanitized)?,
         }
         self.advance()
+    }
+
+    fn note_reach(&mut self, reply: &Result<Reply, SendError>, is_lookup: bool) {
+        let is_late = self.since.elapsed() >= self.total;
+        self.unanswered = reply.as_ref().err().map(|error| error.outcome(is_late));
+        let is_reached = match reply {
+            Ok(_) => true,
+            Err(error) => match error.reach {
+                Reach::NotSent => false,
+                // It is for people to decide again.
+                Reach::NotTaken => self.is_decision,
+                Reach::Maybe => true,
+            },
+        };
+        // Looking something up begins nothing.
+        self.is_bound |= is_reached && !is_lookup;
     }
 
     /// Begins what the turn wants next.
@@ -571,21 +548,5 @@ fn too_large(error: DecodeError) -> Fault {
             Fault::new(FaultKind::UpstreamTooLarge, format!("the agent sent an event larger than {limit} bytes"))
         }
         other => Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_source(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_connector_makes_clients_wait_longer_than_a_day() {
-        let pause = |pause: Option<Duration>| {
-            let mut fault = Fault::new(FaultKind::UpstreamRateLimited, "slow down");
-            fault.retry_after = pause;
-            sanitized(fault).retry_after
-        };
-        let minute = Duration::from_secs(60);
-        assert_eq!([None, Some(minute), Some(Duration::MAX)].map(pause), [None, Some(minute), Some(MAX_RETRY_AFTER)]);
     }
 }

@@ -12,7 +12,9 @@ mod conversation;
 pub mod demo;
 pub mod http;
 pub mod jwks;
+pub mod pool;
 pub mod push;
+mod send_error;
 mod timeouts;
 mod tls;
 mod trace;
@@ -28,7 +30,10 @@ use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-pub use conversation::{Body, Conversation, Flow, Form, Reach, Refused, Reply, SendCause, SendError, Transport};
+use pool::{EndpointPool, Seat};
+
+pub use conversation::{Body, Conversation, Flow, Form, Reply, Transport};
+pub use send_error::{Reach, Refused, SendCause, SendError};
 pub use timeouts::ResponseTimeouts;
 pub use tls::install_crypto;
 pub use trace::Trace;
@@ -52,8 +57,10 @@ pub trait InProcessAgent: 'static {
 }
 
 /// What a turn is started with besides its request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Default)]
 pub struct Via<'a> {
+    /// Its place at one of the agent's endpoints. `None`: at the first one, or the agent has none.
+    pub seat: Option<Seat>,
     /// The trace that the client's request is part of, with the turn's span as the caller.
     pub trace: Option<&'a Trace>,
 }
@@ -71,6 +78,17 @@ pub trait Upstream: Send + Sync + 'static {
     /// # Errors
     /// If the request cannot be expressed in the agent's protocol.
     fn start(&self, request: &TurnRequest<'_>, via: Via<'_>) -> Result<Conversation, Fault>;
+
+    /// The agent's endpoints, each turn at one of which needs a [`Seat`]. `None`: it has none, since it is in this
+    /// process.
+    fn pool(&self) -> Option<&Arc<EndpointPool>> {
+        None
+    }
+
+    /// Checks the agent's endpoints for as long as it exists. `None`: they are not checked.
+    fn watch(&self) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
 
     /// What the agent's own server publishes about it, as far as that is known after a bounded time. None: nothing is.
     fn published(&self, wanted: &WellKnownDocument) -> BoxFuture<'static, Option<Arc<FetchedDocument>>> {

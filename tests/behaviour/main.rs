@@ -31,6 +31,7 @@ mod logs;
 mod matrix;
 mod owners;
 mod pairs;
+mod pools;
 mod responses_socket;
 mod routing;
 mod runs;

@@ -26,8 +26,8 @@ pub struct NativeUpstream;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamOptions {
-    /// The URL that stops the agent, by `POST` with `user_id` and `session_id`. The runtime has no such route: it stops
-    /// when the connection is closed, which the gateway always does.
+    /// The URL that stops the agent, by `POST` with `user_id` and `session_id`, or its path on the agent's server. The
+    /// runtime has no such route: it stops when the connection is closed, which the gateway always does.
     pub stop_url: Option<String>,
 }
 
@@ -36,12 +36,15 @@ impl UpstreamAdapter for NativeUpstream {
     type Options = UpstreamOptions;
 
     fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {
-        for url in std::iter::once(url).chain(options.stop_url.as_deref()) {
+        // Each of several servers is stopped where it is.
+        let stop_url =
+            options.stop_url.map(|stop| if is_path(&stop) { format!("{}{stop}", origin(url)) } else { stop });
+        for url in std::iter::once(url).chain(stop_url.as_deref()) {
             if !url.starts_with("http://") && !url.starts_with("https://") {
                 return Err(format!("\"{url}\" is not an http or https URL"));
             }
         }
-        Ok(Box::new(NativeConnector { url: url.to_owned(), stop_url: options.stop_url }))
+        Ok(Box::new(NativeConnector { url: url.to_owned(), stop_url }))
     }
 }
 
@@ -90,7 +93,9 @@ impl Connector for NativeConnector {
             && origin(stop) != origin(&self.url)
         {
             warnings.push(
-                "stop_url has another origin than url: the headers of this upstream are not sent there".to_owned(),
+                "stop_url has another origin than url: the headers of this upstream are not sent there; with several \
+                 urls write its path alone, such as \"/stop\""
+                    .to_owned(),
             );
         }
         warnings
@@ -109,6 +114,11 @@ fn stop_request(url: &str, request: &AgentRequest) -> Option<HttpRequest> {
         to_body(&Stop { user_id: request.user_id.as_deref(), session_id: request.session_id.as_deref() }).ok()?;
     let headers = vec![("content-type".into(), "application/json".to_owned())];
     Some(HttpRequest { method: "POST", url: url.to_owned(), headers, body, purpose: Purpose::Ask })
+}
+
+/// True for a path on a server. Two slashes would begin with the name of another one.
+fn is_path(url: &str) -> bool {
+    url.starts_with('/') && !url.starts_with("//")
 }
 
 /// The scheme and the authority of a URL, in lower case.
@@ -395,6 +405,21 @@ mod tests {
         for stop in ["http://other:8090/stop", "https://agent:8090/stop", "http://agent/stop"] {
             assert!(warnings("http://agent:8090/process", Some(stop))[0].contains("another origin"), "{stop}");
         }
+    }
+
+    #[test]
+    fn a_stop_url_may_be_a_path() {
+        let request = AgentRequest::default();
+        let request = TurnRequest { request: &request, session_state: &Json::null(), answered: &[] };
+        let stopped_at = |url: &str, stop: &str| {
+            let options = UpstreamOptions { stop_url: Some(stop.to_owned()) };
+            let connector = NativeUpstream::connect(url, options).expect("a URL");
+            assert_eq!(connector.warnings(), Vec::<String>::new());
+            connector.turn(&request).expect("a turn").cancel().expect("a request").url
+        };
+        assert_eq!(stopped_at("http://agent:8090/api/process?a=b", "/stop?now"), "http://agent:8090/stop?now");
+        let options = UpstreamOptions { stop_url: Some("//other/stop".to_owned()) };
+        assert!(NativeUpstream::connect("http://agent:8090/process", options).is_err(), "another server's name");
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! Agents on the network: sends requests, distinguishes success from refusal, retries where that is safe.
 //!
-//! When a request is sent again, at most `retries` times and with a short pause before each:
+//! When a request is sent again, at most `retries` times, with a short pause before each, and within the agent's budget
+//! of retries:
 //! - no connection was made: the agent has not received it;
 //! - the agent answered 503 and did not ask for a long pause: it says itself that it did not work on it;
 //! - a connection that had waited in the pool died at once, without a byte of an answer: the agent closed it while the request
 //!   was on its way;
 //! - it only looks a document up.
+//!
+//! A request that answers what the agent asked is sent again only if no connection was made: a decision must not arrive
+//! twice. If an agent has several endpoints, the engine sends a turn that did not begin to another one, so it is not
+//! sent again here.
 //!
 //! After anything else the agent might be working on the request already, so the fault is reported. Redirects are not
 //! followed, proxies of the environment not used: a request goes where the operator sent it or nowhere.
@@ -16,10 +21,12 @@
 mod card;
 mod client_pool;
 mod failure;
+mod probe;
 mod request;
 mod unpack;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,6 +42,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::card::WellKnownCache;
+use super::pool::{CheckThresholds, EndpointPool, PoolSettings, Seat};
 use super::{
     Body, Conversation, Form, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError, Trace, Transport,
     Upstream, Via,
@@ -73,6 +81,12 @@ pub struct HttpSettings {
     pub retries: u32,
     /// The largest event, or answer in one body, in bytes.
     pub max_event: usize,
+    /// The agent's name, for the log.
+    pub agent: String,
+    /// How its endpoints are used.
+    pub pool: PoolSettings,
+    /// How they are checked. `None`: only by the runs they get.
+    pub health: Option<HealthCheck>,
 }
 
 impl Default for HttpSettings {
@@ -85,8 +99,24 @@ impl Default for HttpSettings {
             total: Duration::from_secs(60 * 60),
             retries: 2,
             max_event: 8 * 1024 * 1024,
+            agent: String::new(),
+            pool: PoolSettings::default(),
+            health: None,
         }
     }
+}
+
+/// How an agent's endpoints are checked.
+#[derive(Clone, Debug)]
+pub struct HealthCheck {
+    /// The path, from the root of the endpoint's origin on; it may have a query.
+    pub path: String,
+    /// The pause between two checks. It varies by a tenth, so that many gateways do not check at once.
+    pub every: Duration,
+    /// Limit for the answer's head, connection included.
+    pub timeout: Duration,
+    /// When an endpoint counts as healthy or not.
+    pub thresholds: CheckThresholds,
 }
 
 /// A server of an agent.
@@ -95,6 +125,8 @@ pub struct Endpoint {
     pub connector: Box<dyn Connector>,
     /// Its URL, from which the URLs of published documents are derived. `None`: none are fetched.
     pub url: Option<Url>,
+    /// Its share of the runs, from 1 on.
+    pub weight: u32,
 }
 
 /// An agent on the network.
@@ -102,6 +134,7 @@ pub struct HttpUpstream(Arc<Agent>);
 
 struct Agent {
     endpoints: Vec<Endpoint>,
+    pool: Arc<EndpointPool>,
     settings: HttpSettings,
     headers: HeaderMap,
     clients: ClientPool,
@@ -127,7 +160,19 @@ impl HttpUpstream {
             headers.append(known, value);
         }
         let clients = ClientPool::new(settings.connect);
-        Ok(Self(Arc::new(Agent { endpoints, settings, headers, clients, cache: WellKnownCache::default() })))
+        let weights =
+            endpoints.iter().map(|one| (one.url.as_ref().map(failure::shown).unwrap_or_default(), one.weight));
+        let checks = settings.health.as_ref().map(|check| check.thresholds);
+        let pool_settings = PoolSettings { checks, ..settings.pool.clone() };
+        let pool = EndpointPool::new(settings.agent.clone(), weights.collect(), settings.retries, pool_settings);
+        Ok(Self(Arc::new(Agent {
+            pool: Arc::new(pool),
+            endpoints,
+            settings,
+            headers,
+            clients,
+            cache: WellKnownCache::default(),
+        })))
     }
 }
 
@@ -137,10 +182,26 @@ impl Upstream for HttpUpstream {
     }
 
     fn start(&self, request: &TurnRequest<'_>, via: Via<'_>) -> Result<Conversation, Fault> {
-        let endpoint = 0;
+        let endpoint = via.seat.as_ref().map_or(0, Seat::endpoint);
+        let is_decision = !request.answered.is_empty();
         let turn = self.0.endpoints[endpoint].connector.turn(request)?;
-        let transport = HttpTransport { agent: Arc::clone(&self.0), endpoint, trace: via.trace.cloned() };
-        Ok(Conversation::new(turn, Box::new(transport), self.0.settings.total))
+        let transport = HttpTransport {
+            agent: Arc::clone(&self.0),
+            endpoint,
+            trace: via.trace.cloned(),
+            is_decision,
+            is_answered: Arc::default(),
+        };
+        Ok(Conversation::new(turn, Box::new(transport), self.0.settings.total).at(via.seat, is_decision))
+    }
+
+    fn pool(&self) -> Option<&Arc<EndpointPool>> {
+        Some(&self.0.pool)
+    }
+
+    fn watch(&self) -> Option<BoxFuture<'static, ()>> {
+        let check = self.0.settings.health.clone()?;
+        Some(Agent::watch(Arc::downgrade(&self.0), self.0.endpoints.len(), check).boxed())
     }
 
     fn published(&self, wanted: &WellKnownDocument) -> BoxFuture<'static, Option<Arc<FetchedDocument>>> {
@@ -159,17 +220,52 @@ struct HttpTransport {
     /// The index of the endpoint that the turn is taken at.
     endpoint: usize,
     trace: Option<Trace>,
+    /// The turn answers what the agent asked.
+    is_decision: bool,
+    /// A request of the turn was answered: the others have to go to the same endpoint.
+    is_answered: Arc<AtomicBool>,
+}
+
+/// What may be sent again.
+struct Resend {
+    endpoint: usize,
+    /// False: the turn is begun again at another endpoint.
+    is_here: bool,
+    is_decision: bool,
+    is_lookup: bool,
+}
+
+impl Resend {
+    fn allows(&self, error: &SendError) -> bool {
+        let is_safe = match error.reach {
+            // One that was not made in time is no use trying again: it would take as long.
+            Reach::NotSent => !error.is_timeout(),
+            Reach::NotTaken => !self.is_decision,
+            Reach::Maybe => false,
+        };
+        self.is_here && (is_safe || self.is_lookup)
+    }
 }
 
 impl Transport for HttpTransport {
     fn send(&self, request: HttpRequest, since: Instant) -> BoxFuture<'static, Result<Reply, SendError>> {
         let agent = Arc::clone(&self.agent);
         let purpose = request.purpose;
+        let is_answered = Arc::clone(&self.is_answered);
+        let resend = Resend {
+            endpoint: self.endpoint,
+            is_here: agent.endpoints.len() == 1 || is_answered.load(Ordering::Relaxed),
+            is_decision: self.is_decision,
+            is_lookup: purpose == Purpose::Lookup,
+        };
         let request = agent.request(request, self.endpoint, self.trace.as_ref());
         async move {
-            let response = agent.send(request?, purpose, since).await?;
+            let response = agent.send(request?, &resend, since).await?;
             let reply = match purpose {
-                Purpose::Ask => agent.answer(response, since).map(|body| Reply::Answer(Box::new(body)))?,
+                Purpose::Ask => {
+                    is_answered.store(true, Ordering::Relaxed);
+                    agent.answer(response, since).map(|body| Reply::Answer(Box::new(body)))?
+                }
                 Purpose::Lookup => agent.document(response).await.map(Reply::Document)?,
             };
             Ok(reply)
@@ -186,7 +282,7 @@ impl Transport for HttpTransport {
 
 impl Agent {
     /// Sends a request, again if that is safe, and waits for the head of a success.
-    async fn send(&self, request: Request, purpose: Purpose, since: Instant) -> Result<Response, SendError> {
+    async fn send(&self, request: Request, resend: &Resend, since: Instant) -> Result<Response, SendError> {
         let mut retried = 0;
         loop {
             let error = match self.attempt(&request, since).await {
@@ -194,9 +290,9 @@ impl Agent {
                 Err(error) => error,
             };
             let pause = retry_after_of(&error).unwrap_or(RETRY_PAUSE * 2_u32.saturating_pow(retried));
-            let is_safe = error.reach != Reach::Maybe || purpose == Purpose::Lookup;
             let in_time = pause <= MAX_PAUSE && since.elapsed() + pause < self.settings.total;
-            if !is_safe || !in_time || retried >= self.settings.retries {
+            let may = resend.allows(&error) && in_time && retried < self.settings.retries;
+            if !may || !self.pool.may_retry(resend.endpoint) {
                 return Err(error);
             }
 
@@ -293,9 +389,8 @@ impl Agent {
                 let stale = !attempt.dialled() && began.elapsed() < STALE_CONNECTION && failure::is_disconnect(&error);
                 let reach = match (stale, error.is_connect()) {
                     (true, _) => Reach::NotTaken,
-                    // A connection that could not be made in time is no use trying again: it would take as long.
-                    (false, true) if !error.is_timeout() => Reach::NotSent,
-                    _ => Reach::Maybe,
+                    (false, true) => Reach::NotSent,
+                    (false, false) => Reach::Maybe,
                 };
                 Err(SendError { cause: SendCause::Fault(failure::before_answer(error, &url)), reach })
             }

@@ -1,0 +1,239 @@
+//! Calling the agent: at which of its endpoints a turn is begun, and at which other one if that does not take it.
+//!
+//! [`plan`] decides where, and [`outcome`] what a turn says about its endpoint; both are pure. Not here: which endpoints
+//! are well ([`crate::upstream::pool`]), and reading the answer ([`super::listen`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlingua_core::capability::HistoryNeed;
+use interlingua_core::run::RunError;
+use interlingua_core::{Fault, FaultKind};
+
+use super::agent::Agent;
+use super::context::ContextBuilder;
+use super::faults;
+use super::session_doc::SessionDoc;
+use super::turn::{Prepared, Turn};
+use crate::upstream::pool::{Affinity, EndpointKey, EndpointPool, Home, Outcome, Reason, Target, Want};
+use crate::upstream::{Conversation, Via};
+
+/// The pause before a turn is begun again; it doubles each time.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause that an endpoint may ask for before the same endpoint is asked again.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// Begins turns.
+pub(super) struct Caller<'a> {
+    pub(super) agent: &'a Agent,
+    pub(super) turn: &'a Turn,
+    pub(super) context: &'a ContextBuilder,
+}
+
+impl Caller<'_> {
+    /// Begins a turn. `conversation` is set once something may have been sent, also if this is canceled.
+    pub(super) async fn call(
+        &self,
+        prepared: &mut Prepared,
+        conversation: &mut Option<Conversation>,
+    ) -> Result<(), Fault> {
+        let Some(pool) = self.agent.upstream.pool() else {
+            let via = Via { seat: None, trace: self.turn.trace.as_deref() };
+            let started = self.agent.upstream.start(&prepared.turn_request(), via)?;
+            return conversation.insert(started).begin().await;
+        };
+
+        let (home, was_new) = {
+            let doc = self.turn.session.doc();
+            (doc.home.clone(), is_new(&doc, prepared))
+        };
+        let (mut tried, mut avoid, mut last) = (0, None, None::<Fault>);
+        loop {
+            let situation = Situation {
+                affinity: self.affinity(pool),
+                home: home.as_ref().map(|home| pool.home(home)),
+                has_failed: last.is_some(),
+                answers: !prepared.answered.is_empty(),
+                is_new: was_new || prepared.resent.is_some(),
+            };
+            let was_resent = prepared.resent.is_some();
+            let target = self.target(&situation, pool, home.as_ref(), prepared, &mut last).await?;
+            let seat = pool.seat(Want { target, avoid }).await?;
+            let endpoint = seat.endpoint();
+            if prepared.resent.is_some() && !was_resent {
+                tracing::info!(
+                    agent = self.agent.name, from = home.as_ref().map(EndpointKey::as_str), to = %seat.key(),
+                    messages = prepared.request.input.len(), "the session's history is sent to another endpoint"
+                );
+            }
+            prepared.home = Some(seat.key().clone());
+            // Nothing is awaited between the two: the place belongs to the conversation.
+            let via = Via { seat: Some(seat), trace: self.turn.trace.as_deref() };
+            let started = conversation.insert(self.agent.upstream.start(&prepared.turn_request(), via)?);
+            let Err(fault) = started.begin().await else { return Ok(()) };
+
+            started.report(outcome(Some(&fault), None, false));
+            let moves = pool.len() > 1 && started.can_move() && tried < pool.retries() && pool.may_retry(endpoint);
+            if !moves {
+                return Err(fault);
+            }
+
+            tracing::debug!(%fault, tried, "the agent did not take the turn: trying again");
+            tokio::time::sleep(RETRY_PAUSE * 2_u32.saturating_pow(tried)).await;
+            (tried, avoid, last) = (tried + 1, Some(endpoint), Some(fault));
+        }
+    }
+
+    /// The endpoint that a turn is begun at. `last`: what the turn failed with at another one.
+    async fn target<'a>(
+        &self,
+        situation: &Situation,
+        pool: &EndpointPool,
+        home: Option<&'a EndpointKey>,
+        prepared: &'a mut Prepared,
+        last: &mut Option<Fault>,
+    ) -> Result<Target<'a>, Fault> {
+        match (plan(situation), home) {
+            (Plan::Home, Some(home)) => match last.take_if(|fault| fault.retry_after > Some(MAX_PAUSE)) {
+                Some(fault) => Err(fault),
+                None => Ok(Target::Only(home)),
+            },
+            (Plan::Refuse, home) => {
+                let returns = home.and_then(|home| pool.returns_in(home));
+                Err(last.take().unwrap_or_else(|| faults::home_away(returns)))
+            }
+            (Plan::Resend, _) => {
+                let Turn { session, spoken, .. } = self.turn;
+                Box::pin(self.context.resend_history(session, self.agent, spoken, prepared)).await?;
+                Ok(Target::Session(&prepared.upstream_id))
+            }
+            (Plan::Session, _) => Ok(Target::Session(&prepared.upstream_id)),
+            (Plan::Any | Plan::Home, _) => Ok(Target::Any),
+        }
+    }
+
+    /// Where turns of a session go: an agent that remembers nothing can be asked anywhere.
+    fn affinity(&self, pool: &Arc<EndpointPool>) -> Affinity {
+        let affinity = pool.affinity();
+        let remembers = || self.agent.upstream.capabilities().history == HistoryNeed::KeptByAgent;
+        if affinity != Affinity::None && remembers() { affinity } else { Affinity::None }
+    }
+}
+
+/// True if no endpoint remembers the session as the request names it.
+fn is_new(doc: &SessionDoc, prepared: &Prepared) -> bool {
+    let known = doc.upstream_id.as_ref().unwrap_or(&doc.id);
+    prepared.upstream_id != *known || (doc.home.is_none() && doc.seen == 0)
+}
+
+/// What is known before a turn is begun.
+#[derive(Clone, Copy, Debug)]
+struct Situation {
+    affinity: Affinity,
+    /// Where the session's home is. `None`: it is not known.
+    home: Option<Home>,
+    /// The turn was begun before, and an endpoint did not take it.
+    has_failed: bool,
+    /// The turn answers what the agent asked.
+    answers: bool,
+    /// No endpoint remembers the session.
+    is_new: bool,
+}
+
+/// Where a turn is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    Any,
+    /// At the endpoint that the session's id points to.
+    Session,
+    Home,
+    /// At another endpoint, with the history, as a session of a new id.
+    Resend,
+    Refuse,
+}
+
+fn plan(situation: &Situation) -> Plan {
+    let Situation { affinity, home, has_failed, answers, is_new } = *situation;
+    // What an agent waits for exists only where it asked.
+    let may_resend = affinity == Affinity::Session && !answers;
+    match home {
+        _ if affinity == Affinity::None => Plan::Any,
+        _ if is_new => Plan::Session,
+        Some(Home::Here) if has_failed && may_resend => Plan::Resend,
+        Some(Home::Here) => Plan::Home,
+        None if !may_resend => Plan::Session,
+        _ if may_resend => Plan::Resend,
+        _ => Plan::Refuse,
+    }
+}
+
+/// What a turn that has ended says about its endpoint. `error`: how it failed, for its client. `is_reported`: the agent
+/// reported the failure itself.
+pub(super) fn outcome(fault: Option<&Fault>, error: Option<&RunError>, is_reported: bool) -> Outcome {
+    let kind_of = |error: &RunError| FaultKind::ALL.iter().copied().find(|kind| kind.code() == error.code);
+    let kind = fault.map(|fault| fault.kind).or_else(|| error.filter(|_| !is_reported).and_then(kind_of));
+    match kind {
+        Some(FaultKind::UpstreamTruncated | FaultKind::UpstreamGarbage) => Outcome::Failed(Reason::Broken),
+        Some(FaultKind::UpstreamRefused | FaultKind::UpstreamRateLimited | FaultKind::AgentFailed) | None => {
+            Outcome::Good
+        }
+        Some(_) => Outcome::Neutral,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_turn_is_begun() {
+        use Affinity::{None as Nowhere, Session, Strict};
+        let plan_of = |affinity, home, has_failed, answers, is_new| {
+            plan(&Situation { affinity, home, has_failed, answers, is_new })
+        };
+        for home in [None, Some(Home::Here), Some(Home::Away), Some(Home::Gone)] {
+            for (has_failed, answers) in [(false, false), (false, true), (true, false), (true, true)] {
+                assert_eq!(plan_of(Nowhere, home, has_failed, answers, false), Plan::Any);
+                assert_eq!(plan_of(Session, home, has_failed, answers, true), Plan::Session);
+                assert_eq!(plan_of(Strict, home, has_failed, answers, true), Plan::Session);
+            }
+        }
+
+        let cases = [
+            (Some(Home::Here), false, false, Plan::Home, Plan::Home),
+            (Some(Home::Here), true, false, Plan::Resend, Plan::Home),
+            (Some(Home::Here), true, true, Plan::Home, Plan::Home),
+            (Some(Home::Away), false, false, Plan::Resend, Plan::Refuse),
+            (Some(Home::Away), false, true, Plan::Refuse, Plan::Refuse),
+            (Some(Home::Gone), false, false, Plan::Resend, Plan::Refuse),
+            (Some(Home::Gone), false, true, Plan::Refuse, Plan::Refuse),
+            (None, false, false, Plan::Resend, Plan::Session),
+            (None, false, true, Plan::Session, Plan::Session),
+        ];
+        for (home, has_failed, answers, session, strict) in cases {
+            assert_eq!(plan_of(Session, home, has_failed, answers, false), session, "{home:?} {has_failed} {answers}");
+            assert_eq!(plan_of(Strict, home, has_failed, answers, false), strict, "{home:?} {has_failed} {answers}");
+        }
+    }
+
+    #[test]
+    fn what_a_turn_says_about_its_endpoint() {
+        let fault = |kind| Fault::new(kind, "it failed");
+        for (kind, expected) in [
+            (FaultKind::UpstreamTruncated, Outcome::Failed(Reason::Broken)),
+            (FaultKind::UpstreamGarbage, Outcome::Failed(Reason::Broken)),
+            (FaultKind::UpstreamRefused, Outcome::Good),
+            (FaultKind::UpstreamTimeout, Outcome::Neutral),
+            (FaultKind::UpstreamTooLarge, Outcome::Neutral),
+            (FaultKind::Canceled, Outcome::Neutral),
+            (FaultKind::Internal, Outcome::Neutral),
+        ] {
+            assert_eq!(outcome(Some(&fault(kind)), None, false), expected, "{kind:?}");
+        }
+
+        let truncated = faults::to_run_error(&fault(FaultKind::UpstreamTruncated));
+        assert_eq!(outcome(None, Some(&truncated), false), Outcome::Failed(Reason::Broken));
+        assert_eq!(outcome(None, Some(&truncated), true), Outcome::Good, "the agent says so itself");
+        assert_eq!(outcome(None, None, false), Outcome::Good);
+    }
+}
