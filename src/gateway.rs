@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
@@ -21,6 +22,7 @@ use crate::engine::{self, Engine, Scope};
 use crate::ports::WebhookClient;
 use crate::server::{self, Served};
 use crate::store::{Memory, OwnerBounds, OwnerBoundsOf, Retention, Sqlite, SqliteOptions, Store};
+use crate::tls::SharedTls;
 use crate::upstream::demo::Demo;
 use crate::upstream::http::{Endpoint, HealthCheck, HttpSettings, HttpUpstream};
 use crate::upstream::pool::{Affinity, BudgetSettings, CheckThresholds, EjectSettings, PoolSettings};
@@ -72,6 +74,7 @@ pub struct Running {
     engine: Engine,
     store: Arc<dyn Store>,
     drain: Duration,
+    tls: Option<Arc<SharedTls>>,
     server: server::Listening,
 }
 
@@ -189,6 +192,7 @@ impl Gateway {
     pub async fn start(&self, settings: &Settings) -> anyhow::Result<Running> {
         let store = open_store(settings)?;
         let agents = settings.agents.iter().map(|agent| self.agent(agent)).collect::<anyhow::Result<Vec<_>>>()?;
+        let tls = settings.server.tls.clone().map(SharedTls::open).transpose().context("TLS")?.map(Arc::new);
         let listener = listen(settings.server.listen)?;
         // Webhooks must not reach the gateway itself.
         let webhooks = Arc::new(HttpWebhookClient::new(vec![listener.local_addr()?]));
@@ -205,7 +209,7 @@ impl Gateway {
 
         crate::public_url::log(
             routes.iter().filter_map(|route| Some((route.path.as_str(), route.mounted.announced_url.as_ref()?))),
-            listener.local_addr()?,
+            (settings.server.scheme(), listener.local_addr()?),
             !settings.server.trusted_proxies.is_empty(),
         );
         for route in &routes {
@@ -231,9 +235,10 @@ impl Gateway {
                     settings.server.public_url.as_deref(),
                     settings.server.listen.ip(),
                 ),
+                tls: tls.clone(),
             },
         )?;
-        Ok(Running { address: server.address, engine, store, drain: settings.server.drain, server })
+        Ok(Running { address: server.address, engine, store, drain: settings.server.drain, tls, server })
     }
 
     fn agent(&self, agent: &config::Agent) -> anyhow::Result<Arc<engine::Agent>> {
@@ -315,8 +320,9 @@ impl Running {
     /// # Errors
     /// Errors of the server and of the store.
     pub async fn run(self, stop: impl Future<Output = ()> + 'static) -> anyhow::Result<()> {
-        let Self { engine, store, drain, server, .. } = self;
+        let Self { engine, store, drain, tls, server, .. } = self;
         let housekeeping = tokio::task::spawn_local(engine.clone().housekeeping());
+        let watching = tls.map(|tls| tokio::task::spawn_local(tls.watch()));
         let stopper = server.stopper();
         let draining = engine.clone();
         let (drained, is_drained) = tokio::sync::oneshot::channel();
@@ -338,6 +344,9 @@ impl Running {
         };
 
         housekeeping.abort();
+        if let Some(watching) = watching {
+            watching.abort();
+        }
         match tokio::time::timeout(STORE_CLOSE_TIMEOUT, store.close()).await {
             Ok(closed) => closed?,
             Err(_) => {
@@ -355,6 +364,12 @@ impl Running {
     #[must_use]
     pub fn routes(&self) -> server::SharedRoutes {
         self.server.routes()
+    }
+
+    /// The TLS of the listener, which can be reloaded. `None` without TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<Arc<SharedTls>> {
+        self.tls.clone()
     }
 
     /// The engine, for tests.
@@ -427,7 +442,6 @@ fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn Store>> {
 }
 
 fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    use anyhow::Context as _;
     let socket = socket(address).with_context(|| format!("cannot listen on {address}"))?;
     Ok(socket)
 }

@@ -16,14 +16,14 @@ struct Advice {
     text: String,
 }
 
-/// Logs which URLs are in agent cards, and what is wrong with them. `has_proxies` is true if trusted proxies are
-/// configured.
+/// Logs which URLs are in agent cards, and what is wrong with them. `scheme` is that of the gateway itself;
+/// `has_proxies` is true if trusted proxies are configured.
 pub(crate) fn log<'a>(
     mounts: impl Iterator<Item = (&'a str, &'a AnnouncedUrl)>,
-    listen: SocketAddr,
+    (scheme, listen): (&str, SocketAddr),
     has_proxies: bool,
 ) {
-    for Advice { is_warning, text } in advise(mounts, listen, has_proxies) {
+    for Advice { is_warning, text } in advise(mounts, (scheme, listen), has_proxies) {
         if is_warning {
             tracing::warn!("{text}");
         } else {
@@ -34,7 +34,7 @@ pub(crate) fn log<'a>(
 
 fn advise<'a>(
     mounts: impl Iterator<Item = (&'a str, &'a AnnouncedUrl)>,
-    listen: SocketAddr,
+    (scheme, listen): (&str, SocketAddr),
     has_proxies: bool,
 ) -> Vec<Advice> {
     // Each finding with the first path that has it, and the number of others.
@@ -76,7 +76,7 @@ fn advise<'a>(
                         IpAddr::V4(ip) => ip.to_string(),
                     };
                     let proxy = if has_proxies { "the forwarded headers of trusted proxies, else " } else { "" };
-                    let example = format!("http://{ip}:{}{path}", listen.port());
+                    let example = format!("{scheme}://{ip}:{}{path}", listen.port());
                     let text = format!(
                         "{cards} {proxy}the Host header of each request, for example {example}: set public_url if \
                          clients use another URL"
@@ -147,7 +147,7 @@ mod tests {
 
     fn advice(mounts: &[(&str, AnnouncedUrl)], listen: &str, has_proxies: bool) -> Vec<(bool, String)> {
         let listen = listen.parse().expect("an address");
-        let advice = advise(mounts.iter().map(|(path, announced)| (*path, announced)), listen, has_proxies);
+        let advice = advise(mounts.iter().map(|(path, announced)| (*path, announced)), ("http", listen), has_proxies);
         advice.into_iter().map(|advice| (advice.is_warning, advice.text)).collect()
     }
 

@@ -43,11 +43,13 @@ pub fn remember(secret: &str) {
 }
 
 /// Registers the secrets of a URL: its user info, and query values that look like a secret or have the name of one.
-pub fn remember_url(url: &url::Url) {
+/// True if the query holds one.
+pub fn remember_url(url: &url::Url) -> bool {
     if let Some(password) = url.password() {
         remember(&format!("{}:{password}", url.username()));
     }
 
+    let mut found = false;
     for (name, value) in url.query_pairs() {
         let name = name.to_ascii_lowercase();
         let secret_names = ["key", "token", "secret", "password", "sig", "signature", "auth", "code"];
@@ -55,8 +57,10 @@ pub fn remember_url(url: &url::Url) {
         let looks_secret = value.len() >= 16 && value.bytes().any(|byte| byte.is_ascii_digit());
         if looks_secret || secret_names.iter().any(|end| name.ends_with(end)) {
             remember(&value);
+            found = true;
         }
     }
+    found
 }
 
 /// Masks every registered secret in a text.

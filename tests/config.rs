@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use interlingua::Gateway;
@@ -27,11 +28,12 @@ use serde_json::json;
 struct NativeOptions {
     tasks: bool,
     depth: u8,
+    push_allow_http: bool,
 }
 
 impl Default for NativeOptions {
     fn default() -> Self {
-        Self { tasks: false, depth: 3 }
+        Self { tasks: false, depth: 3, push_allow_http: false }
     }
 }
 
@@ -156,14 +158,40 @@ fn env(name: &str) -> Option<String> {
 }
 
 fn file(path: &Path, _: usize) -> io::Result<Vec<u8>> {
-    if path.ends_with("secrets/friday.key") {
-        return Ok(b"hunter3\n".to_vec());
-    }
-    Err(io::Error::new(io::ErrorKind::NotFound, "no such file"))
+    let [identity, other] = identities();
+    let content = match path.strip_prefix("conf").unwrap_or(path).to_str() {
+        Some("secrets/friday.key") => "hunter3\n",
+        Some("tls/cert.pem" | "tls/clients.pem") => &identity.0,
+        Some("tls/key.pem" | "tls/open-key.pem") => &identity.1,
+        Some("tls/other-key.pem") => &other.1,
+        Some("tls/encrypted-key.pem") => {
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAA==\n-----END ENCRYPTED PRIVATE KEY-----\n"
+        }
+        Some("tls/empty.pem") => "nothing\n",
+        _ => return Err(io::Error::new(io::ErrorKind::NotFound, "no such file")),
+    };
+    Ok(content.as_bytes().to_vec())
+}
+
+/// Two certificates with their keys, in PEM.
+fn identities() -> &'static [(String, String); 2] {
+    static IDENTITIES: LazyLock<[(String, String); 2]> = LazyLock::new(|| {
+        ["one", "another"].map(|name| {
+            let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+            (made.cert.pem(), made.signing_key.serialize_pem())
+        })
+    });
+    &IDENTITIES
+}
+
+/// The permission bits of files: those that are called open are readable by everyone.
+fn mode(path: &Path) -> Option<u32> {
+    let is_open = path.file_name()?.to_str()?.starts_with("open");
+    Some(if is_open { 0o644 } else { 0o600 })
 }
 
 fn read(source: &str, name: &str) -> Result<(Settings, Diagnostics), Diagnostics> {
-    config::read(source, Path::new(name), &protocols(), &Env { env: &env, file: &file })
+    config::read(source, Path::new(name), &protocols(), &Env { env: &env, file: &file, mode: &mode })
 }
 
 /// The files of one folder: name without extension, and text.
@@ -378,7 +406,7 @@ fn values_of_the_file_override_defaults() {
         friday.upstream.headers.iter().map(|header| (header.name.as_str(), header.value.expose_secret())).collect();
     assert_eq!(headers, [("authorization", "Bearer hunter2"), ("x-api-key", "hunter3"), ("x-team", "blue")]);
     let options = settings.routes[0].options.copy::<NativeOptions>();
-    assert_eq!(options, Some(NativeOptions { tasks: true, depth: 3 }));
+    assert_eq!(options, Some(NativeOptions { tasks: true, depth: 3, push_allow_http: false }));
     // The route's own heartbeat, and the server's heartbeat if it has none.
     assert_eq!(settings.routes[0].heartbeat, Duration::from_secs(30));
     assert_eq!(settings.routes[1].heartbeat, Duration::from_millis(7500));
@@ -504,7 +532,12 @@ fn the_schema_contains_defaults_and_protocols() {
 
 /// Reads with the built-in protocols.
 fn read_with_builtin(source: &str) -> Result<(Settings, Diagnostics), Diagnostics> {
-    config::read(source, Path::new("gateway.toml"), &Gateway::builtin().protocols(), &Env { env: &env, file: &file })
+    config::read(
+        source,
+        Path::new("gateway.toml"),
+        &Gateway::builtin().protocols(),
+        &Env { env: &env, file: &file, mode: &mode },
+    )
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{LazyLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -79,9 +79,23 @@ fn prose(page: &str) -> String {
     kept
 }
 
+/// The files that configurations in the README name: those of TLS, and secrets.
+fn file(path: &Path, _: usize) -> std::io::Result<Vec<u8>> {
+    static IDENTITY: LazyLock<(String, String)> = LazyLock::new(|| {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    });
+    let content = match path.file_name().and_then(|name| name.to_str()) {
+        Some("key.pem") => &IDENTITY.1,
+        Some("cert.pem" | "clients.pem") => &IDENTITY.0,
+        _ => "a secret",
+    };
+    Ok(content.as_bytes().to_vec())
+}
+
 #[test]
 fn every_configuration_in_the_readme_is_valid() {
-    let env = Env { env: &|name| Some(format!("value of {name}")), file: &|_, _| Ok(b"a secret".to_vec()) };
+    let env = Env { env: &|name| Some(format!("value of {name}")), file: &file, mode: &|_| None };
     let readme = read("README.md");
     let shown: Vec<Block> = blocks(&readme).into_iter().filter(|block| block.info == "toml").collect();
     assert!(shown.len() >= 2, "the README shows a small configuration and a complete one");
@@ -140,7 +154,7 @@ fn the_readme_shows_every_configuration_key() {
 
 #[test]
 fn every_protocol_of_the_shipped_configuration_has_a_section() {
-    let env = Env { env: &|_| None, file: &|_, _| Err(std::io::ErrorKind::NotFound.into()) };
+    let env = Env { env: &|_| None, file: &|_, _| Err(std::io::ErrorKind::NotFound.into()), mode: &|_| None };
     let shipped = config::read(&read("gateway.toml"), Path::new("gateway.toml"), &builtin(), &env);
     let (settings, _) = shipped.unwrap_or_else(|error| panic!("{}", error.render(false)));
     let readme = read("README.md");

@@ -72,7 +72,7 @@ fuzz_target!(|input: &[u8]| {
     if source.contains("hunter2") {
         return;
     }
-    let env_values = Env { env: &env, file: &file };
+    let env_values = Env { env: &env, file: &file, mode: &|_| None };
     let output = match config::read(&source, Path::new("gateway.toml"), &PROTOCOLS, &env_values) {
         Ok((settings, warnings)) => format!("{settings:?}\n{warnings}"),
         Err(errors) => {

@@ -20,7 +20,7 @@ pub(super) fn list(settings: &Settings, json: bool) -> anyhow::Result<()> {
 pub(super) fn print_banner(gateway: &Gateway, settings: &Settings, address: SocketAddr) {
     let mounts = settings.mounts();
     let base = base(settings, address);
-    println!("interlingua {} is listening on http://{address}\n", env!("CARGO_PKG_VERSION"));
+    println!("interlingua {} is listening on {}://{address}\n", env!("CARGO_PKG_VERSION"), settings.server.scheme());
     print!("{}", table(&mounts, &base));
     println!("\nTry it:");
     let mut printed = HashSet::new();
@@ -42,7 +42,7 @@ fn base(settings: &Settings, address: SocketAddr) -> String {
         // An unspecified address cannot be connected to.
         let host = if address.ip().is_unspecified() { "127.0.0.1".to_owned() } else { address.ip().to_string() };
         let host = if host.contains(':') { format!("[{host}]") } else { host };
-        format!("http://{host}:{}", address.port())
+        format!("{}://{host}:{}", settings.server.scheme(), address.port())
     })
 }
 

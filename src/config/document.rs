@@ -86,6 +86,20 @@ pub(super) struct ServerTable {
     /// and the listen address; if the gateway listens on all addresses, to any IP address. localhost and loopback
     /// addresses are always allowed.
     pub(super) allowed_hosts: Option<Vec<Located<String>>>,
+    /// Encrypts connections, with TLS 1.2 or 1.3. By default they are not encrypted.
+    pub(super) tls: Option<Located<Table<TlsTable>>>,
+}
+
+/// The files of TLS, in PEM and relative to the folder of this file. They are read again when they change.
+#[derive(serde::Deserialize, JsonSchema, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TlsTable {
+    /// The certificate of the gateway, then its issuers. Required.
+    pub(super) cert: Option<Located<String>>,
+    /// The private key of the first certificate. Required.
+    pub(super) key: Option<Located<String>>,
+    /// The authorities that sign the certificates of clients. By default clients are not asked for one.
+    pub(super) client_ca: Option<Located<String>>,
 }
 
 impl Default for ServerTable {
@@ -102,6 +116,7 @@ impl Default for ServerTable {
             trusted_proxies: Vec::new(),
             forwarded: Forwarded::XForwarded,
             allowed_hosts: None,
+            tls: None,
         }
     }
 }

@@ -19,7 +19,7 @@ use super::secret::Env;
 use super::settings::{Auth, Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
 use super::tree::{self, Rejected, TomlValue};
 use super::validator::Validator;
-use super::{agents, carried, routes};
+use super::{agents, carried, exposure, routes, tls};
 
 /// Checks the complete document. The settings are `None` if something essential is missing.
 pub(super) fn resolve(
@@ -44,7 +44,7 @@ pub(super) fn resolve(
     let routes = routes::resolve(&document.routes, &known, heartbeat, public_url, &mut validator);
     carried::check(&document.routes, &routes, &mut validator);
     if let Some(server) = &server {
-        routes::check_exposure(&document.routes, server.listen.ip(), &mut validator);
+        exposure::check(&document, server, &mut validator);
     }
     let agents = known.into_iter().filter_map(|known| known.agent).collect();
     let settings =
@@ -114,6 +114,7 @@ fn server(table: &ServerTable, validator: &mut Validator<'_, '_>) -> Option<Serv
     let timeouts = server_timeouts(&table.timeouts, validator);
     let limits = server_limits(&table.limits, &table.max_body, validator);
     let allowed_hosts = table.allowed_hosts.as_ref().map(|hosts| allowed_hosts(hosts, validator));
+    let tls = table.tls.as_ref().and_then(|tls| tls::files(tls, validator));
     Some(Server {
         listen: listen.ok()?,
         public_url,
@@ -125,6 +126,7 @@ fn server(table: &ServerTable, validator: &mut Validator<'_, '_>) -> Option<Serv
         trusted_proxies,
         forwarded: table.forwarded,
         allowed_hosts,
+        tls,
     })
 }
 

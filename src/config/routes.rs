@@ -1,7 +1,6 @@
 //! Routes: which agents are mounted where, and whether two routes would serve the same requests.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +14,9 @@ use super::host::{Origin, Origins};
 use super::located::{Located, Table};
 use super::protocols::ClientProtocol;
 use super::settings::{Agent, Methods, Mount, RequestLimits, Route};
-use super::suggest;
 use super::tree::TomlValue;
 use super::validator::Validator;
+use super::{exposure, suggest};
 use crate::routing::{EndpointPattern, MountPoint, Overlap, OverlapKind, Table as RoutingTable};
 
 /// The longest path accepted, in bytes.
@@ -62,26 +61,6 @@ pub(super) fn resolve(
     routes
 }
 
-/// On a non-loopback address, an open route has to be declared as such, so that changing the listen address alone does
-/// not expose it.
-pub(super) fn check_exposure(tables: &[Located<Table<RouteTable>>], listen: IpAddr, validator: &mut Validator<'_, '_>) {
-    if listen.to_canonical().is_loopback() {
-        return;
-    }
-
-    for table in tables.iter().filter(|table| table.value.auth.is_none()) {
-        if validator.rejected.contains(&table.span, "auth") {
-            continue;
-        }
-        validator.report(
-            Diagnostic::error(format!("the gateway listens on {listen}, but this route requires no credentials"))
-                .at(&table.span)
-                .label("write auth = \"none\" to let anyone who can connect use it")
-                .help("or listen on 127.0.0.1, behind a proxy that checks credentials"),
-        );
-    }
-}
-
 /// Checks one route. Notes the agents it names even if the route has errors.
 fn route<'k>(
     located: &Located<Table<RouteTable>>,
@@ -101,6 +80,7 @@ fn route<'k>(
     let name = table.protocol.as_ref()?;
     let raw_options = validator.options(table.options.as_ref(), name);
     let cors = cors(located, &raw_options, validator);
+    exposure::check_options(&raw_options, validator);
     let options = (protocol.read)(raw_options, &mut validator.found);
     let path = path?;
     let agents: Vec<Arc<Agent>> = served.iter().filter_map(|known| known.agent.clone()).collect();

@@ -29,12 +29,14 @@ pub struct Env<'a> {
     pub env: &'a dyn Fn(&str) -> Option<String>,
     /// Reads a file. Fails if it is larger than the given number of bytes.
     pub file: &'a dyn Fn(&Path, usize) -> io::Result<Vec<u8>>,
+    /// The permission bits of a file; `None` if they are unknown.
+    pub mode: &'a dyn Fn(&Path) -> Option<u32>,
 }
 
 impl Env<'static> {
     /// The environment and the files of this process.
     pub fn process() -> Self {
-        Self { env: &|name| std::env::var(name).ok(), file: &read_file }
+        Self { env: &|name| std::env::var(name).ok(), file: &read_file, mode: &mode }
     }
 }
 
@@ -52,6 +54,11 @@ fn read_file(path: &Path, max_len: usize) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("larger than {max_len} bytes")));
     }
     Ok(bytes)
+}
+
+fn mode(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Some(std::fs::metadata(path).ok()?.permissions().mode())
 }
 
 /// A secret, by reference: `{ env = "NAME" }` or `{ file = "path" }`.
@@ -159,7 +166,8 @@ fn from_env(name: &Located<String>, env: &Env<'_>) -> Result<String, Diagnostic>
 }
 
 fn from_file(path: &Located<String>, folder: &Path, env: &Env<'_>) -> Result<String, Diagnostic> {
-    let bytes = (env.file)(&folder.join(&path.value), MAX_SECRET_LEN).map_err(|error| {
+    let file = folder.join(&path.value);
+    let bytes = (env.file)(&file, MAX_SECRET_LEN).map_err(|error| {
         Diagnostic::error(format!("cannot read secret file {:?}", path.value))
             .at(&path.span)
             .label(error.to_string())
@@ -184,7 +192,8 @@ max_tokens = 3
 "#;
         let table = toml::de::DeTable::parse(source).expect("TOML");
         let mut raw = toml::Spanned::new(0..source.len(), DeValue::Table(table.into_inner()));
-        let env = Env { env: &|name| (name == "K").then(|| "s3cr3t".into()), file: &|_, _| unreachable!() };
+        let env =
+            Env { env: &|name| (name == "K").then(|| "s3cr3t".into()), file: &|_, _| unreachable!(), mode: &|_| None };
         let mut found = Vec::new();
         insert_secrets(&mut raw, Path::new(""), &env, &mut found);
         let read = toml::Table::deserialize(ValueDeserializer::from(raw)).expect("a table");

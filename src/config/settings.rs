@@ -20,6 +20,7 @@ use url::Url;
 use super::host::{Host, Origins};
 use super::options::Options;
 use super::pool_settings::{Affinity, Eject, Endpoint, HealthCheck, RetryBudget, UpstreamLimits};
+use crate::tls::TlsFiles;
 
 /// The validated configuration.
 ///
@@ -75,6 +76,16 @@ pub struct Server {
     pub forwarded: Forwarded,
     /// The hosts that requests may name. `None` if the file does not list any.
     pub allowed_hosts: Option<Vec<Host>>,
+    /// The files of TLS. `None` if connections are not encrypted.
+    pub tls: Option<TlsFiles>,
+}
+
+impl Server {
+    /// The scheme of URLs that reach the gateway directly.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
 }
 
 /// How callers prove who they are. By default they cannot.

@@ -120,7 +120,13 @@ impl<'i> Validator<'i, '_> {
         let scheme = if key == "public_url" { "https" } else { "http" };
         match parse_web_url(&text.value, scheme) {
             Ok(url) => {
-                crate::secrets::remember_url(&url);
+                if crate::secrets::remember_url(&url) {
+                    self.report(
+                        Diagnostic::warning(format!("the query of {key:?} holds a secret"))
+                            .at(&text.span)
+                            .label("use headers with { env } or { file }, which no log repeats"),
+                    );
+                }
                 Some(url)
             }
             Err(label) => {

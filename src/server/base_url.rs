@@ -16,7 +16,8 @@ pub(super) fn of_mount(gateway: &Gateway, route: &Served, head: &RequestHead) ->
     }
 
     let requested = requested_host(head).ok().flatten().and_then(|host| host.parse().ok());
-    format!("{}{}", origin(requested, forwarded_info(gateway, head)), route.path)
+    let scheme = if gateway.settings.tls.is_some() { "https" } else { "http" };
+    format!("{}{}", origin(scheme, requested, forwarded_info(gateway, head)), route.path)
 }
 
 /// The host that a request names: that of its target if it is an absolute URL, which takes precedence (RFC 9112,
@@ -43,9 +44,9 @@ pub(super) fn forwarded_info(gateway: &Gateway, head: &RequestHead) -> Forwarded
     })
 }
 
-/// Scheme, host, port and path prefix.
-fn origin(requested: Option<Host>, forwarded: ForwardedInfo) -> String {
-    let scheme = forwarded.scheme.unwrap_or("http");
+/// Scheme, host, port and path prefix. `scheme` is that of the gateway itself.
+fn origin(scheme: &'static str, requested: Option<Host>, forwarded: ForwardedInfo) -> String {
+    let scheme = forwarded.scheme.unwrap_or(scheme);
     let Some(mut host) = forwarded.host.or(requested) else {
         return format!("{scheme}://localhost{}", forwarded.prefix);
     };
@@ -77,9 +78,10 @@ mod tests {
             (None, "pub.ex", None, "/pre/a%20b", "http://pub.ex/pre/a%20b"),
         ] {
             let forwarded = ForwardedInfo { scheme, host: host(name), port, prefix: prefix.to_owned() };
-            assert_eq!(origin(host("gw:8080"), forwarded), expected);
+            assert_eq!(origin("http", host("gw:8080"), forwarded), expected);
         }
 
-        assert_eq!(origin(None, ForwardedInfo::default()), "http://localhost");
+        assert_eq!(origin("http", None, ForwardedInfo::default()), "http://localhost");
+        assert_eq!(origin("https", host("gw:8443"), ForwardedInfo::default()), "https://gw:8443");
     }
 }

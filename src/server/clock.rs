@@ -25,6 +25,8 @@ pub(super) struct Clock {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// The TLS handshake is under way. Since when.
+    Handshake(Instant),
     /// No byte of the next request has arrived. Since when.
     Idle(Instant),
     /// The first bytes of its head have arrived. Since when.
@@ -37,16 +39,22 @@ enum Phase {
 }
 
 impl Clock {
-    pub(super) fn new(timeouts: ServerTimeouts, now: Instant) -> Self {
+    /// `secure`: the connection begins with a TLS handshake.
+    pub(super) fn new(timeouts: ServerTimeouts, secure: bool, now: Instant) -> Self {
         Self {
             timeouts,
-            phase: Cell::new(Phase::Idle(now)),
+            phase: Cell::new(if secure { Phase::Handshake(now) } else { Phase::Idle(now) }),
             blocked_since: Cell::new(None),
             tail: Cell::new([0; 3]),
             pipelined: Cell::new(false),
             body_pending: Cell::new(false),
             expired: Cell::new(false),
         }
+    }
+
+    /// The TLS handshake is complete.
+    pub(super) fn on_handshake_end(&self, now: Instant) {
+        self.phase.set(Phase::Idle(now));
     }
 
     /// Bytes were read. More bytes of a head do not extend its deadline.
@@ -62,7 +70,7 @@ impl Clock {
             }
             Phase::Head(_) => self.store_tail(bytes),
             Phase::Busy => self.pipelined.set(true),
-            Phase::Discarding(_) => {}
+            Phase::Handshake(_) | Phase::Discarding(_) => {}
         }
     }
 
@@ -126,7 +134,7 @@ impl Clock {
         let read = match self.phase.get() {
             Phase::Idle(_) if write.is_some() => None,
             Phase::Idle(since) => Some(since + self.timeouts.idle),
-            Phase::Head(since) | Phase::Discarding(since) => Some(since + self.timeouts.head),
+            Phase::Handshake(since) | Phase::Head(since) | Phase::Discarding(since) => Some(since + self.timeouts.head),
             Phase::Busy => None,
         };
 
@@ -154,6 +162,7 @@ impl Clock {
     pub(super) fn timeout_reason(&self) -> &'static str {
         match (self.blocked_since.get(), self.phase.get()) {
             (Some(_), _) => "the client did not read its response",
+            (None, Phase::Handshake(_)) => "the TLS handshake did not end in time",
             (None, Phase::Head(_)) => "the head of a request did not come in time",
             (None, Phase::Discarding(_)) => "the rest of a discarded body did not come in time",
             (None, _) => "no further request came in time",
@@ -216,7 +225,7 @@ mod tests {
     #[test]
     fn slow_bytes_do_not_extend_the_deadline_of_a_head() {
         let mut now = Instant::now();
-        let clock = Clock::new(TIMEOUTS, now);
+        let clock = Clock::new(TIMEOUTS, false, now);
 
         for _ in 0..3 {
             assert_eq!(seconds_left(&clock, now), Some(75));
@@ -236,7 +245,7 @@ mod tests {
     #[test]
     fn the_time_of_a_pipelined_head_starts_when_the_previous_request_is_answered() {
         let now = Instant::now();
-        let clock = Clock::new(TIMEOUTS, now);
+        let clock = Clock::new(TIMEOUTS, false, now);
         clock.on_read(b"GET / HTTP/1.1\r\n\r\nGET / H", now);
         clock.on_request(false);
         clock.on_response_end(now);
@@ -252,7 +261,7 @@ mod tests {
     #[test]
     fn a_body_is_not_mistaken_for_the_next_request() {
         let now = Instant::now();
-        let clock = Clock::new(TIMEOUTS, now);
+        let clock = Clock::new(TIMEOUTS, false, now);
         clock.on_read(b"POST / HTTP/1.1\r\ncontent-length: 4\r\n\r\nab", now);
         clock.on_request(true);
         clock.on_read(b"cd", now);
@@ -265,7 +274,7 @@ mod tests {
     #[test]
     fn slow_bytes_do_not_extend_the_deadline_of_a_discarded_body() {
         let mut now = Instant::now();
-        let clock = Clock::new(TIMEOUTS, now);
+        let clock = Clock::new(TIMEOUTS, false, now);
         clock.on_read(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", now);
         clock.on_request(true);
         clock.on_response_end(now);
@@ -283,7 +292,7 @@ mod tests {
     #[test]
     fn a_client_that_does_not_read_is_timed_out_in_every_phase() {
         let mut now = Instant::now();
-        let clock = Clock::new(TIMEOUTS, now);
+        let clock = Clock::new(TIMEOUTS, false, now);
         clock.on_read(b"GET / HTTP/1.1\r\n\r\n", now);
         clock.on_request(false);
         clock.on_write_blocked(now);
@@ -299,6 +308,21 @@ mod tests {
         assert_eq!(seconds_left(&clock, now), Some(50));
         now += Duration::from_secs(20);
         clock.on_write(now);
+        assert_eq!(seconds_left(&clock, now), Some(75));
+    }
+
+    #[test]
+    fn a_handshake_has_the_time_of_a_head_and_then_the_connection_is_idle() {
+        let mut now = Instant::now();
+        let clock = Clock::new(TIMEOUTS, true, now);
+        let head = seconds_left(&clock, now).expect("a deadline");
+        now += Duration::from_secs(1);
+        clock.on_write_blocked(now);
+        clock.on_write(now);
+        assert_eq!(seconds_left(&clock, now), Some(head - 1));
+        assert!(!clock.can_send_timeout());
+
+        clock.on_handshake_end(now);
         assert_eq!(seconds_left(&clock, now), Some(75));
     }
 

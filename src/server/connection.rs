@@ -4,7 +4,7 @@
 //! responses. So its service runs on a socket that reports reads and writes to [`Clock`], inside a future that closes
 //! the connection. Requests see the facts of their connection as [`ConnectionInfo`]. Not here: the timeouts ([`super::clock`]), and the number of connections ([`super::admission`]).
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -18,14 +18,19 @@ use actix_web::rt::net::TcpStream;
 use actix_web::web::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::admission::Permit;
 use super::clock::Clock;
-use crate::tls::ClientCertificate;
+use crate::tls::{ClientCertificate, SharedTls};
 
 /// Unsent bytes that the kernel buffers for a client that does not read. Bytes in flight do not count, so that this
 /// does not slow down connections with a high latency. A client has to read half of it before its clock is reset.
 const MAX_UNSENT: u32 = 64 << 10;
+
+/// Unsent bytes that TLS buffers above the kernel.
+const MAX_TLS_BUFFER: usize = 32 << 10;
 
 /// The response to a client that did not finish its request head in time.
 const TIMEOUT_RESPONSE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -59,29 +64,126 @@ pub(super) fn info_of(request: &HttpRequest) -> Rc<ConnectionInfo> {
     request.conn_data::<Rc<ConnectionInfo>>().cloned().expect("a connection has its facts")
 }
 
-/// A socket that reports reads and writes to its clock.
-pub(super) struct Socket {
+/// A TCP socket that reports writes to the clock of its connection, as the kernel sees them.
+struct Wire {
     stream: TcpStream,
+    clock: Rc<Clock>,
+}
+
+impl Wire {
+    fn report(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Pending => self.clock.on_write_blocked(Instant::now()),
+            Poll::Ready(_) => self.clock.on_write(Instant::now()),
+        }
+        written
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(context, bytes);
+        this.report(written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(context, parts);
+        this.report(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        // TLS records are written together.
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+/// A stream in both directions.
+trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+
+/// What carries the bytes of HTTP.
+enum Transport {
+    Plain(Wire),
+    Tls(Box<TlsStream<Wire>>),
+}
+
+/// A connection ready for HTTP. It reports the bytes of requests to its clock.
+pub(super) struct Socket {
+    transport: Transport,
     info: Rc<ConnectionInfo>,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, info: Rc<ConnectionInfo>) -> Self {
+    /// Prepares an accepted connection, with a handshake if there is TLS.
+    ///
+    /// # Errors
+    /// If the handshake fails.
+    pub(super) async fn open(
+        stream: TcpStream,
+        peer: SocketAddr,
+        clock: Rc<Clock>,
+        tls: Option<&Arc<SharedTls>>,
+    ) -> io::Result<Self> {
         // Both options are optimisations: errors are ignored.
         let _ = stream.set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT);
-        Self { stream, info }
+
+        let wire = Wire { stream, clock: Rc::clone(&clock) };
+        let Some(tls) = tls else {
+            let info = Rc::new(ConnectionInfo { clock, peer, tls: None });
+            return Ok(Self { transport: Transport::Plain(wire), info });
+        };
+
+        let loaded = tls.load();
+        let acceptor = TlsAcceptor::from(Arc::clone(&loaded.config));
+        // Boxed: a connection without TLS needs no room for a handshake.
+        let stream =
+            Box::pin(acceptor.accept_with(wire, |session| session.set_buffer_limit(Some(MAX_TLS_BUFFER)))).await?;
+        clock.on_handshake_end(Instant::now());
+        let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec).unwrap_or_default();
+        let certificate = ClientCertificate::new(chain, Arc::clone(tls), &loaded).map(Arc::new);
+        let info = Rc::new(ConnectionInfo { clock, peer, tls: Some(TlsInfo { certificate }) });
+        Ok(Self { transport: Transport::Tls(Box::new(stream)), info })
     }
 
     pub(super) fn info(&self) -> Rc<ConnectionInfo> {
         Rc::clone(&self.info)
     }
 
+    /// The bytes of HTTP, in plain text.
+    fn transport(&mut self) -> &mut dyn Duplex {
+        match &mut self.transport {
+            Transport::Plain(wire) => wire,
+            Transport::Tls(stream) => &mut **stream,
+        }
+    }
+
     /// Sends a 408 response if that is possible without waiting. Returns the error that ends the connection.
-    fn time_out(&self) -> io::Error {
+    fn time_out(&mut self, context: &mut Context<'_>) -> io::Error {
         if self.info.clock.can_send_timeout() {
-            let _ = self.stream.try_write(TIMEOUT_RESPONSE);
+            let _ = Pin::new(self.transport()).poll_write(context, TIMEOUT_RESPONSE);
         }
         io::ErrorKind::TimedOut.into()
     }
@@ -91,11 +193,11 @@ impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.info.clock.is_expired() {
-            return Poll::Ready(Err(this.time_out()));
+            return Poll::Ready(Err(this.time_out(context)));
         }
 
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+        ready!(Pin::new(this.transport()).poll_read(context, buffer))?;
         this.info.clock.on_read(&buffer.filled()[before..], Instant::now());
         Poll::Ready(Ok(()))
     }
@@ -103,21 +205,15 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.stream).poll_write(context, bytes);
-        match &written {
-            Poll::Pending => this.info.clock.on_write_blocked(Instant::now()),
-            Poll::Ready(_) => this.info.clock.on_write(Instant::now()),
-        }
-        written
+        Pin::new(self.get_mut().transport()).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+        Pin::new(self.get_mut().transport()).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+        Pin::new(self.get_mut().transport()).poll_shutdown(context)
     }
 }
 

@@ -1,10 +1,11 @@
 //! The listener: worker threads, and the setup of accepted connections.
 //!
-//! Equivalent to actix-web's own server, but with sockets that have clocks, and with limits on connections.
+//! Equivalent to actix-web's own server, but with sockets that have clocks, with limits on connections, and with TLS
+//! whose certificates can be replaced.
 
 use std::future::ready;
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use actix_http::{HttpService, KeepAlive, Payload, Protocol, Request, Response};
 use actix_server::{GracefulShutdownSignal, Server};
 use actix_service::{
-    IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt, apply_fn_factory, fn_service, map_config,
+    IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt, apply_fn_factory, fn_factory, fn_service,
+    map_config,
 };
 use actix_web::body::BoxBody;
 use actix_web::dev::AppConfig;
@@ -24,6 +26,8 @@ use super::Gateway;
 use super::admission::{Connections, REJECTED_RESPONSE};
 use super::clock::Clock;
 use super::connection::{Connection, ConnectionInfo, Socket, TimedBody};
+use crate::config::ServerTimeouts;
+use crate::tls::SharedTls;
 
 /// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -60,8 +64,9 @@ fn service(
     let gateway = Arc::clone(gateway);
     let expect_gateway = Arc::clone(&gateway);
     let timeouts = gateway.settings.timeouts;
+    let tls = gateway.settings.tls.clone();
     let connections = Arc::clone(connections);
-    let shutdown = shutdown.clone();
+    let (shutdown, stopping) = (shutdown.clone(), shutdown.clone());
     let http = HttpService::build()
         // Close idle connections at once when the server stops.
         .graceful_shutdown_signal(move || {
@@ -81,19 +86,52 @@ fn service(
         })
         .finish(request_service(gateway));
 
-    apply_fn_factory(http, move |stream: TcpStream, http| {
+    fn_factory(move || {
+        let http = http.new_service(());
+        let setup =
+            Setup { timeouts, tls: tls.clone(), connections: Arc::clone(&connections), shutdown: stopping.clone() };
+
+        async move {
+            // Shared, since a TLS handshake is awaited before the connection is passed to it.
+            let http = Rc::new(http.await?);
+            Ok(fn_service(move |stream: TcpStream| setup.handle(stream, Rc::clone(&http))))
+        }
+    })
+}
+
+/// What is needed to set up a connection.
+#[derive(Clone)]
+struct Setup {
+    timeouts: ServerTimeouts,
+    tls: Option<Arc<SharedTls>>,
+    connections: Arc<Connections>,
+    shutdown: GracefulShutdownSignal,
+}
+
+impl Setup {
+    /// Handles an accepted connection to its end.
+    fn handle<S>(&self, stream: TcpStream, http: Rc<S>) -> impl Future<Output = Result<(), S::Error>> + use<S>
+    where
+        S: Service<(Socket, Protocol, Option<SocketAddr>), Response = ()>,
+    {
         // `None` if the client has disconnected already.
         let connection = stream.peer_addr().ok().map(|peer| {
-            let Some(permit) = connections.admit(peer.ip()) else { return Err(stream) };
-            let clock = Rc::new(Clock::new(timeouts, Instant::now()));
-            let info = ConnectionInfo { clock: Rc::clone(&clock), peer, tls: None };
-            let socket = Socket::new(stream, Rc::new(info));
-            Ok(Connection::new(http.call((socket, Protocol::Http1, Some(peer))), clock, peer, permit))
+            let Some(permit) = self.connections.admit(peer.ip()) else { return Err(stream) };
+            let clock = Rc::new(Clock::new(self.timeouts, self.tls.is_some(), Instant::now()));
+            let opening = open(stream, peer, Rc::clone(&clock), self.tls.clone(), self.shutdown.clone());
+            let served = async move {
+                let Some(socket) = opening.await else { return Ok(()) };
+                http.call((socket, Protocol::Http1, Some(peer))).await
+            };
+            Ok(Connection::new(served, clock, peer, permit))
         });
 
+        let secure = self.tls.is_some();
         async move {
             match connection {
                 Some(Ok(connection)) => connection.await,
+                // There is no session yet in which a response could be read.
+                Some(Err(_)) if secure => Ok(()),
                 Some(Err(rejected)) => {
                     // A new socket is writable at once. Errors mean that the client has disconnected.
                     let _ = rejected.writable().await;
@@ -103,7 +141,31 @@ fn service(
                 None => Ok(()),
             }
         }
-    })
+    }
+}
+
+/// Prepares a connection for HTTP. `None` if that fails, or the server stops before.
+async fn open(
+    stream: TcpStream,
+    peer: SocketAddr,
+    clock: Rc<Clock>,
+    tls: Option<Arc<SharedTls>>,
+    shutdown: GracefulShutdownSignal,
+) -> Option<Socket> {
+    let opened = tokio::select! {
+        biased;
+        opened = Socket::open(stream, peer, clock, tls.as_ref()) => opened,
+        () = shutdown.notified() => return None,
+    };
+
+    match opened {
+        Ok(socket) => Some(socket),
+        Err(error) => {
+            // Not a warning: scanners would fill the log.
+            tracing::debug!(client = %peer.ip(), %error, "the TLS handshake failed");
+            None
+        }
+    }
 }
 
 /// Checks the head of a request whose client waits for `100 Continue`.

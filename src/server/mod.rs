@@ -39,6 +39,7 @@ use crate::config::{Forwarded, ServerLimits, ServerTimeouts};
 use crate::engine::Engine;
 use crate::routing::{Found, OwnPath};
 use crate::store::Health;
+use crate::tls::SharedTls;
 
 pub use self::hosts::AllowedHosts;
 use self::routes::Routed;
@@ -68,6 +69,8 @@ pub struct Settings {
     pub forwarded: Forwarded,
     /// The hosts that requests may name.
     pub hosts: AllowedHosts,
+    /// `None` without TLS.
+    pub tls: Option<Arc<SharedTls>>,
 }
 
 struct Gateway {

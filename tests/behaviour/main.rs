@@ -40,6 +40,7 @@ mod sessions;
 mod slow_clients;
 mod stopping;
 mod store_fails;
+mod tls;
 mod tracing;
 mod websocket;
 mod worst;

@@ -10,6 +10,7 @@ pub mod pairs;
 pub mod process;
 pub mod socket;
 pub mod store;
+pub mod tls;
 pub mod transcript;
 pub mod upstream;
 

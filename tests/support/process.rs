@@ -64,7 +64,7 @@ impl Process {
             assert!(read > 0, "the process ended before it served: {output}");
         }
 
-        let address = output.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let address = output.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
         let address =
             address.and_then(|address| address.parse().ok()).expect("the start-up message contains the address");
         std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));

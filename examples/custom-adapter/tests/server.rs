@@ -169,7 +169,8 @@ fn a_misspelled_option_is_reported_with_a_suggestion() {
     let gateway = Gateway::builtin().serve::<Plain>();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml");
     let source = std::fs::read_to_string(&file).expect("the file is there").replace("thoughts", "toughts");
-    let env = interlingua::config::Env { env: &|_| None, file: &|_, _| unreachable!("nothing is named") };
+    let env =
+        interlingua::config::Env { env: &|_| None, file: &|_, _| unreachable!("nothing is named"), mode: &|_| None };
     let result = interlingua::config::read(&source, &file, &gateway.protocols(), &env);
 
     let message = result.expect_err("there is no such option").render(false);

@@ -1,0 +1,90 @@
+//! What the gateway shows to the network: errors for what must be written to be allowed, and warnings for what weakens
+//! it.
+//!
+//! Not here: the origins of web pages (`routes.rs`), and secrets (`secret.rs`, `validator.rs`).
+
+use std::net::IpAddr;
+
+use super::diagnostics::Diagnostic;
+use super::document::{Document, ServerTable};
+use super::settings::Server;
+use super::tree::TomlValue;
+use super::validator::Validator;
+
+/// The permission of everyone to read a file. Not that of its group: mounted secrets have it.
+const READABLE_BY_OTHERS: u32 = 0o004;
+
+/// Checks how the gateway can be reached, and by whom.
+pub(super) fn check(document: &Document, server: &Server, validator: &mut Validator<'_, '_>) {
+    check_tls(&document.server, server, validator);
+    let address = server.listen.ip();
+    if address.to_canonical().is_loopback() {
+        return;
+    }
+
+    if server.tls.is_none() && server.trusted_proxies.is_empty() {
+        validator.report(
+            Diagnostic::warning(format!("the gateway listens on {} without TLS", server.listen))
+                .at(&document.server.listen.span)
+                .label("conversations and credentials can be read on the way")
+                .help("set tls = { cert = \"…\", key = \"…\" }, or trusted_proxies if a proxy has TLS"),
+        );
+    }
+    check_routes(document, address, validator);
+}
+
+/// On a non-loopback address, an open route has to be declared as such, so that changing the listen address alone does
+/// not expose it.
+fn check_routes(document: &Document, address: IpAddr, validator: &mut Validator<'_, '_>) {
+    for table in &document.routes {
+        if table.value.auth.is_some() {
+            validator.report(
+                Diagnostic::warning("anyone who can connect may use this route")
+                    .at(&table.span)
+                    .label("auth = \"none\", and the gateway does not only listen on this machine"),
+            );
+        } else if !validator.rejected.contains(&table.span, "auth") {
+            validator.report(
+                Diagnostic::error(format!("the gateway listens on {address}, but this route requires no credentials"))
+                    .at(&table.span)
+                    .label("write auth = \"none\" to let anyone who can connect use it")
+                    .help("or listen on 127.0.0.1, behind a proxy that checks credentials"),
+            );
+        }
+    }
+}
+
+fn check_tls(table: &ServerTable, server: &Server, validator: &mut Validator<'_, '_>) {
+    let (Some(files), Some(written)) = (&server.tls, &table.tls) else { return };
+    if let Some(key) = &written.value.key
+        && (validator.env.mode)(&files.key).is_some_and(|mode| mode & READABLE_BY_OTHERS != 0)
+    {
+        validator.report(
+            Diagnostic::warning(format!("{:?} can be read by every user of this machine", key.value))
+                .at(&key.span)
+                .label("take the permission away: chmod o-r"),
+        );
+    }
+
+    if let Some(url) = &table.public_url
+        && url.value.starts_with("http://")
+    {
+        validator.report(
+            Diagnostic::warning("\"public_url\" begins with http://, but the gateway has TLS")
+                .at(&url.span)
+                .label("did you mean https://?"),
+        );
+    }
+}
+
+/// Checks the options of a route that every protocol which has them calls the same.
+pub(super) fn check_options(options: &TomlValue<'_>, validator: &mut Validator<'_, '_>) {
+    let option = options.get_ref().as_table().and_then(|table| table.get("push_allow_http"));
+    if let Some(option) = option.filter(|option| option.get_ref().as_bool() == Some(true)) {
+        validator.report(
+            Diagnostic::warning("receivers may be reached without TLS")
+                .at(&option.span())
+                .label("what they are sent can be read on the way"),
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! The TLS of a running gateway: loaded when it starts, and again when its files change.
+//!
+//! Certificate, key and authorities are replaced together or not at all, by a whole new configuration, which new
+//! connections use. Files are polled, since notifications follow inodes, which deployments replace, and are silent on
+//! network file systems.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::server::danger::ClientCertVerifier;
+use sha2::{Digest as _, Sha256};
+
+use super::files::{Contents, Parsed, TlsFileError, TlsFiles, read_file};
+
+/// How often the files are read.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The configuration for new connections. Shared by the listener and whoever reloads it.
+pub struct SharedTls {
+    files: TlsFiles,
+    current: ArcSwap<LoadedTls>,
+    watched: Mutex<Watched>,
+}
+
+/// A configuration that was loaded.
+pub struct LoadedTls {
+    /// For new connections.
+    pub config: Arc<ServerConfig>,
+    /// Verifies the certificates of clients. `None` if they are not asked for one.
+    pub verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// The number of reloads before.
+    pub generation: u64,
+}
+
+/// The outcome of reading the files again.
+#[derive(Debug, PartialEq, Eq)]
+pub enum TlsReload {
+    /// The files hold what is in force already.
+    Unchanged,
+    /// New connections use the new files.
+    Replaced,
+    /// The files cannot be used: what was in force stays.
+    Kept(TlsFileError),
+}
+
+/// Hashes of what the files held.
+struct Watched {
+    in_force: [u8; 32],
+    /// Files that cannot be used, and how often they were seen.
+    refused: Option<([u8; 32], u32)>,
+}
+
+impl SharedTls {
+    /// Loads the files.
+    ///
+    /// # Errors
+    /// The first file that cannot be used.
+    pub fn open(files: TlsFiles) -> Result<Self, TlsFileError> {
+        let contents = Contents::read(&files, &read_file)?;
+        let watched = Mutex::new(Watched { in_force: contents.digest(), refused: None });
+        let current = ArcSwap::from_pointee(LoadedTls::new(contents.parse(&files)?, 0));
+        Ok(Self { files, current, watched })
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn load(&self) -> Arc<LoadedTls> {
+        self.current.load_full()
+    }
+
+    /// Reads the files and puts them in force if they have changed and can be used. Blocks.
+    ///
+    /// Files that cannot be used are logged once, when they are seen for the second time: a pair is replaced by two
+    /// writes, and what lies between them is no error.
+    pub fn reload(&self) -> TlsReload {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let contents = Contents::read(&self.files, &read_file);
+        let digest = match &contents {
+            Ok(contents) => contents.digest(),
+            Err(error) => Sha256::digest(error.to_string()).into(),
+        };
+        if digest == watched.in_force {
+            watched.refused = None;
+            return TlsReload::Unchanged;
+        }
+
+        match contents.and_then(|contents| contents.parse(&self.files)) {
+            Ok(parsed) => {
+                let generation = self.current.load().generation + 1;
+                self.current.store(Arc::new(LoadedTls::new(parsed, generation)));
+                *watched = Watched { in_force: digest, refused: None };
+                tracing::info!("the TLS certificate was reloaded");
+                TlsReload::Replaced
+            }
+            Err(error) => {
+                let seen = watched.refused.filter(|(refused, _)| *refused == digest).map_or(1, |(_, seen)| seen + 1);
+                watched.refused = Some((digest, seen));
+                if seen == 2 {
+                    tracing::warn!("{error}: the old TLS certificate is kept");
+                }
+                TlsReload::Kept(error)
+            }
+        }
+    }
+
+    /// Reloads the files when they change, for ever.
+    pub async fn watch(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(POLL_INTERVAL).await;
+            let this = Arc::clone(&self);
+            // Reading may block, for example on a network file system.
+            let _ = tokio::task::spawn_blocking(move || this.reload()).await;
+        }
+    }
+}
+
+impl fmt::Debug for SharedTls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("SharedTls").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl LoadedTls {
+    fn new(parsed: Parsed, generation: u64) -> Self {
+        Self { config: Arc::new(parsed.config), verifier: parsed.verifier, generation }
+    }
+}
