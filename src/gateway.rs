@@ -1,11 +1,14 @@
 //! Assembles a gateway: protocols, settings, store, engine, server.
 
+mod live;
+
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
@@ -13,14 +16,19 @@ use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::{Owner, ProtocolAdapter};
 use url::Url;
 
+pub use self::live::LiveParts;
+
+use self::live::DrainTime;
 use crate::callers::{Callers, Usage};
 use crate::clock;
 use crate::config::{
     self, ClientProtocol, Connected, EndpointPattern, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope};
-use crate::ports::WebhookClient;
-use crate::server::{self, Served};
+use crate::metrics::Metrics;
+use crate::observe::{Action, AuditEntry, LogFilter};
+use crate::ports::{Reload, WebhookClient};
+use crate::server::{self, AdminServer, Served};
 use crate::store::{Memory, OwnerBounds, OwnerBoundsOf, Retention, Sqlite, SqliteOptions, Store};
 use crate::tls::SharedTls;
 use crate::upstream::demo::Demo;
@@ -71,11 +79,12 @@ struct UpstreamEntry {
 pub struct Running {
     /// The address it listens on.
     pub address: SocketAddr,
-    engine: Engine,
+    parts: LiveParts,
     store: Arc<dyn Store>,
-    drain: Duration,
-    tls: Option<Arc<SharedTls>>,
     server: server::Listening,
+    /// Bound, and not served yet.
+    admin_listener: Option<TcpListener>,
+    admin: Option<AdminServer>,
 }
 
 impl Gateway {
@@ -190,17 +199,24 @@ impl Gateway {
     /// # Errors
     /// If the store cannot be opened, or the listen address cannot be bound.
     pub async fn start(&self, settings: &Settings) -> anyhow::Result<Running> {
-        let store = open_store(settings)?;
-        let agents = settings.agents.iter().map(|agent| self.agent(agent)).collect::<anyhow::Result<Vec<_>>>()?;
+        let metrics = Metrics::new();
+        let store = open_store(settings, &metrics)?;
+        let agents =
+            settings.agents.iter().map(|agent| self.agent(agent, &metrics)).collect::<anyhow::Result<Vec<_>>>()?;
         let tls = settings.server.tls.clone().map(SharedTls::open).transpose().context("TLS")?.map(Arc::new);
         let listener = listen(settings.server.listen)?;
+        let admin_listener = settings.admin.as_ref().map(|admin| listen(admin.listen)).transpose()?;
         // Webhooks must not reach the gateway itself.
-        let webhooks = Arc::new(HttpWebhookClient::new(vec![listener.local_addr()?]));
+        let mut own_addresses = vec![listener.local_addr()?];
+        own_addresses.extend(admin_listener.as_ref().and_then(|listener| listener.local_addr().ok()));
+        let webhooks = Arc::new(HttpWebhookClient::new(own_addresses));
         let callers = Callers::new(&settings.auth, &settings.callers);
         let routes = self.routes(settings, &callers)?;
         let rules = retention_rules(settings, &routes, &callers);
         let webhooks = Arc::clone(&webhooks) as Arc<dyn WebhookClient>;
-        let engine = Engine::new(agents, Arc::clone(&store), webhooks, rules, Arc::clone(&callers), limits(settings));
+        let observer = Arc::new(ArcSwap::from_pointee(live::open_logs(settings, &metrics)?));
+        let limits = limits(settings);
+        let engine = Engine::new(agents, Arc::clone(&store), webhooks, rules, Arc::clone(&callers), limits, metrics);
 
         let recovered = engine.recover().await?;
         if recovered > 0 {
@@ -220,28 +236,27 @@ impl Gateway {
         let server = server::listen(
             listener,
             engine.clone(),
-            callers,
+            Arc::clone(&callers),
             server::Routes::build(routes).map_err(anyhow::Error::msg)?,
-            server::Settings {
-                workers: settings.server.workers,
-                max_body: settings.server.max_body,
-                timeouts: settings.server.timeouts,
-                limits: settings.server.limits,
-                public_url: settings.server.public_url.clone(),
-                trusted_proxies: settings.server.trusted_proxies.clone(),
-                forwarded: settings.server.forwarded,
-                hosts: server::AllowedHosts::new(
-                    settings.server.allowed_hosts.as_deref(),
-                    settings.server.public_url.as_deref(),
-                    settings.server.listen.ip(),
-                ),
-                tls: tls.clone(),
-            },
+            server_settings(settings, tls.clone()),
+            Arc::clone(&observer),
         )?;
-        Ok(Running { address: server.address, engine, store, drain: settings.server.drain, tls, server })
+        observer.load().audit(AuditEntry::new(Action::Started).detail(env!("CARGO_PKG_VERSION")));
+        let admin_key = settings.admin.as_ref().and_then(|admin| admin.key);
+        let parts = LiveParts {
+            engine,
+            observer,
+            callers,
+            routes: server.routes(),
+            control: server.control(),
+            drain: DrainTime::new(settings.server.drain),
+            admin_key: Arc::new(ArcSwapOption::from_pointee(admin_key)),
+            tls,
+        };
+        Ok(Running { address: server.address, parts, store, server, admin_listener, admin: None })
     }
 
-    fn agent(&self, agent: &config::Agent) -> anyhow::Result<Arc<engine::Agent>> {
+    fn agent(&self, agent: &config::Agent, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<engine::Agent>> {
         let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
         let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
         let upstream = (entry.open)(agent).map_err(anyhow::Error::msg)?;
@@ -261,6 +276,7 @@ impl Gateway {
             queue_turns: agent.parallel_turns == config::ParallelTurns::Queue,
             max_run_bytes: agent.max_run_bytes,
             usage: Arc::new(Usage::shared(agent.limits)),
+            metrics: metrics.agent(&agent.name),
         }))
     }
 
@@ -289,6 +305,7 @@ impl Gateway {
                     denied: Arc::default(),
                     path: mount.path.as_str().into(),
                     trace: None,
+                    request: None,
                     connection: None,
                     agents: mount.agents.clone().into(),
                     protocol: client.name,
@@ -320,18 +337,21 @@ impl Running {
     /// # Errors
     /// Errors of the server and of the store.
     pub async fn run(self, stop: impl Future<Output = ()> + 'static) -> anyhow::Result<()> {
-        let Self { engine, store, drain, tls, server, .. } = self;
+        let Self { parts, store, server, admin, .. } = self;
+        let (engine, observer) = (parts.engine.clone(), Arc::clone(&parts.observer));
         let housekeeping = tokio::task::spawn_local(engine.clone().housekeeping());
-        let watching = tls.map(|tls| tokio::task::spawn_local(tls.watch()));
+        let watching = parts.tls.clone().map(|tls| tokio::task::spawn_local(tls.watch()));
         let stopper = server.stopper();
         let draining = engine.clone();
         let (drained, is_drained) = tokio::sync::oneshot::channel();
         tokio::task::spawn_local(async move {
             stop.await;
+            let drain = parts.drain.get();
             tracing::info!(
                 runs = draining.working(), drain = ?drain,
                 "stopping: no new runs are accepted, active runs may finish; a second signal exits immediately"
             );
+            stopper.drain();
             draining.drain(drain).await;
             if tokio::time::timeout(SERVER_STOP_TIMEOUT, stopper.stop()).await.is_err() {
                 tracing::warn!("closing connections of clients that do not read their responses");
@@ -347,7 +367,15 @@ impl Running {
         if let Some(watching) = watching {
             watching.abort();
         }
-        match tokio::time::timeout(STORE_CLOSE_TIMEOUT, store.close()).await {
+        // The last to go, so that operators see the gateway drain.
+        if let Some(admin) = admin {
+            admin.stop().await;
+        }
+        let logs = observer.load_full();
+        logs.audit(AuditEntry::new(Action::Stopped));
+        let flushed = tokio::task::spawn_blocking(move || logs.flush(STORE_CLOSE_TIMEOUT));
+        let closing = async { tokio::join!(store.close(), flushed).0 };
+        match tokio::time::timeout(STORE_CLOSE_TIMEOUT, closing).await {
             Ok(closed) => closed?,
             Err(_) => {
                 tracing::error!("the store did not close in time: unwritten data is lost");
@@ -358,6 +386,26 @@ impl Running {
 
         served?;
         Ok(())
+    }
+
+    /// What a reload replaces.
+    #[must_use]
+    pub fn parts(&self) -> LiveParts {
+        self.parts.clone()
+    }
+
+    /// Serves operators, if the configuration has a listener for them. Returns its address.
+    ///
+    /// # Errors
+    /// I/O errors of the listener.
+    pub fn serve_admin(&mut self, reload: Arc<dyn Reload>, log: LogFilter) -> anyhow::Result<Option<SocketAddr>> {
+        let Some(listener) = self.admin_listener.take() else { return Ok(None) };
+        let LiveParts { engine, control, observer, admin_key, .. } = self.parts.clone();
+        let admin = server::Admin { engine, control, observer, reload, log, key: admin_key, started: clock::now() };
+        let admin = server::listen_admin(listener, admin)?;
+        let address = admin.address;
+        self.admin = Some(admin);
+        Ok(Some(address))
     }
 
     /// A handle that replaces the routes while the gateway is running.
@@ -375,7 +423,26 @@ impl Running {
     /// The engine, for tests.
     #[must_use]
     pub const fn engine(&self) -> &Engine {
-        &self.engine
+        &self.parts.engine
+    }
+}
+
+/// What the server has to know of the settings.
+fn server_settings(settings: &Settings, tls: Option<Arc<SharedTls>>) -> server::Settings {
+    server::Settings {
+        workers: settings.server.workers,
+        max_body: settings.server.max_body,
+        timeouts: settings.server.timeouts,
+        limits: settings.server.limits,
+        public_url: settings.server.public_url.clone(),
+        trusted_proxies: settings.server.trusted_proxies.clone(),
+        forwarded: settings.server.forwarded,
+        hosts: server::AllowedHosts::new(
+            settings.server.allowed_hosts.as_deref(),
+            settings.server.public_url.as_deref(),
+            settings.server.listen.ip(),
+        ),
+        tls,
     }
 }
 
@@ -434,10 +501,12 @@ fn limits(settings: &Settings) -> engine::Limits {
     }
 }
 
-fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn Store>> {
+fn open_store(settings: &Settings, metrics: &Metrics) -> anyhow::Result<Arc<dyn Store>> {
     Ok(match settings.store.kind {
         StoreKind::Memory => Arc::new(Memory::new()),
-        StoreKind::Sqlite => Arc::new(Sqlite::open(&settings.store.path, &SqliteOptions::default())?),
+        StoreKind::Sqlite => {
+            Arc::new(Sqlite::open(&settings.store.path, &SqliteOptions::default().metrics(metrics.store().clone()))?)
+        }
     })
 }
 

@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod observe;
 pub mod ports;
 mod public_url;
+pub mod reload;
 mod routing;
 pub mod secrets;
 pub mod server;
@@ -22,4 +23,4 @@ pub mod store;
 pub mod tls;
 pub mod upstream;
 
-pub use gateway::{Gateway, Running};
+pub use gateway::{Gateway, LiveParts, Running};

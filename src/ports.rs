@@ -1,14 +1,37 @@
 //! What the engine and callers need of the world besides agents and stores, as traits: sending webhooks, and reading the
-//! keys of token issuers.
+//! keys of token issuers. And what the admin listener needs of the configuration.
 //!
 //! Below those who call these, and the rooms that implement them. Not here: the way to an agent
 //! ([`crate::upstream::Upstream`]) and what keeps runs ([`crate::store::Store`]).
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, LocalBoxFuture};
 use interlingua_core::public_address::{Policy, Refused};
 use interlingua_core::push::PushRequest;
+use serde_json::Value;
 use url::Url;
+
+/// The configuration of a running gateway, for operators. All values are JSON without secrets.
+pub trait Reload: Send + Sync + 'static {
+    /// Reads the configuration again and takes all of it, or keeps the one in force. `Err` has the errors. Has to be
+    /// awaited on a thread with a local task set.
+    fn reload(&self) -> LocalBoxFuture<'static, Result<Value, Value>>;
+
+    /// When the configuration was read last, and with which outcome.
+    fn last(&self) -> Value;
+
+    /// The configuration in force.
+    fn config(&self) -> Value;
+
+    /// The routes in force.
+    fn routes(&self) -> Value;
+
+    /// The agents, with their endpoints.
+    fn agents(&self) -> Value;
+
+    /// The callers, with what they use.
+    fn callers(&self) -> Value;
+}
 
 /// Sends to receivers that clients have named.
 pub trait WebhookClient: Send + Sync + 'static {

@@ -250,10 +250,17 @@ async fn a_call_prints_its_session_and_run_and_answers_pending_items() {
 }
 
 #[tokio::test]
-async fn sighup_drains_like_other_signals() {
+async fn sighup_reloads_and_the_gateway_goes_on() {
     let folder = folder(GOOD);
-    let process = Process::start(folder.path());
+    let process = Process::start_logging(folder.path());
     process.hang_up();
+    let logged = async || {
+        let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
+        log.contains("configuration reloaded").then_some(())
+    };
+    support::poll_until("the reload", logged).await;
+    assert_eq!(process.open("GET", "/healthz", &[], b"").await.response().await.status, 200);
+    process.terminate();
     assert_eq!(process.wait().await.code(), Some(0));
 }
 

@@ -150,6 +150,7 @@ fn protocols() -> Protocols {
 fn env(name: &str) -> Option<String> {
     match name {
         "FRIDAY_TOKEN" => Some("hunter2".to_owned()),
+        "ADMIN_KEY" => Some("an-admin-key-of-at-least-32-characters".to_owned()),
         "TWO_LINES" => Some("hunter2\nhunter2".to_owned()),
         "EMPTY" => Some(String::new()),
         "SHORT" => Some("pin42".to_owned()),

@@ -6,15 +6,19 @@ mod call;
 mod health;
 mod log;
 mod routes;
+mod signals;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::Gateway;
-use crate::config::{DEFAULT_FILE, Settings};
+use crate::config::{DEFAULT_FILE, Loaded, Settings};
+use crate::observe::LogFilter;
+use crate::reload::{Reloader, Trigger};
 
 /// A gateway in front of AI agents: serves agents of the Agent API to clients of several agent protocols.
 #[derive(Parser, Debug)]
@@ -84,14 +88,17 @@ fn run(gateway: &Gateway) -> i32 {
             return code;
         }
     };
-    if let Err(error) = log::start(&arguments.log, arguments.log_format) {
-        eprintln!("error: {error:#}");
-        return 2;
-    }
+    let log = match log::start(&arguments.log, arguments.log_format) {
+        Ok(log) => log,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return 2;
+        }
+    };
     let config = &arguments.config;
 
     let done = match arguments.command.unwrap_or(Command::Serve) {
-        Command::Serve => load(gateway, config).map(|settings| serve(gateway, &settings, config)),
+        Command::Serve => load_watching(gateway, config).map(|loaded| serve(gateway, loaded, config, log)),
         Command::Check => load(gateway, config).map(|settings| {
             let agents = count(settings.agents.len(), "agent");
             let mounts = count(settings.mounts().len(), "route");
@@ -121,13 +128,18 @@ fn count(number: usize, noun: &str) -> String {
 
 /// Reads the configuration and prints its errors or warnings. The error is the exit code.
 fn load(gateway: &Gateway, file: &Path) -> Result<Settings, i32> {
+    load_watching(gateway, file).map(|loaded| loaded.settings)
+}
+
+/// The same, with the files that were read.
+fn load_watching(gateway: &Gateway, file: &Path) -> Result<Loaded, i32> {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    match gateway.load(file) {
-        Ok((settings, warnings)) => {
-            if !warnings.is_empty() {
-                eprintln!("{}", crate::secrets::mask(&warnings.render(colour)));
+    match gateway.load_watching(file).0 {
+        Ok(loaded) => {
+            if !loaded.diagnostics.is_empty() {
+                eprintln!("{}", crate::secrets::mask(&loaded.diagnostics.render(colour)));
             }
-            Ok(settings)
+            Ok(loaded)
         }
         Err(errors) => {
             eprintln!("{}", crate::secrets::mask(&errors.render(colour)));
@@ -136,45 +148,32 @@ fn load(gateway: &Gateway, file: &Path) -> Result<Settings, i32> {
     }
 }
 
-fn serve(gateway: &Gateway, settings: &Settings, file: &Path) -> anyhow::Result<()> {
+fn serve(gateway: &Gateway, loaded: Loaded, file: &Path, log: LogFilter) -> anyhow::Result<()> {
     raise_file_limit();
     crate::server::block_on(async {
         // Install the handlers before the address is printed, since a signal may arrive right after.
-        let stop = stop_signal()?;
-        let running = gateway.start(settings).await?;
-        routes::print_banner(gateway, settings, running.address);
+        let (stop, mut hang_ups) = (signals::stop()?, signals::hang_ups()?);
+        let settings = loaded.settings.clone();
+        let mut running = gateway.start(&settings).await?;
+        let reloader = Reloader::new(gateway.clone(), running.parts(), file.to_owned(), loaded);
+        if let Some(address) = running.serve_admin(Arc::new(reloader.clone()), log)? {
+            println!("operators find metrics and state at {address}: /metrics, /readyz, /api/gateway\n");
+        }
+        routes::print_banner(gateway, &settings, running.address);
         tracing::info!(address = %running.address, config = %file.display(), "serving");
+
+        let watching = tokio::task::spawn_local(reloader.clone().watch());
+        let on_hang_up = tokio::task::spawn_local(async move {
+            while hang_ups.recv().await.is_some() {
+                // What came of it is in the log.
+                let _ = reloader.reload(Trigger::Signal).await;
+            }
+        });
         running.run(stop).await?;
+        watching.abort();
+        on_hang_up.abort();
         tracing::info!("stopped");
         Ok(())
-    })
-}
-
-/// Resolves at the first SIGINT, SIGTERM or SIGHUP; a second one exits the process at once. The handlers are installed
-/// by the call itself. SIGHUP drains too: a closing terminal sends it, and reloading the configuration is not
-/// implemented.
-fn stop_signal() -> std::io::Result<impl Future<Output = ()> + 'static> {
-    use tokio::signal::unix::{Signal, SignalKind, signal};
-
-    async fn any(signals: &mut [Signal; 3]) {
-        let [interrupt, terminate, hang_up] = signals;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
-        }
-    }
-
-    let mut signals =
-        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
-    Ok(async move {
-        any(&mut signals).await;
-        tokio::task::spawn_local(async move {
-            any(&mut signals).await;
-            // Not `eprintln!`, which panics if the terminal is closed.
-            let _ = writeln!(std::io::stderr(), "second signal received: exiting immediately");
-            std::process::exit(1);
-        });
     })
 }
 

@@ -160,6 +160,25 @@ impl Diagnostics {
         Self { name: path.display().to_string(), source, found }
     }
 
+    /// One error that has no position in the file.
+    pub(crate) fn of_error(path: &Path, message: String) -> Self {
+        Self::new(path, String::new(), vec![Diagnostic::error(message)])
+    }
+
+    /// The text of the file, with its secrets masked.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The first one on one line, with its position.
+    pub(crate) fn first_line(&self) -> String {
+        let Some(first) = self.found.first() else { return self.name.clone() };
+        match self.line_and_column(first) {
+            Some((line, column)) => format!("{}:{line}:{column}: {}", self.name, first.message),
+            None => format!("{}: {}", self.name, first.message),
+        }
+    }
+
     /// True if there are neither errors nor warnings.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()

@@ -12,6 +12,7 @@ use serde::de::{Deserialize, Deserializer};
 
 use super::headers::HeaderValue;
 use super::located::{Entries, Located, Table};
+use super::operators::{AdminTable, ObserveTable};
 use super::pool_settings::Affinity;
 use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns, RouteAuth, StoreKind};
 
@@ -53,6 +54,10 @@ pub(super) struct Document {
     pub(super) agents: Entries<Table<AgentTable>>,
     /// Where agents are mounted, and which protocol serves them.
     pub(super) routes: Vec<Located<Table<RouteTable>>>,
+    /// A listener for operators: metrics, state, reload. There is none without this table.
+    pub(super) admin: Option<Located<Table<AdminTable>>>,
+    /// What the gateway tells about itself.
+    pub(super) observe: Table<ObserveTable>,
 }
 
 /// How the gateway itself is reached.

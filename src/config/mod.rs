@@ -8,15 +8,20 @@
 //! Deliberately not here: which protocols exist. The caller passes them as [`Protocols`]. No socket is opened: only the
 //! file itself and the secrets it names are read, both through [`Env`], so that tests are hermetic.
 
+mod admin;
 mod agents;
 mod carried;
 mod diagnostics;
 mod document;
 mod exposure;
+mod fingerprint;
 mod headers;
 mod host;
+mod listen;
 mod located;
 mod mask;
+mod observe;
+mod operators;
 mod options;
 mod pool_settings;
 mod protocols;
@@ -31,7 +36,7 @@ mod tree;
 mod upstreams;
 mod validator;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use self::diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use self::host::{Host, HostName, Origin, Origins, implied_port};
@@ -41,12 +46,24 @@ pub use self::protocols::{ClientProtocol, Connected, Protocols, UpstreamProtocol
 pub use self::schema::schema;
 pub use self::secret::Env;
 pub use self::settings::{
-    Agent, Auth, CallerLimits, CallerProfile, CertificateName, Certificates, Forwarded, Header, History, HistoryLimit,
-    JwksSource, JwtAlgorithm, JwtIssuer, Methods, Mount, OnDisconnect, ParallelTurns, RequestLimits, Retention, Route,
-    Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind, Timeouts, Upstream,
+    AccessLog, Admin, Agent, Auth, CallerLimits, CallerProfile, CertificateName, Certificates, Forwarded, Header,
+    History, HistoryLimit, JwksSource, JwtAlgorithm, JwtIssuer, Methods, Mount, Observe, OnDisconnect, ParallelTurns,
+    RequestLimits, Retention, Route, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind, Timeouts,
+    Upstream,
 };
 
 pub use crate::routing::EndpointPattern;
+
+/// A configuration that was read from a file.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What the gateway uses.
+    pub settings: Settings,
+    /// The warnings, and the text of the file.
+    pub diagnostics: Diagnostics,
+    /// The files that were read: the file itself and those it names.
+    pub files: Vec<PathBuf>,
+}
 
 /// The file that is read by default.
 pub const DEFAULT_FILE: &str = "gateway.toml";

@@ -1,6 +1,5 @@
 //! Converts the document into settings: the order of the checks, and the checks of server and store.
 
-use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use interlingua_core::duration::Period;
@@ -13,13 +12,14 @@ use url::Url;
 use super::diagnostics::Diagnostic;
 use super::document::{Document, RetentionTable, ServerLimitsTable, ServerTable, ServerTimeoutsTable, StoreTable};
 use super::host::Host;
+use super::listen::parse_listen_address;
 use super::located::Located;
 use super::protocols::Protocols;
 use super::secret::Env;
 use super::settings::{Auth, Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
 use super::tree::{self, Rejected, TomlValue};
 use super::validator::Validator;
-use super::{agents, carried, exposure, routes, tls};
+use super::{admin, agents, carried, exposure, fingerprint, observe, routes, tls};
 
 /// Checks the complete document. The settings are `None` if something essential is missing.
 pub(super) fn resolve(
@@ -28,6 +28,7 @@ pub(super) fn resolve(
     protocols: &Protocols,
     env: &Env<'_>,
 ) -> (Option<Settings>, Vec<Diagnostic>) {
+    let fingerprints = fingerprint::of_agents(tree.get_ref(), folder, env);
     let options = take_options(tree.get_mut());
     let mut validator = Validator { protocols, env, folder, rejected: Rejected::default(), found: Vec::new(), options };
     let root = Spanned::new(tree.span(), DeValue::Table(tree.into_inner()));
@@ -47,8 +48,12 @@ pub(super) fn resolve(
         exposure::check(&document, server, &mut validator);
     }
     let agents = known.into_iter().filter_map(|known| known.agent).collect();
+    let public = server.as_ref().map(|server| server.listen);
+    let admin = document.admin.as_ref().and_then(|admin| admin::resolve(admin, public, &mut validator));
+    let observe = observe::resolve(&document.observe, &mut validator);
+    let (auth, callers) = (Auth::default(), Vec::new());
     let settings =
-        server.map(|server| Settings { server, store, auth: Auth::default(), callers: Vec::new(), agents, routes });
+        server.map(|server| Settings { server, store, auth, callers, agents, routes, admin, observe, fingerprints });
     (settings, validator.found)
 }
 
@@ -229,22 +234,4 @@ fn store(table: &StoreTable, validator: &mut Validator<'_, '_>) -> Store {
             bytes: validator.at_least(bytes, "bytes", Size::mebibytes(1)) as u64,
         },
     }
-}
-
-/// Parses an address with a port. The error is a suggestion.
-fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-
-    let suggestion = if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {
-        format!("0.0.0.0:{port}")
-    } else if let Some(port) = text.strip_prefix("localhost:") {
-        format!("127.0.0.1:{port}")
-    } else if let Ok(address) = text.parse::<IpAddr>() {
-        SocketAddr::new(address, 8080).to_string()
-    } else {
-        return Err("write an address and a port, like \"127.0.0.1:8080\"".to_owned());
-    };
-    Err(format!("did you mean {suggestion:?}?"))
 }

@@ -2,6 +2,7 @@
 //!
 //! Not here: spans and errors. By now everything has been validated.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -17,6 +18,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
+use super::fingerprint::Fingerprint;
 use super::host::{Host, Origins};
 use super::options::Options;
 use super::pool_settings::{Affinity, Eject, Endpoint, HealthCheck, RetryBudget, UpstreamLimits};
@@ -39,6 +41,12 @@ pub struct Settings {
     pub agents: Vec<Arc<Agent>>,
     /// The routes, in the order of the file.
     pub routes: Vec<Arc<Route>>,
+    /// The listener for operators. `None`: there is none.
+    pub admin: Option<Admin>,
+    /// What the gateway tells about itself.
+    pub observe: Observe,
+    /// What tells a changed agent from one that is the same, by name.
+    pub(super) fingerprints: HashMap<String, Fingerprint>,
 }
 
 impl Settings {
@@ -47,10 +55,50 @@ impl Settings {
         self.agents.iter().find(|agent| agent.name == name)
     }
 
+    /// What changes with anything that the file, or a file it names, says of an agent. `None` if there is no such agent.
+    pub fn fingerprint(&self, agent: &str) -> Option<Fingerprint> {
+        self.fingerprints.get(agent).copied()
+    }
+
     /// All mounts, in the order of the file: what `interlingua routes` prints and what the server serves.
     pub fn mounts(&self) -> Vec<Mount> {
         self.routes.iter().flat_map(Route::mounts).collect()
     }
+}
+
+/// The listener for operators.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Admin {
+    /// Address and port to listen on.
+    pub listen: SocketAddr,
+    /// The SHA-256 of the key that requests have to show. `None`: none is asked for.
+    pub key: Option<[u8; 32]>,
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Admin").field("listen", &self.listen).field("key", &self.key.is_some()).finish()
+    }
+}
+
+/// What the gateway tells about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observe {
+    /// `None`: no access log is written.
+    pub access_log: Option<AccessLog>,
+    /// The file of the audit log. `None`: none is written.
+    pub audit: Option<PathBuf>,
+}
+
+/// The access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// The file. `None`: standard output.
+    pub path: Option<PathBuf>,
+    /// True: one JSON object per line. False: lines for people.
+    pub json: bool,
+    /// True: sessions are told by a hash that changes with each start of the gateway.
+    pub hash_sessions: bool,
 }
 
 /// How the gateway itself is reached.

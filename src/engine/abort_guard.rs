@@ -49,6 +49,7 @@ impl AbortGuard {
         // The store completes the write by itself.
         drop(self.runs.store().settle(&self.run.journal()));
         self.run.publish(Publish::Forced);
+        self.run.count_end();
         self.runs.turn_ended(&self.run);
     }
 }

@@ -4,15 +4,16 @@
 
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use interlingua_core::call::{RunInfo, RunState, RunView};
 use interlingua_core::event::Millis;
 use interlingua_core::pending::Pending;
 use interlingua_core::run::RunError;
-use interlingua_core::{End, Event, Fault, Record, RunId, Step};
+use interlingua_core::{End, Event, Fault, FaultKind, Record, RunId, Step};
 
 use super::agent::Agent;
 use super::cancel_flag::CancelFlag;
@@ -20,6 +21,7 @@ use super::followers::Followers;
 use super::turn::Turn;
 use super::visibility::Visibility;
 use crate::clock;
+use crate::metrics::RunEnd;
 use crate::store::{DirtyFlag, Journal, StoredRun};
 
 /// Events are evicted once a run without readers has grown by so many bytes.
@@ -37,6 +39,8 @@ pub struct ActiveRun {
     holders: AtomicUsize,
     /// How many readers it has: none of its events are evicted meanwhile.
     readers: AtomicUsize,
+    /// True once its end is counted.
+    counted: AtomicBool,
     /// Stops the turn under way.
     pub(super) cancel: CancelFlag,
 }
@@ -80,6 +84,13 @@ pub(super) enum Publish {
     Forced,
 }
 
+/// What is under way in a run, for metrics.
+pub(super) struct Load {
+    pub(super) is_working: bool,
+    pub(super) followers: usize,
+    pub(super) queued: usize,
+}
+
 /// What a follower wants after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
@@ -105,6 +116,8 @@ impl ActiveRun {
 
     fn with_safe(agent: Arc<Agent>, record: Record, about: RunInfo, safe: u64) -> Arc<Self> {
         let visibility = Visibility::new(&record, safe);
+        // Whoever ended it has counted it.
+        let counted = AtomicBool::new(about.state.is_ended());
         Arc::new(Self {
             id: record.run().id,
             agent,
@@ -126,6 +139,7 @@ impl ActiveRun {
             keep_alives: AtomicU64::new(0),
             holders: AtomicUsize::new(0),
             readers: AtomicUsize::new(0),
+            counted,
             cancel: CancelFlag::default(),
         })
     }
@@ -355,6 +369,35 @@ impl ActiveRun {
 
     pub(super) fn release(&self) {
         self.holders.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Counts its end, once, if it has ended.
+    pub(super) fn count_end(&self) {
+        let state = self.state();
+        let RunState::Ended(end) = state.about.state else { return };
+        if state.broken || self.counted.swap(true, Ordering::Relaxed) {
+            return;
+        }
+
+        let run = state.record.run();
+        let code = run.error().map_or("", |error| {
+            let ours = FaultKind::ALL.iter().find(|kind| kind.code() == error.code);
+            ours.map_or("agent", |kind| kind.code())
+        });
+        let took = Duration::from_millis(run.finished_at.unwrap_or(run.created_at).saturating_sub(run.created_at));
+        let protocol = &*state.about.protocol;
+        self.agent.metrics.run_ended(&RunEnd { protocol, outcome: end.as_str(), code, took });
+    }
+
+    /// How many readers it has now, and how many turns wait in it.
+    pub(super) fn load(&self) -> Load {
+        let state = self.state();
+        let is_queued = state.about.state == RunState::Queued;
+        Load {
+            is_working: state.about.state.is_working(),
+            followers: state.followers.len(),
+            queued: state.queued.len() + usize::from(is_queued),
+        }
     }
 
     /// True if nothing needs it in memory: no turn, no holder, no follower, nothing on its way into the store.

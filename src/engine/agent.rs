@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use interlingua_core::call::AgentCard;
 use interlingua_core::{Fault, FaultKind};
 
-use super::scope::Scope;
 use crate::callers::Usage;
+use crate::metrics::AgentMetrics;
 use crate::upstream::Upstream;
 
 /// An agent.
@@ -28,6 +29,8 @@ pub struct Agent {
     pub max_run_bytes: usize,
     /// What all callers together use of it, and how much they may.
     pub usage: Arc<Usage>,
+    /// What is counted of it.
+    pub metrics: Arc<AgentMetrics>,
 }
 
 /// Who keeps the history of a session.
@@ -48,22 +51,38 @@ pub struct HistoryLimit {
     pub bytes: usize,
 }
 
-/// All agents of the gateway.
-pub(super) struct Agents(HashMap<String, Arc<Agent>>);
+/// All agents of the gateway, by name. A reload of the configuration replaces them; a turn keeps its own.
+pub(super) struct Agents(ArcSwap<HashMap<String, Arc<Agent>>>);
+
+fn by_name(agents: Vec<Arc<Agent>>) -> HashMap<String, Arc<Agent>> {
+    agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect()
+}
 
 impl Agents {
     pub(super) fn new(agents: Vec<Arc<Agent>>) -> Self {
-        Self(agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect())
+        Self(ArcSwap::from_pointee(by_name(agents)))
     }
 
-    /// An agent by its name, if the route has it and the caller may use it.
-    pub(super) fn offered(&self, name: &str, scope: &Scope) -> Result<&Arc<Agent>, Fault> {
-        if scope.denied.iter().any(|denied| denied == name) {
+    /// Replaces all agents at once.
+    pub(super) fn replace(&self, agents: Vec<Arc<Agent>>) {
+        self.0.store(Arc::new(by_name(agents)));
+    }
+
+    /// All agents, in no order.
+    pub(super) fn all(&self) -> Vec<Arc<Agent>> {
+        self.0.load().values().cloned().collect()
+    }
+
+    /// An agent by its name, if it is one of these cards and not denied: a route offers only its own, and a caller may use
+    /// only some of them.
+    pub(super) fn offered(&self, name: &str, cards: &[Arc<AgentCard>], denied: &[String]) -> Result<Arc<Agent>, Fault> {
+        if denied.iter().any(|denied| denied == name) {
             return Err(Fault::new(FaultKind::Forbidden, format!("you may not use the agent '{name}'")));
         }
 
-        self.0.get(name).filter(|_| scope.offers(name)).ok_or_else(|| {
-            let names: Vec<&str> = scope.agents.iter().map(|card| card.name.as_str()).collect();
+        let offered = cards.iter().any(|card| card.name == name);
+        self.0.load().get(name).filter(|_| offered).cloned().ok_or_else(|| {
+            let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
             let message = format!("no agent is called '{name}': this route has {}", names.join(", "));
             Fault::new(FaultKind::NoSuchAgent, message)
         })
@@ -71,7 +90,8 @@ impl Agents {
 
     /// The agent of a stored run. One that was taken out of the configuration is replaced by any other: its runs are not
     /// continued, but they can still be read and ended.
-    pub(super) fn of_stored_run(&self, name: &str) -> Option<&Arc<Agent>> {
-        self.0.get(name).or_else(|| self.0.values().next())
+    pub(super) fn of_stored_run(&self, name: &str) -> Option<Arc<Agent>> {
+        let agents = self.0.load();
+        agents.get(name).or_else(|| agents.values().next()).cloned()
     }
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::call::{RunInfo, RunState, Target};
-use interlingua_core::{End, Event, Fault, Step};
+use interlingua_core::{End, Event, Fault, RunId, Step};
 
 use super::active_run::{ActiveRun, Publish};
 use super::commit;
 use super::deliveries::{Deliveries, StartReason};
-use super::faults::store_fault;
+use super::faults::{self, store_fault};
 use super::follow::{Follower, settled};
-use super::retention::RetentionRules;
+use super::retention::SharedRules;
 use super::run_access::RunAccess;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
@@ -28,7 +28,7 @@ pub(super) struct Canceller {
     runs: Arc<RunTable>,
     access: Arc<RunAccess>,
     deliveries: Arc<Deliveries>,
-    rules: Arc<RetentionRules>,
+    rules: Arc<SharedRules>,
 }
 
 impl Canceller {
@@ -36,7 +36,7 @@ impl Canceller {
         runs: Arc<RunTable>,
         access: Arc<RunAccess>,
         deliveries: Arc<Deliveries>,
-        rules: Arc<RetentionRules>,
+        rules: Arc<SharedRules>,
     ) -> Self {
         Self { runs, access, deliveries, rules }
     }
@@ -44,10 +44,24 @@ impl Canceller {
     /// Cancels a run of the caller, and waits for its end.
     pub(super) async fn cancel(&self, target: &Target, scope: &Scope) -> Result<RunHandle, Fault> {
         let run = self.access.find(target, scope).await?;
+        self.cancel_found(run, Some(scope)).await
+    }
+
+    /// Cancels a run, whoever it belongs to, and waits for its end: for operators.
+    pub(super) async fn cancel_any(&self, id: RunId) -> Result<RunHandle, Fault> {
+        let run = self.runs.find(id).await?.ok_or_else(|| faults::run_not_found(id))?;
+        self.cancel_found(run, None).await
+    }
+
+    /// `scope`: whose call it is; `None` for operators.
+    async fn cancel_found(&self, run: RunHandle, scope: Option<&Scope>) -> Result<RunHandle, Fault> {
         // A run that another one answers is stopped with that one.
         let answered_by = run.view(|view| view.run().answered_by().filter(|_| view.run().end.is_none()));
         if let Some(by) = answered_by {
-            Box::pin(self.cancel(&Target::Run(by), scope)).await?;
+            match scope {
+                Some(scope) => Box::pin(self.cancel(&Target::Run(by), scope)).await?,
+                None => Box::pin(self.cancel_any(by)).await?,
+            };
             return Ok(settled(&self.runs, self.find_again(run).await?).await);
         }
 
@@ -69,8 +83,9 @@ impl Canceller {
         let held = self.runs.activate(run).await?;
         if held.run_state().is_waiting() {
             let run_scope = self.rules.scope_of(&held);
-            let scope = run_scope.as_ref().unwrap_or(scope);
-            self.deliveries.start(&held, StartReason::RunContinues, scope).await?;
+            if let Some(scope) = run_scope.as_ref().or(scope) {
+                self.deliveries.start(&held, StartReason::RunContinues, scope).await?;
+            }
         }
 
         // Past that time the run is shown as it stands.

@@ -23,6 +23,12 @@ pub(super) async fn publish_when_safe(
     run: &Arc<ActiveRun>,
     before: impl Future<Output = ()>,
 ) -> bool {
+    let is_safe = publish_or_fail(store, run, before).await;
+    run.count_end();
+    is_safe
+}
+
+async fn publish_or_fail(store: &Arc<dyn Store>, run: &Arc<ActiveRun>, before: impl Future<Output = ()>) -> bool {
     if run.is_unobserved() {
         // The store never knew it, and no one will look for it.
         run.publish(Publish::Forced);
@@ -71,6 +77,7 @@ pub(super) async fn publish_and_settle(store: &Arc<dyn Store>, run: &Arc<ActiveR
         Ok(Err(error)) => tracing::warn!(run = %run.id(), %error, "the run could not be written"),
         Err(_) => tracing::warn!(run = %run.id(), "the run could not be written in time"),
     }
+    run.count_end();
 }
 
 /// Waits until a run is safe as it is, however long that takes: a store that fails goes on trying by itself.

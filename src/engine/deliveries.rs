@@ -22,6 +22,7 @@ use super::run_table::RunTable;
 use super::scope::Scope;
 use super::stored_json;
 use crate::callers::Callers;
+use crate::metrics::Metrics;
 use crate::ports::WebhookClient;
 use crate::store::{Expect, Version};
 
@@ -82,8 +83,9 @@ impl Deliveries {
         client: Arc<dyn WebhookClient>,
         callers: Arc<Callers>,
         limit: usize,
+        metrics: Arc<Metrics>,
     ) -> Self {
-        let outbox = Outbox { store: Arc::clone(runs.store()), client, callers, gate: Gate::default() };
+        let outbox = Outbox { store: Arc::clone(runs.store()), client, callers, gate: Gate::default(), metrics };
         Self { runs: Arc::clone(runs), outbox: Arc::new(outbox), tasks: Mutex::default(), limit }
     }
 

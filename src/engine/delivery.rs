@@ -18,6 +18,7 @@ use super::gate::{Gate, origin_of};
 use super::stored_json;
 use crate::callers::Callers;
 use crate::clock;
+use crate::metrics::Metrics;
 use crate::ports::WebhookClient;
 use crate::store::{Expect, Store, StoreError, Version};
 
@@ -37,6 +38,7 @@ pub(super) struct Outbox {
     pub(super) callers: Arc<Callers>,
     /// Bounds the requests on their way.
     pub(super) gate: Gate,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// A receiver of a run's steps.
@@ -158,6 +160,7 @@ impl Delivery {
 
             let sent = self.outbox.client.post(&url, &self.receiver.notifiers.policy, request.clone()).await;
             drop(entered);
+            self.outbox.metrics.pushed(sent.is_ok());
 
             let Err(error) = sent else {
                 self.failures = 0;
@@ -166,9 +169,11 @@ impl Delivery {
             tracing::info!(run = %self.receiver.run, attempt, reason = %error.reason, "a push request did not arrive");
             self.failures += 1;
             if self.failures >= MAX_FAILURES {
+                self.outbox.metrics.push_given_up();
                 return false;
             }
             if !error.retryable || attempt == MAX_TRIES {
+                self.outbox.metrics.push_given_up();
                 return true;
             }
             tokio::time::sleep(with_jitter(pause, attempt)).await;

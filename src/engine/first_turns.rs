@@ -61,7 +61,7 @@ enum Placed {
 impl FirstTurns {
     /// Starts a turn, of a new run unless the call continues one.
     pub(super) async fn start(&self, mut call: RunCall, scope: &Scope) -> Result<Answer, Fault> {
-        let agent = Arc::clone(self.agents.offered(&call.agent, scope)?);
+        let agent = self.agents.offered(&call.agent, &scope.agents, &scope.denied)?;
         if self.runs.len() >= self.limits.runs {
             return Err(Fault::new(FaultKind::Overloaded, "too many runs are under way"));
         }
@@ -95,9 +95,8 @@ impl FirstTurns {
             permits.queue()?;
         }
 
-        let (mut turn, started) = Turn::new(session, Arc::clone(&scope.caller), place, policy, spoken);
+        let (mut turn, started) = Turn::new(session, Arc::clone(&agent), scope.origin(), place, policy, spoken);
         turn.permits = Some(permits);
-        (turn.trace, turn.protocol, turn.route) = (scope.trace.clone(), scope.protocol, Arc::clone(&scope.path));
 
         let run = new_run(&agent, &mut turn, NewRun { id, delivery, previous, labels }, scope);
         let (follower, saved) = self.launch(&run, turn, store_fails, scope);

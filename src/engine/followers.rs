@@ -33,6 +33,10 @@ impl Followers {
         was_attached && !self.0.iter().flatten().any(|entry| entry.attached)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().flatten().count()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }

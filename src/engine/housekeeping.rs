@@ -13,7 +13,7 @@ use super::agent::Agents;
 use super::canceller::Canceller;
 use super::deliveries::{Deliveries, StartReason};
 use super::faults;
-use super::retention::RetentionRules;
+use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use crate::clock;
@@ -36,7 +36,7 @@ pub(super) struct Housekeeping {
     pub(super) runs: Arc<RunTable>,
     pub(super) deliveries: Arc<Deliveries>,
     pub(super) canceller: Arc<Canceller>,
-    pub(super) rules: Arc<RetentionRules>,
+    pub(super) rules: Arc<SharedRules>,
 }
 
 impl Housekeeping {
@@ -45,11 +45,11 @@ impl Housekeeping {
 
     /// Keeps the store in bounds, and ends runs that other processes want to be ended. Never returns; dropped, it stops.
     pub(super) async fn run(&self) {
-        // No run outlives its time by much.
-        let interval = (self.rules.retention.min_ttl() / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
         let mut signals = self.runs.store().signals();
         loop {
             self.run_once().await;
+            // No run outlives its time by much.
+            let interval = (self.rules.load().retention.min_ttl() / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
             let pause = sleep(interval);
             tokio::pin!(pause);
             loop {
@@ -72,7 +72,7 @@ impl Housekeeping {
         let mut tried = HashSet::new();
         let mut more = true;
         while more {
-            let swept = match self.runs.store().retain(self.rules.retention.clone(), clock::now()).await {
+            let swept = match self.runs.store().retain(self.rules.load().retention.clone(), clock::now()).await {
                 Ok(swept) => swept,
                 Err(error) => return tracing::warn!(%error, "old runs could not be deleted"),
             };
@@ -123,7 +123,7 @@ impl Housekeeping {
 
     async fn recover_one(&self, stored: &StoredRun) -> Result<(), StoreError> {
         let Some(agent) = self.agents.of_stored_run(&stored.record.run().agent) else { return Ok(()) };
-        let run = ActiveRun::from_stored(Arc::clone(agent), stored);
+        let run = ActiveRun::from_stored(agent, stored);
         self.runs.store().open(&run.journal()).await?;
         if let Some(scope) = self.rules.scope_of(&run)
             && let Err(fault) = self.deliveries.start(&run, StartReason::RunContinues, &scope).await
@@ -144,6 +144,7 @@ impl Housekeeping {
 
         self.runs.store().settle(&run.journal()).await?;
         run.publish(Publish::Concluded);
+        run.count_end();
         Ok(())
     }
 

@@ -63,11 +63,12 @@ impl LaterTurns {
         let (delivery, policy) = (call.delivery, call.policy);
         let labels = call.labels.clone();
         let session = self.runs.session_of(&run.handle()).await?;
+        // A route may name another agent than the run's.
+        let agent = if agent.name == run.agent.name { agent } else { &run.agent };
         let place = Place::Behind(session.enqueue(self.queued_turns)?);
         let (mut turn, started) =
-            Turn::new(session, Arc::clone(&scope.caller), place, policy.for_later_turn(), Spoken::from(call));
+            Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), Spoken::from(call));
         turn.permits = Some(permits);
-        (turn.trace, turn.protocol, turn.route) = (scope.trace.clone(), scope.protocol, Arc::clone(&scope.path));
         if run.run_state().is_waiting()
             && let Some(waiting) = self.prepare(&run, agent, &mut turn).await?
         {

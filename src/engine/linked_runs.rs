@@ -16,7 +16,7 @@ use interlingua_core::{Fault, RunId};
 
 use super::active_run::{ActiveRun, Publish};
 use super::deliveries::{Deliveries, StartReason};
-use super::retention::RetentionRules;
+use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::{HeldRun, RunTable};
 use super::session::Session;
@@ -27,7 +27,7 @@ use crate::clock;
 pub(super) struct RunLinker {
     runs: Arc<RunTable>,
     deliveries: Arc<Deliveries>,
-    rules: Arc<RetentionRules>,
+    rules: Arc<SharedRules>,
 }
 
 /// The runs that a turn answers, while it is under way. If it is dropped, they fail.
@@ -43,7 +43,7 @@ struct Linked {
 }
 
 impl RunLinker {
-    pub(super) const fn new(runs: Arc<RunTable>, deliveries: Arc<Deliveries>, rules: Arc<RetentionRules>) -> Self {
+    pub(super) const fn new(runs: Arc<RunTable>, deliveries: Arc<Deliveries>, rules: Arc<SharedRules>) -> Self {
         Self { runs, deliveries, rules }
     }
 
@@ -176,6 +176,7 @@ impl Drop for LinkedRuns {
             // The store completes the write by itself.
             drop(self.runs.store().settle(&run.journal()));
             run.publish(Publish::Concluded);
+            run.count_end();
         }
     }
 }

@@ -6,10 +6,12 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use interlingua_core::agent_event::AgentEvent;
 use interlingua_core::connector::EventSink;
+use interlingua_core::event::Millis;
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::{Fault, Record};
 
@@ -19,11 +21,14 @@ use super::faults;
 use super::turn::Turn;
 use super::waits::{MAX_BACKLOG, poll_once, wait_for_room};
 use crate::clock;
+use crate::metrics::{Histogram, LocalCounts};
 use crate::store::{Journal, Store};
 use crate::upstream::{Conversation, Flow};
 
 /// Chunks that come together are published together, up to so many bytes.
 const MAX_BATCH_BYTES: usize = 16 * 1024;
+/// How often the pauses of a long answer are told, in milliseconds.
+const GAPS_INTERVAL_MS: Millis = 5_000;
 
 /// Puts what the agent reports into the record.
 struct Sink<'a> {
@@ -59,6 +64,40 @@ pub(super) struct Listener<'a> {
     /// False: the store publishes what it has written, and wakes followers. Nothing is coalesced here then.
     is_safe_at_once: bool,
     keep_alives: u64,
+    gaps: Gaps,
+}
+
+/// The pauses between the pieces of an answer, counted here and told from time to time.
+struct Gaps {
+    shared: Histogram,
+    local: LocalCounts,
+    /// When the last piece came.
+    last: Option<Millis>,
+    /// When they were told last.
+    merged_at: Millis,
+}
+
+impl Gaps {
+    fn new(shared: &Histogram) -> Self {
+        Self { local: shared.local(), shared: shared.clone(), last: None, merged_at: 0 }
+    }
+
+    /// A piece came.
+    fn note(&mut self, now: Millis) {
+        if let Some(last) = self.last.replace(now) {
+            self.local.observe(Duration::from_millis(now.saturating_sub(last)));
+        }
+        if now.saturating_sub(self.merged_at) >= GAPS_INTERVAL_MS {
+            self.merged_at = now;
+            self.shared.merge(&mut self.local);
+        }
+    }
+}
+
+impl Drop for Gaps {
+    fn drop(&mut self) {
+        self.shared.merge(&mut self.local);
+    }
 }
 
 impl<'a> Listener<'a> {
@@ -76,6 +115,7 @@ impl<'a> Listener<'a> {
             conversation,
             keep_alives: normalizer.heartbeats(),
             normalizer,
+            gaps: Gaps::new(turn.agent.metrics.event_gap()),
             turn,
             unpublished: 0,
             coalescer: Coalescer::new(),
@@ -152,6 +192,7 @@ impl<'a> Listener<'a> {
     /// Reads a piece of an answer. The result of that, and true unless the store or the readers are too far behind.
     fn feed(&mut self, chunk: &Bytes) -> (Result<(), Fault>, bool) {
         let now = clock::now();
+        self.gaps.note(now);
         let publish = if !self.is_safe_at_once {
             Publish::Deferred
         } else if self.coalescer.is_alone(now) {
@@ -161,7 +202,7 @@ impl<'a> Listener<'a> {
             Publish::Deferred
         };
 
-        let Self { run, conversation, normalizer, .. } = self;
+        let Self { run, conversation, normalizer, turn, .. } = self;
         run.update(publish, |state| {
             state.record.set_time(now);
             let was_waiting = !state.has_begun();
@@ -169,6 +210,7 @@ impl<'a> Listener<'a> {
             if was_waiting && state.has_begun() {
                 // The agent works since now, and followers see it at the same time.
                 state.about.changed_at = state.record.now();
+                turn.note_first_event();
             }
             (fed, state.has_room(MAX_BACKLOG))
         })

@@ -10,7 +10,7 @@ use interlingua_core::{Fault, FaultKind, RunId};
 use super::faults::store_fault;
 use super::follow::settled;
 use super::loaded::Loaded;
-use super::retention::RetentionRules;
+use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::scope::Scope;
@@ -67,12 +67,12 @@ impl ListedRun {
 /// The caller's runs that match, on a page of at most so many bytes.
 pub(super) async fn list(
     runs: &Arc<RunTable>,
-    rules: &RetentionRules,
+    rules: &SharedRules,
     max_bytes: u64,
     filter: Filter,
     scope: &Scope,
 ) -> Result<RunPage, Fault> {
-    let expired_before = rules.retention.expiry_cutoffs(clock::now());
+    let expired_before = rules.load().retention.expiry_cutoffs(clock::now());
     let heads_only = filter.heads;
     let query =
         Query { agents: scope.agent_names(), owner: Some(scope.owner.key().to_owned()), filter, expired_before };

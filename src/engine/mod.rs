@@ -36,6 +36,7 @@ mod linked_runs;
 mod listen;
 mod lists;
 mod loaded;
+mod operator;
 mod pending_index;
 mod respond;
 mod retention;
@@ -66,7 +67,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::call::{DocumentCall, SessionCall};
-use interlingua_core::{Call, Fault};
+use interlingua_core::{Call, Fault, RunId};
 
 pub use self::active_run::{ActiveRun, Take};
 pub use self::agent::{Agent, History, HistoryLimit};
@@ -76,6 +77,7 @@ pub use self::follow::Follower;
 pub use self::limits::Limits;
 pub use self::lists::ListedRun;
 pub use self::loaded::Loaded;
+pub use self::operator::{LiveFilter, LiveRun};
 pub use self::retention::RetentionRules;
 pub use self::run_handle::RunHandle;
 pub use self::scope::Scope;
@@ -94,6 +96,7 @@ use self::housekeeping::Housekeeping;
 use self::later_turns::LaterTurns;
 use self::linked_runs::RunLinker;
 use self::pending_index::PendingIndex;
+use self::retention::SharedRules;
 use self::run_access::RunAccess;
 use self::run_table::RunTable;
 use self::session_calls::SessionCalls;
@@ -103,6 +106,7 @@ use self::transcripts::Transcripts;
 use self::turn_driver::TurnServices;
 use self::unstored::UnstoredRuns;
 use crate::callers::Callers;
+use crate::metrics::{Levels, Metrics};
 use crate::ports::WebhookClient;
 use crate::store::{Health, Store, StoreError};
 
@@ -113,7 +117,7 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     agents: Arc<Agents>,
     runs: Arc<RunTable>,
-    rules: Arc<RetentionRules>,
+    rules: Arc<SharedRules>,
     access: Arc<RunAccess>,
     canceller: Arc<Canceller>,
     first_turns: FirstTurns,
@@ -133,12 +137,13 @@ impl Engine {
         rules: RetentionRules,
         callers: Arc<Callers>,
         limits: Limits,
+        metrics: Arc<Metrics>,
     ) -> Self {
-        let (agents, rules) = (Arc::new(Agents::new(agents)), Arc::new(rules));
+        let (agents, rules) = (Arc::new(Agents::new(agents)), Arc::new(SharedRules::new(rules)));
         let sessions = Arc::new(SessionTable::new(Arc::clone(&store)));
         let unstored = Arc::new(UnstoredRuns::default());
         let runs = Arc::new(RunTable::new(Arc::clone(&agents), Arc::clone(&store), Arc::clone(&sessions), unstored));
-        let deliveries = Arc::new(Deliveries::new(&runs, webhooks, callers, limits.pushes));
+        let deliveries = Arc::new(Deliveries::new(&runs, webhooks, callers, limits.pushes, metrics));
         let transcripts = Arc::new(Transcripts::new(Arc::clone(&runs)));
         let access = Arc::new(RunAccess::new(Arc::clone(&runs), Arc::clone(&rules)));
         let canceller =
@@ -198,7 +203,7 @@ impl Engine {
             Call::Session(call) => self.session_call(call, scope).await,
             Call::Document(call) => self.document_call(call, scope).await,
             Call::FetchedDocument(wanted) => {
-                let agent = agents.offered(&wanted.agent, scope)?;
+                let agent = agents.offered(&wanted.agent, &scope.agents, &scope.denied)?;
                 Ok(Answer::FetchedDocument(agent.upstream.published(&wanted).await))
             }
             Call::Nothing => Ok(Answer::Done),
@@ -266,6 +271,40 @@ impl Engine {
         self.0.runs.is_accepting()
     }
 
+    /// Replaces agents and retention rules at once. Runs keep the agents that they have; new turns get the new ones.
+    pub fn replace(&self, agents: Vec<Arc<Agent>>, rules: RetentionRules) {
+        self.0.agents.replace(agents);
+        self.0.rules.replace(rules);
+    }
+
+    /// The agents that are offered now, in no order.
+    #[must_use]
+    pub fn agents(&self) -> Vec<Arc<Agent>> {
+        self.0.agents.all()
+    }
+
+    /// What is under way now. The figures of connections are not set.
+    #[must_use]
+    pub fn levels(&self) -> Levels {
+        operator::levels(&self.0.agents, &self.0.runs)
+    }
+
+    /// Runs in memory, the newest first: for operators, whoever they belong to.
+    #[must_use]
+    pub fn live_runs(&self, filter: &LiveFilter) -> Vec<LiveRun> {
+        operator::live_runs(&self.0.runs, filter)
+    }
+
+    /// Cancels a run, whoever it belongs to, and waits for its end: for operators. Has to be awaited as
+    /// [`Engine::answer`].
+    ///
+    /// # Errors
+    /// If there is no such run, or the store fails.
+    pub async fn operator_cancel(&self, id: RunId) -> Result<(), Fault> {
+        let canceller = Arc::clone(&self.0.canceller);
+        complete(async move { canceller.cancel_any(id).await.map(drop) }).await
+    }
+
     /// Closes the runs that were under way when the last process died. Returns how many there were.
     ///
     /// # Errors
@@ -293,7 +332,7 @@ impl Engine {
 fn first_turns(
     agents: &Arc<Agents>,
     runs: &Arc<RunTable>,
-    rules: &Arc<RetentionRules>,
+    rules: &Arc<SharedRules>,
     access: &Arc<RunAccess>,
     deliveries: &Arc<Deliveries>,
     transcripts: &Arc<Transcripts>,

@@ -1,5 +1,8 @@
 //! How long runs are kept, and by whose rules.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 use interlingua_core::Owner;
 use interlingua_core::call::{RetentionOwner, RunInfo};
 
@@ -18,9 +21,41 @@ pub struct RetentionRules {
     pub scopes: Vec<Scope>,
 }
 
-impl RetentionRules {
+/// The rules in force. A reload of the configuration replaces them.
+pub(super) struct SharedRules(ArcSwap<RetentionRules>);
+
+impl SharedRules {
+    pub(super) fn new(rules: RetentionRules) -> Self {
+        Self(ArcSwap::from_pointee(rules))
+    }
+
+    pub(super) fn replace(&self, rules: RetentionRules) {
+        self.0.store(Arc::new(rules));
+    }
+
+    pub(super) fn load(&self) -> Arc<RetentionRules> {
+        self.0.load_full()
+    }
+
     /// Where a run was started, if that route has rules of its own.
     pub(super) fn scope_of(&self, run: &ActiveRun) -> Option<Scope> {
+        self.0.load().scope_of(run)
+    }
+
+    /// True if a run has waited for longer than it may.
+    pub(super) fn is_stale(&self, about: &RunInfo) -> bool {
+        self.0.load().retention.is_stale(about, clock::now())
+    }
+
+    /// True if a run's time is over.
+    pub(super) fn is_gone(&self, about: &RunInfo) -> bool {
+        self.0.load().retention.is_expired(about, clock::now())
+    }
+}
+
+impl RetentionRules {
+    /// Where a run was started, if that route has rules of its own.
+    fn scope_of(&self, run: &ActiveRun) -> Option<Scope> {
         run.view(|view| {
             let owner = view.info.retention.as_ref()?;
             let scope = self
@@ -29,16 +64,6 @@ impl RetentionRules {
                 .find(|scope| scope.route.as_deref() == Some(owner.route.as_str()) && scope.offers(&view.run().agent));
             scope.map(|scope| Scope { owner: Owner::from_key(&view.info.owner), ..scope.clone() })
         })
-    }
-
-    /// True if a run has waited for longer than it may.
-    pub(super) fn is_stale(&self, about: &RunInfo) -> bool {
-        self.retention.is_stale(about, clock::now())
-    }
-
-    /// True if a run's time is over.
-    pub(super) fn is_gone(&self, about: &RunInfo) -> bool {
-        self.retention.is_expired(about, clock::now())
     }
 }
 

@@ -9,7 +9,7 @@ use interlingua_core::{Fault, RunId};
 
 use super::faults::{self, store_fault};
 use super::follow::Follower;
-use super::retention::RetentionRules;
+use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::{HeldRun, RunTable};
 use super::scope::Scope;
@@ -17,11 +17,11 @@ use super::scope::Scope;
 /// Finds runs for callers.
 pub(super) struct RunAccess {
     runs: Arc<RunTable>,
-    rules: Arc<RetentionRules>,
+    rules: Arc<SharedRules>,
 }
 
 impl RunAccess {
-    pub(super) const fn new(runs: Arc<RunTable>, rules: Arc<RetentionRules>) -> Self {
+    pub(super) const fn new(runs: Arc<RunTable>, rules: Arc<SharedRules>) -> Self {
         Self { runs, rules }
     }
 

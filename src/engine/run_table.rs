@@ -234,7 +234,7 @@ impl RunTable {
         pending: &[Pending],
     ) -> Result<Option<Activated>, Fault> {
         let agent = self.agents.of_stored_run(&stored.record.run().agent);
-        let agent = Arc::clone(agent.ok_or_else(|| Fault::not_found("the run's agent"))?);
+        let agent = agent.ok_or_else(|| Fault::not_found("the run's agent"))?;
         let run = ActiveRun::from_stored(agent, stored);
         run.update(Publish::Now, |state| state.pending = pending.to_vec());
 

@@ -8,7 +8,9 @@ use interlingua_core::push::PushNotifiers;
 use interlingua_core::{Owner, RunPolicy};
 
 use super::connection::ConnectionCache;
+use super::turn::Origin;
 use crate::callers::Caller;
+use crate::observe::RequestLog;
 use crate::store::owned_key;
 use crate::upstream::Trace;
 
@@ -37,11 +39,24 @@ pub struct Scope {
     pub route: Option<Arc<str>>,
     /// The trace that the request is part of: agents receive it.
     pub trace: Option<Arc<Trace>>,
+    /// What is known of the request, for the logs.
+    pub request: Option<Arc<RequestLog>>,
     /// What is kept for the connection that the request came over. `None`: nothing.
     pub connection: Option<Arc<ConnectionCache>>,
 }
 
 impl Scope {
+    /// Where turns of such a call come from.
+    pub(super) fn origin(&self) -> Origin {
+        Origin {
+            caller: Arc::clone(&self.caller),
+            protocol: self.protocol,
+            route: Arc::clone(&self.path),
+            trace: self.trace.clone(),
+            request: self.request.clone(),
+        }
+    }
+
     /// True if the route has this agent.
     pub(super) fn offers(&self, agent: &str) -> bool {
         self.agents.iter().any(|card| card.name == agent)

@@ -8,7 +8,7 @@ use interlingua_core::{Extra, Fault, FaultKind};
 
 use super::canceller::Canceller;
 use super::lists::list;
-use super::retention::RetentionRules;
+use super::retention::SharedRules;
 use super::run_table::RunTable;
 use super::scope::Scope;
 use super::session::Session;
@@ -24,7 +24,7 @@ pub(super) struct SessionCalls {
     runs: Arc<RunTable>,
     transcripts: Arc<Transcripts>,
     canceller: Arc<Canceller>,
-    rules: Arc<RetentionRules>,
+    rules: Arc<SharedRules>,
 }
 
 impl SessionCalls {
@@ -32,7 +32,7 @@ impl SessionCalls {
         runs: Arc<RunTable>,
         transcripts: Arc<Transcripts>,
         canceller: Arc<Canceller>,
-        rules: Arc<RetentionRules>,
+        rules: Arc<SharedRules>,
     ) -> Self {
         Self { runs, transcripts, canceller, rules }
     }

@@ -4,6 +4,7 @@
 //! Not here: building the request to the agent ([`super::context`]), and taking turns ([`super::driver`]).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use interlingua_core::answer::{Answer, AnswerPolicy};
 use interlingua_core::call::{RunState, Thread};
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 use super::agent::Agent;
 use super::session::{Queued, Session, TurnGuard};
 use crate::callers::{Caller, Permit, Use};
+use crate::observe::RequestLog;
 use crate::upstream::Trace;
 use crate::upstream::pool::EndpointKey;
 
@@ -26,6 +28,8 @@ pub(super) struct Turn {
     pub(super) caller: Arc<Caller>,
     /// Counts it while it waits or is under way.
     pub(super) permits: Option<TurnPermits>,
+    /// Its agent, as configured when the turn came: a reload changes later turns only.
+    pub(super) agent: Arc<Agent>,
     /// `None` once it is being taken.
     pub(super) place: Option<Place>,
     pub(super) policy: RunPolicy,
@@ -34,6 +38,12 @@ pub(super) struct Turn {
     pub(super) trace: Option<Arc<Trace>>,
     /// The protocol it came by.
     pub(super) protocol: &'static str,
+    /// What is known of the request that it came with, for the logs. `None` once the turn has ended.
+    pub(super) request: Option<Arc<RequestLog>>,
+    /// When it was taken up. `None` before.
+    pub(super) began_at: Option<Instant>,
+    /// How long the agent took to its first event.
+    pub(super) first_event: Option<Duration>,
     /// The path of the route it came by, for the log.
     pub(super) route: Arc<str>,
     /// The state the run goes back to if the turn never reaches the agent. `None` for a first turn: the run fails then.
@@ -63,6 +73,15 @@ impl TurnPermits {
             permit.change_to(Use::Run);
         }
     }
+}
+
+/// Where a turn came from.
+pub(super) struct Origin {
+    pub(super) caller: Arc<Caller>,
+    pub(super) protocol: &'static str,
+    pub(super) route: Arc<str>,
+    pub(super) trace: Option<Arc<Trace>>,
+    pub(super) request: Option<Arc<RequestLog>>,
 }
 
 /// What a client sent for one turn.
@@ -139,7 +158,8 @@ impl Turn {
     /// A turn, and what its client waits for.
     pub(super) fn new(
         session: Arc<Session>,
-        caller: Arc<Caller>,
+        agent: Arc<Agent>,
+        origin: Origin,
         place: Place,
         policy: RunPolicy,
         spoken: Spoken,
@@ -147,14 +167,18 @@ impl Turn {
         let (started, receiver) = oneshot::channel();
         let turn = Self {
             session,
-            caller,
+            caller: origin.caller,
             permits: None,
-            protocol: "",
+            protocol: origin.protocol,
+            agent,
             place: Some(place),
             policy,
             spoken,
-            trace: None,
-            route: Arc::from(""),
+            trace: origin.trace,
+            request: origin.request,
+            began_at: None,
+            first_event: None,
+            route: origin.route,
             resumes: None,
             started: Some(started),
         };
@@ -169,6 +193,15 @@ impl Turn {
             _ => None,
         };
         prepared.unwrap_or_else(|| self.spoken.request.input.clone())
+    }
+
+    /// The agent has sent its first event.
+    pub(super) fn note_first_event(&mut self) {
+        let took = self.began_at.map(|began_at| began_at.elapsed());
+        if let Some(took) = took.filter(|_| self.first_event.is_none()) {
+            self.agent.metrics.began_after(took);
+            self.first_event = Some(took);
+        }
     }
 
     /// True if its request can be sent at once.

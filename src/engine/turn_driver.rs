@@ -81,12 +81,13 @@ impl<'a> TurnDriver<'a> {
         let trace = turn.trace.take().map(|trace| Arc::new(trace.child(clock::new_span_id())));
         turn.trace = trace;
 
+        let normalizer = Normalizer::new(turn.agent.max_run_bytes).masking(crate::secrets::mask);
         Self {
             services,
             run,
             turn,
             connection,
-            normalizer: Normalizer::new(run.agent.max_run_bytes).masking(crate::secrets::mask),
+            normalizer,
             linked: LinkedRuns::none(Arc::clone(&services.runs)),
             cause: None,
             refusal: None,
@@ -97,6 +98,7 @@ impl<'a> TurnDriver<'a> {
     /// Returns the turn that was queued behind it.
     pub(super) async fn take(mut self, refused: Option<Fault>, opened: Option<StoreFuture<()>>) -> Option<Turn> {
         let began_at = Instant::now();
+        self.turn.began_at = Some(began_at);
         // What comes before the answer and after it is boxed: while an answer is read there need be no room for it.
         let requested = match refused {
             Some(fault) => Err(fault),
@@ -156,7 +158,7 @@ impl<'a> TurnDriver<'a> {
             took: began_at.elapsed(),
         };
 
-        turn_log::turn_ended(self.run, &self.turn, &report);
+        turn_log::turn_ended(self.run, &mut self.turn, &report);
         // A client that still waits for the turn to begin gets its end, now that all can be found as it is.
         self.turn.report_start(self.refusal.map_or(Ok(()), |fault| Err(faults::logged(fault))));
         next
@@ -167,6 +169,7 @@ impl<'a> TurnDriver<'a> {
         let (guard, mut prepared) = self.prepare().await?;
         // As clients of the Agent API see it, so that one search of the logs finds both sides of a run.
         prepared.request.id = Some(format!("response_{}", self.run.id()));
+        let decisions = turn_log::decisions(&prepared);
         self.note_request(&mut prepared);
         if !prepared.freed.is_empty() {
             self.linked = self.services.linker.link(&prepared.freed, self.run.id()).await;
@@ -175,6 +178,9 @@ impl<'a> TurnDriver<'a> {
         // A decision is safe before anything comes of it.
         let sessions = self.services.runs.sessions();
         let saved = if prepared.decided { sessions.save(&self.turn.session).await } else { Ok(()) };
+        if saved.is_ok() {
+            turn_log::audit_decisions(&self.turn, self.run, &decisions);
+        }
         let opened = match saved {
             Ok(()) => self.open(&mut prepared, opened).await,
             Err(fault) => Err(fault),
@@ -200,8 +206,8 @@ impl<'a> TurnDriver<'a> {
                     permits.begin_now();
                 }
 
-                let Turn { session, spoken, .. } = &*self.turn;
-                let preparing = self.services.context.prepare(session, &self.run.agent, spoken);
+                let Turn { session, agent, spoken, .. } = &*self.turn;
+                let preparing = self.services.context.prepare(session, agent, spoken);
                 let prepared = unless_canceled(self.run, preparing).await?.ready()?;
                 Ok((guard, prepared))
             }
@@ -236,7 +242,7 @@ impl<'a> TurnDriver<'a> {
         }
 
         let mut conversation = None;
-        let caller = Caller { agent: &self.run.agent, turn: &self.turn, context: &self.services.context };
+        let caller = Caller { agent: &self.turn.agent, turn: &self.turn, context: &self.services.context };
         let calling = unless_canceled(self.run, caller.call(prepared, &mut conversation));
         // A run that cannot be stored is not begun: that drops the call.
         let begun = async { tokio::try_join!(calling, stored) }.await;

@@ -5,11 +5,14 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use interlingua_core::answer::{self, Answer, AnswerBody};
+use interlingua_core::pending::Pending;
 use interlingua_core::run::RunError;
 use interlingua_core::{Blame, Fault, FaultKind};
 
 use super::active_run::ActiveRun;
-use super::turn::Turn;
+use super::turn::{Prepared, Turn};
+use crate::observe::{self, Action, AuditEntry, TurnPart};
 use crate::upstream::Trace;
 
 /// How much of a text from a client or an agent is logged, in bytes.
@@ -30,26 +33,83 @@ pub(super) struct TurnReport<'a> {
     pub(super) took: Duration,
 }
 
+impl TurnReport<'_> {
+    /// Code, blame and message of what went wrong.
+    fn failure(&self) -> Option<(&str, Blame, &str)> {
+        match (self.fault, self.error) {
+            (Some(fault), _) => Some((fault.code(), fault.kind.blame(), fault.message.as_str())),
+            // The agent's, unless it is one of the gateway's own codes.
+            (None, Some(error)) => {
+                let kind = FaultKind::ALL.iter().find(|kind| kind.code() == error.code);
+                Some((&error.code, kind.map_or(Blame::Upstream, |kind| kind.blame()), error.message.as_str()))
+            }
+            (None, None) => None,
+        }
+    }
+}
+
+/// The turn as the access log tells it.
+fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>) -> TurnPart {
+    let failure = report.failure();
+    run.view(|view| TurnPart {
+        run: run.id().to_string(),
+        agent: turn.agent.name.clone(),
+        session: loggable(&view.run().session_id).into_owned(),
+        outcome: view.info.state.as_str(),
+        code: failure.map(|(code, ..)| loggable(code).into_owned()),
+        blame: failure.map(|(_, blame, _)| blame.as_str()),
+        events: view.record.len(),
+        took: report.took,
+        first_event: turn.first_event,
+        usage: view.run().usage().and_then(observe::usage),
+    })
+}
+
+/// Which items a turn answers, and with which decision.
+pub(super) fn decisions(prepared: &Prepared) -> Vec<(String, &'static str)> {
+    if !prepared.decided {
+        return Vec::new();
+    }
+
+    let input = prepared.input.as_ref().unwrap_or(&prepared.request.input);
+    let given: Vec<Answer> = input.iter().flat_map(answer::native).collect();
+    let of_item = |item: &Pending| match given.iter().find(|answer| answer.id == item.id).map(|answer| &answer.given) {
+        Some(AnswerBody::Decided { decision, .. }) => decision.as_str(),
+        _ => "answer",
+    };
+    prepared.answered.iter().map(|item| (item.id.clone(), of_item(item))).collect()
+}
+
+/// Notes decisions that are safe: who decided which item, and how. Never the text.
+pub(super) fn audit_decisions(turn: &Turn, run: &ActiveRun, decisions: &[(String, &'static str)]) {
+    let Some(request) = &turn.request else { return };
+    for (item, decision) in decisions {
+        let target = format!("{} {}", run.id(), loggable(item));
+        request.audit(AuditEntry::new(Action::Decision).target(target).detail(*decision));
+    }
+}
+
 /// Writes the line.
-pub(super) fn turn_ended(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>) {
+pub(super) fn turn_ended(run: &ActiveRun, turn: &mut Turn, report: &TurnReport<'_>) {
     let (session, protocol, outcome) =
         run.view(|view| (view.run().session_id.clone(), view.info.protocol.clone(), view.info.state.as_str()));
+    let request = turn.request.take();
+    if let Some(request) = &request {
+        request.set_turn(turn_part(run, turn, report));
+    }
+
+    let request = request.as_ref().map(|request| request.id());
     let session = loggable(&session);
     let first_ignored = report.first_ignored.map(loggable);
     let agent_error = report.agent_error.map(loggable);
     let (trace, span) = (turn.trace.as_deref().map(Trace::trace_id), turn.trace.as_deref().map(Trace::span_id));
     let took_ms = u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX);
-    let (code, blame, message) = match (report.fault, report.error) {
-        (Some(fault), _) => (fault.code().to_owned(), fault.kind.blame(), fault.message.as_str()),
-        // The agent's, unless it is one of the gateway's own codes.
-        (None, Some(error)) => {
-            let kind = FaultKind::ALL.iter().find(|kind| kind.code() == error.code);
-            (error.code.clone(), kind.map_or(Blame::Upstream, |kind| kind.blame()), error.message.as_str())
-        }
-        (None, None) => {
+    let (code, blame, message) = match report.failure() {
+        Some(failure) => failure,
+        None => {
             tracing::info!(
                 run = %run.id(), agent = %run.agent.name, session = &*session, route = &*turn.route,
-                protocol = &*protocol, took_ms, outcome, ignored_frames = report.ignored,
+                protocol = &*protocol, request, took_ms, outcome, ignored_frames = report.ignored,
                 first_ignored = first_ignored.as_deref(), agent_error = agent_error.as_deref(), trace, span, "turn ended"
             );
             return;
@@ -59,7 +119,7 @@ pub(super) fn turn_ended(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>) 
     let detail = report.fault.and_then(|fault| fault.detail.as_deref()).map(loggable);
     tracing::warn!(
         run = %run.id(), agent = %run.agent.name, session = &*session, route = &*turn.route, protocol = &*protocol,
-        code = &*loggable(&code), blame = blame.as_str(), status = report.fault.and_then(|fault| fault.upstream_status),
+        request, code = &*loggable(code), blame = blame.as_str(), status = report.fault.and_then(|fault| fault.upstream_status),
         cause = &*loggable(message), detail = detail.as_deref(), agent_error = agent_error.as_deref(),
         ignored_frames = report.ignored, first_ignored = first_ignored.as_deref(), trace, span, took_ms, outcome,
         "turn failed"

@@ -10,6 +10,7 @@ mod histogram;
 mod process;
 mod text;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -60,16 +61,9 @@ struct RequestLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UpstreamLabels {
-    agent: Arc<str>,
-    endpoint: Arc<str>,
-    code: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EndpointLabels {
     agent: Arc<str>,
-    endpoint: Arc<str>,
+    endpoint: String,
 }
 
 type Named = Family<[(&'static str, &'static str); 1], Counter>;
@@ -85,10 +79,6 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     auth_failures: Named,
     limited: Named,
-    upstream_requests: Family<UpstreamLabels, Counter>,
-    upstream_retries: Family<EndpointLabels, Counter>,
-    upstream_ejections: Family<EndpointLabels, Counter>,
-    upstream_healthy: Family<EndpointLabels, Gauge>,
     store: StoreMetrics,
     push_attempts: Named,
     push_given_up: Counter,
@@ -105,6 +95,8 @@ pub struct Levels {
     pub runs_active: Vec<(Arc<str>, usize)>,
     /// Turns that wait for another one of their session, by agent.
     pub queue_depth: Vec<(Arc<str>, usize)>,
+    /// The endpoints of all agents.
+    pub upstreams: Vec<UpstreamLevel>,
     /// Readers of runs.
     pub followers: usize,
     /// Connections of clients.
@@ -117,8 +109,29 @@ pub struct Levels {
     pub store_owed: usize,
 }
 
+/// An endpoint of an agent, with what was counted since its agent was configured.
+#[derive(Clone, Debug)]
+pub struct UpstreamLevel {
+    /// The agent's name.
+    pub agent: Arc<str>,
+    /// Host and port.
+    pub endpoint: String,
+    /// False while it gets no runs.
+    pub healthy: bool,
+    /// Runs it was chosen for.
+    pub requests: u64,
+    /// Requests that were sent again.
+    pub retries: u64,
+    /// How often it was ejected.
+    pub ejections: u64,
+}
+
 #[derive(Default)]
 struct LevelGauges {
+    upstream_requests: Family<EndpointLabels, Counter>,
+    upstream_retries: Family<EndpointLabels, Counter>,
+    upstream_ejections: Family<EndpointLabels, Counter>,
+    upstream_healthy: Family<EndpointLabels, Gauge>,
     runs_active: Family<AgentLabels, Gauge>,
     queue_depth: Family<AgentLabels, Gauge>,
     followers: Gauge,
@@ -200,47 +213,6 @@ impl AgentMetrics {
     pub const fn event_gap(&self) -> &Histogram {
         &self.event_gap
     }
-
-    /// What is counted of an endpoint of the agent, named as `host:port`.
-    #[must_use]
-    pub fn endpoint(self: &Arc<Self>, endpoint: &str) -> EndpointMetrics {
-        EndpointMetrics { agent: Arc::clone(self), endpoint: Arc::from(endpoint) }
-    }
-}
-
-/// What is counted of one endpoint of an agent.
-#[derive(Clone)]
-pub struct EndpointMetrics {
-    agent: Arc<AgentMetrics>,
-    endpoint: Arc<str>,
-}
-
-impl EndpointMetrics {
-    fn labels(&self) -> EndpointLabels {
-        EndpointLabels { agent: Arc::clone(&self.agent.name), endpoint: Arc::clone(&self.endpoint) }
-    }
-
-    /// Counts a request that was answered with this status, or failed with this code.
-    pub fn answered(&self, code: &str) {
-        let EndpointLabels { agent, endpoint } = self.labels();
-        let labels = UpstreamLabels { agent, endpoint, code: code.to_owned() };
-        self.agent.metrics.upstream_requests.get_or_create(&labels).inc();
-    }
-
-    /// Counts a request that is sent again.
-    pub fn retried(&self) {
-        self.agent.metrics.upstream_retries.get_or_create(&self.labels()).inc();
-    }
-
-    /// Counts that the endpoint was ejected.
-    pub fn ejected(&self) {
-        self.agent.metrics.upstream_ejections.get_or_create(&self.labels()).inc();
-    }
-
-    /// Notes whether the endpoint is healthy.
-    pub fn set_healthy(&self, healthy: bool) {
-        self.agent.metrics.upstream_healthy.get_or_create(&self.labels()).set(i64::from(healthy));
-    }
 }
 
 /// Counts one open stream until it is dropped.
@@ -269,10 +241,6 @@ impl Metrics {
             requests: Family::default(),
             auth_failures: Family::default(),
             limited: Family::default(),
-            upstream_requests: Family::default(),
-            upstream_retries: Family::default(),
-            upstream_ejections: Family::default(),
-            upstream_healthy: Family::default(),
             store: StoreMetrics { commit: Histogram::new(COMMIT_BOUNDS), failures: Counter::default() },
             push_attempts: Family::default(),
             push_given_up: Counter::default(),
@@ -341,11 +309,23 @@ impl Metrics {
     }
 
     fn register_upstreams(&self, registry: &mut Registry) {
-        let help = "Requests to agents, by status or code";
-        registry.register("upstream_requests", help, self.upstream_requests.clone());
-        registry.register("upstream_retries", "Requests to agents sent again", self.upstream_retries.clone());
-        registry.register("upstream_ejections", "Endpoints taken out of use", self.upstream_ejections.clone());
-        registry.register("upstream_healthy", "1 if an endpoint is in use", self.upstream_healthy.clone());
+        let help = "Runs that an endpoint was chosen for";
+        registry.register("upstream_requests", help, self.levels.upstream_requests.clone());
+        registry.register(
+            "upstream_retries",
+            "Requests that were sent again after an endpoint did not take them",
+            self.levels.upstream_retries.clone(),
+        );
+        registry.register(
+            "upstream_ejections",
+            "How often an endpoint was taken out of use",
+            self.levels.upstream_ejections.clone(),
+        );
+        registry.register(
+            "upstream_healthy",
+            "1 if an endpoint is in use, 0 if it is out",
+            self.levels.upstream_healthy.clone(),
+        );
     }
 
     /// What is counted of the agent of this name.
@@ -432,6 +412,19 @@ impl Metrics {
 }
 
 impl LevelGauges {
+    fn set_upstreams(&self, upstreams: &[UpstreamLevel]) {
+        let counters = [&self.upstream_requests, &self.upstream_retries, &self.upstream_ejections];
+        counters.iter().for_each(|family| family.clear());
+        self.upstream_healthy.clear();
+        for one in upstreams {
+            let labels = EndpointLabels { agent: Arc::clone(&one.agent), endpoint: one.endpoint.clone() };
+            for (family, value) in counters.iter().zip([one.requests, one.retries, one.ejections]) {
+                family.get_or_create(&labels).inner().store(value, Ordering::Relaxed);
+            }
+            self.upstream_healthy.get_or_create(&labels).set(i64::from(one.healthy));
+        }
+    }
+
     fn set(&self, levels: &Levels) {
         for (family, numbers) in [(&self.runs_active, &levels.runs_active), (&self.queue_depth, &levels.queue_depth)] {
             // Agents that left the configuration leave here too.
@@ -442,6 +435,7 @@ impl LevelGauges {
             }
         }
 
+        self.set_upstreams(&levels.upstreams);
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         self.followers.set(number(levels.followers));
         self.connections.set(number(levels.connections));
@@ -461,10 +455,18 @@ mod tests {
         let agent = metrics.agent("a \"b\"\\\n");
         let took = Duration::from_secs(3);
         agent.run_ended(&RunEnd { protocol: "a2a", outcome: "failed", code: "TIMEOUT", took });
-        agent.endpoint("h:1").answered("503");
         let _stream = metrics.open_stream(&Arc::from("/x"), "a2a");
         drop(metrics.open_stream(&Arc::from("/x"), "a2a"));
-        let levels = Levels { runs_active: vec![(Arc::from("z"), 2)], store_bytes: 7, ..Levels::default() };
+        let upstream = UpstreamLevel {
+            agent: Arc::clone(agent.name()),
+            endpoint: "h:1".to_owned(),
+            healthy: false,
+            requests: 9,
+            retries: 2,
+            ejections: 1,
+        };
+        let runs_active = vec![(Arc::from("z"), 2)];
+        let levels = Levels { runs_active, upstreams: vec![upstream], store_bytes: 7, ..Levels::default() };
 
         let open = metrics.encode(Format::OpenMetrics, &levels);
         let name = r#"agent="a \"b\"\\\n""#;
@@ -472,7 +474,8 @@ mod tests {
             format!("interlingua_runs_total{{{name},protocol=\"a2a\",outcome=\"failed\",code=\"TIMEOUT\"}} 1"),
             format!("interlingua_run_duration_seconds_bucket{{le=\"2.5\",{name},outcome=\"failed\"}} 0"),
             format!("interlingua_run_duration_seconds_bucket{{le=\"5.0\",{name},outcome=\"failed\"}} 1"),
-            format!("interlingua_upstream_requests_total{{{name},endpoint=\"h:1\",code=\"503\"}} 1"),
+            format!("interlingua_upstream_requests_total{{{name},endpoint=\"h:1\"}} 9"),
+            format!("interlingua_upstream_healthy{{{name},endpoint=\"h:1\"}} 0"),
             "interlingua_streams_open{route=\"/x\",protocol=\"a2a\"} 1".to_owned(),
             "interlingua_runs_active{agent=\"z\"} 2".to_owned(),
             "interlingua_store_bytes 7".to_owned(),

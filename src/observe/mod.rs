@@ -4,6 +4,7 @@
 
 mod access;
 mod audit;
+mod filter;
 mod lines;
 mod request_log;
 
@@ -12,12 +13,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use interlingua_core::Json;
 use interlingua_core::event::Millis;
 use serde_json::Value;
 
 pub use self::access::AccessLog;
 pub use self::audit::{Action, AuditEntry, append_audit};
+pub use self::filter::LogFilter;
 pub use self::lines::Target;
 pub use self::request_log::{RequestLog, TurnPart};
 
@@ -34,6 +37,9 @@ pub struct Logs {
     /// The file of the audit log. `None`: none is written.
     pub audit: Option<PathBuf>,
 }
+
+/// The observer in force. A reload of the configuration replaces it.
+pub type SharedObserver = Arc<ArcSwap<Observer>>;
 
 /// Where requests and changes are told. A reload replaces it; a request keeps the one it began with.
 pub struct Observer {

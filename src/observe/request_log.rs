@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use interlingua_core::event::Millis;
 
 use super::Observer;
-use super::audit::AuditEntry;
+use super::audit::{Action, AuditEntry};
 use crate::clock;
 
 /// A path is logged up to so many bytes.
@@ -150,6 +150,18 @@ impl RequestLog {
         parts.blame = Some(blame);
     }
 
+    /// Counts that its credentials were refused, and notes it in the audit log.
+    pub fn credentials_refused(&self, reason: &'static str) {
+        self.observer.metrics().auth_failed(reason);
+        let path = self.parts().path.clone();
+        self.audit(AuditEntry::new(Action::CredentialRefused).target(path).detail(reason));
+    }
+
+    /// Counts that it exceeded a limit.
+    pub fn limited(&self, limit: &'static str) {
+        self.observer.metrics().limited(limit);
+    }
+
     /// The status of its answer.
     pub fn set_status(&self, status: u16) {
         self.parts().status = status;
@@ -158,6 +170,11 @@ impl RequestLog {
     /// Counts bytes of its body.
     pub fn received(&self, bytes: u64) {
         self.parts().bytes_in += bytes;
+    }
+
+    /// Counts bytes of its answer.
+    pub fn sent(&self, bytes: u64) {
+        self.parts().bytes_out += bytes;
     }
 
     /// The end of its answer, which had so many bytes. `complete` is false if the client left before.

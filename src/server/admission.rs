@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use interlingua_core::network::{self, IpNet};
 
 use crate::config::ServerLimits;
+use crate::metrics::Metrics;
 
 /// The minimum interval between two log lines about rejected connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -18,16 +19,31 @@ pub(super) const REJECTED_RESPONSE: &[u8] =
 
 /// All open connections of the server.
 pub(super) struct Connections {
+    metrics: Arc<Metrics>,
+    open: Mutex<OpenConnections>,
+}
+
+struct Limits {
     max: usize,
     max_per_address: usize,
     max_per_loopback_address: usize,
     /// Exempt from the limit per address, since each one stands for many clients.
     proxies: Vec<IpNet>,
-    open: Mutex<OpenConnections>,
 }
 
-#[derive(Default)]
+impl Limits {
+    fn new(limits: ServerLimits, proxies: Vec<IpNet>) -> Self {
+        Self {
+            max: limits.connections,
+            max_per_address: limits.connections_per_address,
+            max_per_loopback_address: limits.connections_per_loopback_address,
+            proxies,
+        }
+    }
+}
+
 struct OpenConnections {
+    limits: Limits,
     total: usize,
     by_address: HashMap<IpAddr, usize>,
     rejected: u64,
@@ -42,35 +58,51 @@ pub(super) struct Permit {
 }
 
 impl Connections {
-    pub(super) fn new(limits: ServerLimits, proxies: Vec<IpNet>) -> Arc<Self> {
-        Arc::new(Self {
-            max: limits.connections,
-            max_per_address: limits.connections_per_address,
-            max_per_loopback_address: limits.connections_per_loopback_address,
-            proxies,
-            open: Mutex::default(),
-        })
+    pub(super) fn new(limits: ServerLimits, proxies: Vec<IpNet>, metrics: Arc<Metrics>) -> Arc<Self> {
+        let open = OpenConnections {
+            limits: Limits::new(limits, proxies),
+            total: 0,
+            by_address: HashMap::new(),
+            rejected: 0,
+            last_logged: None,
+        };
+        Arc::new(Self { metrics, open: Mutex::new(open) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the limits. Open connections stay.
+    pub(super) fn set_limits(&self, limits: ServerLimits, proxies: Vec<IpNet>) {
+        self.lock().limits = Limits::new(limits, proxies);
+    }
+
+    pub(super) fn total(&self) -> usize {
+        self.lock().total
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).total == 0
+        self.total() == 0
     }
 
     /// Admits one more connection of this peer, or rejects it.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Permit> {
-        let is_proxy = self.proxies.iter().any(|proxy| network::contains(proxy, peer));
+        let mut open = self.lock();
+        let is_proxy = open.limits.proxies.iter().any(|proxy| network::contains(proxy, peer));
         let address = (!is_proxy).then(|| address_key(peer));
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
 
-        if open.total >= self.max {
+        if open.total >= open.limits.max {
+            self.metrics.limited("connections");
             open.reject(peer, "limits.connections");
             return None;
         }
         if let Some(address) = address {
-            let max =
-                if peer.to_canonical().is_loopback() { self.max_per_loopback_address } else { self.max_per_address };
+            let Limits { max_per_address, max_per_loopback_address, .. } = open.limits;
+            let max = if peer.to_canonical().is_loopback() { max_per_loopback_address } else { max_per_address };
             let from_address = open.by_address.entry(address).or_default();
             if *from_address >= max {
+                self.metrics.limited("connections_per_address");
                 open.reject(peer, "limits.connections_per_address; add proxies to trusted_proxies");
                 return None;
             }
@@ -95,7 +127,7 @@ impl OpenConnections {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut open = self.connections.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.connections.lock();
         open.total -= 1;
 
         if let Some(address) = self.address
@@ -136,7 +168,7 @@ mod tests {
             page: 1 << 20,
         };
 
-        Connections::new(limits, vec![network::parse(proxy).expect("a network")])
+        Connections::new(limits, vec![network::parse(proxy).expect("a network")], Metrics::new())
     }
 
     fn address(text: &str) -> IpAddr {

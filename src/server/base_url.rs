@@ -11,12 +11,12 @@ use crate::config::{Host, implied_port};
 
 /// The URL of the mount, without a trailing slash.
 pub(super) fn of_mount(gateway: &Gateway, route: &Served, head: &RequestHead) -> String {
-    if let Some(url) = &gateway.settings.public_url {
+    if let Some(url) = &gateway.settings().public_url {
         return format!("{url}{}", route.path);
     }
 
     let requested = requested_host(head).ok().flatten().and_then(|host| host.parse().ok());
-    let scheme = if gateway.settings.tls.is_some() { "https" } else { "http" };
+    let scheme = if gateway.settings().tls.is_some() { "https" } else { "http" };
     format!("{}{}", origin(scheme, requested, forwarded_info(gateway, head)), route.path)
 }
 
@@ -35,7 +35,7 @@ pub(super) fn requested_host(head: &RequestHead) -> Result<Option<&str>, &'stati
 
 /// What trusted proxies report about the request.
 pub(super) fn forwarded_info(gateway: &Gateway, head: &RequestHead) -> ForwardedInfo {
-    let settings = &gateway.settings;
+    let settings = gateway.settings();
     let Some(peer) = head.peer_addr.filter(|_| !settings.trusted_proxies.is_empty()) else {
         return ForwardedInfo::default();
     };

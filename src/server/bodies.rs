@@ -25,16 +25,27 @@ pub(super) struct Bodies {
 }
 
 struct Budget {
-    max: usize,
+    max: AtomicUsize,
     used: AtomicUsize,
+}
+
+impl Budget {
+    fn max(&self) -> usize {
+        self.max.load(Ordering::Relaxed)
+    }
 }
 
 impl Bodies {
     /// `max` is the budget in bytes.
     pub(super) fn new(max: usize) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let budget = Arc::new(Budget { max, used: AtomicUsize::new(0) });
+        let budget = Arc::new(Budget { max: AtomicUsize::new(max), used: AtomicUsize::new(0) });
         Self { budget, decoders: Arc::new(Semaphore::new(threads)) }
+    }
+
+    /// Changes the budget. What is in memory already stays.
+    pub(super) fn set_max(&self, max: usize) {
+        self.budget.max.store(max, Ordering::Relaxed);
     }
 
     /// Starts a body. `announced` is its `Content-Length`, or 0 if it has none.
@@ -43,7 +54,7 @@ impl Bodies {
     /// If a body of that length does not fit into the budget now.
     pub(super) fn begin(&self, announced: usize) -> Result<BodyReservation, Fault> {
         let reservation = BodyReservation { budget: Arc::clone(&self.budget), bytes: 0 };
-        if self.budget.used.load(Ordering::Relaxed).saturating_add(announced) > self.budget.max {
+        if self.budget.used.load(Ordering::Relaxed).saturating_add(announced) > self.budget.max() {
             return Err(budget_exhausted());
         }
         Ok(reservation)
@@ -69,7 +80,7 @@ impl BodyReservation {
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Fault> {
         let before = self.budget.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
-        if before.saturating_add(bytes) > self.budget.max { Err(budget_exhausted()) } else { Ok(()) }
+        if before.saturating_add(bytes) > self.budget.max() { Err(budget_exhausted()) } else { Ok(()) }
     }
 }
 

@@ -23,6 +23,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::admission::Permit;
 use super::clock::Clock;
+use crate::observe::RequestLog;
 use crate::tls::{ClientCertificate, SharedTls};
 
 /// Unsent bytes that the kernel buffers for a client that does not read. Bytes in flight do not count, so that this
@@ -221,17 +222,24 @@ impl AsyncWrite for Socket {
 pub(super) struct TimedBody {
     body: BoxBody,
     clock: Rc<Clock>,
+    log: Arc<RequestLog>,
+    sent: u64,
+    /// False while it was asked for bytes and has more of them.
+    is_complete: bool,
 }
 
 impl TimedBody {
-    pub(super) fn new(body: BoxBody, clock: Rc<Clock>) -> Self {
-        Self { body, clock }
+    pub(super) fn new(body: BoxBody, clock: Rc<Clock>, log: Arc<RequestLog>) -> Self {
+        // The body of an answer to HEAD is never asked for.
+        Self { body, clock, log, sent: 0, is_complete: true }
     }
 }
 
 impl Drop for TimedBody {
     fn drop(&mut self) {
         self.clock.on_response_end(Instant::now());
+        let is_whole = matches!(self.body.size(), BodySize::Sized(size) if self.sent >= size);
+        self.log.answered(self.sent, self.is_complete || is_whole);
     }
 }
 
@@ -243,7 +251,15 @@ impl MessageBody for TimedBody {
     }
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_next(context)
+        let this = self.get_mut();
+        this.is_complete = false;
+        let polled = Pin::new(&mut this.body).poll_next(context);
+        match &polled {
+            Poll::Ready(Some(Ok(bytes))) => this.sent += bytes.len() as u64,
+            Poll::Ready(None) => this.is_complete = true,
+            _ => {}
+        }
+        polled
     }
 }
 

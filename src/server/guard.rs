@@ -49,7 +49,7 @@ pub(super) fn check_head(gateway: &Gateway, target: Target<'_>, head: &RequestHe
 fn check_host(gateway: &Gateway, target: Target<'_>, head: &RequestHead) -> Result<Option<Host>, Fault> {
     let bad_head = |message: &str| Fault::new(FaultKind::BadHead, message);
     let check = |host: &Host| {
-        if gateway.settings.hosts.include(host, matches!(target, Target::Health)) {
+        if gateway.settings().hosts.include(host, matches!(target, Target::Health)) {
             return Ok(());
         }
         let message = format!("host '{host}' is not served by this gateway");
@@ -93,7 +93,7 @@ fn check_origin(gateway: &Gateway, target: Target<'_>, head: &RequestHead, host:
         };
         let is_own_origin = || {
             origin.parse().is_ok_and(|origin| {
-                gateway.settings.hosts.is_public(&origin) || host.is_some_and(|host| hosts::is_same(&origin, host))
+                gateway.settings().hosts.is_public(&origin) || host.is_some_and(|host| hosts::is_same(&origin, host))
             })
         };
         if is_own_origin() || allowed(origin) {

@@ -26,8 +26,10 @@ use super::guard::{self, Target};
 use super::routes::Routed;
 use super::stream::Steps;
 use super::unsent::{CompleteBody, StreamBody};
-use super::{Gateway, Served};
+use super::{Gateway, Served, request_log};
 use crate::engine::{Answer, Follower, ListedRun, Scope};
+use crate::metrics::OpenStream;
+use crate::observe::RequestLog;
 use crate::routing::{EndpointMatch, Found};
 use crate::upstream::Trace;
 use crate::{callers, clock};
@@ -47,8 +49,8 @@ pub(super) async fn answer(
     payload: Payload,
 ) -> HttpResponse {
     let (route, endpoint, params) = (&routed.route, routed.endpoint(), &routed.params);
-    let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
-    let time = gateway.settings.timeouts.body;
+    let limit = route.mounted.max_body.unwrap_or(gateway.settings().max_body);
+    let time = gateway.settings().timeouts.body;
     let (body, reservation) = match read_body(&request, payload, endpoint.reads, limit, time, &gateway.bodies).await {
         Ok(body) => body,
         Err(fault) => return reject(&gateway, route, params, &mut *exchange, &request, &fault),
@@ -88,7 +90,8 @@ pub(super) async fn answer(
             exchange.head(&mut head);
             let mut out = Out::new();
             follower.begin(attach, |view| exchange.begin(view, &mut out));
-            let steps = Steps::new(follower, exchange, out, route.heartbeat);
+            let open = open_stream(&gateway, route);
+            let steps = Steps::new(follower, exchange, out, route.heartbeat, open);
             let mut response = builder(route, request.head(), &head).body(StreamBody::new(steps, &gateway.unsent));
             if request.version() < Version::HTTP_11 {
                 // HTTP/1.0 has no chunked encoding: the stream ends with the connection.
@@ -99,6 +102,11 @@ pub(super) async fn answer(
         }
         Err(fault) => fail(route, request.head(), &mut *exchange, &fault),
     }
+}
+
+/// Counts a stream of a route until it is dropped.
+pub(super) fn open_stream(gateway: &Gateway, route: &Served) -> OpenStream {
+    gateway.observer.load().metrics().open_stream(&route.scope.path, route.scope.protocol)
 }
 
 /// The outcome of an exchange with the engine.
@@ -115,7 +123,7 @@ fn bounds(gateway: &Gateway, request: &HttpRequest) -> Option<Bounds> {
 }
 
 fn json_bounds(gateway: &Gateway) -> Bounds {
-    let limits = &gateway.settings.limits;
+    let limits = gateway.settings().limits;
     Bounds { depth: limits.json_depth, values: limits.json_values }
 }
 
@@ -171,6 +179,7 @@ struct RequestParts<'a> {
     headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     base_url: String,
     caller: Arc<callers::Caller>,
+    log: Option<Arc<RequestLog>>,
 }
 
 impl<'a> RequestParts<'a> {
@@ -181,7 +190,8 @@ impl<'a> RequestParts<'a> {
         request: &'a HttpRequest,
         method: &'a str,
     ) -> Self {
-        Self { params: params.into(), ..Self::from_head(gateway, route, request.head(), method) }
+        let log = request_log::of(request);
+        Self { params: params.into(), log, ..Self::from_head(gateway, route, request.head(), method) }
     }
 
     /// From a head alone, without path parameters.
@@ -197,6 +207,7 @@ impl<'a> RequestParts<'a> {
                 .collect(),
             base_url: super::base_url::of_mount(gateway, route, head),
             caller: gateway.callers.anonymous(),
+            log: None,
         }
     }
 
@@ -219,6 +230,7 @@ impl<'a> RequestParts<'a> {
             headers: self.headers.into_iter().map(|(name, value)| (owned(name), owned(value))).collect(),
             base_url: self.base_url,
             caller: self.caller,
+            log: self.log,
         }
     }
 
@@ -258,6 +270,7 @@ impl<'a> RequestParts<'a> {
         let mut scope = route.scope.clone();
         scope.owner = caller.owner;
         scope.caller = Arc::clone(&self.caller);
+        scope.request.clone_from(&self.log);
         scope.trace = Trace::read(headers.iter().copied()).map(Arc::new);
         if let Some(path) = &route.partition {
             scope.owner = scope.owner.on_route(path);
@@ -345,6 +358,9 @@ async fn read_body(
         clock.received(chunk.len(), Instant::now());
         body.extend_from_slice(&chunk);
     }
+    if let Some(log) = request_log::of(request) {
+        log.received(body.len() as u64);
+    }
     info_of(request).clock.on_body_end();
     guard::body_type(accepted, request.headers(), !body.is_empty())?;
     Ok((body.freeze(), reservation))
@@ -387,7 +403,7 @@ pub(super) fn check_expectation(gateway: &Gateway, head: &RequestHead) -> Option
         }
     };
 
-    let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
+    let limit = route.mounted.max_body.unwrap_or(gateway.settings().max_body);
     let checked = guard::check_head(gateway, Target::BelowRoute(&route), head)
         .and_then(|()| announced_length(&head.headers, limit).map(|_| ()));
     let fault = checked.err()?;
@@ -429,14 +445,10 @@ pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exc
     if let (Some(pause), None) = (fault.retry_after, out.head.get("retry-after")) {
         out.header("retry-after", pause.as_secs().max(1).to_string());
     }
-    if out.head.get("x-request-id").is_none() {
-        // Users can quote this id to find the log line of a failed request.
-        let id = clock::new_id().to_prefixed("req_");
-        tracing::debug!(route = %route.path, request = %id, code = fault.code(), "request rejected");
-        out.header("x-request-id", id);
-    }
 
-    complete(route, request, out)
+    let mut response = complete(route, request, out);
+    request_log::note_fault(&mut response, fault);
+    response
 }
 
 /// Answers requests outside of all mounts, in the gateway's own format.
@@ -475,6 +487,7 @@ pub(super) fn health(gateway: &Gateway, request: &HttpRequest, status: u16, body
 fn gateway_fault(request: &RequestHead, fault: &Fault) -> HttpResponse {
     let body = serde_json::json!({ "detail": fault.message, "code": fault.kind.code() });
     let mut response = gateway_response(request, fault.kind.status(), &body);
+    request_log::note_fault(&mut response, fault);
     if let Ok(allow) = HeaderValue::from_str(&fault.allow.join(", "))
         && fault.kind == FaultKind::MethodNotAllowed
     {

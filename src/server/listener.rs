@@ -22,11 +22,10 @@ use actix_web::rt::net::TcpStream;
 use actix_web::{App, HttpResponse};
 use tokio::time::Instant;
 
-use super::Gateway;
 use super::admission::{Connections, REJECTED_RESPONSE};
 use super::clock::Clock;
 use super::connection::{Connection, ConnectionInfo, Socket, TimedBody};
-use crate::config::ServerTimeouts;
+use super::{Gateway, request_log};
 use crate::tls::SharedTls;
 
 /// Connections that the kernel queues until they are accepted.
@@ -36,11 +35,14 @@ const MAX_WORKERS: usize = 512;
 /// How long a connection stays open after a response to an unread body or a shutdown, so that the client can read it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves a gateway on a listener. Returns the server and its open connections.
-pub(super) fn listen(listener: TcpListener, gateway: &Arc<Gateway>) -> io::Result<(Server, Arc<Connections>)> {
-    let settings = &gateway.settings;
+/// Serves a gateway on a listener.
+pub(super) fn listen(
+    listener: TcpListener,
+    gateway: &Arc<Gateway>,
+    connections: &Arc<Connections>,
+) -> io::Result<Server> {
+    let settings = gateway.settings();
     socket2::SockRef::from(&listener).listen(BACKLOG)?;
-    let connections = Connections::new(settings.limits, settings.trusted_proxies.clone());
 
     let builder = Server::build()
         .workers(settings.workers.min(MAX_WORKERS))
@@ -49,9 +51,9 @@ pub(super) fn listen(listener: TcpListener, gateway: &Arc<Gateway>) -> io::Resul
         .shutdown_timeout(3)
         .disable_signals();
     let shutdown = builder.graceful_shutdown_signal();
-    let (gateway, admission) = (Arc::clone(gateway), Arc::clone(&connections));
+    let (gateway, admission) = (Arc::clone(gateway), Arc::clone(connections));
     let factory = move || service(&gateway, &admission, &shutdown);
-    Ok((builder.listen("interlingua", listener, factory)?.run(), connections))
+    Ok(builder.listen("interlingua", listener, factory)?.run())
 }
 
 /// The service that handles a connection.
@@ -63,8 +65,8 @@ fn service(
 + use<> {
     let gateway = Arc::clone(gateway);
     let expect_gateway = Arc::clone(&gateway);
-    let timeouts = gateway.settings.timeouts;
-    let tls = gateway.settings.tls.clone();
+    let settings_gateway = Arc::clone(&gateway);
+    let tls = gateway.settings().tls.clone();
     let connections = Arc::clone(connections);
     let (shutdown, stopping) = (shutdown.clone(), shutdown.clone());
     let http = HttpService::build()
@@ -89,7 +91,12 @@ fn service(
     fn_factory(move || {
         let http = http.new_service(());
         let setup =
-            Setup { timeouts, tls: tls.clone(), connections: Arc::clone(&connections), shutdown: stopping.clone() };
+            Setup {
+                gateway: Arc::clone(&settings_gateway),
+                tls: tls.clone(),
+                connections: Arc::clone(&connections),
+                shutdown: stopping.clone(),
+            };
 
         async move {
             // Shared, since a TLS handshake is awaited before the connection is passed to it.
@@ -102,7 +109,7 @@ fn service(
 /// What is needed to set up a connection.
 #[derive(Clone)]
 struct Setup {
-    timeouts: ServerTimeouts,
+    gateway: Arc<Gateway>,
     tls: Option<Arc<SharedTls>>,
     connections: Arc<Connections>,
     shutdown: GracefulShutdownSignal,
@@ -117,7 +124,7 @@ impl Setup {
         // `None` if the client has disconnected already.
         let connection = stream.peer_addr().ok().map(|peer| {
             let Some(permit) = self.connections.admit(peer.ip()) else { return Err(stream) };
-            let clock = Rc::new(Clock::new(self.timeouts, self.tls.is_some(), Instant::now()));
+            let clock = Rc::new(Clock::new(self.gateway.settings().timeouts, self.tls.is_some(), Instant::now()));
             let opening = open(stream, peer, Rc::clone(&clock), self.tls.clone(), self.shutdown.clone());
             let served = async move {
                 let Some(socket) = opening.await else { return Ok(()) };
@@ -190,19 +197,23 @@ fn request_service(
     Service = impl Service<Request, Response = Response<TimedBody>, Error = HttpResponse<BoxBody>, Future: 'static>
               + 'static,
 > {
-    let app = App::new().configure(move |app| super::configure(app, &gateway));
+    let own_gateway = Arc::clone(&gateway);
+    let app = App::new().configure(move |app| super::configure(app, &own_gateway));
     let app = app.into_factory().map_err(|error: actix_web::Error| error.error_response());
     let app = map_config(app, |()| AppConfig::default());
 
-    apply_fn_factory(app, |mut request: Request, app| {
+    apply_fn_factory(app, move |mut request: Request, app| {
         let clock = Rc::clone(&ConnectionInfo::of_raw(&request).clock);
         clock.on_request(!matches!(request.payload(), Payload::None));
+        let log = request_log::begin(&gateway, &request);
+        let phase = gateway.phase.clone();
         let response = app.call(request);
         async move {
             match response.await {
                 Ok(response) => {
-                    let response: Response<BoxBody> = response.into();
-                    Ok(response.map_body(|_, body| TimedBody::new(body, clock)))
+                    let mut response: Response<BoxBody> = response.into();
+                    request_log::end(&log, &mut response, *phase.borrow());
+                    Ok(response.map_body(|_, body| TimedBody::new(body, clock, log)))
                 }
                 Err(rejection) => {
                     clock.on_response_end(Instant::now());

@@ -4,6 +4,7 @@
 //! adapters).
 
 mod access;
+mod admin;
 mod admission;
 mod base_url;
 mod bodies;
@@ -16,6 +17,7 @@ mod handle;
 mod hosts;
 mod listener;
 mod messages;
+mod request_log;
 mod routes;
 mod served;
 mod stream;
@@ -30,6 +32,7 @@ use std::time::Duration;
 use actix_web::dev::ServerHandle;
 use actix_web::web::{self, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use arc_swap::ArcSwap;
 use interlingua_core::network::IpNet;
 use interlingua_core::{Fault, FaultKind};
 use tokio::sync::watch;
@@ -37,10 +40,12 @@ use tokio::sync::watch;
 use crate::callers::Callers;
 use crate::config::{Forwarded, ServerLimits, ServerTimeouts};
 use crate::engine::Engine;
+use crate::observe::SharedObserver;
 use crate::routing::{Found, OwnPath};
 use crate::store::Health;
 use crate::tls::SharedTls;
 
+pub use self::admin::{Admin, AdminServer, listen as listen_admin};
 pub use self::hosts::AllowedHosts;
 use self::routes::Routed;
 pub use self::routes::{Routes, SharedRoutes};
@@ -73,15 +78,27 @@ pub struct Settings {
     pub tls: Option<Arc<SharedTls>>,
 }
 
+/// How far the server is on its way to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It serves.
+    Serving,
+    /// Clients are told to leave: with the end of each answer their connection is closed.
+    Draining,
+    /// Connections are being closed.
+    Stopping,
+}
+
 struct Gateway {
     engine: Engine,
     callers: Arc<Callers>,
     routes: SharedRoutes,
-    settings: Settings,
+    settings: ArcSwap<Settings>,
+    observer: SharedObserver,
     /// The number of open WebSockets.
     sockets: AtomicUsize,
-    /// True once the server is stopping.
-    stopping: watch::Receiver<bool>,
+    phase: watch::Receiver<Phase>,
+    connections: Arc<admission::Connections>,
     bodies: bodies::Bodies,
     /// Response bytes that clients have not read yet.
     unsent: Arc<unsent::Unsent>,
@@ -94,8 +111,8 @@ pub struct Listening {
     handle: ServerHandle,
     server: actix_web::dev::Server,
     connections: Arc<admission::Connections>,
-    stopping: watch::Sender<bool>,
-    routes: SharedRoutes,
+    phase: watch::Sender<Phase>,
+    gateway: Arc<Gateway>,
 }
 
 impl Listening {
@@ -110,14 +127,20 @@ impl Listening {
     /// A handle that replaces the routes while the server is running.
     #[must_use]
     pub fn routes(&self) -> SharedRoutes {
-        self.routes.clone()
+        self.gateway.routes.clone()
+    }
+
+    /// A handle that replaces settings while the server is running.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        Control(Arc::clone(&self.gateway))
     }
 
     /// A handle that stops the server.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         let connections = Arc::clone(&self.connections);
-        Stopper { handle: self.handle.clone(), connections, stopping: self.stopping.clone() }
+        Stopper { handle: self.handle.clone(), connections, phase: self.phase.clone() }
     }
 }
 
@@ -125,17 +148,21 @@ impl Listening {
 pub struct Stopper {
     handle: ServerHandle,
     connections: Arc<admission::Connections>,
-    /// Notifies WebSockets.
-    stopping: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
 }
 
 impl Stopper {
+    /// Tells clients to leave: answers close their connection, and WebSockets are closed once they are idle.
+    pub fn drain(&self) {
+        self.phase.send_replace(Phase::Draining);
+    }
+
     /// Accepts no more connections, closes idle ones, and lets pending responses end. Resolves once no connection is
     /// open: actix-server itself checks only once per second.
     pub async fn stop(&self) {
         const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-        self.stopping.send_replace(true);
+        self.phase.send_replace(Phase::Stopping);
         let stopped = self.handle.stop(true);
         tokio::pin!(stopped);
         loop {
@@ -166,23 +193,54 @@ pub fn listen(
     callers: Arc<Callers>,
     routes: Routes,
     settings: Settings,
+    observer: SharedObserver,
 ) -> std::io::Result<Listening> {
     let address = listener.local_addr()?;
-    let (stop, stopping) = watch::channel(false);
-    let routes = SharedRoutes::new(routes);
+    let (phase, is_in_phase) = watch::channel(Phase::Serving);
+    let metrics = Arc::clone(observer.load().metrics());
+    let connections = admission::Connections::new(settings.limits, settings.trusted_proxies.clone(), metrics);
     let gateway = Arc::new(Gateway {
         engine,
         callers,
-        routes: routes.clone(),
+        routes: SharedRoutes::new(routes),
         bodies: bodies::Bodies::new(settings.limits.bodies),
         unsent: unsent::Unsent::new(settings.limits.bodies),
-        settings,
+        settings: ArcSwap::from_pointee(settings),
+        observer,
         sockets: AtomicUsize::new(0),
-        stopping,
+        phase: is_in_phase,
+        connections: Arc::clone(&connections),
     });
 
-    let (server, connections) = listener::listen(listener, &gateway)?;
-    Ok(Listening { address, handle: server.handle(), server, connections, stopping: stop, routes })
+    let server = listener::listen(listener, &gateway, &connections)?;
+    Ok(Listening { address, handle: server.handle(), server, connections, phase, gateway })
+}
+
+impl Gateway {
+    /// The settings in force.
+    fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+}
+
+/// Replaces what a running server was started with.
+#[derive(Clone)]
+pub struct Control(Arc<Gateway>);
+
+impl Control {
+    /// Replaces the settings. The number of workers is not changed; time limits count from the next connection on.
+    pub fn replace_settings(&self, settings: Settings) {
+        self.0.connections.set_limits(settings.limits, settings.trusted_proxies.clone());
+        self.0.bodies.set_max(settings.limits.bodies);
+        self.0.unsent.set_max(settings.limits.bodies);
+        self.0.settings.store(Arc::new(settings));
+    }
+
+    /// Open connections and WebSockets.
+    #[must_use]
+    pub fn open(&self) -> (usize, usize) {
+        (self.0.connections.total(), self.0.sockets.load(std::sync::atomic::Ordering::Relaxed))
+    }
 }
 
 /// Sends every request through the routing table: actix-web itself knows no path.
@@ -197,6 +255,7 @@ fn configure(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
 async fn dispatch(gateway: Arc<Gateway>, request: HttpRequest, payload: Payload) -> HttpResponse {
     let (method, path) = (request.method().as_str(), request.path());
     let found = gateway.routes.load().find(request.head());
+    request_log::note_route(&request, &found);
     match found {
         Found::Endpoint(found) => endpoint::serve(gateway, Routed::new(found), request, payload).await,
         Found::WrongMethod { route, allow } => {

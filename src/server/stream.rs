@@ -13,6 +13,7 @@ use interlingua_core::{Exchange, Flow, Out};
 use tokio::time::{Instant, Sleep};
 
 use crate::engine::{Follower, Take};
+use crate::metrics::OpenStream;
 
 /// The target size of a chunk in bytes. A chunk ends after the event that reaches it.
 const CHUNK_BYTES: usize = 32 * 1024;
@@ -32,13 +33,20 @@ pub(super) struct Steps {
     /// How many more chunks are passed on without copying.
     opening_chunks: u8,
     ended: bool,
+    _open: OpenStream,
 }
 
 impl Steps {
-    pub(super) fn new(follower: Follower, exchange: Box<dyn Exchange>, out: Out, heartbeat: Duration) -> Self {
+    pub(super) fn new(
+        follower: Follower,
+        exchange: Box<dyn Exchange>,
+        out: Out,
+        heartbeat: Duration,
+        open: OpenStream,
+    ) -> Self {
         let keep_alives = follower.keep_alives();
         let heartbeat = Heartbeat::new(heartbeat);
-        Self { follower, exchange, out, heartbeat, keep_alives, opening_chunks: 4, ended: false }
+        Self { follower, exchange, out, heartbeat, keep_alives, opening_chunks: 4, ended: false, _open: open }
     }
 
     /// The next chunk, to be written at once. `None` at the end of the stream.

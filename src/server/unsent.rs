@@ -24,7 +24,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The budget of unread response bytes of all clients.
 pub(super) struct Unsent {
-    max: usize,
+    max: AtomicUsize,
     reserved: AtomicUsize,
 }
 
@@ -36,13 +36,19 @@ pub(super) struct UnsentReservation {
 
 impl Unsent {
     pub(super) fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { max, reserved: AtomicUsize::new(0) })
+        Arc::new(Self { max: AtomicUsize::new(max), reserved: AtomicUsize::new(0) })
+    }
+
+    /// Changes the budget. What is in memory already stays.
+    pub(super) fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// Reserves bytes if they fit. A response larger than the complete budget is accepted if nothing else is reserved.
     fn reserve(self: &Arc<Self>, bytes: usize) -> Option<UnsentReservation> {
+        let max = self.max.load(Ordering::Relaxed);
         let fits =
-            |reserved: usize| (reserved == 0 || reserved.saturating_add(bytes) <= self.max).then_some(reserved + bytes);
+            |reserved: usize| (reserved == 0 || reserved.saturating_add(bytes) <= max).then_some(reserved + bytes);
         self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(UnsentReservation { unsent: Arc::clone(self), bytes })
     }
@@ -54,7 +60,7 @@ impl Unsent {
     }
 
     fn has_budget(&self) -> bool {
-        self.reserved.load(Ordering::Relaxed) < self.max
+        self.reserved.load(Ordering::Relaxed) < self.max.load(Ordering::Relaxed)
     }
 }
 

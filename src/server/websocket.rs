@@ -16,18 +16,21 @@ use interlingua_core::{Call, Exchange, Fault, FaultKind, Out};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::Gateway;
 use super::access::Admitted;
 use super::bodies::{BodyReservation, LARGE_BODY};
 use super::handle::{self, Outcome};
 use super::messages::{Closed, Messages, Received};
 use super::routes::Routed;
 use super::stream::Steps;
+use super::{Gateway, Phase, request_log};
 use crate::callers::Caller;
 use crate::engine::{ConnectionCache, Scope};
+use crate::observe::RequestLog;
 
 /// The method of the requests that exchanges see.
 const METHOD: &str = "WEBSOCKET";
+/// The status that requests of a connection are logged with: that of its handshake.
+const SWITCHING_PROTOCOLS: u16 = 101;
 /// The maximum number of open WebSockets.
 const MAX_SOCKETS: usize = 4096;
 /// The maximum lifetime of a connection.
@@ -44,7 +47,7 @@ pub(super) async fn serve(
     payload: Payload,
 ) -> HttpResponse {
     let route = &routed.route;
-    let limit = route.mounted.max_body.unwrap_or(gateway.settings.max_body);
+    let limit = route.mounted.max_body.unwrap_or(gateway.settings().max_body);
     let Some(slot) = SocketSlot::acquire(gateway) else {
         let fault = Fault::new(FaultKind::Overloaded, "too many WebSockets are open");
         return handle::fallback(gateway, route, request, fault);
@@ -66,12 +69,13 @@ pub(super) async fn serve(
                     move || gateway.bodies.begin(0)
                 }),
                 lost,
-                stopping: gateway.stopping.clone(),
+                phase: gateway.phase.clone(),
+                log: None,
                 ping,
                 is_silent: false,
                 queued: None,
             };
-            let write_timeout = gateway.settings.timeouts.write;
+            let write_timeout = gateway.settings().timeouts.write;
             actix_web::rt::spawn(async move {
                 let closed = tokio::time::timeout(MAX_LIFETIME, connection.run()).await;
                 let closed =
@@ -153,8 +157,9 @@ struct Connection {
     messages: Messages,
     /// Ends when the connection is lost.
     lost: MessageStream,
-    /// True once the server is stopping.
-    stopping: watch::Receiver<bool>,
+    phase: watch::Receiver<Phase>,
+    /// The log of the request that is being answered.
+    log: Option<Arc<RequestLog>>,
     ping: Interval,
     /// True if the client has sent nothing since the last ping.
     is_silent: bool,
@@ -182,12 +187,15 @@ impl Connection {
 
     /// The next request. Cancel-safe.
     async fn next(&mut self) -> Result<Incoming, Closed> {
+        let is_busy = self.log.is_some();
+        // A request that is being answered may end while the server drains.
+        let must_close = |phase: &Phase| *phase == Phase::Stopping || (*phase == Phase::Draining && !is_busy);
         loop {
             let received = tokio::select! {
                 biased;
                 received = self.messages.next() => Some(received?),
                 _ = self.lost.recv() => return Err(Closed::Lost),
-                Ok(_) = self.stopping.wait_for(|stopping| *stopping) => {
+                Ok(_) = self.phase.wait_for(must_close) => {
                     return Err(Closed::ByGateway(CloseCode::Away.into(), "the gateway is shutting down"));
                 }
                 _ = self.ping.tick() => None,
@@ -211,12 +219,31 @@ impl Connection {
 
     /// Answers one request, and receives messages meanwhile.
     async fn answer(&mut self, incoming: Incoming) -> Result<(), Closed> {
+        self.begin_log(incoming.text.len());
+        let answered = self.answer_one(incoming).await;
+        if let Some(log) = self.log.take() {
+            log.set_status(SWITCHING_PROTOCOLS);
+            log.answered(0, answered.is_ok());
+        }
+        answered
+    }
+
+    /// Each request of the connection has a log of its own.
+    fn begin_log(&mut self, bytes: usize) {
+        self.log = request_log::of(&self.request).map(|log| log.message(METHOD));
+        if let Some(log) = &self.log {
+            log.received(bytes as u64);
+        }
+    }
+
+    async fn answer_one(&mut self, incoming: Incoming) -> Result<(), Closed> {
         let (mut exchange, decoded) = self.decode(incoming).await;
         let (call, mut scope) = match decoded {
             Ok(decoded) => decoded,
             Err(fault) => return self.reject(&mut *exchange, &fault).await,
         };
         scope.connection = Some(Arc::clone(&self.cache));
+        scope.request.clone_from(&self.log);
         let gateway = Arc::clone(&self.gateway);
         let outcome = {
             let running = handle::run_exchange(&gateway, &mut *exchange, call, &scope);
@@ -236,7 +263,8 @@ impl Connection {
                 let mut out = Out::new();
                 follower.begin(attach, |view| exchange.begin(view, &mut out));
                 // No heartbeat: WebSocket pings keep the connection alive, and there are no comments.
-                let mut steps = Steps::new(follower, exchange, out, Duration::ZERO);
+                let open = handle::open_stream(&gateway, &self.routed.route);
+                let mut steps = Steps::new(follower, exchange, out, Duration::ZERO, open);
 
                 loop {
                     tokio::select! {
@@ -291,6 +319,9 @@ impl Connection {
     }
 
     async fn reject(&mut self, exchange: &mut dyn Exchange, fault: &Fault) -> Result<(), Closed> {
+        if let Some(log) = &self.log {
+            log.set_fault(fault.code(), fault.kind.blame().as_str());
+        }
         let mut out = Out::new();
         exchange.fail(fault, &mut out);
         self.send(&out.body).await
@@ -301,6 +332,9 @@ impl Connection {
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             // Exchanges write JSON, so this is UTF-8.
             let text = String::from_utf8_lossy(line).into_owned();
+            if let Some(log) = &self.log {
+                log.sent(text.len() as u64);
+            }
             self.write(Outgoing::Text(text)).await?;
         }
         Ok(())
@@ -316,7 +350,7 @@ impl Connection {
             }
         };
 
-        match tokio::time::timeout(self.gateway.settings.timeouts.write, writing).await {
+        match tokio::time::timeout(self.gateway.settings().timeouts.write, writing).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(Closed::Lost),
         }

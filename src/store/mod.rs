@@ -110,6 +110,15 @@ impl DirtyFlag {
     }
 }
 
+/// How large a store is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreSizes {
+    /// Its file in bytes; 0 for memory.
+    pub bytes: u64,
+    /// Runs that could not be written yet.
+    pub owed: usize,
+}
+
 /// Whether a store can write.
 #[derive(Clone, Debug, Default)]
 pub enum Health {
@@ -626,6 +635,11 @@ pub trait Store: Send + Sync + 'static {
     /// Whether the store can write at the moment. Cheap.
     fn health(&self) -> Health {
         Health::Good
+    }
+
+    /// How much it holds, and how much it still has to write. For metrics: it may read the size of a file.
+    fn sizes(&self) -> StoreSizes {
+        StoreSizes::default()
     }
 
     /// Confirms that everything touched so far is durable.

@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use interlingua::callers::{Callers, Usage};
 use interlingua::clock;
 use interlingua::engine::{self, Answer, Engine, Limits, RetentionRules, Scope};
+use interlingua::metrics::Metrics;
 use interlingua::ports::{WebhookClient, WebhookError};
 use interlingua::store::{Memory, OwnerBoundsOf, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
@@ -105,6 +106,7 @@ impl Fixture {
             since: 0,
             decisions: ALL_DECISIONS,
         });
+        let metrics = Metrics::new();
         let agent = engine::Agent {
             name: AGENT.to_owned(),
             card: Arc::clone(&card),
@@ -114,6 +116,7 @@ impl Fixture {
             queue_turns: true,
             max_run_bytes: 64 << 20,
             usage: Arc::new(Usage::default()),
+            metrics: metrics.agent(AGENT),
         };
         let housekeeping = RetentionRules {
             retention: Retention {
@@ -148,6 +151,7 @@ impl Fixture {
             push: Some(Arc::new(notifiers)),
             route: None,
             trace: None,
+            request: None,
             connection: None,
         };
         let engine = Engine::new(
@@ -157,6 +161,7 @@ impl Fixture {
             housekeeping,
             Callers::anonymous_only(),
             Limits::default(),
+            metrics,
         );
         Self { engine, store, scope }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::http::{Exchange, request, with_timeout};
+use super::http::{Exchange, Response, request, with_timeout};
 
 /// The gateway binary, without environment variables that change how it starts.
 pub fn binary(folder: &Path) -> Command {
@@ -69,6 +69,19 @@ impl Process {
             address.and_then(|address| address.parse().ok()).expect("the start-up message contains the address");
         std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
         Self { address, startup_output: output, took: started.elapsed(), child }
+    }
+
+    /// The address of the admin listener.
+    pub fn admin(&self) -> SocketAddr {
+        let mut lines = self.startup_output.lines();
+        let line = lines.find_map(|line| line.strip_prefix("operators find metrics and state at "));
+        let address = line.and_then(|line| line.split(": ").next()?.parse().ok());
+        address.expect("the start-up message contains the address of the admin listener")
+    }
+
+    /// Sends a request to the admin listener.
+    pub async fn operate(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+        Exchange::send(self.admin(), &request(method, path, headers, body)).await.response().await
     }
 
     /// Sends a request and returns the connection.

@@ -27,7 +27,7 @@ mod vacuum;
 mod writer;
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -47,7 +47,7 @@ use self::writer::Writer;
 use super::local::{Leases, Signals, lock};
 use super::{
     Conflict, Document, DocumentEntry, Expect, Health, Journal, LoadCost, Query, Retention, RetentionReport, RunPage,
-    Signal, Store, StoreError, StoreFuture, StoredRun, Version,
+    Signal, Store, StoreError, StoreFuture, StoreSizes, StoredRun, Version,
 };
 
 /// A list of at most this many documents is treated as a point query: reading them costs little more than reading one.
@@ -63,6 +63,7 @@ pub struct Sqlite {
     writer: Mutex<Option<JoinHandle<()>>>,
     leases: Leases,
     signals: Signals,
+    path: PathBuf,
 }
 
 impl Sqlite {
@@ -78,12 +79,14 @@ impl Sqlite {
         let (health, unwritten) = (Arc::<WriterHealth>::default(), Arc::<UnwrittenRuns>::default());
 
         let writer =
-            Writer::new(Arc::clone(&queue), Arc::clone(&unwritten), Arc::clone(&health), database, connection)?;
+            Writer::new(Arc::clone(&queue), Arc::clone(&unwritten), Arc::clone(&health), database, connection)?
+                .counting(options.metrics.clone());
         let thread = std::thread::Builder::new().name("store-write".into()).spawn(move || writer.run());
         let thread = thread.map_err(|error| file_error("start a thread for", path, error))?;
 
         let writer = Mutex::new(Some(thread));
-        Ok(Self { queue, health, unwritten, readers, writer, leases: Leases::default(), signals: Signals::default() })
+        let (leases, signals) = (Leases::default(), Signals::default());
+        Ok(Self { queue, health, unwritten, readers, writer, leases, signals, path: path.to_owned() })
     }
 
     /// Runs an operation that needs no file access.
@@ -247,6 +250,13 @@ impl Store for Sqlite {
 
     fn health(&self) -> Health {
         self.health.current()
+    }
+
+    fn sizes(&self) -> StoreSizes {
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        StoreSizes { bytes: size(&self.path) + size(Path::new(&log)), owed: self.unwritten.len() }
     }
 
     fn flush(&self) -> StoreFuture<()> {

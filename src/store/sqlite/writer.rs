@@ -13,6 +13,7 @@ use super::runs;
 use super::schema::{Database, WRITER_LOCK_TIMEOUT, file_error};
 use super::tracked::TrackedRuns;
 use super::transaction::{Committed, Task, WriteTransaction};
+use crate::metrics::StoreMetrics;
 use crate::store::StoreError;
 
 /// How long lines stay in the log before they move to segments. A run shorter than this needs no row of its own for
@@ -48,6 +49,7 @@ pub(super) struct Writer {
     /// Runs in the current transaction, each with the number of events that are durable after it.
     committed: Vec<Committed>,
     failing: Option<Failing>,
+    metrics: Option<StoreMetrics>,
 }
 
 /// A failure that persists.
@@ -89,7 +91,14 @@ impl Writer {
             pacer: CommitPacer::new(now),
             committed: Vec::new(),
             failing: None,
+            metrics: None,
         })
+    }
+
+    /// Counts transactions from now on.
+    pub(super) fn counting(mut self, metrics: Option<StoreMetrics>) -> Self {
+        self.metrics = metrics;
+        self
     }
 
     /// Writes until the queue is closed.
@@ -200,8 +209,12 @@ impl Writer {
     }
 
     fn write_all(&mut self, mut batch: Vec<Work>, rotate: bool, probe: bool) {
+        let began = Instant::now();
         match self.attempt(&mut batch, rotate, probe) {
             Ok(()) => {
+                if let Some(metrics) = &self.metrics {
+                    metrics.committed(began.elapsed());
+                }
                 self.notify_committed(&batch);
                 if self.failing.take_if(|_| self.unwritten.is_empty()).is_some() {
                     let outage = self.health.set_recovered().unwrap_or_default();
@@ -312,6 +325,9 @@ impl Writer {
             QueryError::Store(error) => return error,
         };
 
+        if let Some(metrics) = &self.metrics {
+            metrics.failed();
+        }
         if self.health.set_failing(&error) {
             tracing::error!(%error, "runs cannot be saved: new runs are refused, the store keeps retrying");
         }

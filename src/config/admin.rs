@@ -1,0 +1,88 @@
+//! The admin listener: its address, and the key that it asks for.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use secrecy::ExposeSecret as _;
+use sha2::{Digest as _, Sha256};
+
+use super::diagnostics::Diagnostic;
+use super::listen::parse_listen_address;
+use super::located::{Located, Table};
+use super::operators::AdminTable;
+use super::secret::SecretTable;
+use super::settings::Admin;
+use super::validator::Validator;
+
+/// The shortest key, in characters.
+const MIN_KEY_LEN: usize = 32;
+
+/// `public`: where the gateway itself listens.
+pub(super) fn resolve(
+    located: &Located<Table<AdminTable>>,
+    public: Option<SocketAddr>,
+    validator: &mut Validator<'_, '_>,
+) -> Option<Admin> {
+    let table = &located.value;
+    let span = if table.listen.span.is_empty() { &located.span } else { &table.listen.span };
+    let key = table.key.as_ref().and_then(|key| key_digest(key, validator));
+    let listen = match parse_listen_address(&table.listen.value) {
+        Ok(listen) => listen,
+        Err(label) => {
+            validator.report(Diagnostic::error("\"listen\" is not an address with a port").at(span).label(label));
+            return None;
+        }
+    };
+
+    check_reach(listen, public, table.key.is_some(), span, validator);
+    Some(Admin { listen, key })
+}
+
+fn check_reach(
+    listen: SocketAddr,
+    public: Option<SocketAddr>,
+    has_key: bool,
+    span: &Range<usize>,
+    validator: &mut Validator<'_, '_>,
+) {
+    if listen.port() != 0 && public == Some(listen) {
+        let message = "\"listen\" of admin is the same as that of the server";
+        validator.report(Diagnostic::error(message).at(span).label("choose another port"));
+    }
+    if listen.ip().to_canonical().is_loopback() {
+        return;
+    }
+
+    if has_key {
+        validator.report(
+            Diagnostic::warning("the admin key is sent unencrypted beyond this machine")
+                .at(span)
+                .label("put a proxy with TLS in front of it, or listen on 127.0.0.1"),
+        );
+    } else {
+        validator.report(
+            Diagnostic::error("the admin listener is reachable from other machines and has no key")
+                .at(span)
+                .label("add key = { env = \"NAME\" }, or listen on 127.0.0.1"),
+        );
+    }
+}
+
+/// The key's SHA-256: the key itself is not kept.
+fn key_digest(key: &Located<Table<SecretTable>>, validator: &mut Validator<'_, '_>) -> Option<[u8; 32]> {
+    let Validator { folder, env, found, .. } = validator;
+    let secret = match key.value.read(&key.span, folder, env, found) {
+        Ok(secret) => secret,
+        Err(error) => {
+            validator.report(error);
+            return None;
+        }
+    };
+
+    let text = secret.expose_secret();
+    if text.chars().count() < MIN_KEY_LEN {
+        let label = format!("must be at least {MIN_KEY_LEN} characters");
+        validator.report(Diagnostic::error("the admin key is too short").at(&key.span).label(label));
+    }
+    Some(Sha256::digest(text).into())
+}

@@ -1,0 +1,110 @@
+//! A hash of everything that the configuration says of an agent, its secrets included: an agent with the same one need
+//! not be replaced when the configuration is reloaded. It is never printed.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::secret::Env;
+
+/// A SHA-256.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint([u8; 32]);
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Secrets are part of it.
+        formatter.write_str("Fingerprint")
+    }
+}
+
+/// The largest file that counts, in bytes.
+const MAX_FILE_LEN: usize = 1 << 20;
+
+/// The fingerprint of each agent, by name.
+pub(super) fn of_agents(tree: &DeTable<'_>, folder: &Path, env: &Env<'_>) -> HashMap<String, Fingerprint> {
+    let Some(DeValue::Table(agents)) = tree.get("agents").map(Spanned::get_ref) else { return HashMap::new() };
+    let one = |agent: &DeValue<'_>| {
+        let mut hash = Sha256::new();
+        add(agent, folder, env, &mut hash);
+        Fingerprint(hash.finalize().into())
+    };
+    agents.iter().map(|(name, agent)| (name.get_ref().to_string(), one(agent.get_ref()))).collect()
+}
+
+/// Adds a value with its type, and where each part of it ends.
+fn add(value: &DeValue<'_>, folder: &Path, env: &Env<'_>, hash: &mut Sha256) {
+    match value {
+        DeValue::Table(table) => {
+            hash.update(b"{");
+            for (key, value) in table {
+                add_text(key.get_ref(), hash);
+                add(value.get_ref(), folder, env, hash);
+                if let DeValue::String(named) = value.get_ref() {
+                    add_named(key.get_ref(), named, folder, env, hash);
+                }
+            }
+            hash.update(b"}");
+        }
+        DeValue::Array(values) => {
+            hash.update(b"[");
+            values.iter().for_each(|value| add(value.get_ref(), folder, env, hash));
+            hash.update(b"]");
+        }
+        other => add_text(&format!("{other:?}"), hash),
+    }
+}
+
+/// Adds what a value names: a variable, or the contents of a file.
+fn add_named(key: &str, named: &str, folder: &Path, env: &Env<'_>, hash: &mut Sha256) {
+    match key {
+        "env" => add_text(&(env.env)(named).unwrap_or_default(), hash),
+        "file" | "ca" | "cert" | "key" => {
+            let bytes = (env.file)(&folder.join(named), MAX_FILE_LEN).unwrap_or_default();
+            hash.update(bytes.len().to_be_bytes());
+            hash.update(bytes);
+        }
+        _ => {}
+    }
+}
+
+fn add_text(text: &str, hash: &mut Sha256) {
+    hash.update(text.len().to_be_bytes());
+    hash.update(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(source: &str, secret: &str) -> Option<Fingerprint> {
+        let tree = DeTable::parse(source).expect("TOML");
+        let (variable, file) = (secret.to_owned(), secret.to_owned());
+        let env = Env {
+            env: &move |_| Some(variable.clone()),
+            file: &move |_, _| Ok(file.clone().into_bytes()),
+            ..Env::process()
+        };
+        of_agents(tree.get_ref(), Path::new(""), &env).get("a").copied()
+    }
+
+    #[test]
+    fn everything_of_an_agent_counts_and_nothing_else() {
+        let source = "[agents.a.upstream]\nurl = \"http://x\"\nretries = 2\nheaders = { x = { env = \"V\" } }\n";
+        let known = fingerprint(source, "1");
+        assert!(known.is_some());
+        let same = format!("# A comment.\n[server]\nlisten = \"127.0.0.1:1\"\n{source}\n[agents.b]\nversion = \"2\"\n");
+        assert_eq!(fingerprint(&same, "1"), known);
+
+        assert_ne!(fingerprint(source, "2"), known, "a secret was rotated");
+        for changed in [source.replace("//x", "//y"), source.replace('2', "3"), source.replace("retries", "other")] {
+            assert_ne!(fingerprint(&changed, "1"), known, "{changed}");
+        }
+        let in_file = source.replace("env = ", "file = ");
+        assert_ne!(fingerprint(&in_file, "1"), fingerprint(&in_file, "2"));
+    }
+}

@@ -1,0 +1,134 @@
+//! What operators see of runs in memory, whoever they belong to: never their texts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use interlingua_core::RunId;
+use interlingua_core::event::Millis;
+use serde::Serialize;
+use url::Url;
+
+use super::agent::{Agent, Agents};
+use super::run_table::RunTable;
+use crate::metrics::{Levels, UpstreamLevel};
+
+/// Which runs an operator wants to see.
+#[derive(Clone, Debug, Default)]
+pub struct LiveFilter {
+    /// Of this agent alone.
+    pub agent: Option<String>,
+    /// In this state alone.
+    pub state: Option<String>,
+    /// Older than this one.
+    pub before: Option<RunId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A run in memory.
+#[derive(Clone, Debug, Serialize)]
+pub struct LiveRun {
+    /// Its id.
+    pub id: String,
+    /// The agent's name.
+    pub agent: String,
+    /// The protocol of its client.
+    pub protocol: String,
+    /// To whom it belongs.
+    pub owner: String,
+    /// The session's id.
+    pub session: String,
+    /// Where it stands.
+    pub state: &'static str,
+    /// When it was accepted, in milliseconds since 1970.
+    pub started_at: Millis,
+    /// How many events it has.
+    pub events: u64,
+    /// How many read it now.
+    pub followers: usize,
+    /// How many turns wait in it.
+    pub queued: usize,
+    /// How many items it waits for.
+    pub pending: usize,
+}
+
+/// What is under way in all runs.
+pub(super) fn levels(agents: &Agents, runs: &RunTable) -> Levels {
+    // Every agent is told, also with nothing to do.
+    let mut by_agent: HashMap<Arc<str>, (usize, usize)> =
+        agents.all().iter().map(|agent| (Arc::clone(agent.metrics.name()), (0, 0))).collect();
+    let mut followers = 0;
+    for run in runs.active() {
+        let load = run.load();
+        let (active, queued) = by_agent.entry(Arc::clone(run.agent.metrics.name())).or_default();
+        *active += usize::from(load.is_working);
+        *queued += load.queued;
+        followers += load.followers;
+    }
+
+    let sizes = runs.store().sizes();
+    Levels {
+        upstreams: agents.all().iter().flat_map(|agent| upstreams(agent)).collect(),
+        runs_active: by_agent.iter().map(|(agent, (active, _))| (Arc::clone(agent), *active)).collect(),
+        queue_depth: by_agent.iter().map(|(agent, (_, queued))| (Arc::clone(agent), *queued)).collect(),
+        followers,
+        store_bytes: sizes.bytes,
+        store_owed: sizes.owed,
+        ..Levels::default()
+    }
+}
+
+/// The endpoints of an agent. Two at one host and port are told apart by the beginning of their key.
+fn upstreams(agent: &Agent) -> Vec<UpstreamLevel> {
+    let status = agent.upstream.pool().map(|pool| pool.status()).unwrap_or_default();
+    let hosts: Vec<String> = status.iter().map(|one| host_and_port(&one.url)).collect();
+    let name = |index: usize, key: &str| {
+        let host = &hosts[index];
+        let is_shared = hosts.iter().filter(|other| *other == host).count() > 1;
+        if is_shared { format!("{host}#{}", key.chars().take(4).collect::<String>()) } else { host.clone() }
+    };
+
+    let levels = status.iter().enumerate().map(|(index, one)| UpstreamLevel {
+        agent: Arc::clone(agent.metrics.name()),
+        endpoint: name(index, one.key.as_str()),
+        healthy: one.state != "out",
+        requests: one.requests,
+        retries: one.retries,
+        ejections: one.ejections,
+    });
+    levels.collect()
+}
+
+fn host_and_port(url: &str) -> String {
+    let read = Url::parse(url).ok();
+    let parts = read.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
+    parts.map_or_else(String::new, |(host, port)| format!("{host}:{port}"))
+}
+
+/// Runs in memory, the newest first.
+pub(super) fn live_runs(runs: &RunTable, filter: &LiveFilter) -> Vec<LiveRun> {
+    let mut active = runs.active();
+    active.retain(|run| filter.before.is_none_or(|before| run.id() < before));
+    active.sort_by_key(|run| std::cmp::Reverse(run.id()));
+
+    let all = active.iter().map(|run| {
+        let load = run.load();
+        run.view(|view| LiveRun {
+            id: run.id().to_string(),
+            agent: view.run().agent.clone(),
+            protocol: view.info.protocol.clone(),
+            owner: view.info.owner.clone(),
+            session: view.run().session_id.clone(),
+            state: view.info.state.as_str(),
+            started_at: view.run().created_at,
+            events: view.record.len(),
+            followers: load.followers,
+            queued: load.queued,
+            pending: view.pending.len(),
+        })
+    });
+    all.filter(|run| filter.agent.as_ref().is_none_or(|agent| run.agent == *agent))
+        .filter(|run| filter.state.as_ref().is_none_or(|state| run.state == *state))
+        .take(filter.limit)
+        .collect()
+}

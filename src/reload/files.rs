@@ -1,0 +1,102 @@
+//! Files of the configuration, and whether they have changed.
+//!
+//! They are looked at from time to time, since notifications miss replaced symbolic links and network file systems.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// What tells one version of a file from another. `None`: there is no file.
+type Version = Option<(SystemTime, u64, u64, u64)>;
+
+/// Files, and the version of each that was read last.
+pub(super) struct Watched {
+    files: Vec<(PathBuf, Version)>,
+    /// What the last poll found, if that differs.
+    changed: Option<Vec<Version>>,
+}
+
+impl Watched {
+    /// Files that were just read.
+    pub(super) fn new(files: Vec<PathBuf>) -> Self {
+        let mut watched = Self { files: Vec::new(), changed: None };
+        watched.replace(files);
+        watched
+    }
+
+    /// Watches these files, which were just read, instead.
+    pub(super) fn replace(&mut self, mut files: Vec<PathBuf>) {
+        files.sort();
+        files.dedup();
+        self.files = files.into_iter().map(|file| (file.clone(), version(&file))).collect();
+        self.changed = None;
+    }
+
+    /// True once the files have changed and are the same in two polls in a row: an editor may write one in several
+    /// steps.
+    pub(super) fn poll(&mut self) -> bool {
+        let now: Vec<Version> = self.files.iter().map(|(file, _)| version(file)).collect();
+        let is_same = self.files.iter().zip(&now).all(|((_, known), now)| known == now);
+        if is_same {
+            self.changed = None;
+            return false;
+        }
+
+        let is_settled = self.changed.as_ref() == Some(&now);
+        self.changed = Some(now);
+        is_settled
+    }
+}
+
+/// Follows symbolic links.
+fn version(file: &Path) -> Version {
+    let metadata = fs::metadata(file).ok()?;
+    #[cfg(unix)]
+    let (inode, device) = {
+        use std::os::unix::fs::MetadataExt as _;
+        (metadata.ino(), metadata.dev())
+    };
+    #[cfg(not(unix))]
+    let (inode, device) = (0, 0);
+    Some((metadata.modified().ok()?, metadata.len(), inode, device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_counts_once_it_is_the_same_twice() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, missing) = (folder.path().join("a"), folder.path().join("b"));
+        fs::write(&file, "1").expect("a file");
+        let mut watched = Watched::new(vec![file.clone(), missing.clone(), file.clone()]);
+        assert!(!watched.poll() && !watched.poll());
+
+        fs::write(&file, "22").expect("a file");
+        assert!(!watched.poll(), "it may still be written");
+        fs::write(&file, "333").expect("a file");
+        assert!(!watched.poll(), "it was");
+        assert!(watched.poll());
+        watched.replace(vec![file, missing.clone()]);
+        assert!(!watched.poll());
+
+        fs::write(&missing, "").expect("a file");
+        assert!(!watched.poll() && watched.poll(), "a file that was missing");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_leads_elsewhere_is_a_change() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["a", "b"] {
+            fs::write(path(name), "x").expect("a file");
+        }
+        std::os::unix::fs::symlink(path("a"), path("link")).expect("a link");
+        let mut watched = Watched::new(vec![path("link")]);
+        std::os::unix::fs::symlink(path("b"), path("new")).expect("a link");
+        fs::rename(path("new"), path("link")).expect("replaced");
+        assert!(!watched.poll() && watched.poll());
+    }
+}

@@ -1,0 +1,267 @@
+//! Reloading the configuration of a running gateway: by SIGHUP, by a change of its files, or by the admin listener.
+//!
+//! The file is read whole and judged whole. Either everything of it is taken at once, or the last good configuration
+//! stays and the log says where the new one is wrong. What needs a restart is named, and shown as it is in force. Not
+//! here: how the parts of the gateway replace what they have (`Gateway::apply`).
+
+mod files;
+mod views;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+use interlingua_core::event::Millis;
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::files::Watched;
+use crate::config::{Diagnostics, Loaded, Settings, StoreKind};
+use crate::gateway::{Gateway, LiveParts};
+use crate::observe::{Action, AuditEntry};
+use crate::{clock, ports, secrets};
+
+/// How often files are looked at.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// What made the gateway reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// SIGHUP.
+    Signal,
+    /// A file has changed.
+    File,
+    /// The admin listener.
+    Admin,
+}
+
+impl Trigger {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Signal => "signal",
+            Self::File => "file",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// What a reload came to.
+#[derive(Clone, Debug)]
+pub struct Reloaded {
+    /// The keys whose change needs a restart: they stay as they were.
+    pub restart: Vec<&'static str>,
+    /// What the configuration was warned of.
+    pub warnings: Diagnostics,
+    /// How many agents are new or have changed.
+    pub changed_agents: usize,
+}
+
+/// The configuration in force.
+struct Applied {
+    settings: Settings,
+    /// The file's text, with secrets masked.
+    source: String,
+    at: Millis,
+}
+
+/// How the last attempt ended.
+#[derive(Clone)]
+struct LastReload {
+    at: Millis,
+    trigger: &'static str,
+    error: Option<String>,
+}
+
+/// Reloads the configuration of a running gateway. Clones are one reloader.
+#[derive(Clone)]
+pub struct Reloader(Arc<Inner>);
+
+struct Inner {
+    gateway: Gateway,
+    file: PathBuf,
+    parts: LiveParts,
+    applied: ArcSwap<Applied>,
+    last: Mutex<LastReload>,
+    watched: Mutex<Watched>,
+    /// One reload at a time.
+    serial: tokio::sync::Mutex<()>,
+}
+
+impl Reloader {
+    /// For a gateway that was started with what was loaded from this file.
+    #[must_use]
+    pub fn new(gateway: Gateway, parts: LiveParts, file: PathBuf, loaded: Loaded) -> Self {
+        let at = clock::now();
+        let applied = Applied { settings: loaded.settings, source: loaded.diagnostics.source().to_owned(), at };
+        Self(Arc::new(Inner {
+            gateway,
+            file,
+            parts,
+            applied: ArcSwap::from_pointee(applied),
+            last: Mutex::new(LastReload { at, trigger: "start", error: None }),
+            watched: Mutex::new(Watched::new(loaded.files)),
+            serial: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    /// Reads the configuration again and takes all of it.
+    ///
+    /// # Errors
+    /// What is wrong with it; the configuration before stays in force.
+    pub async fn reload(&self, trigger: Trigger) -> Result<Reloaded, Diagnostics> {
+        let _serial = self.0.serial.lock().await;
+        let inner = Arc::clone(&self.0);
+        // Files are read on another thread. Agents are built on this one: some have a task of their own.
+        let read = tokio::task::spawn_blocking(move || inner.read()).await.unwrap_or_else(|error| {
+            let message = format!("the configuration could not be read: {error}");
+            Err(Diagnostics::of_error(&self.0.file, message))
+        });
+        let done = read.and_then(|loaded| self.0.take(loaded));
+
+        self.note(trigger, &done);
+        done
+    }
+
+    /// Reloads whenever a file of the configuration changes. Never returns; dropped, it stops.
+    pub async fn watch(self) {
+        let mut ticks = interval(POLL_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let inner = Arc::clone(&self.0);
+            let polled = tokio::task::spawn_blocking(move || inner.watched().poll()).await;
+            if polled.unwrap_or(false) {
+                let _ = self.reload(Trigger::File).await;
+            }
+        }
+    }
+
+    /// Logs, counts and audits what a reload came to.
+    fn note(&self, trigger: Trigger, done: &Result<Reloaded, Diagnostics>) {
+        let error = done.as_ref().err().map(|errors| secrets::mask(&errors.first_line()).into_owned());
+        *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) =
+            LastReload { at: clock::now(), trigger: trigger.as_str(), error: error.clone() };
+
+        let observer = self.0.parts.observer.load_full();
+        observer.metrics().reloaded(done.is_ok());
+        let detail = error.as_deref().map_or_else(|| "taken".to_owned(), |error| format!("failed: {error}"));
+        observer.audit(AuditEntry::new(Action::Reload).who(trigger.as_str()).detail(detail));
+        match done {
+            Ok(Reloaded { restart, warnings, changed_agents }) => {
+                let restart = restart.join(", ");
+                if restart.is_empty() {
+                    tracing::info!(trigger = trigger.as_str(), changed_agents, "configuration reloaded");
+                } else {
+                    tracing::warn!(
+                        trigger = trigger.as_str(),
+                        "configuration reloaded; these need a restart: {restart}"
+                    );
+                }
+                if !warnings.is_empty() {
+                    tracing::warn!("{}", secrets::mask(&warnings.render(false)));
+                }
+            }
+            Err(errors) => {
+                let first = error.unwrap_or_default();
+                tracing::error!("configuration not reloaded, the last good one stays: {first}");
+                tracing::debug!("{}", secrets::mask(&errors.render(false)));
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn watched(&self) -> std::sync::MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self) -> Result<Loaded, Diagnostics> {
+        let (loaded, files) = self.gateway.load_watching(&self.file);
+        // Also those of a file with errors: it is tried again once it changes.
+        self.watched().replace(files);
+        loaded
+    }
+
+    fn take(&self, loaded: Loaded) -> Result<Reloaded, Diagnostics> {
+        let running = self.applied.load();
+        let mut settings = loaded.settings;
+        let restart = keep_what_needs_restart(&mut settings, &running.settings);
+        let prepared = self.gateway.prepare(&settings, &running.settings, &self.parts);
+        let prepared = prepared.map_err(|error| Diagnostics::of_error(&self.file, format!("{error:#}")))?;
+        let changed_agents = prepared.changed_agents;
+        self.gateway.apply(prepared, &self.parts);
+
+        let source = loaded.diagnostics.source().to_owned();
+        self.applied.store(Arc::new(Applied { settings, source, at: clock::now() }));
+        Ok(Reloaded { restart, warnings: loaded.diagnostics, changed_agents })
+    }
+}
+
+/// Puts what cannot change while the gateway is running back to what is in force. Returns the names of such keys.
+fn keep_what_needs_restart(new: &mut Settings, running: &Settings) -> Vec<&'static str> {
+    let mut restart = Vec::new();
+    let mut keep = |name, differs: bool| {
+        if differs {
+            restart.push(name);
+        }
+    };
+    keep("server.listen", new.server.listen != running.server.listen);
+    keep("server.workers", new.server.workers != running.server.workers);
+    keep("store.kind", new.store.kind != running.store.kind);
+    let is_file = running.store.kind == StoreKind::Sqlite && new.store.kind == running.store.kind;
+    keep("store.path", is_file && new.store.path != running.store.path);
+    let listens = |settings: &Settings| settings.admin.as_ref().map(|admin| admin.listen);
+    keep("admin.listen", listens(new) != listens(running));
+
+    new.server.listen = running.server.listen;
+    new.server.workers = running.server.workers;
+    new.store.kind = running.store.kind;
+    new.store.path.clone_from(&running.store.path);
+    if listens(new) != listens(running) {
+        new.admin.clone_from(&running.admin);
+    }
+    restart
+}
+
+impl ports::Reload for Reloader {
+    fn reload(&self) -> LocalBoxFuture<'static, Result<Value, Value>> {
+        let reloader = self.clone();
+        async move {
+            match Self::reload(&reloader, Trigger::Admin).await {
+                Ok(Reloaded { restart, warnings, changed_agents }) => Ok(json!({
+                    "restart": restart,
+                    "warnings": views::diagnostics(&warnings),
+                    "changed_agents": changed_agents,
+                })),
+                Err(errors) => Err(json!({ "code": "CONFIG_INVALID", "errors": views::diagnostics(&errors) })),
+            }
+        }
+        .boxed_local()
+    }
+
+    fn last(&self) -> Value {
+        let last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        json!({ "at": last.at, "trigger": last.trigger, "successful": last.error.is_none(), "error": last.error })
+    }
+
+    fn config(&self) -> Value {
+        let applied = self.0.applied.load();
+        let source = secrets::mask(&applied.source).into_owned();
+        json!({ "since": applied.at, "in_force": views::settings(&applied.settings), "source": source })
+    }
+
+    fn routes(&self) -> Value {
+        views::routes(&self.0.applied.load().settings)
+    }
+
+    fn agents(&self) -> Value {
+        views::agents(&self.0.applied.load().settings)
+    }
+
+    fn callers(&self) -> Value {
+        self.0.parts.callers_in_use()
+    }
+}

@@ -1,0 +1,128 @@
+//! The configuration as operators see it: no secrets, no values of headers, no queries of URLs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::config::{Agent, Diagnostics, Mount, Origins, Settings};
+
+/// Errors and warnings, each with its position.
+pub(super) fn diagnostics(diagnostics: &Diagnostics) -> Value {
+    let shown = diagnostics.iter().map(|one| {
+        let place = diagnostics.line_and_column(one);
+        let message = crate::secrets::mask(one.message()).into_owned();
+        json!({ "line": place.map(|place| place.0), "column": place.map(|place| place.1), "message": message })
+    });
+    shown.collect()
+}
+
+/// All settings in force.
+pub(super) fn settings(settings: &Settings) -> Value {
+    let (server, store, observe) = (&settings.server, &settings.store, &settings.observe);
+    let (timeouts, limits) = (&server.timeouts, &server.limits);
+    let proxies: Vec<String> = server.trusted_proxies.iter().map(ToString::to_string).collect();
+    let hosts = server.allowed_hosts.as_ref().map(|hosts| hosts.iter().map(ToString::to_string).collect::<Vec<_>>());
+    json!({
+        "server": {
+            "listen": server.listen.to_string(),
+            "public_url": server.public_url,
+            "workers": server.workers,
+            "max_body": server.max_body,
+            "timeouts_ms": {
+                "head": millis(timeouts.head), "body": millis(timeouts.body),
+                "write": millis(timeouts.write), "idle": millis(timeouts.idle),
+            },
+            "limits": {
+                "connections": limits.connections,
+                "connections_per_address": limits.connections_per_address,
+                "bodies": limits.bodies,
+                "json_depth": limits.json_depth,
+                "json_values": limits.json_values,
+            },
+            "drain_ms": millis(server.drain),
+            "trusted_proxies": proxies,
+            "forwarded": server.forwarded,
+            "allowed_hosts": hosts,
+        },
+        "store": {
+            "kind": store.kind,
+            "path": store.path.display().to_string(),
+            "retention": {
+                "age_ms": millis(store.retention.age), "runs": store.retention.runs, "bytes": store.retention.bytes,
+            },
+        },
+        "agents": agents(settings),
+        "routes": routes(settings),
+        "admin": settings.admin.as_ref().map(|admin| {
+            json!({ "listen": admin.listen.to_string(), "key": admin.key.is_some() })
+        }),
+        "observe": {
+            "access_log": observe.access_log.as_ref().map(|log| json!({
+                "path": log.path.as_ref().map(|path| path.display().to_string()),
+                "format": if log.json { "json" } else { "pretty" },
+                "session": if log.hash_sessions { "hashed" } else { "plain" },
+            })),
+            "audit": observe.audit.as_ref().map(|path| path.display().to_string()),
+        },
+    })
+}
+
+/// The agents in force.
+pub(super) fn agents(settings: &Settings) -> Value {
+    settings.agents.iter().map(|agent| self::agent(agent)).collect()
+}
+
+fn agent(agent: &Agent) -> Value {
+    let upstream = &agent.upstream;
+    let timeouts = &upstream.timeouts;
+    let headers: Vec<&str> = upstream.headers.iter().map(|header| header.name.as_str()).collect();
+    json!({
+        "name": agent.name,
+        "description": agent.description,
+        "version": agent.version,
+        "history": agent.history,
+        "parallel_turns": agent.parallel_turns,
+        "max_run_bytes": agent.max_run_bytes,
+        "upstream": {
+            "protocol": upstream.protocol,
+            "endpoints": upstream.endpoints.iter().map(|endpoint| {
+                json!({ "url": endpoint.shown(), "weight": endpoint.weight })
+            }).collect::<Value>(),
+            "affinity": upstream.affinity,
+            "headers": headers,
+            "retries": upstream.retries,
+            "max_event": upstream.max_event,
+            "timeouts_ms": {
+                "connect": millis(timeouts.connect), "first_byte": millis(timeouts.first_byte),
+                "idle": millis(timeouts.idle), "total": millis(timeouts.total),
+            },
+        },
+    })
+}
+
+/// The routes in force, with what answers without authentication.
+pub(super) fn routes(settings: &Settings) -> Value {
+    settings.mounts().iter().map(route).collect()
+}
+
+fn route(mount: &Mount) -> Value {
+    let agents: Vec<&str> = mount.agents.iter().map(|agent| agent.name.as_str()).collect();
+    let cors = match &mount.route.cors {
+        Some(Origins::Any) => json!(["*"]),
+        Some(origins) => json!(format!("{origins:?}")),
+        None => Value::Null,
+    };
+    json!({
+        "path": mount.path,
+        "protocol": mount.protocol(),
+        "agents": agents,
+        "cors": cors,
+        "heartbeat_ms": millis(mount.route.heartbeat),
+        "on_disconnect": mount.route.on_disconnect,
+        "shared_sessions": mount.route.shared_sessions,
+    })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

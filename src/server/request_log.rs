@@ -1,0 +1,135 @@
+//! The log of each request: begun when its head is there, given its route and its outcome, and its id told to the client
+//! with every answer.
+//!
+//! Not here: what is written ([`crate::observe`]).
+
+use std::sync::Arc;
+
+use actix_http::{Request, Response};
+use actix_web::HttpMessage;
+use actix_web::HttpRequest;
+use actix_web::HttpResponse;
+use actix_web::body::BoxBody;
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::http::{ConnectionType, StatusCode};
+use interlingua_core::{Fault, FaultKind, network};
+
+use super::connection::ConnectionInfo;
+use super::served::Served;
+use super::{Gateway, Phase};
+use crate::observe::RequestLog;
+use crate::routing::Found;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest id that is taken from a proxy, in bytes.
+const MAX_ID: usize = 128;
+
+/// Why a request failed, attached to its response.
+struct Failure {
+    code: String,
+    blame: &'static str,
+    /// Why credentials were refused.
+    refused: Option<&'static str>,
+    /// The limit that was reached.
+    limit: Option<&'static str>,
+}
+
+/// Why credentials are refused, for the counter. Anything else counts as `other`.
+const REASONS: [&str; 10] = [
+    "missing",
+    "several",
+    "malformed",
+    "unknown",
+    "revoked",
+    "expired",
+    "signature",
+    "claims",
+    "method",
+    "unavailable",
+];
+
+/// Begins the log of a request and attaches it.
+pub(super) fn begin(gateway: &Gateway, request: &Request) -> Arc<RequestLog> {
+    let peer = ConnectionInfo::of_raw(request).peer.ip();
+    let given = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(|id| is_id(id));
+    // Only a proxy of ours names requests: its log is searched for the same id.
+    let given = given.filter(|_| {
+        let settings = gateway.settings();
+        settings.trusted_proxies.iter().any(|proxy| network::contains(proxy, peer))
+    });
+
+    let observer = gateway.observer.load_full();
+    let path = request.head().uri.path();
+    let log = RequestLog::begin(observer, request.head().method.as_str(), path, given.map(str::to_owned));
+    log.set_client(peer);
+    request.extensions_mut().insert(Arc::clone(&log));
+    log
+}
+
+fn is_id(id: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !id.is_empty() && id.len() <= MAX_ID && id.bytes().all(is_fine)
+}
+
+/// The log of a request. `None` only if it did not come through the listener.
+pub(super) fn of(request: &HttpRequest) -> Option<Arc<RequestLog>> {
+    request.extensions().get::<Arc<RequestLog>>().cloned()
+}
+
+/// Notes where a request goes.
+pub(super) fn note_route(request: &HttpRequest, found: &Found<Arc<Served>>) {
+    let route = match found {
+        Found::Endpoint(found) => &found.route,
+        Found::WrongMethod { route, .. } | Found::Fallback(route) => route,
+        Found::Own(_) | Found::Outside => return,
+    };
+    if let Some(log) = of(request) {
+        log.set_route(&route.scope.path, route.scope.protocol);
+    }
+}
+
+/// Notes with a response why its request failed.
+pub(super) fn note_fault(response: &mut HttpResponse, fault: &Fault) {
+    let known = |detail: &str| REASONS.into_iter().find(|reason| *reason == detail);
+    let failure = Failure {
+        code: fault.code().to_owned(),
+        blame: fault.kind.blame().as_str(),
+        refused: (fault.kind == FaultKind::Unauthenticated)
+            .then(|| fault.detail.as_deref().and_then(known).unwrap_or("other")),
+        limit: match fault.kind {
+            FaultKind::RateLimited => Some(fault.limit.as_ref().map_or("rate", |limit| limit.name)),
+            FaultKind::Overloaded => Some("overload"),
+            FaultKind::TooLarge => Some("body"),
+            _ => None,
+        },
+    };
+    response.extensions_mut().insert(failure);
+}
+
+/// Notes the outcome of a request, tells the client its id, and that it shall leave if the server drains.
+pub(super) fn end(log: &RequestLog, response: &mut Response<BoxBody>, phase: Phase) {
+    log.set_status(response.status().as_u16());
+    if let Some(failure) = response.extensions().get::<Failure>() {
+        log.set_fault(&failure.code, failure.blame);
+        if let Some(reason) = failure.refused {
+            log.credentials_refused(reason);
+        }
+        if let Some(limit) = failure.limit {
+            log.limited(limit);
+        }
+    }
+
+    match response.headers().get(REQUEST_ID).map(HeaderValue::to_str) {
+        // The protocol gives its requests ids of its own.
+        Some(Ok(id)) => log.set_id(id),
+        _ => {
+            if let Ok(id) = HeaderValue::from_str(&log.id()) {
+                response.headers_mut().insert(REQUEST_ID, id);
+            }
+        }
+    }
+    if phase != Phase::Serving && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+}
