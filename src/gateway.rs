@@ -13,16 +13,17 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
-use interlingua_core::{Owner, ProtocolAdapter};
+use interlingua_core::{AuthScheme, Owner, ProtocolAdapter};
 use url::Url;
 
 pub use self::live::LiveParts;
 
 use self::live::DrainTime;
-use crate::callers::{Callers, Usage};
+use crate::callers::{Callers, Usage, jwks};
 use crate::clock;
 use crate::config::{
-    self, ClientProtocol, Connected, EndpointPattern, Env, Origins, Protocols, Settings, StoreKind, UpstreamProtocol,
+    self, ClientProtocol, Connected, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, Protocols, Settings,
+    StoreKind, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope};
 use crate::metrics::Metrics;
@@ -105,7 +106,7 @@ impl Gateway {
             .schema(P::options_schema())
             .capabilities(|options| P::capabilities(&options.copy::<P::Options>().unwrap_or_default()))
             .try_mount(|configured| {
-                let mounted = mount::<P>(&core_mount(configured), &configured.route.options)?;
+                let mounted = mount::<P>(&core_mount(configured, &[]), &configured.route.options)?;
                 Ok(mounted.endpoints.iter().map(EndpointPattern::from).collect())
             });
         self.clients.retain(|client| client.name != P::NAME);
@@ -189,7 +190,8 @@ impl Gateway {
     /// Example shell commands for a mount, with the placeholder `{url}`.
     pub(crate) fn curl(&self, configured: &config::Mount) -> Vec<String> {
         let client = self.clients.iter().find(|client| client.name == configured.protocol());
-        let mounted = client.and_then(|client| (client.mount)(&core_mount(configured), &configured.route.options).ok());
+        let mount = core_mount(configured, &[]);
+        let mounted = client.and_then(|client| (client.mount)(&mount, &configured.route.options).ok());
         mounted.map_or_else(Vec::new, |mounted| mounted.curl)
     }
 
@@ -295,7 +297,7 @@ impl Gateway {
             let client = self.clients.iter().find(|client| client.name == configured.protocol());
             let client = client.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", configured.protocol()))?;
 
-            let mount = core_mount(&configured);
+            let mount = core_mount(&configured, &settings.auth.jwt);
             let mut mounted = (client.mount)(&mount, &configured.route.options).map_err(anyhow::Error::msg)?;
             let any_origin = if mounted.any_origin { Origins::Any } else { Origins::default() };
             routes.push(Served {
@@ -579,13 +581,34 @@ fn card(agent: &config::Agent) -> Arc<AgentCard> {
     })
 }
 
-fn core_mount(configured: &config::Mount) -> Mount {
+/// `issuers`: those of tokens, for routes that accept tokens.
+fn core_mount(configured: &config::Mount, issuers: &[JwtIssuer]) -> Mount {
     let path = configured.path.trim_end_matches('/').to_owned();
     Mount {
         public_url: configured.route.public_url.as_ref().map(|url| format!("{url}{path}")),
-        // Nothing verifies credentials yet: anyone who can connect may use every route.
-        schemes: Vec::new(),
+        schemes: auth_schemes(configured.route.auth, issuers),
         agents: configured.agents.iter().map(|agent| card(agent)).collect(),
         path,
     }
+}
+
+/// The ways for callers of a route to prove who they are, as protocols announce them.
+fn auth_schemes(methods: Methods, issuers: &[JwtIssuer]) -> Vec<AuthScheme> {
+    let mut schemes = Vec::new();
+    if methods.keys {
+        schemes.push(AuthScheme::ApiKey);
+    }
+    if methods.keys || methods.jwt {
+        schemes.push(AuthScheme::Bearer { jwt_only: !methods.keys });
+    }
+    if methods.jwt {
+        // Clients can find their way to a token only where the issuer publishes how.
+        let discovered = issuers.iter().filter(|issuer| issuer.jwks == JwksSource::Discovery);
+        let urls = discovered.filter_map(|issuer| jwks::discovery_url(&issuer.issuer).ok());
+        schemes.extend(urls.map(|url| AuthScheme::OpenId { url: url.into() }));
+    }
+    if methods.certificates {
+        schemes.push(AuthScheme::Certificate);
+    }
+    schemes
 }

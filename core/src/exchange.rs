@@ -244,7 +244,9 @@ impl Default for Cors {
         Self {
             // `*` does not cover `authorization`.
             allow_headers: vec!["*".to_owned(), "authorization".to_owned()],
-            expose_headers: vec!["retry-after".to_owned(), "x-request-id".to_owned()],
+            expose_headers: ["retry-after", "x-request-id", "ratelimit", "ratelimit-policy"]
+                .map(str::to_owned)
+                .to_vec(),
         }
     }
 }

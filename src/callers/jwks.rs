@@ -254,8 +254,12 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-/// OpenID Connect Discovery 1.0, section 4: below the issuer's path, whether or not that ends with a slash.
-fn discovery_url(issuer: &str) -> Result<Url, String> {
+/// The URL of an issuer's discovery document: below the issuer's path, whether or not that ends with a slash (OpenID
+/// Connect Discovery 1.0, section 4).
+///
+/// # Errors
+/// If that is not an https URL, or one of this machine.
+pub fn discovery_url(issuer: &str) -> Result<Url, String> {
     let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
     let url = Url::parse(&url).map_err(|error| format!("{url}: {error}"))?;
     if is_private(&url) { Ok(url) } else { Err(format!("{url} is not an https URL")) }

@@ -46,6 +46,7 @@ mod slow_clients;
 mod stopping;
 mod store_fails;
 mod tls;
+mod tokens;
 mod tracing;
 mod websocket;
 mod worst;

@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod gateway;
 pub mod http;
+pub mod issuer;
 pub mod pairs;
 pub mod process;
 pub mod socket;

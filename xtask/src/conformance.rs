@@ -83,6 +83,7 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
             .arg(folder.join(script))
             .current_dir(&scratch)
             .env("GATEWAY_URL", gateway.url())
+            .env("INTERLINGUA", target().join("debug/interlingua"))
             .env("PYTHONPATH", &shared)
             .env("PYTHONDONTWRITEBYTECODE", "1");
         if let Some(upstream) = &upstream {

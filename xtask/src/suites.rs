@@ -117,4 +117,21 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
+    // Keys, and tokens of an issuer of their own.
+    Suite {
+        name: "callers",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some("issuer.py"),
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    Suite {
+        name: "callers-node",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: Some("issuer.mjs"),
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
 ];

@@ -26,6 +26,7 @@ mod time;
 mod updates;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use interlingua_core::answer::ALL_DECISIONS;
@@ -62,8 +63,8 @@ pub(crate) struct Route {
     pub(crate) public_url: Option<String>,
     /// The decisions about approvals that the agent accepts.
     pub(crate) decisions: &'static [Decision],
-    /// True if callers of this mount can authenticate.
-    pub(crate) authenticates: bool,
+    /// How callers of this mount authenticate, by the names of their cards. Empty: they are anonymous.
+    pub(crate) schemes: BTreeMap<String, Scheme>,
     /// Signs 1.0 cards. `None`: cards are not signed.
     pub(crate) signer: Option<card::CardSigner>,
 }
@@ -103,7 +104,7 @@ impl Route {
             public_url,
             signer,
             decisions: first.decisions,
-            authenticates: mount.authenticates(),
+            schemes: card::of_route(&mount.schemes),
             agents: mount.agents.clone(),
             path: mount.path.clone(),
             options,
@@ -114,12 +115,19 @@ impl Route {
 impl Route {
     /// Startup warnings about settings that have no effect.
     fn warnings(&self) -> Vec<String> {
-        let has_no_effect = self.options.extended_card.is_some() && self.extended_card().is_none();
+        let mut warnings = Vec::new();
+        if self.options.extended_card.is_some() && self.extended_card().is_none() {
+            let text = "\"extended_card\" is set, but callers cannot authenticate on this route: it is never offered or \
+                        served";
+            warnings.push(text.to_owned());
+        }
 
-        let text =
-            "\"extended_card\" is set, but callers cannot authenticate on this route: it is never offered or served";
-
-        if has_no_effect { vec![text.to_owned()] } else { Vec::new() }
+        let cards = std::iter::once(&self.options.card).chain(&self.options.extended_card);
+        if !self.schemes.is_empty() && cards.into_iter().any(|card| !card.security_schemes.is_empty()) {
+            let text = "\"security_schemes\" of the card are ignored: they follow from \"auth\" of the route";
+            warnings.push(text.to_owned());
+        }
+        warnings
     }
 }
 
@@ -134,12 +142,14 @@ impl ProtocolAdapter for A2a {
         let cors = Cors {
             allow_headers: ["a2a-version", "a2a-extensions", "x-a2a-extensions", "authorization", "content-type"]
                 .into_iter()
-                .chain(["accept", "traceparent", "tracestate"])
+                .chain(["x-api-key", "accept", "traceparent", "tracestate"])
                 .map(str::to_owned)
                 .collect(),
-            expose_headers: ["a2a-extensions", "x-a2a-extensions", "etag", "retry-after", "x-request-id"]
+            expose_headers: ["a2a-extensions", "x-a2a-extensions", "etag"]
                 .map(str::to_owned)
-                .to_vec(),
+                .into_iter()
+                .chain(Cors::default().expose_headers)
+                .collect(),
         };
 
         Ok(Mounted {

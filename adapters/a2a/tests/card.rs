@@ -3,9 +3,10 @@
 
 mod support;
 
+use interlingua_core::AuthScheme;
 use interlingua_core::call::Reply;
 use serde_json::{Value, json};
-use support::{ClientRequest, Host, authenticating, mounted, with};
+use support::{ClientRequest, Host, authenticating, mounted, mounted_with, with};
 
 const PATH: &str = "/.well-known/agent-card.json";
 
@@ -49,6 +50,63 @@ fn an_extended_card_is_offered_only_if_callers_can_authenticate() {
     assert_eq!((open.0.warnings.len(), closed.0.warnings.len()), (1, 0));
     assert!(open.0.warnings[0].contains("\"extended_card\""), "{:?}", open.0.warnings);
     assert!(with(json!({})).0.warnings.is_empty());
+}
+
+#[test]
+fn security_follows_from_how_callers_authenticate() {
+    let all = vec![
+        AuthScheme::ApiKey,
+        AuthScheme::Bearer { jwt_only: false },
+        AuthScheme::OpenId { url: "https://id.example/.well-known/openid-configuration".to_owned() },
+        AuthScheme::OpenId { url: "https://other.example/.well-known/openid-configuration".to_owned() },
+        AuthScheme::Certificate,
+    ];
+    let configured = json!({
+        "card": {
+            "security_schemes": { "basic": { "type": "http", "scheme": "basic" } },
+            "security": [{ "basic": [] }],
+            "skills": [{ "id": "s", "name": "s", "description": "s", "tags": ["s"], "security": [{ "basic": [] }] }],
+        },
+        "extended_card": { "description": "and more" },
+    });
+    let mount = |schemes: &[AuthScheme], form: &str| {
+        let mut options = configured.clone();
+        options["card_without_version"] = json!(form);
+        Host(mounted_with(Some("https://gw.example"), options, schemes.to_vec()).expect("mounts"))
+    };
+
+    let names = ["apiKey", "bearer", "mtls", "oidc", "oidc2"];
+    for form in FORMS {
+        let card = card(&mount(&all, form), None);
+        let schemes = card["securitySchemes"].as_object().expect("schemes");
+        assert_eq!(schemes.keys().collect::<Vec<_>>(), names, "{form}");
+        assert!(!card.to_string().contains("basic"), "{card}");
+        if form != "1.0" {
+            // Any one is enough.
+            assert_eq!(card["security"], json!(names.map(|name| json!({ name: [] }))));
+            assert_eq!(schemes["apiKey"]["in"], "header");
+            assert_eq!(schemes["oidc2"]["openIdConnectUrl"], "https://other.example/.well-known/openid-configuration");
+        }
+        if form != "0.3" {
+            let required = names.map(|name| json!({ "schemes": { name: {} } }));
+            assert_eq!(card["securityRequirements"], json!(required));
+            assert_eq!(schemes["apiKey"]["apiKeySecurityScheme"], json!({ "location": "header", "name": "x-api-key" }));
+            assert_eq!(schemes["bearer"]["httpAuthSecurityScheme"], json!({ "scheme": "bearer" }));
+            assert_eq!(schemes["mtls"]["mtlsSecurityScheme"], json!({}));
+        }
+    }
+
+    let tokens = card(&mount(&[AuthScheme::Bearer { jwt_only: true }], "0.3"), None);
+    let bearer = json!({ "type": "http", "scheme": "bearer", "bearerFormat": "JWT" });
+    assert_eq!(tokens["securitySchemes"], json!({ "bearer": bearer }));
+
+    // Without authentication the gateway may be behind a proxy that asks for it.
+    let open = card(&mount(&[], "0.3"), None);
+    assert_eq!(open["security"], json!([{ "basic": [] }]));
+
+    let warnings = |schemes: &[AuthScheme]| mount(schemes, "0.3").0.warnings;
+    assert!(warnings(&all)[0].contains("\"security_schemes\" of the card are ignored"), "{:?}", warnings(&all));
+    assert!(warnings(&[])[0].contains("\"extended_card\""), "{:?}", warnings(&[]));
 }
 
 #[test]

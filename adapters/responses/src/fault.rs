@@ -66,6 +66,9 @@ pub(crate) struct ErrorBody<'a> {
     code: Option<&'static str>,
     #[serde(skip)]
     status: u16,
+    /// True if an automatic retry cannot help before a quota is filled again.
+    #[serde(skip)]
+    out_of_quota: bool,
 }
 
 impl<'a> ErrorBody<'a> {
@@ -73,10 +76,13 @@ impl<'a> ErrorBody<'a> {
     pub(crate) fn from_fault(fault: &'a Fault) -> Self {
         let (mut status, kind, mut code) = error_fields(fault.kind);
 
+        // Other limits are free again within seconds.
+        let out_of_quota = fault.limit.as_ref().is_some_and(|limit| limit.name == "tokens");
         let mut param = fault.field.as_deref();
         match (fault.kind, fault.code.as_deref()) {
             (_, Some(PREVIOUS_NOT_FOUND)) => (status, code) = (400, Some(PREVIOUS_NOT_FOUND)),
             (FaultKind::UpstreamRateLimited, Some("MODEL_QUOTA_EXCEEDED")) => code = Some("insufficient_quota"),
+            _ if out_of_quota => code = Some("insufficient_quota"),
             // The answers to pending items are in the input, whichever field the engine reports.
             (FaultKind::Waiting, _) => param = Some("input"),
             (FaultKind::NoSuchAgent, _) => param = param.or(Some("model")),
@@ -95,7 +101,7 @@ impl<'a> ErrorBody<'a> {
             },
             _ => fault.message.as_str().into(),
         };
-        Self { message, kind, param, code, status }
+        Self { message, kind, param, code, status, out_of_quota }
     }
 
     /// Writes the error as an HTTP response.
@@ -112,7 +118,7 @@ impl<'a> ErrorBody<'a> {
         if let Some(seconds) = retry_after(fault, self.status) {
             out.header("retry-after", seconds.to_string());
         }
-        if may_have_side_effects(fault.kind) {
+        if may_have_side_effects(fault.kind) || self.out_of_quota {
             out.header("x-should-retry", "false");
         }
         out.json(&Body { error: self });

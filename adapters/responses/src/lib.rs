@@ -17,7 +17,7 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_core::capability::{ClientCapabilities, Media};
-use interlingua_core::exchange::{Endpoint, Exchange, Method, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::exchange::{Cors, Endpoint, Exchange, Method, Mount, Mounted, ProtocolAdapter};
 use interlingua_core::pending::Decision;
 use interlingua_core::size::Size;
 
@@ -60,7 +60,13 @@ impl ProtocolAdapter for Responses {
 
         let max_body = shared.options.max_body.map(Size::bytes);
         let mounted = Mounted::new(endpoints(&shared), Box::new(|| Box::new(Fallback::default())));
-        Ok(Mounted { curl, max_body, ..mounted })
+
+        let mut cors = Cors::default();
+        let rate_limits = ["limit", "remaining", "reset"]
+            .into_iter()
+            .flat_map(|value| ["requests", "tokens"].map(|counted| format!("x-ratelimit-{value}-{counted}")));
+        cors.expose_headers.extend(rate_limits);
+        Ok(Mounted { curl, max_body, cors, openai_rate_limits: true, ..mounted })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {

@@ -5,7 +5,7 @@ mod support;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use interlingua_core::{Fault, FaultKind};
+use interlingua_core::{Fault, FaultKind, LimitState};
 use support::{HELLO, mounted, route};
 
 /// Each body with the reply of `POST /responses` to it.
@@ -215,6 +215,15 @@ fn faults_of_the_engine() {
     slow.retry_after = Some(Duration::from_millis(2500));
     let error_reply = hello().fail_with(&slow);
     add("a quota is used up", format!("{} retry-after: {:?}", error_reply.line(), error_reply.head.get("retry-after")));
+
+    for name in ["tokens", "requests"] {
+        let mut limited = Fault::new(FaultKind::RateLimited, "too many");
+        let (window, reset) = (Duration::from_secs(86400), Duration::from_secs(60));
+        limited.limit = Some(Box::new(LimitState { name, quota: 100, window, remaining: 0, reset }));
+        let reply = hello().fail_with(&limited);
+        let retries = reply.head.get("x-should-retry");
+        add(&format!("a limit of {name} is used up"), format!("{} x-should-retry: {retries:?}", reply.line()));
+    }
 
     let get = |target: String| route("{}").send("GET", &target, "");
     add("a response is unknown", get(format!("/responses/{}", support::response_id(9))).fail_with(&gone).line());

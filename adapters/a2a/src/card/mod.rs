@@ -24,6 +24,7 @@ use serde_json::Value;
 
 pub(crate) use check::check;
 pub use options::{CardOptions, Provider, Skill};
+pub(crate) use security::of_route;
 pub use security::{Flow, Flows, Requirement, Scheme};
 pub(crate) use sign::CardSigner;
 pub use sign::{Algorithm, CardSigning};
@@ -37,6 +38,8 @@ use crate::options::Options;
 pub(crate) struct CardBuilder<'a> {
     pub(crate) agent: &'a AgentCard,
     pub(crate) options: &'a Options,
+    /// How the route authenticates its callers, instead of what the options say. Empty: it does not.
+    pub(crate) schemes: &'a BTreeMap<String, Scheme>,
     /// Contents of the extended card. `None` for the public card.
     pub(crate) extended: Option<&'a CardOptions>,
     /// The card of the agent's own server, if the route uses it.
@@ -66,6 +69,8 @@ impl CardBuilder<'_> {
         set("defaultOutputModes", Json::from_serialize(&self.modes(|card| &card.output_modes)));
 
         let (schemes, skills) = (self.schemes(), self.skills(name, description));
+        // A skill of the options names schemes of the options.
+        let schemes = schemes.filter(|_| self.schemes.is_empty());
         let skills: Vec<_> = skills.iter().map(|skill| SkillEntry::new(skill, schemes, variant)).collect();
         set("skills", Json::from_serialize(&skills));
 
@@ -203,7 +208,8 @@ impl CardBuilder<'_> {
     }
 
     fn schemes(&self) -> Option<&BTreeMap<String, Scheme>> {
-        self.sources().map(|card| &card.security_schemes).find(|schemes| !schemes.is_empty())
+        let configured = self.sources().map(|card| &card.security_schemes);
+        std::iter::once(self.schemes).chain(configured).find(|schemes| !schemes.is_empty())
     }
 
     fn write_security(&self, variant: Variant, set: &mut dyn FnMut(&str, Json)) {
@@ -216,7 +222,11 @@ impl CardBuilder<'_> {
             set("securitySchemes", Json::from_serialize(&written));
         }
 
-        let requirements = self.sources().map(|card| &card.security).find(|requirements| !requirements.is_empty());
+        // Any one of the route's schemes is enough.
+        let own: Vec<Requirement> =
+            self.schemes.keys().map(|name| Requirement::from([(name.clone(), Vec::new())])).collect();
+        let configured = self.sources().map(|card| card.security.as_slice());
+        let requirements = std::iter::once(own.as_slice()).chain(configured).find(|list| !list.is_empty());
         let Some(requirements) = requirements else { return };
 
         let (v1, v03) = security::requirements(requirements, schemes, variant);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use interlingua_core::{Extra, Json};
+use interlingua_core::{AuthScheme, Extra, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -104,6 +104,30 @@ pub struct Flow {
 
 /// Schemes that are required together: scopes by scheme name.
 pub type Requirement = BTreeMap<String, Vec<String>>;
+
+/// The schemes of a route that authenticates its callers, by name.
+pub(crate) fn of_route(schemes: &[AuthScheme]) -> BTreeMap<String, Scheme> {
+    let mut named = BTreeMap::new();
+    for scheme in schemes {
+        let (name, scheme) = match scheme {
+            AuthScheme::ApiKey => {
+                ("apiKey", Scheme::ApiKey { location: "header".into(), name: "x-api-key".into(), description: None })
+            }
+            AuthScheme::Bearer { jwt_only } => {
+                let bearer_format = jwt_only.then(|| "JWT".to_owned());
+                ("bearer", Scheme::Http { scheme: "bearer".into(), bearer_format, description: None })
+            }
+            AuthScheme::OpenId { url } => ("oidc", Scheme::OpenIdConnect { url: url.clone(), description: None }),
+            AuthScheme::Certificate => ("mtls", Scheme::MutualTls { description: None }),
+        };
+
+        // Only issuers may be several.
+        let numbered = || (2..).map(|number| format!("{name}{number}"));
+        let free = std::iter::once(name.to_owned()).chain(numbered()).find(|name| !named.contains_key(name));
+        named.extend(free.map(|name| (name, scheme)));
+    }
+    named
+}
 
 /// Requirements in the formats of 1.0 and 0.3; empty for a version that the card does not have. 0.3 omits requirements
 /// with a scheme it lacks.

@@ -49,8 +49,13 @@ impl Route {
     ) -> Extra {
         let upstream = fetched.map(|fetched| UpstreamCard::from_stored(&fetched.document));
 
-        let material =
-            CardBuilder { agent: &self.agents[0], options: &self.options, extended, upstream: upstream.as_ref() };
+        let material = CardBuilder {
+            agent: &self.agents[0],
+            options: &self.options,
+            schemes: &self.schemes,
+            extended,
+            upstream: upstream.as_ref(),
+        };
         let mut card = material.card(variant, url, self.extended_card().is_some());
         // Only pure 1.0 cards: a verifier would canonicalize 0.3 fields that it does not know.
         if let Some(signer) = self.signer.as_ref().filter(|_| variant == Variant::V1) {
@@ -61,7 +66,7 @@ impl Route {
 
     /// Contents of the extended card. `None` if it is not configured or callers cannot authenticate.
     pub(crate) fn extended_card(&self) -> Option<&CardOptions> {
-        self.options.extended_card.as_ref().filter(|_| self.authenticates)
+        self.options.extended_card.as_ref().filter(|_| !self.schemes.is_empty())
     }
 
     /// The card format for the requested version (docs/protocols/a2a.md#version-and-binding-of-a-request).

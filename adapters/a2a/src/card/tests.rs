@@ -16,7 +16,8 @@ fn agent() -> AgentCard {
 fn card(options: Value, variant: Variant) -> Json {
     let options: Options = serde_json::from_value(options).expect("options");
     let agent = agent();
-    let material = CardBuilder { agent: &agent, options: &options, extended: None, upstream: None };
+    let schemes = BTreeMap::new();
+    let material = CardBuilder { agent: &agent, options: &options, schemes: &schemes, extended: None, upstream: None };
     Json::from_serialize(&material.card(variant, "https://gw.example/weather", options.extended_card.is_some()))
 }
 
@@ -131,7 +132,8 @@ fn card_from(found: &Value, options: Value, variant: Variant) -> Value {
     let options: Options = serde_json::from_value(options).expect("options");
     let agent = agent();
     let upstream = UpstreamCard::from_stored(&stored("http://recipes.svc.cluster.local:9000/", found).expect("a card"));
-    let material = CardBuilder { agent: &agent, options: &options, extended: None, upstream: Some(&upstream) };
+    let (schemes, upstream) = (BTreeMap::new(), Some(&upstream));
+    let material = CardBuilder { agent: &agent, options: &options, schemes: &schemes, extended: None, upstream };
     Json::from_serialize(&material.card(variant, "https://gw.example/weather", false)).decode().expect("an object")
 }
 

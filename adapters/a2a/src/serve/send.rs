@@ -17,6 +17,7 @@ use super::params::{Params, history_length, task_id};
 use super::push::{self, Config};
 use super::stream::Streaming;
 use super::{A2aExchange, OperationState};
+use crate::Route;
 use crate::card::{CardBuilder, UpstreamCard};
 use crate::dialect::{Dialect, WireFormat};
 use crate::direct::{self, DirectMode};
@@ -241,8 +242,8 @@ impl A2aExchange {
     }
 
     fn check_modes(&self, message: &Message<'_>, upstream: Option<&UpstreamCard>) -> Result<(), Fault> {
-        let material =
-            CardBuilder { agent: &self.route.agents[0], options: &self.route.options, extended: None, upstream };
+        let Route { agents, options, schemes, .. } = &*self.route;
+        let material = CardBuilder { agent: &agents[0], options, schemes, extended: None, upstream };
         let modes = material.input_modes();
         for (index, part) in message.parts.iter().enumerate() {
             // A part without a media type is always accepted.

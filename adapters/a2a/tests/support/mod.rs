@@ -47,9 +47,14 @@ pub fn mounted(options: Value, authenticates: bool) -> Result<Mounted, String> {
 
 /// `public_url`: the configured URL, if any.
 pub fn mounted_at(public_url: Option<&str>, options: Value, authenticates: bool) -> Result<Mounted, String> {
+    let schemes = if authenticates { vec![AuthScheme::ApiKey] } else { Vec::new() };
+    mounted_with(public_url, options, schemes)
+}
+
+/// `schemes`: how callers authenticate.
+pub fn mounted_with(public_url: Option<&str>, options: Value, schemes: Vec<AuthScheme>) -> Result<Mounted, String> {
     let options: Options = serde_json::from_value(options).expect("options");
     let public_url = public_url.map(str::to_owned);
-    let schemes = if authenticates { vec![AuthScheme::ApiKey] } else { Vec::new() };
     A2a::mount(&Mount { path: "/demo".into(), agents: vec![card("demo")], public_url, schemes }, options)
 }
 
