@@ -11,6 +11,7 @@ pub mod clock;
 pub mod config;
 pub mod engine;
 mod gateway;
+pub mod keys;
 pub mod metrics;
 pub mod observe;
 pub mod ports;

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use interlingua::Gateway;
 use interlingua::config::{
-    self, Affinity, ClientProtocol, Connected, Diagnostics, EndpointPattern, Env, Forwarded, History, OnDisconnect,
-    ParallelTurns, Protocols, ServerLimits, ServerTimeouts, Settings, StoreKind, UpstreamProtocol,
+    self, Affinity, CallerLimits, ClientProtocol, Connected, Diagnostics, EndpointPattern, Env, Forwarded, History,
+    JwksSource, JwtAlgorithm, OnDisconnect, ParallelTurns, Protocols, ServerLimits, ServerTimeouts, Settings, StoreKind,
+    UpstreamProtocol,
 };
 use interlingua_core::Method;
 use interlingua_core::answer::ALL_DECISIONS;
@@ -169,6 +170,8 @@ fn file(path: &Path, _: usize) -> io::Result<Vec<u8>> {
             "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAA==\n-----END ENCRYPTED PRIVATE KEY-----\n"
         }
         Some("tls/empty.pem") => "nothing\n",
+        Some("secrets/keys.toml") => "# no keys yet\n",
+        Some("secrets/no-keys.toml") => "[[keys]]\nid = \"hunter2hunter\"\n",
         _ => return Err(io::Error::new(io::ErrorKind::NotFound, "no such file")),
     };
     Ok(content.as_bytes().to_vec())
@@ -426,6 +429,35 @@ fn an_agent_may_have_several_endpoints() {
     assert_eq!((health.path.as_str(), health.every, health.unhealthy), ("/health?deep=no", Duration::from_secs(5), 2));
     assert_eq!((upstream.limits.runs, upstream.limits.queue), (100, 200));
     assert!(!format!("{settings:?}").contains("key=k"));
+}
+
+#[test]
+fn callers_and_their_limits_are_read() {
+    let settings = good("callers");
+    let auth = &settings.auth;
+    assert_eq!(auth.keys.as_deref(), Some(Path::new("conf/secrets/keys.toml")));
+    assert_eq!((auth.jwt[0].caller.as_str(), auth.jwt[0].scopes.as_str()), ("email", "scp"));
+    assert_eq!(auth.jwt[0].algorithms, [JwtAlgorithm::RS256, JwtAlgorithm::EdDsa]);
+    assert_eq!((auth.jwt[1].caller.as_str(), auth.jwt[1].scopes.as_str()), ("sub", "scope"));
+    assert_eq!(auth.jwt[1].audience, ["a", "b"]);
+    assert!(auth.jwt[0].jwks == JwksSource::Discovery && matches!(auth.jwt[1].jwks, JwksSource::Url(_)));
+    assert_eq!(auth.certificates.as_ref().and_then(|one| one.header.as_deref()), Some("x-client-san"));
+    assert!(auth.revoke_streams);
+
+    // A route that does not say how callers prove who they are accepts every way that is set up.
+    assert_eq!(settings.routes[0].auth.names(), ["keys", "jwt", "certificates"]);
+    assert_eq!(settings.routes[1].auth.names(), ["keys", "jwt"]);
+    assert_eq!(settings.routes[1].limits.rate.map(|rate| rate.count.get()), Some(200));
+    let agent = settings.agent("demo").expect("the agent of the file").limits;
+    assert_eq!((agent.burst, agent.runs), (Some(20), Some(5)));
+
+    let [default, team, admins, other] = settings.callers.as_slice() else { panic!("{:?}", settings.callers) };
+    assert_eq!((default.agents.as_deref(), &default.limits), (Some(&[][..]), &CallerLimits::default()));
+    assert_eq!(team.protocols.as_deref(), Some(&["agent-api".to_owned()][..]));
+    assert_eq!((team.limits.stored, team.limits.tokens_per_day), (Some(5 << 30), Some(2_000_000)));
+    assert_eq!((team.limits.burst, team.limits.runs, team.limits.receivers), (Some(100), 50, 10));
+    assert_eq!(admins.scopes, ["admin", "write"]);
+    assert_eq!(other.limits.rate.map(|rate| rate.per), Some(Duration::from_secs(60)));
 }
 
 #[test]

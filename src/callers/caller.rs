@@ -1,13 +1,21 @@
 //! One caller: the identity that was proven, and the rights that follow from it.
 
+use std::fmt;
 use std::sync::Arc;
 
-use interlingua_core::{Fault, Owner};
+use arc_swap::ArcSwap;
+use interlingua_core::event::Millis;
+use interlingua_core::{Fault, FaultKind, Owner};
 
+use super::jwt::Verified;
+use super::profiles::Profile;
+use super::reason::{self, Reason};
+use super::rules::{self, Rules, SharedRules};
 use super::usage::Usage;
+use crate::clock;
+use crate::keys::KeyId;
 
 /// A caller.
-#[derive(Debug)]
 pub struct Caller {
     /// To whom everything the caller makes belongs.
     pub owner: Owner,
@@ -15,40 +23,156 @@ pub struct Caller {
     pub name: String,
     /// What the caller uses at the moment.
     pub usage: Arc<Usage>,
+    proof: Proof,
+    /// The profile, and the generation of the rules it was taken from.
+    profile: ArcSwap<(u64, Arc<Profile>)>,
+    rules: Arc<SharedRules>,
+}
+
+/// How a caller proved who it is.
+pub(super) enum Proof {
+    /// It did not.
+    None,
+    /// By the key of this id, which may expire.
+    Key { id: KeyId, expires: Option<Millis> },
+    /// By a token.
+    Token(Arc<Verified>),
+    /// By a certificate, which is verified again with each request.
+    Certificate,
+}
+
+impl Proof {
+    fn scopes(&self) -> &[String] {
+        match self {
+            Self::Token(token) => &token.scopes,
+            _ => &[],
+        }
+    }
 }
 
 impl Caller {
-    /// The caller of routes without authentication.
-    pub(super) fn anonymous() -> Self {
-        Self { owner: Owner::anonymous(), name: Owner::ANONYMOUS.to_owned(), usage: Arc::default() }
+    /// A caller who proved to have this name. Its profile's limits hold from now on.
+    pub(super) fn new(
+        owner: Owner,
+        name: String,
+        proof: Proof,
+        rules: &Arc<SharedRules>,
+        usage: impl FnOnce(&Profile) -> Arc<Usage>,
+    ) -> Self {
+        let (generation, profile) = {
+            let rules = rules.load();
+            (rules.generation, profile_of(&rules, &name, &proof))
+        };
+        let usage = usage(&profile);
+        let profile = ArcSwap::from_pointee((generation, profile));
+        Self { owner, name, usage, proof, profile, rules: Arc::clone(rules) }
     }
 
     /// True if the caller proved who it is.
     #[must_use]
     pub fn is_authenticated(&self) -> bool {
-        self.owner.principal() != Owner::ANONYMOUS
+        !matches!(self.proof, Proof::None)
+    }
+
+    /// What the caller may do now.
+    #[must_use]
+    pub fn profile(&self) -> Arc<Profile> {
+        let rules = self.rules.load();
+        let known = self.profile.load();
+        if known.0 == rules.generation {
+            return Arc::clone(&known.1);
+        }
+
+        let profile = profile_of(&rules, &self.name, &self.proof);
+        self.usage.set_limits(&profile.limits);
+        self.profile.store(Arc::new((rules.generation, Arc::clone(&profile))));
+        profile
     }
 
     /// Whether the caller may use a protocol, and an agent if one is known.
     ///
     /// # Errors
-    /// [`interlingua_core::FaultKind::Forbidden`].
+    /// [`FaultKind::Forbidden`].
     pub fn may_use(&self, protocol: &str, agent: Option<&str>) -> Result<(), Fault> {
-        let _ = (protocol, agent);
-        Ok(())
+        let profile = self.profile();
+        let forbidden = |message: String| {
+            let detail = format!("caller {:?} has no right to it", self.name);
+            Err(Fault::new(FaultKind::Forbidden, message).with_detail(detail))
+        };
+        if !profile.has_protocol(protocol) {
+            return forbidden("you may not use this route".to_owned());
+        }
+        match agent {
+            Some(agent) if !profile.has_agent(agent) => forbidden(format!("you may not use agent '{agent}'")),
+            _ => Ok(()),
+        }
     }
 
     /// [`Self::may_use`] by the rights of this moment, if the credentials the caller came with are still valid.
     ///
     /// # Errors
-    /// [`interlingua_core::FaultKind::Unauthenticated`] or [`interlingua_core::FaultKind::Forbidden`].
+    /// [`FaultKind::Unauthenticated`] or [`FaultKind::Forbidden`].
     pub fn recheck(&self, protocol: &str, agent: Option<&str>) -> Result<(), Fault> {
+        self.check_proof(clock::now()).map_err(reason::refusal)?;
         self.may_use(protocol, agent)
     }
 
     /// Waits until [`Self::recheck`] fails, and returns why. Noticed within a second.
     pub async fn revoked(&self, protocol: &str, agent: Option<&str>) -> Fault {
-        let _ = (protocol, agent);
-        std::future::pending().await
+        let mut changes = self.rules.changes();
+        loop {
+            if let Err(fault) = self.recheck(protocol, agent) {
+                return fault;
+            }
+            let end = async {
+                match self.expires() {
+                    Some(expires) => tokio::time::sleep(rules::until(expires, clock::now())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = changes.changed() => {
+                    // Without anyone who could change the rules, only time can end them.
+                    if changed.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                }
+                () = end => {}
+            }
+        }
+    }
+
+    /// When the credentials end by themselves.
+    fn expires(&self) -> Option<Millis> {
+        match &self.proof {
+            Proof::Key { expires, .. } => *expires,
+            Proof::Token(token) => Some(token.expires),
+            Proof::None | Proof::Certificate => None,
+        }
+    }
+
+    fn check_proof(&self, now: Millis) -> Result<(), Reason> {
+        let rules = self.rules.load();
+        match &self.proof {
+            Proof::None => Ok(()),
+            Proof::Key { id, .. } => rules.keys.check(id, now),
+            Proof::Token(token) if !rules.has_issuer(&token.issuer) => Err(Reason::Method),
+            Proof::Token(token) => token.check(now),
+            Proof::Certificate if rules.auth.certificates.is_none() => Err(Reason::Method),
+            Proof::Certificate => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Caller").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+fn profile_of(rules: &Rules, name: &str, proof: &Proof) -> Arc<Profile> {
+    match proof {
+        Proof::None => rules.profiles.anonymous(),
+        proof => rules.profiles.of(name, proof.scopes()),
     }
 }

@@ -11,7 +11,7 @@ use governor::{Quota, RateLimiter};
 use interlingua_core::rate::Rate;
 use interlingua_core::{Fault, FaultKind, LimitState};
 
-/// Counts what happens, and refuses what exceeds a rate. One atomic, whoever shares it.
+/// Counts what happens, and refuses what exceeds a rate. One atomic, however many share it.
 pub struct Limiter {
     rate: Rate,
     burst: NonZeroU32,

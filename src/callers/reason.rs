@@ -1,5 +1,12 @@
 //! Why credentials are refused: for the log and for counters. Clients are told the same whatever it is.
 
+use std::time::Duration;
+
+use interlingua_core::{Fault, FaultKind};
+
+/// When a client should try again if the keys of an issuer cannot be read: until then nobody tries.
+const UNAVAILABLE_RETRY_AFTER: Duration = Duration::from_secs(30);
+
 /// Why credentials are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
@@ -42,4 +49,14 @@ impl Reason {
             Self::Unavailable => "unavailable",
         }
     }
+}
+
+/// The fault for refused credentials: in the same words whatever is wrong with them.
+pub(super) fn refusal(reason: Reason) -> Fault {
+    if reason == Reason::Unavailable {
+        let mut fault = Fault::new(FaultKind::Overloaded, "credentials cannot be verified at the moment");
+        fault.retry_after = Some(UNAVAILABLE_RETRY_AFTER);
+        return fault.with_detail("the keys of the issuer cannot be read");
+    }
+    Fault::new(FaultKind::Unauthenticated, "valid credentials are required").with_detail(reason.as_str())
 }

@@ -11,9 +11,9 @@ use interlingua_core::size::Size;
 use super::diagnostics::Diagnostic;
 use super::document::AgentTable;
 use super::located::{Entries, Located, Table};
-use super::settings::{Agent, History, HistoryLimit, RequestLimits, Upstream};
-use super::upstreams;
+use super::settings::{Agent, History, HistoryLimit, Upstream};
 use super::validator::Validator;
+use super::{limits, upstreams};
 
 /// An agent that the file declares.
 pub(super) struct DeclaredAgent {
@@ -85,7 +85,7 @@ fn agent(
         parallel_turns: table.parallel_turns,
         server_label: table.server_label.clone(),
         max_run_bytes,
-        limits: RequestLimits::default(),
+        limits: limits::of_agent(&table.limits, validator),
         upstream,
     })
 }

@@ -10,11 +10,12 @@ use interlingua_core::size::Size;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer};
 
+use super::access::{AgentLimitsTable, AuthTable, CallerTable, RouteLimitsTable, Texts, route_auth_schema};
 use super::headers::HeaderValue;
 use super::located::{Entries, Located, Table};
 use super::operators::{AdminTable, ObserveTable};
 use super::pool_settings::Affinity;
-use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns, RouteAuth, StoreKind};
+use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns, StoreKind};
 
 /// Replaces a protocol's own options in the tree, since only the protocol can deserialize them: the index at which
 /// `Validator` holds them.
@@ -50,6 +51,11 @@ pub(super) struct Document {
     pub(super) server: Table<ServerTable>,
     /// Where runs and sessions are stored.
     pub(super) store: Table<StoreTable>,
+    /// How callers prove who they are.
+    pub(super) auth: Located<Table<AuthTable>>,
+    /// What callers may do, by the caller's name. `default` is for callers without a table of their own, `anonymous` for
+    /// those of routes without authentication.
+    pub(super) callers: Entries<Table<CallerTable>>,
     /// The agents behind the gateway, by name.
     pub(super) agents: Entries<Table<AgentTable>>,
     /// Where agents are mounted, and which protocol serves them.
@@ -265,6 +271,8 @@ pub(super) struct AgentTable {
     pub(super) server_label: Option<String>,
     /// The largest run, in bytes of agent output; a larger one fails.
     pub(super) max_run_bytes: Located<Size>,
+    /// How many runs it takes from all callers together.
+    pub(super) limits: Table<AgentLimitsTable>,
     /// How the agent is reached. Required.
     pub(super) upstream: Option<Located<Table<UpstreamTable>>>,
 }
@@ -279,6 +287,7 @@ impl Default for AgentTable {
             parallel_turns: ParallelTurns::Queue,
             server_label: None,
             max_run_bytes: Size::mebibytes(64).into(),
+            limits: Table::default(),
             upstream: None,
         }
     }
@@ -515,8 +524,13 @@ pub(super) struct RouteTable {
     pub(super) agents: Option<Located<Vec<Located<String>>>>,
     /// How long a stream may be idle before a keep-alive comment is sent; defaults to the server's heartbeat.
     pub(super) heartbeat: Option<Located<Period>>,
-    /// Who may use the route. Required if the gateway listens on a non-loopback address.
-    pub(super) auth: Option<RouteAuth>,
+    /// How callers prove who they are: a list of "keys", "jwt" and "certificates", or "none" to let anyone use the route
+    /// who can connect. By default every method that `[auth]` sets up; if it sets up none, "none" has to be written once
+    /// the gateway listens on a non-loopback address.
+    #[schemars(schema_with = "route_auth_schema")]
+    pub(super) auth: Option<Located<Texts>>,
+    /// How many requests it takes from all callers together.
+    pub(super) limits: Table<RouteLimitsTable>,
     /// What happens to a foreground run when its client disconnects.
     pub(super) on_disconnect: OnDisconnect,
     /// Whether the route shares its sessions with the agent's other routes.
@@ -536,6 +550,7 @@ impl Default for RouteTable {
             agents: None,
             heartbeat: None,
             auth: None,
+            limits: Table::default(),
             on_disconnect: OnDisconnect::Cancel,
             shared_sessions: true,
             cors: None,

@@ -5,9 +5,11 @@
 
 use std::net::IpAddr;
 
+use super::access::Texts;
 use super::diagnostics::Diagnostic;
 use super::document::{Document, ServerTable};
-use super::settings::Server;
+use super::located::Located;
+use super::settings::{Methods, Server};
 use super::tree::TomlValue;
 use super::validator::Validator;
 
@@ -15,7 +17,7 @@ use super::validator::Validator;
 const READABLE_BY_OTHERS: u32 = 0o004;
 
 /// Checks how the gateway can be reached, and by whom.
-pub(super) fn check(document: &Document, server: &Server, validator: &mut Validator<'_, '_>) {
+pub(super) fn check(document: &Document, server: &Server, methods: Methods, validator: &mut Validator<'_, '_>) {
     check_tls(&document.server, server, validator);
     let address = server.listen.ip();
     if address.to_canonical().is_loopback() {
@@ -30,24 +32,26 @@ pub(super) fn check(document: &Document, server: &Server, validator: &mut Valida
                 .help("set tls = { cert = \"…\", key = \"…\" }, or trusted_proxies if a proxy has TLS"),
         );
     }
-    check_routes(document, address, validator);
+    check_routes(document, address, methods, validator);
 }
 
 /// On a non-loopback address, an open route has to be declared as such, so that changing the listen address alone does
 /// not expose it.
-fn check_routes(document: &Document, address: IpAddr, validator: &mut Validator<'_, '_>) {
+/// With a method in `[auth]`, it is the default of every route.
+fn check_routes(document: &Document, address: IpAddr, methods: Methods, validator: &mut Validator<'_, '_>) {
     for table in &document.routes {
-        if table.value.auth.is_some() {
+        let is_open = |auth: &Located<Texts>| matches!(auth.value, Texts::One(_));
+        if table.value.auth.as_ref().is_some_and(is_open) {
             validator.report(
                 Diagnostic::warning("anyone who can connect may use this route")
                     .at(&table.span)
                     .label("auth = \"none\", and the gateway does not only listen on this machine"),
             );
-        } else if !validator.rejected.contains(&table.span, "auth") {
+        } else if table.value.auth.is_none() && !methods.any() && !validator.rejected.contains(&table.span, "auth") {
             validator.report(
-                Diagnostic::error(format!("the gateway listens on {address}, but this route requires no credentials"))
+                Diagnostic::error(format!("the gateway listens on {address}, but this route does not say who may use it"))
                     .at(&table.span)
-                    .label("write auth = \"none\" to let anyone who can connect use it")
+                    .label("write auth = [\"keys\"], or auth = \"none\" to let anyone who can connect use it")
                     .help("or listen on 127.0.0.1, behind a proxy that checks credentials"),
             );
         }

@@ -8,8 +8,11 @@
 //! Deliberately not here: which protocols exist. The caller passes them as [`Protocols`]. No socket is opened: only the
 //! file itself and the secrets it names are read, both through [`Env`], so that tests are hermetic.
 
+mod access;
 mod admin;
 mod agents;
+mod auth;
+mod callers;
 mod carried;
 mod diagnostics;
 mod document;
@@ -17,6 +20,7 @@ mod exposure;
 mod fingerprint;
 mod headers;
 mod host;
+mod limits;
 mod listen;
 mod located;
 mod mask;

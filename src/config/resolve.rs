@@ -16,10 +16,10 @@ use super::listen::parse_listen_address;
 use super::located::Located;
 use super::protocols::Protocols;
 use super::secret::Env;
-use super::settings::{Auth, Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
+use super::settings::{Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
 use super::tree::{self, Rejected, TomlValue};
 use super::validator::Validator;
-use super::{admin, agents, carried, exposure, fingerprint, observe, routes, tls};
+use super::{admin, agents, auth, callers, carried, exposure, fingerprint, observe, routes, tls};
 
 /// Checks the complete document. The settings are `None` if something essential is missing.
 pub(super) fn resolve(
@@ -42,16 +42,27 @@ pub(super) fn resolve(
     let store = store(&document.store, &mut validator);
     let known = agents::resolve(&document.agents, &mut validator);
     let public_url = server.as_ref().and_then(|server| server.public_url.as_deref());
-    let routes = routes::resolve(&document.routes, &known, heartbeat, public_url, &mut validator);
+    let reached = auth::Reached {
+        has_proxies: server.as_ref().is_some_and(|server| !server.trusted_proxies.is_empty()),
+        has_client_ca: server
+            .as_ref()
+            .and_then(|server| server.tls.as_ref())
+            .is_some_and(|tls| tls.client_ca.is_some()),
+    };
+    let auth = auth::resolve(&document.auth, reached, &mut validator);
+    let methods = auth::set_up(&document.auth.value);
+    let callers = callers::resolve(&document.callers, &known, &mut validator);
+    let is_local = server.as_ref().is_none_or(|server| server.listen.ip().to_canonical().is_loopback());
+    let shared = routes::Shared { heartbeat, public_url, auth: methods, is_local };
+    let routes = routes::resolve(&document.routes, &known, shared, &mut validator);
     carried::check(&document.routes, &routes, &mut validator);
     if let Some(server) = &server {
-        exposure::check(&document, server, &mut validator);
+        exposure::check(&document, server, methods, &mut validator);
     }
     let agents = known.into_iter().filter_map(|known| known.agent).collect();
     let public = server.as_ref().map(|server| server.listen);
     let admin = document.admin.as_ref().and_then(|admin| admin::resolve(admin, public, &mut validator));
     let observe = observe::resolve(&document.observe, &mut validator);
-    let (auth, callers) = (Auth::default(), Vec::new());
     let settings =
         server.map(|server| Settings { server, store, auth, callers, agents, routes, admin, observe, fingerprints });
     (settings, validator.found)

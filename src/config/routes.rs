@@ -16,25 +16,35 @@ use super::protocols::ClientProtocol;
 use super::settings::{Agent, Methods, Mount, RequestLimits, Route};
 use super::tree::TomlValue;
 use super::validator::Validator;
-use super::{exposure, suggest};
+use super::{auth, exposure, limits, suggest};
 use crate::routing::{EndpointPattern, MountPoint, Overlap, OverlapKind, Table as RoutingTable};
 
 /// The longest path accepted, in bytes.
 const MAX_PATH_LEN: usize = 1024;
 
+/// What all routes have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Shared<'s> {
+    pub(super) heartbeat: Duration,
+    pub(super) public_url: Option<&'s str>,
+    /// The methods that `[auth]` sets up.
+    pub(super) auth: Methods,
+    /// True if the gateway listens on a loopback address.
+    pub(super) is_local: bool,
+}
+
 pub(super) fn resolve(
     tables: &[Located<Table<RouteTable>>],
     known: &[DeclaredAgent],
-    heartbeat: Duration,
-    public_url: Option<&str>,
+    shared: Shared<'_>,
     validator: &mut Validator<'_, '_>,
 ) -> Vec<Arc<Route>> {
-    let public_url: Option<Arc<str>> = public_url.map(Into::into);
+    let public_url: Option<Arc<str>> = shared.public_url.map(Into::into);
     let mut routes = Vec::new();
     let mut mounted = Vec::new();
     let mut named = HashSet::new();
     for table in tables {
-        if let Some(route) = route(table, known, heartbeat, &mut named, validator) {
+        if let Some(route) = route(table, known, shared, &mut named, validator) {
             let route = Arc::new(Route { public_url: public_url.clone(), ..route });
             let span = table.value.path.as_ref().map_or(table.span.clone(), |path| path.span.clone());
             mounted.push((Arc::clone(&route), span));
@@ -65,7 +75,7 @@ pub(super) fn resolve(
 fn route<'k>(
     located: &Located<Table<RouteTable>>,
     known: &'k [DeclaredAgent],
-    heartbeat: Duration,
+    shared: Shared<'_>,
     named: &mut HashSet<&'k str>,
     validator: &mut Validator<'_, '_>,
 ) -> Option<Route> {
@@ -74,12 +84,14 @@ fn route<'k>(
     let served = agents(located, known, named, validator);
     let heartbeat = match &table.heartbeat {
         Some(period) => validator.positive(period, "heartbeat"),
-        None => heartbeat,
+        None => shared.heartbeat,
     };
     let protocol = protocol(located, validator)?;
     let name = table.protocol.as_ref()?;
     let raw_options = validator.options(table.options.as_ref(), name);
-    let cors = cors(located, &raw_options, validator);
+    let auth = auth::methods(table.auth.as_ref(), shared.auth, validator);
+    let limits = limits::of_route(&table.limits, validator);
+    let cors = cors(located, &raw_options, (auth, shared.is_local), validator);
     exposure::check_options(&raw_options, validator);
     let options = (protocol.read)(raw_options, &mut validator.found);
     let path = path?;
@@ -92,8 +104,8 @@ fn route<'k>(
         protocol: name.value.clone(),
         path: path.value.clone(),
         agents,
-        auth: Methods::NONE,
-        limits: RequestLimits::default(),
+        auth,
+        limits,
         heartbeat,
         on_disconnect: table.on_disconnect,
         shared_sessions: table.shared_sessions,
@@ -103,17 +115,23 @@ fn route<'k>(
     })
 }
 
-/// The origins whose pages may use a route. Warns if all may: there is no authentication yet, so every web page that a
-/// user of the gateway opens could use it.
+/// The origins whose pages may use a route. If all may, every web page that someone opens could use it, unless it needs
+/// a key that only the right pages know: browsers send certificates by themselves.
 fn cors(
     located: &Located<Table<RouteTable>>,
     options: &TomlValue<'_>,
+    (auth, is_local): (Methods, bool),
     validator: &mut Validator<'_, '_>,
 ) -> Option<Origins> {
     let warning = |span: &Range<usize>| {
-        Diagnostic::warning("pages of any origin may use this route, without authentication")
-            .at(span)
-            .label("list the origins, like [\"https://app.example.com\"]")
+        let diagnostic = if auth.certificates || !(auth.any() || is_local) {
+            Diagnostic::error("pages of any origin may only use routes that ask for a key or a token in a header")
+        } else if auth.any() {
+            Diagnostic::warning("pages of any origin may use this route")
+        } else {
+            Diagnostic::warning("pages of any origin may use this route, without authentication")
+        };
+        diagnostic.at(span).label("list the origins, like [\"https://app.example.com\"]")
     };
     let Some(cors) = &located.value.cors else {
         // Some protocols have an option for it, which only they can interpret.

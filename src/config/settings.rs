@@ -149,6 +149,14 @@ pub struct Auth {
     pub revoke_streams: bool,
 }
 
+impl Auth {
+    /// The methods that are set up.
+    #[must_use]
+    pub fn methods(&self) -> Methods {
+        Methods { keys: self.keys.is_some(), jwt: !self.jwt.is_empty(), certificates: self.certificates.is_some() }
+    }
+}
+
 /// An issuer of JSON Web Tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtIssuer {
@@ -167,7 +175,7 @@ pub struct JwtIssuer {
 }
 
 /// A signature algorithm of JSON Web Tokens: only those with a public key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of RFC 7518 and RFC 8037")]
 pub enum JwtAlgorithm {
     RS256,
@@ -178,8 +186,38 @@ pub enum JwtAlgorithm {
     PS512,
     ES256,
     ES384,
-    #[serde(rename = "EdDSA")]
     EdDsa,
+}
+
+impl JwtAlgorithm {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::RS256,
+        Self::RS384,
+        Self::RS512,
+        Self::PS256,
+        Self::PS384,
+        Self::PS512,
+        Self::ES256,
+        Self::ES384,
+        Self::EdDsa,
+    ];
+
+    /// The name in the header of a token.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RS256 => "RS256",
+            Self::RS384 => "RS384",
+            Self::RS512 => "RS512",
+            Self::PS256 => "PS256",
+            Self::PS384 => "PS384",
+            Self::PS512 => "PS512",
+            Self::ES256 => "ES256",
+            Self::ES384 => "ES384",
+            Self::EdDsa => "EdDSA",
+        }
+    }
 }
 
 /// Where an issuer's public keys are.
@@ -227,6 +265,22 @@ pub struct Methods {
 impl Methods {
     /// No method: callers are anonymous.
     pub const NONE: Self = Self { keys: false, jwt: false, certificates: false };
+
+    /// These and the one of this name: `keys`, `jwt` or `certificates`.
+    pub(super) fn with(self, name: &str) -> Self {
+        Self {
+            keys: self.keys || name == "keys",
+            jwt: self.jwt || name == "jwt",
+            certificates: self.certificates || name == "certificates",
+        }
+    }
+
+    /// The names of the methods, in the order of the documentation.
+    #[must_use]
+    pub fn names(self) -> Vec<&'static str> {
+        let names = [(self.keys, "keys"), (self.jwt, "jwt"), (self.certificates, "certificates")];
+        names.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect()
+    }
 
     /// True if callers have to prove who they are.
     #[must_use]
@@ -570,14 +624,6 @@ impl Route {
             })
             .collect()
     }
-}
-
-/// Who may use a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum RouteAuth {
-    /// Anyone who can connect. No other method is implemented yet.
-    None,
 }
 
 /// What happens to an attached run when its client disconnects. Background runs always continue.

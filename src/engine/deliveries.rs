@@ -116,7 +116,7 @@ impl Deliveries {
         let Some(notifiers) = notifiers_of(collection, scope) else { return };
         let Some(id) = document.key.split('/').next().and_then(RunId::parse) else { return };
         match self.runs.find(id).await {
-            // A document may name any run: what happens in another caller's is not told.
+            // A document may name any run: what happens in another caller's is not sent.
             Ok(Some(RunHandle::InMemory(run))) if run.view(|view| view.info.owner != scope.owner.key()) => {}
             Ok(Some(RunHandle::InMemory(run))) => {
                 self.start_one(notifiers, &document, &run, StartReason::ReceiverNamed, scope);

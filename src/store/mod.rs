@@ -274,7 +274,7 @@ pub struct Retention {
     pub routes: Vec<(String, RunRetention)>,
     /// Collections whose documents are deleted with a run: those under [`owned_key`] of the run's owner and `<run>/…`.
     pub attached: Vec<String>,
-    /// How much each principal may keep. Whoever has more loses their own oldest, before the rules above take anything
+    /// How much each principal may keep. One that has more loses its own oldest, before the rules above take anything
     /// from anyone.
     pub bounds: OwnerBoundsOf,
 }

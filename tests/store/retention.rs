@@ -464,7 +464,7 @@ pub(crate) async fn who_is_over_their_own_bound_loses_their_own_oldest(store: &S
     let report = store.retain(bounds_of_ann(bounds, policy(FOREVER, FOREVER, &[])), 20_000).await.unwrap();
     assert_eq!(report, RetentionReport::default());
 
-    // Runs that have not ended count, and are not deleted: another tenant of hers loses instead, and nobody else.
+    // Runs that have not ended count, and are not deleted: another tenant of hers loses instead, and no one else.
     for number in 300..306 {
         let spec = RunSpec { id: id(number), owner: "key:ann/c", ..RunSpec::default() };
         open_run(store, &spec, RunState::Running, 1).await;

@@ -1,4 +1,4 @@
-//! What single principals may keep: whoever has more loses their own oldest runs and documents, and no one else does.
+//! What single principals may keep: one that has more loses its own oldest runs and documents, and no one else does.
 //! Not here: the rules for all together ([`super`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,7 +10,7 @@ use interlingua_core::id::RunId;
 use super::documents::Documents;
 use super::{Run, RunData, Runs};
 use crate::store::fair::{self, OwnLoss, principal_of};
-use crate::store::{OwnerBoundsOf, Retention, RetentionReport, StoredRun};
+use crate::store::{OwnerBoundsOf, Retention, RetentionReport, StoredRun, owner_in};
 
 impl Runs {
     /// Ended runs of principals with too many of them on a route (`None`: at all): their oldest, at most `limit`.
@@ -97,14 +97,18 @@ impl Documents {
         if bounds.are_none() {
             return Vec::new();
         }
-        let by_age = self.by_age(collection);
-        let mut shares: BTreeMap<String, u64> = BTreeMap::new();
-        for (_, owner, _) in &by_age {
-            *shares.entry((*owner).to_owned()).or_default() += 1;
+        let mut shares: BTreeMap<&str, u64> = BTreeMap::new();
+        for (name, key) in self.by_key.keys().filter(|(name, _)| name == collection) {
+            *shares.entry(owner_in(name, key)).or_default() += 1;
         }
 
-        let shares: Vec<(String, u64)> = shares.into_iter().collect();
+        let shares: Vec<(String, u64)> = shares.into_iter().map(|(owner, count)| (owner.to_owned(), count)).collect();
         let losses = fair::own_losses(&shares, |principal| bounds.of(principal).documents);
+        if losses.is_empty() {
+            return Vec::new();
+        }
+
+        let by_age = self.by_age(collection);
         let mut left: HashMap<&str, u64> =
             losses.iter().flat_map(|loss| &loss.owners).map(|(owner, loss)| (owner.as_str(), *loss)).collect();
         let mut loses = |owner: &str| left.get_mut(owner).filter(|loss| **loss > 0).map(|loss| *loss -= 1).is_some();

@@ -1,4 +1,4 @@
-//! What single principals may keep: whoever has more loses their own oldest runs and documents, and no one else does.
+//! What single principals may keep: one that has more loses its own oldest runs and documents, and no one else does.
 //! Not here: the rules for all together ([`super::retention`]).
 
 use rusqlite::{Params, Row};
@@ -110,7 +110,7 @@ impl WriteTransaction<'_> {
     }
 }
 
-/// Takes from each owner what it has to lose, at most `room` in all. `take` is told an owner and how many, and says how
+/// Takes from each owner what it has to lose, at most `room` in all. `take` gets an owner and a number, and returns how
 /// many it took. Returns the sum.
 fn take_each(
     losses: &[OwnLoss],

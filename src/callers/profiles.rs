@@ -1,0 +1,132 @@
+//! What callers may do: the tables of `[callers]`, and which of them counts for whom.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::config::{CallerLimits, CallerProfile};
+
+/// The table for callers without one of their own.
+const DEFAULT: &str = "default";
+/// The table for callers of routes without authentication.
+const ANONYMOUS: &str = "anonymous";
+
+/// What a caller may do.
+#[derive(Debug, Default)]
+pub struct Profile {
+    /// The agents it may use. `None`: all.
+    agents: Option<HashSet<String>>,
+    /// The protocols it may use. `None`: all.
+    protocols: Option<HashSet<String>>,
+    /// How much it may use.
+    pub(super) limits: Arc<CallerLimits>,
+}
+
+impl Profile {
+    /// True if the caller may use a protocol.
+    #[must_use]
+    pub fn has_protocol(&self, protocol: &str) -> bool {
+        self.protocols.as_ref().is_none_or(|protocols| protocols.contains(protocol))
+    }
+
+    /// True if the caller may use an agent.
+    #[must_use]
+    pub fn has_agent(&self, agent: &str) -> bool {
+        self.agents.as_ref().is_none_or(|agents| agents.contains(agent))
+    }
+
+    /// True if the caller may use all agents.
+    #[must_use]
+    pub fn has_all_agents(&self) -> bool {
+        self.agents.is_none()
+    }
+}
+
+/// All tables, in the order of the file.
+#[derive(Debug, Default)]
+pub(super) struct Profiles {
+    tables: Vec<(CallerProfile, Arc<Profile>)>,
+    /// Without a table: everything, within the default limits.
+    open: Arc<Profile>,
+}
+
+impl Profiles {
+    pub(super) fn new(tables: &[CallerProfile]) -> Self {
+        let set = |names: &Option<Vec<String>>| names.as_ref().map(|names| names.iter().cloned().collect());
+        let profile = |table: &CallerProfile| {
+            Arc::new(Profile {
+                agents: set(&table.agents),
+                protocols: set(&table.protocols),
+                limits: Arc::new(table.limits.clone()),
+            })
+        };
+        let tables = tables.iter().map(|table| (table.clone(), profile(table))).collect();
+        Self { tables, open: Arc::default() }
+    }
+
+    /// The profile of a caller that proved its name, and has these scopes: the table of the name, else the first one
+    /// whose scopes it has, else `default`.
+    pub(super) fn of(&self, name: &str, scopes: &[String]) -> Arc<Profile> {
+        // An issuer must not be able to name its way into the tables that are for everyone else.
+        let own = if matches!(name, DEFAULT | ANONYMOUS) { None } else { self.named(name) };
+        let has_scopes = |table: &CallerProfile| {
+            !table.scopes.is_empty() && table.scopes.iter().all(|scope| scopes.contains(scope))
+        };
+        let by_scopes = || self.tables.iter().find(|(table, _)| has_scopes(table)).map(|(_, profile)| profile);
+        let found = own.or_else(by_scopes).or_else(|| self.named(DEFAULT));
+        Arc::clone(found.unwrap_or(&self.open))
+    }
+
+    /// The profile of callers of routes without authentication.
+    pub(super) fn anonymous(&self) -> Arc<Profile> {
+        Arc::clone(self.named(ANONYMOUS).unwrap_or(&self.open))
+    }
+
+    fn named(&self, name: &str) -> Option<&Arc<Profile>> {
+        let table = self.tables.iter().find(|(table, _)| table.scopes.is_empty() && table.name == name);
+        table.map(|(_, profile)| profile)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(name: &str, scopes: &[&str], agents: Option<&[&str]>) -> CallerProfile {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        CallerProfile {
+            name: name.to_owned(),
+            scopes: owned(scopes),
+            agents: agents.map(owned),
+            protocols: None,
+            limits: CallerLimits::default(),
+        }
+    }
+
+    #[test]
+    fn the_table_of_the_name_counts_then_scopes_then_default() {
+        let profiles = Profiles::new(&[
+            table("anonymous", &[], Some(&[])),
+            table("both", &["read", "write"], Some(&["editor"])),
+            table("one", &["read"], Some(&["reader"])),
+            table("ann", &[], Some(&["hers"])),
+            table("default", &[], Some(&["public"])),
+        ]);
+        let has = |name: &str, scopes: &[&str], agent: &str| {
+            let scopes: Vec<String> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+            profiles.of(name, &scopes).has_agent(agent)
+        };
+        assert!(has("ann", &["read", "write"], "hers") && !has("ann", &["read"], "reader"));
+        assert!(has("bob", &["write", "read"], "editor") && has("bob", &["read", "x"], "reader"));
+        assert!(has("bob", &["write"], "public") && has("bob", &[], "public"));
+        // Names of tables with scopes, or of those for everyone else, are nobody's names.
+        assert!(has("one", &[], "public") && has("anonymous", &[], "public") && has("default", &[], "public"));
+        assert!(!profiles.anonymous().has_agent("public"));
+    }
+
+    #[test]
+    fn without_tables_everyone_may_do_everything() {
+        let profile = Profiles::new(&[]).of("ann", &[]);
+        assert!(profile.has_all_agents() && profile.has_agent("any") && profile.has_protocol("any"));
+        assert_eq!(*profile.limits, CallerLimits::default());
+    }
+}
