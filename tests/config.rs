@@ -341,7 +341,14 @@ fn defaults_are_applied() {
     assert_eq!(settings.server.max_body, 8 << 20);
 
     let seconds = Duration::from_secs;
-    let timeouts = ServerTimeouts { head: seconds(10), body: seconds(60), write: seconds(60), idle: seconds(75) };
+    let timeouts = ServerTimeouts {
+        head: seconds(10),
+        body: seconds(60),
+        write: seconds(60),
+        idle: seconds(75),
+        message: seconds(30),
+        ping: seconds(30),
+    };
     assert_eq!(settings.server.timeouts, timeouts);
 
     let limits = ServerLimits {
@@ -356,6 +363,11 @@ fn defaults_are_applied() {
         receivers: 10_000,
         pushes: 20_000,
         page: 8 << 20,
+        head: 32 << 10,
+        sockets: 4096,
+        sockets_per_caller: 256,
+        sockets_per_loopback_address: 4096,
+        followers: 20_000,
     };
     assert_eq!(settings.server.limits, limits);
     assert_eq!(settings.server.drain, Duration::from_secs(30));
@@ -386,12 +398,15 @@ fn values_of_the_file_override_defaults() {
 
     let timeouts = settings.server.timeouts;
     assert_eq!((timeouts.head, timeouts.write), (Duration::from_millis(1500), Duration::from_secs(60)));
+    assert_eq!((timeouts.message, timeouts.ping), (Duration::from_secs(5), Duration::from_secs(10)));
     let limits = settings.server.limits;
     assert_eq!((limits.connections, limits.connections_per_address), (500, 32));
     assert_eq!(limits.connections_per_loopback_address, 32, "an explicit limit applies to loopback addresses too");
     assert_eq!((limits.bodies, limits.json_depth, limits.json_values), (2 << 20, 64, 5000));
     assert_eq!((limits.runs, limits.queued_turns, limits.page), (1000, 8, 1 << 20));
     assert_eq!((limits.receivers, limits.pushes), (50, 200));
+    assert_eq!((limits.head, limits.sockets, limits.sockets_per_caller), (16 << 10, 100, 10));
+    assert_eq!((limits.sockets_per_loopback_address, limits.followers), (10, 2000));
     assert_eq!(settings.server.trusted_proxies.len(), 2);
     assert_eq!(settings.server.forwarded, Forwarded::Forwarded);
     assert_eq!(settings.server.allowed_hosts.as_ref().map(Vec::len), Some(3));

@@ -37,6 +37,8 @@ impl Blame {
 pub enum FaultKind {
     /// The request head is invalid HTTP, such as a malformed or duplicate `Host`.
     BadHead,
+    /// The request head is larger than the server allows.
+    HeadTooLarge,
     /// The request names a host that this gateway does not serve.
     Misdirected,
     /// The body is not JSON, not UTF-8, or not an object.
@@ -130,6 +132,7 @@ impl FaultKind {
         use FaultKind as K;
         match self {
             K::BadHead => "BAD_REQUEST",
+            K::HeadTooLarge => "HEAD_TOO_LARGE",
             K::Misdirected => "MISDIRECTED_REQUEST",
             K::Malformed => "MALFORMED_REQUEST",
             K::Missing => "MISSING_PARAMETER",
@@ -180,6 +183,7 @@ impl FaultKind {
             K::TooLarge => 413,
             K::UnsupportedMedia => 415,
             K::Misdirected => 421,
+            K::HeadTooLarge => 431,
             K::RateLimited | K::UpstreamRateLimited => 429,
             K::UpstreamUnreachable
             | K::UpstreamRefused
@@ -196,6 +200,7 @@ impl FaultKind {
     /// Every kind, for the mapping tables in the tests of adapters.
     pub const ALL: &'static [Self] = &[
         Self::BadHead,
+        Self::HeadTooLarge,
         Self::Misdirected,
         Self::Malformed,
         Self::Missing,

@@ -145,6 +145,10 @@ pub(super) struct ServerTimeoutsTable {
     pub(super) write: Located<Period>,
     /// For the next request on the connection.
     pub(super) idle: Located<Period>,
+    /// For a complete WebSocket message, from its first byte.
+    pub(super) message: Located<Period>,
+    /// Between two pings of a WebSocket. A client that sends nothing between two of them is considered gone.
+    pub(super) ping: Located<Period>,
 }
 
 impl Default for ServerTimeoutsTable {
@@ -154,6 +158,8 @@ impl Default for ServerTimeoutsTable {
             body: Period::seconds(60).into(),
             write: Period::seconds(60).into(),
             idle: Period::seconds(75).into(),
+            message: Period::seconds(30).into(),
+            ping: Period::seconds(30).into(),
         }
     }
 }
@@ -169,6 +175,8 @@ pub(super) struct ServerLimitsTable {
     /// addresses, where a proxy may run.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) connections_per_address: Option<Located<u64>>,
+    /// The size of a request head: its target, and the names and values of its fields. From 4KiB to 64KiB.
+    pub(super) head: Located<Size>,
     /// Bytes of request bodies held in memory at the same time; separately, the same number of response bytes that
     /// clients have not read yet.
     pub(super) bodies: Located<Size>,
@@ -192,6 +200,16 @@ pub(super) struct ServerLimitsTable {
     pub(super) pushes: Located<u64>,
     /// Bytes of runs on one page of a list. A larger run has a page of its own.
     pub(super) page: Located<Size>,
+    /// WebSockets in total.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) sockets: Located<u64>,
+    /// WebSockets per caller; without credentials, per client address. Defaults to 256, and to `sockets` for loopback
+    /// addresses, where a proxy may run.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) sockets_per_caller: Option<Located<u64>>,
+    /// Streamed responses in total.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) followers: Located<u64>,
 }
 
 impl Default for ServerLimitsTable {
@@ -199,6 +217,7 @@ impl Default for ServerLimitsTable {
         Self {
             connections: 20_000.into(),
             connections_per_address: None,
+            head: Size::kibibytes(32).into(),
             bodies: Size::mebibytes(256).into(),
             json_depth: 128.into(),
             json_values: 100_000.into(),
@@ -207,6 +226,9 @@ impl Default for ServerLimitsTable {
             receivers: 10_000.into(),
             pushes: 20_000.into(),
             page: Size::mebibytes(8).into(),
+            sockets: 4_096.into(),
+            sockets_per_caller: None,
+            followers: 20_000.into(),
         }
     }
 }

@@ -156,6 +156,8 @@ fn server_timeouts(table: &ServerTimeoutsTable, validator: &mut Validator<'_, '_
         body: checked(&table.body, "body"),
         write: checked(&table.write, "write"),
         idle: checked(&table.idle, "idle"),
+        message: checked(&table.message, "message"),
+        ping: checked(&table.ping, "ping"),
     }
 }
 
@@ -176,7 +178,13 @@ fn server_limits(
     let queued_turns = number(&table.queued_turns, "queued_turns", 1, 4_096);
     let receivers = number(&table.receivers, "receivers", 1, 1_000_000);
     let pushes = number(&table.pushes, "pushes", 2, 1_000_000);
+    let sockets = number(&table.sockets, "sockets", 1, MAX_CONNECTIONS);
+    let per_caller = table.sockets_per_caller.as_ref();
+    let per_caller = per_caller.map(|located| number(located, "sockets_per_caller", 1, MAX_CONNECTIONS));
+    let followers = number(&table.followers, "followers", 1, MAX_CONNECTIONS);
     let page = validator.at_least(&table.page, "page", Size::kibibytes(64));
+    // The HTTP library rejects heads of more than 128 KiB, whose target it does not know.
+    let head = validator.size_between(&table.head, "head", Size::kibibytes(4), Size::kibibytes(64));
 
     let bodies = table.bodies.value;
     if bodies < max_body.value {
@@ -200,6 +208,11 @@ fn server_limits(
         receivers,
         pushes,
         page,
+        head,
+        sockets,
+        sockets_per_caller: per_caller.unwrap_or(256),
+        sockets_per_loopback_address: per_caller.unwrap_or(sockets),
+        followers,
     }
 }
 

@@ -388,6 +388,10 @@ pub struct ServerTimeouts {
     pub write: Duration,
     /// For the next request on the connection.
     pub idle: Duration,
+    /// For a complete WebSocket message, from its first byte.
+    pub message: Duration,
+    /// Between two pings of a WebSocket.
+    pub ping: Duration,
 }
 
 /// What clients may use at the same time.
@@ -399,6 +403,8 @@ pub struct ServerLimits {
     pub connections_per_address: usize,
     /// Connections per loopback address: a proxy on the same machine stands for many clients.
     pub connections_per_loopback_address: usize,
+    /// Bytes of a request head: its target, and the names and values of its fields.
+    pub head: usize,
     /// Bytes of request bodies held in memory at the same time; separately, the same number of response bytes that
     /// clients have not read yet. At least `max_body`.
     pub bodies: usize,
@@ -416,6 +422,14 @@ pub struct ServerLimits {
     pub pushes: usize,
     /// Bytes of runs on one page of a list. A larger run has a page of its own.
     pub page: usize,
+    /// WebSockets in total.
+    pub sockets: usize,
+    /// WebSockets per caller; without credentials, per client address. Trusted proxies are exempt.
+    pub sockets_per_caller: usize,
+    /// WebSockets per loopback address, without credentials.
+    pub sockets_per_loopback_address: usize,
+    /// Streamed responses in total.
+    pub followers: usize,
 }
 
 /// Where runs and sessions are stored, and for how long.

@@ -68,6 +68,19 @@ impl<'i> Validator<'i, '_> {
         period.value.0
     }
 
+    /// Checks that a size is within bounds. Returns it in bytes.
+    pub(super) fn size_between(&mut self, size: &Located<Size>, key: &str, min: Size, max: Size) -> usize {
+        if !(min..=max).contains(&size.value) {
+            self.report(
+                Diagnostic::error(format!("{key:?} cannot be \"{}\"", size.value))
+                    .at(&size.span)
+                    .label(format!("must be between \"{min}\" and \"{max}\"")),
+            );
+        }
+
+        size.value.bytes()
+    }
+
     /// Checks that a size is not too small.
     pub(super) fn at_least(&mut self, size: &Located<Size>, key: &str, min: Size) -> usize {
         if size.value < min {

@@ -3,7 +3,10 @@
 //! Not here: whether the request may name that host (`guard.rs`), and the parsing of forwarded headers
 //! (`forwarded.rs`).
 
+use std::net::IpAddr;
+
 use actix_web::dev::RequestHead;
+use interlingua_core::network;
 
 use super::forwarded::{self, ForwardedInfo};
 use super::{Gateway, Served};
@@ -44,6 +47,13 @@ pub(super) fn forwarded_info(gateway: &Gateway, head: &RequestHead) -> Forwarded
     })
 }
 
+/// The address of the client: what trusted proxies report, else that of the peer. `None` for trusted proxies that report
+/// none, since they stand for many clients.
+pub(super) fn client_address(gateway: &Gateway, head: &RequestHead, peer: IpAddr) -> Option<IpAddr> {
+    let is_proxy = gateway.settings().trusted_proxies.iter().any(|proxy| network::contains(proxy, peer));
+    if is_proxy { forwarded_info(gateway, head).client } else { Some(peer.to_canonical()) }
+}
+
 /// Scheme, host, port and path prefix. `scheme` is that of the gateway itself.
 fn origin(scheme: &'static str, requested: Option<Host>, forwarded: ForwardedInfo) -> String {
     let scheme = forwarded.scheme.unwrap_or(scheme);
@@ -77,7 +87,7 @@ mod tests {
             (None, "", Some(8443), "", "http://gw:8080"),
             (None, "pub.ex", None, "/pre/a%20b", "http://pub.ex/pre/a%20b"),
         ] {
-            let forwarded = ForwardedInfo { scheme, host: host(name), port, prefix: prefix.to_owned() };
+            let forwarded = ForwardedInfo { client: None, scheme, host: host(name), port, prefix: prefix.to_owned() };
             assert_eq!(origin("http", host("gw:8080"), forwarded), expected);
         }
 

@@ -212,6 +212,8 @@ mod tests {
     use super::*;
 
     const TIMEOUTS: ServerTimeouts = ServerTimeouts {
+        message: Duration::from_secs(30),
+        ping: Duration::from_secs(30),
         head: Duration::from_secs(10),
         body: Duration::from_secs(60),
         write: Duration::from_secs(50),

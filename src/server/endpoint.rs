@@ -1,34 +1,89 @@
-//! Serving endpoints: the request's head is checked, then a WebSocket takes the connection, or the request is answered.
+//! Serving requests: each is checked once by its head, then a WebSocket takes the connection, or the request is answered.
 
 use std::sync::Arc;
 
+use actix_http::{Request, Response};
+use actix_web::body::BoxBody;
 use actix_web::web::Payload;
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 
-use super::guard::{self, Target};
-use super::routes::Routed;
-use super::{Gateway, access, handle, websocket};
+use super::check::{self, Checked};
+use super::connection::{ConnectionInfo, info_of};
+use super::{Gateway, handle, request_log, websocket};
+use crate::observe::RequestLog;
+use crate::routing::OwnPath;
+use crate::store::Health;
 
-/// Serves a request of an endpoint.
-pub(super) async fn serve(
-    gateway: Arc<Gateway>,
-    routed: Arc<Routed>,
-    request: HttpRequest,
-    payload: Payload,
-) -> HttpResponse {
-    let (route, endpoint, params) = (&routed.route, routed.endpoint(), &routed.params);
-    let mut exchange = (endpoint.open)();
-    if let Err(fault) = guard::check_head(&gateway, Target::Endpoint(route, endpoint), request.head()) {
-        return handle::reject(&gateway, route, params, &mut *exchange, &request, &fault);
+/// Checks a request whose client waits for `100 Continue` before it sends the body. What was checked is attached to the
+/// request, for [`serve`].
+///
+/// # Errors
+/// The response to a refused request.
+pub(super) async fn expect(
+    gateway: &Gateway,
+    connection: &ConnectionInfo,
+    request: Request,
+) -> Result<Request, Response<BoxBody>> {
+    match check::check_request(gateway, request.head(), connection).await {
+        Ok(checked) => {
+            request.extensions_mut().insert(checked);
+            Ok(request)
+        }
+        Err(refusal) => {
+            let log = request.extensions().get::<Arc<RequestLog>>().cloned();
+            request_log::note_route(log.as_deref(), refusal.reporter.route());
+            Err(handle::refuse(gateway, request.head(), &refusal).into())
+        }
     }
+}
 
-    let admitted = match access::admit(&gateway, &routed, request.head()).await {
-        Ok(admitted) => admitted,
-        Err(fault) => return handle::reject(&gateway, route, params, &mut *exchange, &request, &fault),
+/// Answers one request. It keeps its route even if the routes are replaced meanwhile.
+pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: Payload) -> HttpResponse {
+    let checked = request.extensions_mut().remove::<Checked>();
+    let checked = match checked {
+        Some(checked) => Ok(checked),
+        None => check::check_request(&gateway, request.head(), &info_of(&request)).await,
     };
 
-    if endpoint.websocket && request.headers().contains_key("upgrade") {
-        return websocket::serve(&gateway, &routed, admitted, &request, payload).await;
+    let route = match &checked {
+        Ok(Checked::Endpoint(routed, ..)) => Some(&*routed.route),
+        Ok(Checked::Preflight(route, _)) => Some(&**route),
+        Ok(Checked::Own(_)) => None,
+        Err(refusal) => refusal.reporter.route(),
+    };
+    request_log::note_route(request_log::of(&request).as_deref(), route);
+
+    match checked {
+        Ok(Checked::Endpoint(routed, admitted, body)) => {
+            if routed.endpoint().websocket && request.headers().contains_key("upgrade") {
+                return websocket::serve(&gateway, &routed, admitted, &request, payload).await;
+            }
+            handle::answer(gateway, routed, admitted, body, request, payload).await
+        }
+        Ok(Checked::Preflight(route, allow)) => handle::preflight(&route, &request, &allow),
+        Ok(Checked::Own(own)) => {
+            let (status, body) = match own {
+                OwnPath::Health => (200, serde_json::json!({ "status": "ok" })),
+                OwnPath::Ready => readiness(&gateway),
+            };
+            handle::health(&request, status, &body)
+        }
+        Err(refusal) => handle::refuse(&gateway, request.head(), &refusal),
     }
-    handle::answer(gateway, routed, exchange, admitted, request, payload).await
+}
+
+/// Status and body of `/readyz`: whether new runs are accepted.
+fn readiness(gateway: &Gateway) -> (u16, serde_json::Value) {
+    if !gateway.engine.is_open() {
+        return (503, serde_json::json!({ "status": "shutting down" }));
+    }
+
+    match gateway.engine.health() {
+        // The reason is only logged, since it may contain file names.
+        Health::Failing { since, .. } => {
+            let for_seconds = since.elapsed().as_secs();
+            (503, serde_json::json!({ "status": "not ready", "store": "failing", "for_seconds": for_seconds }))
+        }
+        Health::Good => (200, serde_json::json!({ "status": "ready" })),
+    }
 }

@@ -14,6 +14,8 @@ use crate::config::{Forwarded, Host};
 /// What the outermost trusted proxy reported.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ForwardedInfo {
+    /// The address of the client: the first one from the right that is not a trusted proxy.
+    pub(super) client: Option<IpAddr>,
     pub(super) scheme: Option<&'static str>,
     pub(super) host: Option<Host>,
     pub(super) port: Option<u16>,
@@ -56,7 +58,9 @@ fn x_forwarded<'a>(
         values.get(values.len().saturating_sub(hops)).copied()
     };
     let prefixes = list("x-forwarded-prefix");
+    let client = clients.len().checked_sub(hops).and_then(|index| address(clients[index]));
     ForwardedInfo {
+        client,
         scheme: outermost("x-forwarded-proto").and_then(scheme),
         host: outermost("x-forwarded-host").and_then(|host| host.parse().ok()),
         port: outermost("x-forwarded-port").and_then(|port| port.parse().ok()).filter(|port| *port != 0),
@@ -66,11 +70,13 @@ fn x_forwarded<'a>(
 
 fn forwarded(header: &str, is_trusted: impl Fn(IpAddr) -> bool) -> ForwardedInfo {
     let elements: Vec<&str> = split_unquoted(header, ',').collect();
-    let client = |element: &&str| parameter(element, "for").and_then(|client| address(&client));
+    let client = |element: &str| parameter(element, "for").and_then(|client| address(&client));
     let hops = 1 + elements.iter().rev().take_while(|element| client(element).is_some_and(&is_trusted)).count();
     let Some(element) = elements.get(elements.len().saturating_sub(hops)) else { return ForwardedInfo::default() };
 
     ForwardedInfo {
+        // If all elements are those of trusted proxies, the first one of them counts.
+        client: client(element).filter(|client| !is_trusted(*client)),
         scheme: parameter(element, "proto").and_then(|value| scheme(&value)),
         host: parameter(element, "host").and_then(|host| host.parse().ok()),
         port: None,
@@ -81,7 +87,8 @@ fn forwarded(header: &str, is_trusted: impl Fn(IpAddr) -> bool) -> ForwardedInfo
 /// The address of a hop, with or without a port. `None` if it is obfuscated or invalid.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.trim().trim_start_matches('[').trim_end_matches(']');
-    bare.parse().ok().or_else(|| text.trim().parse::<SocketAddr>().ok().map(|address| address.ip()))
+    let parsed = bare.parse().ok().or_else(|| text.trim().parse::<SocketAddr>().ok().map(|address| address.ip()));
+    parsed.map(|address: IpAddr| address.to_canonical())
 }
 
 /// Splits a header at separators outside of quotes.
@@ -170,6 +177,32 @@ mod tests {
             let headers = [("x-forwarded-for", clients), ("x-forwarded-host", hosts)];
             assert_eq!(host(&parse(Forwarded::XForwarded, "10.0.0.1", &headers)), expected, "{clients} {hosts}");
         }
+    }
+
+    #[test]
+    fn the_client_is_the_first_untrusted_address_from_the_right() {
+        for (family, header, value, expected) in [
+            (Forwarded::XForwarded, "x-forwarded-for", "1.1.1.1, 203.0.113.7", Some("203.0.113.7")),
+            (
+                Forwarded::XForwarded,
+                "x-forwarded-for",
+                "1.1.1.1, 203.0.113.7:99, 10.0.0.2, 10.0.0.3",
+                Some("203.0.113.7"),
+            ),
+            (Forwarded::XForwarded, "x-forwarded-for", "::ffff:203.0.113.7", Some("203.0.113.7")),
+            (Forwarded::XForwarded, "x-forwarded-for", "1.1.1.1, unknown", None),
+            (Forwarded::XForwarded, "x-forwarded-for", "10.0.0.4, 10.0.0.2", None),
+            (Forwarded::XForwarded, "forwarded", "for=203.0.113.7", None),
+            (Forwarded::Forwarded, "forwarded", "for=1.1.1.1, for=203.0.113.7, for=10.0.0.2", Some("203.0.113.7")),
+            (Forwarded::Forwarded, "forwarded", "for=\"[2001:db8::1]:3\"", Some("2001:db8::1")),
+            (Forwarded::Forwarded, "forwarded", "for=1.1.1.1, for=_hidden", None),
+            (Forwarded::Forwarded, "forwarded", "for=10.0.0.2", None),
+            (Forwarded::Forwarded, "x-forwarded-for", "203.0.113.7", None),
+        ] {
+            let client = parse(family, "10.0.0.1", &[(header, value)]).client;
+            assert_eq!(client, expected.map(|address| address.parse().expect("an address")), "{value}");
+        }
+        assert_eq!(parse(Forwarded::XForwarded, "192.0.2.1", &[("x-forwarded-for", "1.1.1.1")]).client, None);
     }
 
     #[test]

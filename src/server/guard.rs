@@ -1,11 +1,10 @@
-//! Checks of a request head before any byte of the body is read: the host it names, the web page it comes from, and the
-//! content type. They apply to endpoints, unknown paths, health checks and WebSockets alike.
+//! Single checks of a request head: its size, the host it names, the web page it comes from, and the body it announces.
 //!
 //! Why: people who run a gateway on their machine also open web pages. A page of another origin must neither use the
 //! gateway nor read from it. Browsers help: they send the origin of a request (`Origin`, `Sec-Fetch-Site`) and the host
 //! name it was made for (`Host`), and send a preflight request before a body of a type that HTML forms cannot produce.
 //!
-//! Not here: which hosts are allowed (`hosts.rs`), and the format of error responses, which depends on the protocol.
+//! Not here: their order (`check.rs`), which hosts are allowed (`hosts.rs`), and the format of error responses, which depends on the protocol.
 
 use actix_web::dev::RequestHead;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -13,43 +12,45 @@ use actix_web::http::{Method, Version};
 use interlingua_core::exchange::{self, Endpoint, MediaTypes};
 use interlingua_core::{Fault, FaultKind};
 
+use super::bodies::BodyReservation;
+use super::routes::Routed;
 use super::{Gateway, Served, base_url, hosts};
 use crate::config::{Host, Origins};
 
-/// The target of a request, which determines who may send it.
+/// The target of a request, which determines what pages may send it.
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a> {
     /// An endpoint of a route.
     Endpoint(&'a Served, &'a Endpoint),
-    /// A path below a route that has no endpoint.
-    BelowRoute(&'a Served),
+    /// A request of a browser that asks whether a page may use a route.
+    Preflight(&'a Served),
     /// `/healthz` and `/readyz`.
     Health,
-    /// A path outside of all mounts.
-    NotFound,
 }
 
-/// Checks the head of a request.
+/// Checks the size of the head. Larger heads than those of any setting are rejected while they are parsed.
 ///
 /// # Errors
-/// If the host is not allowed, or the request comes from a web page that is not allowed.
-pub(super) fn check_head(gateway: &Gateway, target: Target<'_>, head: &RequestHead) -> Result<(), Fault> {
-    let host = check_host(gateway, target, head)?;
-    check_origin(gateway, target, head, host.as_ref())?;
-
-    // TRACE would echo the request, and CONNECT would open a tunnel: no endpoint supports them.
-    if head.method == Method::TRACE || head.method == Method::CONNECT {
-        let message = format!("method {} is not supported", head.method);
-        return Err(Fault::new(FaultKind::MethodNotAllowed, message));
+/// If it is larger than the setting.
+pub(super) fn check_head_size(gateway: &Gateway, head: &RequestHead) -> Result<(), Fault> {
+    let limit = gateway.settings().limits.head;
+    // Each field has a colon, a space and a line end.
+    let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let target = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    if fields + target <= limit {
+        return Ok(());
     }
-    Ok(())
+    Err(Fault::new(FaultKind::HeadTooLarge, format!("the request head is larger than {limit} bytes")))
 }
 
 /// The host that the client requested: from a trusted proxy, else from the request. Both must be allowed.
-fn check_host(gateway: &Gateway, target: Target<'_>, head: &RequestHead) -> Result<Option<Host>, Fault> {
+///
+/// # Errors
+/// If it is missing, invalid or not allowed.
+pub(super) fn check_host(gateway: &Gateway, head: &RequestHead, is_probe: bool) -> Result<Option<Host>, Fault> {
     let bad_head = |message: &str| Fault::new(FaultKind::BadHead, message);
     let check = |host: &Host| {
-        if gateway.settings().hosts.include(host, matches!(target, Target::Health)) {
+        if gateway.settings().hosts.include(host, is_probe) {
             return Ok(());
         }
         let message = format!("host '{host}' is not served by this gateway");
@@ -76,14 +77,22 @@ fn check_host(gateway: &Gateway, target: Target<'_>, head: &RequestHead) -> Resu
 }
 
 /// Checks that a request from a web page comes from the gateway's own origin or from one that the route allows.
-fn check_origin(gateway: &Gateway, target: Target<'_>, head: &RequestHead, host: Option<&Host>) -> Result<(), Fault> {
+///
+/// # Errors
+/// If it comes from another page.
+pub(super) fn check_origin(
+    gateway: &Gateway,
+    target: Target<'_>,
+    head: &RequestHead,
+    host: Option<&Host>,
+) -> Result<(), Fault> {
     let refused = |page: &str| {
         let message = format!("web pages of {page} may not use this");
         Err(Fault::new(FaultKind::Forbidden, message).with_detail("the route's cors does not list the origin"))
     };
     let allowed = |origin: &str| match target {
-        Target::Endpoint(route, _) | Target::BelowRoute(route) => route.cors.include(origin),
-        Target::Health | Target::NotFound => false,
+        Target::Endpoint(route, _) | Target::Preflight(route) => route.cors.include(origin),
+        Target::Health => false,
     };
 
     let mut origins = head.headers.get_all("origin");
@@ -111,12 +120,39 @@ fn check_origin(gateway: &Gateway, target: Target<'_>, head: &RequestHead, host:
     let is_public = match target {
         Target::Endpoint(_, endpoint) => endpoint.public,
         Target::Health => true,
-        Target::BelowRoute(_) | Target::NotFound => false,
+        Target::Preflight(_) => false,
     };
     if is_foreign && !(is_link && is_public) && !allowed("null") {
         return refused("other sites");
     }
     Ok(())
+}
+
+/// Checks the type and the length that a request announces for its body, before any of it is read. A body of unknown
+/// length is also checked once it has been read.
+///
+/// # Errors
+/// If the endpoint does not accept it, or there is no memory for it now.
+pub(super) fn check_body(gateway: &Gateway, routed: &Routed, head: &RequestHead) -> Result<BodyReservation, Fault> {
+    // A body of unknown length may be empty and then needs no content type. But if there is one, it must be right.
+    let has_type = announces_body(&head.headers).unwrap_or_else(|| head.headers.contains_key("content-type"));
+    body_type(routed.endpoint().reads, &head.headers, has_type)?;
+
+    let limit = max_body(gateway, &routed.route);
+    let length = head.headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
+    match length {
+        Some(length) if length > limit => Err(too_large(limit)),
+        length => gateway.bodies.begin(length.unwrap_or(0)),
+    }
+}
+
+/// The largest body of a route, in bytes.
+pub(super) fn max_body(gateway: &Gateway, route: &Served) -> usize {
+    route.mounted.max_body.unwrap_or(gateway.settings().max_body)
+}
+
+pub(super) fn too_large(limit: usize) -> Fault {
+    Fault::new(FaultKind::TooLarge, format!("the body is larger than {limit} bytes"))
 }
 
 /// Checks the content type of a body, if there is one.
@@ -168,7 +204,7 @@ pub(super) fn is_json(head: &HeaderMap) -> bool {
 }
 
 /// True if a request has a body. `None` if that is unknown: a chunked body may be empty.
-pub(super) fn announces_body(head: &HeaderMap) -> Option<bool> {
+fn announces_body(head: &HeaderMap) -> Option<bool> {
     if head.contains_key("transfer-encoding") {
         return None;
     }

@@ -7,22 +7,23 @@ use std::time::Duration;
 
 use actix_web::dev::RequestHead;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use actix_web::http::{ConnectionType, Method, StatusCode, Version};
+use actix_web::http::{ConnectionType, StatusCode, Version};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::StreamExt;
 use interlingua_core::call::{Page, Reply};
-use interlingua_core::exchange::{Caller, MediaTypes};
+use interlingua_core::exchange::Caller;
 use interlingua_core::out::Head;
 use interlingua_core::tree::{Bounds, check};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request};
 use tokio::time::Instant;
 
 use super::access::Admitted;
-use super::bodies::{Bodies, BodyReservation, LARGE_BODY};
+use super::bodies::{BodyReservation, LARGE_BODY};
+use super::check::{Refusal, Reporter};
 use super::clock::BodyClock;
 use super::connection::info_of;
-use super::guard::{self, Target};
+use super::guard;
 use super::routes::Routed;
 use super::stream::Steps;
 use super::unsent::{CompleteBody, StreamBody};
@@ -30,7 +31,6 @@ use super::{Gateway, Served, request_log};
 use crate::engine::{Answer, Follower, ListedRun, Scope};
 use crate::metrics::OpenStream;
 use crate::observe::RequestLog;
-use crate::routing::{EndpointMatch, Found};
 use crate::upstream::Trace;
 use crate::{callers, clock};
 
@@ -43,18 +43,20 @@ const MAX_CALLS: usize = 256;
 pub(super) async fn answer(
     gateway: Arc<Gateway>,
     routed: Arc<Routed>,
-    mut exchange: Box<dyn Exchange>,
     admitted: Admitted,
+    body: BodyReservation,
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
-    let (route, endpoint, params) = (&routed.route, routed.endpoint(), &routed.params);
-    let limit = route.mounted.max_body.unwrap_or(gateway.settings().max_body);
-    let time = gateway.settings().timeouts.body;
-    let (body, reservation) = match read_body(&request, payload, endpoint.reads, limit, time, &gateway.bodies).await {
+    let (route, params) = (&routed.route, &routed.params);
+    let (body, reservation) = match read_body(&gateway, &routed, body, &request, payload).await {
         Ok(body) => body,
-        Err(fault) => return reject(&gateway, route, params, &mut *exchange, &request, &fault),
+        Err(fault) => {
+            return refuse(&gateway, request.head(), &Refusal { reporter: Reporter::Endpoint(routed), fault });
+        }
     };
+
+    let mut exchange = (routed.endpoint().open)();
 
     let decoded = if body.len() > LARGE_BODY {
         let (returned, decoded) =
@@ -62,8 +64,8 @@ pub(super) async fn answer(
         exchange = returned;
         decoded
     } else {
-        let parts = RequestParts::new(&gateway, route, params, &request, request.method().as_str())
-            .from_caller(&admitted.caller);
+        let parts = RequestParts::new(&gateway, route, params, request.head(), request.method().as_str())
+            .from_caller(&admitted.caller, &request);
         let decoded = parts.decode_within(bounds(&gateway, &request), route, &mut *exchange, &body);
         drop((body, reservation));
         decoded
@@ -92,7 +94,8 @@ pub(super) async fn answer(
             follower.begin(attach, |view| exchange.begin(view, &mut out));
             let open = open_stream(&gateway, route);
             let steps = Steps::new(follower, exchange, out, route.heartbeat, open);
-            let mut response = builder(route, request.head(), &head).body(StreamBody::new(steps, &gateway.unsent));
+            let mut response =
+                builder(route, request.head(), &head).body(StreamBody::new(steps, &gateway.unsent, admitted.permits));
             if request.version() < Version::HTTP_11 {
                 // HTTP/1.0 has no chunked encoding: the stream ends with the connection.
                 response.head_mut().no_chunking(true);
@@ -136,7 +139,7 @@ pub(super) fn decode_message(
     caller: &Arc<callers::Caller>,
     (method, body): (&str, &[u8]),
 ) -> Result<(Call, Scope), Fault> {
-    let parts = RequestParts::new(gateway, &routed.route, &routed.params, request, method).from_caller(caller);
+    let parts = RequestParts::new(gateway, &routed.route, &routed.params, request.head(), method).from_caller(caller, request);
     parts.decode_within(Some(json_bounds(gateway)), &routed.route, exchange, body)
 }
 
@@ -152,8 +155,9 @@ pub(super) async fn decode_blocking(
     (body, reservation): (Bytes, BodyReservation),
 ) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
     let method = message.unwrap_or_else(|| request.method().as_str());
-    let parts =
-        RequestParts::new(gateway, &routed.route, &routed.params, request, method).from_caller(caller).into_owned();
+    let parts = RequestParts::new(gateway, &routed.route, &routed.params, request.head(), method)
+        .from_caller(caller, request)
+        .into_owned();
     let bounds = if message.is_some() { Some(json_bounds(gateway)) } else { bounds(gateway, request) };
     let permit = gateway.bodies.decoder().await;
 
@@ -187,20 +191,14 @@ impl<'a> RequestParts<'a> {
         gateway: &Gateway,
         route: &Served,
         params: &'a [(String, String)],
-        request: &'a HttpRequest,
+        head: &'a RequestHead,
         method: &'a str,
     ) -> Self {
-        let log = request_log::of(request);
-        Self { params: params.into(), log, ..Self::from_head(gateway, route, request.head(), method) }
-    }
-
-    /// From a head alone, without path parameters.
-    fn from_head(gateway: &Gateway, route: &Served, head: &'a RequestHead, method: &'a str) -> Self {
         let headers = head.headers.iter();
         Self {
             method: method.into(),
             path: head.uri.path().into(),
-            params: Cow::Borrowed(&[]),
+            params: params.into(),
             query: head.uri.query().unwrap_or("").into(),
             headers: headers
                 .map(|(name, value)| (name.as_str().into(), String::from_utf8_lossy(value.as_bytes())))
@@ -211,9 +209,9 @@ impl<'a> RequestParts<'a> {
         }
     }
 
-    /// The same request, of a caller that is known.
-    fn from_caller(self, caller: &Arc<callers::Caller>) -> Self {
-        Self { caller: Arc::clone(caller), ..self }
+    /// The same request, of a caller that is known, with its log.
+    fn from_caller(self, caller: &Arc<callers::Caller>, request: &HttpRequest) -> Self {
+        Self { caller: Arc::clone(caller), log: request_log::of(request), ..self }
     }
 
     /// Clones all borrowed parts, to move them to another thread.
@@ -327,24 +325,15 @@ pub(super) async fn run_exchange(
 }
 
 async fn read_body(
+    gateway: &Gateway,
+    routed: &Routed,
+    mut reservation: BodyReservation,
     request: &HttpRequest,
     mut payload: Payload,
-    accepted: MediaTypes,
-    limit: usize,
-    time: Duration,
-    bodies: &Bodies,
 ) -> Result<(Bytes, BodyReservation), Fault> {
-    // A body of unknown length may be empty and then needs no content type. But if there is one, it must be right.
-    let announces = guard::announces_body(request.headers());
-    let has_type = announces.unwrap_or_else(|| request.headers().contains_key("content-type"));
-    guard::body_type(accepted, request.headers(), has_type)?;
-
-    // Reject a large body before the client sends it.
-    let announced = announced_length(request.headers(), limit)?;
-
-    let mut reservation = bodies.begin(announced.unwrap_or(0))?;
+    let limit = guard::max_body(gateway, &routed.route);
     let mut body = BytesMut::new();
-    let mut clock = BodyClock::new(time, Instant::now());
+    let mut clock = BodyClock::new(gateway.settings().timeouts.body, Instant::now());
     loop {
         let chunk = tokio::time::timeout_at(clock.deadline(), payload.next()).await;
         let chunk = chunk.map_err(|_| Fault::new(FaultKind::Malformed, "the body did not come in time"))?;
@@ -352,7 +341,7 @@ async fn read_body(
         let chunk =
             chunk.map_err(|error| Fault::new(FaultKind::Malformed, "the body ended early").with_detail(error))?;
         if body.len() + chunk.len() > limit {
-            return Err(too_large(limit));
+            return Err(guard::too_large(limit));
         }
         reservation.grow(chunk.len())?;
         clock.received(chunk.len(), Instant::now());
@@ -362,65 +351,22 @@ async fn read_body(
         log.received(body.len() as u64);
     }
     info_of(request).clock.on_body_end();
-    guard::body_type(accepted, request.headers(), !body.is_empty())?;
+    guard::body_type(routed.endpoint().reads, request.headers(), !body.is_empty())?;
     Ok((body.freeze(), reservation))
 }
 
-/// Rejects a request whose body is not read.
-pub(super) fn reject(
-    gateway: &Gateway,
-    route: &Served,
-    params: &[(String, String)],
-    exchange: &mut dyn Exchange,
-    request: &HttpRequest,
-    fault: &Fault,
-) -> HttpResponse {
+/// Answers a request that was refused before its body was read, in the format of its protocol.
+pub(super) fn refuse(gateway: &Gateway, head: &RequestHead, refusal: &Refusal) -> HttpResponse {
+    let (route, params, mut exchange) = match &refusal.reporter {
+        Reporter::Endpoint(routed) => (&routed.route, &routed.params[..], (routed.endpoint().open)()),
+        Reporter::Route(route) => (route, &[][..], (route.mounted.fallback)()),
+        Reporter::Gateway => return gateway_fault(head, &refusal.fault),
+    };
+
     // The exchange may choose the format of its errors by the head, so it has to see it.
-    let parts = RequestParts::new(gateway, route, params, request, request.method().as_str());
-    let _ = parts.decode(route, exchange, b"");
-    fail(route, request.head(), exchange, fault)
-}
-
-/// Answers requests below a route that match no endpoint.
-pub(super) fn fallback(gateway: &Gateway, route: &Served, request: &HttpRequest, fault: Fault) -> HttpResponse {
-    let fault = match guard::check_head(gateway, Target::BelowRoute(route), request.head()) {
-        // The same kind of fault is more precise in `fault`, which has the allowed methods.
-        Err(rejection) if rejection.kind != fault.kind => rejection,
-        _ => fault,
-    };
-    reject(gateway, route, &[], &mut *(route.mounted.fallback)(), request, &fault)
-}
-
-/// Checks a request with `Expect: 100-continue` by its head. `None` if the client may send the body.
-pub(super) fn check_expectation(gateway: &Gateway, head: &RequestHead) -> Option<HttpResponse> {
-    let route = match gateway.routes.load().find(head) {
-        Found::Endpoint(EndpointMatch { route, .. }) | Found::WrongMethod { route, .. } | Found::Fallback(route) => {
-            route
-        }
-        Found::Own(_) | Found::Outside => {
-            let rejection = guard::check_head(gateway, Target::NotFound, head).err();
-            return rejection.map(|fault| gateway_fault(head, &fault));
-        }
-    };
-
-    let limit = route.mounted.max_body.unwrap_or(gateway.settings().max_body);
-    let checked = guard::check_head(gateway, Target::BelowRoute(&route), head)
-        .and_then(|()| announced_length(&head.headers, limit).map(|_| ()));
-    let fault = checked.err()?;
-
-    let mut exchange = (route.mounted.fallback)();
-    let _ = RequestParts::from_head(gateway, &route, head, head.method.as_str()).decode(&route, &mut *exchange, b"");
-    Some(fail(&route, head, &mut *exchange, &fault))
-}
-
-/// The `Content-Length` of a request. `None` if there is none.
-fn announced_length(headers: &HeaderMap, limit: usize) -> Result<Option<usize>, Fault> {
-    let length = headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
-    if length.is_some_and(|length: usize| length > limit) { Err(too_large(limit)) } else { Ok(length) }
-}
-
-fn too_large(limit: usize) -> Fault {
-    Fault::new(FaultKind::TooLarge, format!("the body is larger than {limit} bytes"))
+    let parts = RequestParts::new(gateway, route, params, head, head.method.as_str());
+    let _ = parts.decode(route, &mut *exchange, b"");
+    fail(route, head, &mut *exchange, &refusal.fault)
 }
 
 /// Logs a fault and writes it as the response.
@@ -451,36 +397,13 @@ pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exc
     response
 }
 
-/// Answers requests outside of all mounts, in the gateway's own format.
-pub(super) fn not_found(gateway: &Gateway, request: &HttpRequest) -> HttpResponse {
-    let message = format!("nothing is mounted at '{}'", request.path());
-    let fault = Fault::new(FaultKind::NoSuchPath, message);
-    gateway_fault(request.head(), &guard::check_head(gateway, Target::NotFound, request.head()).err().unwrap_or(fault))
-}
-
 /// Answers a health check.
-pub(super) fn health(gateway: &Gateway, request: &HttpRequest, status: u16, body: &serde_json::Value) -> HttpResponse {
-    let mut checked = guard::check_head(gateway, Target::Health, request.head());
-    if checked.is_ok() && !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let message = format!("'{}' is not a method of '{}'", request.method(), request.path());
-        checked = Err(Fault::new(FaultKind::MethodNotAllowed, message));
+pub(super) fn health(request: &HttpRequest, status: u16, body: &serde_json::Value) -> HttpResponse {
+    let mut response = gateway_response(request.head(), status, body);
+    if status == 503 {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     }
-
-    match checked {
-        Ok(()) => {
-            let mut response = gateway_response(request.head(), status, body);
-            if status == 503 {
-                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-            }
-            response
-        }
-        Err(mut fault) => {
-            if fault.kind == FaultKind::MethodNotAllowed {
-                fault.allow = vec!["GET", "HEAD"];
-            }
-            gateway_fault(request.head(), &fault)
-        }
-    }
+    response
 }
 
 /// A fault in the gateway's own format, for paths without a protocol.
@@ -504,17 +427,8 @@ fn gateway_response(request: &RequestHead, status: u16, body: &serde_json::Value
     response
 }
 
-/// Answers a CORS preflight request.
-pub(super) fn preflight(
-    gateway: &Gateway,
-    route: &Served,
-    request: &HttpRequest,
-    allow: &[&'static str],
-) -> HttpResponse {
-    if let Err(fault) = guard::check_head(gateway, Target::BelowRoute(route), request.head()) {
-        return reject(gateway, route, &[], &mut *(route.mounted.fallback)(), request, &fault);
-    }
-
+/// Answers a CORS preflight request of a page that may use the route.
+pub(super) fn preflight(route: &Served, request: &HttpRequest, allow: &[&'static str]) -> HttpResponse {
     let mut head = Head { status: 204, headers: Vec::new() };
     head.set("access-control-allow-headers", route.mounted.cors.allow_headers.join(", "));
     head.set("access-control-allow-methods", format!("{}, OPTIONS", allow.join(", ")));

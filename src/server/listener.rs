@@ -3,7 +3,6 @@
 //! Equivalent to actix-web's own server, but with sockets that have clocks, with limits on connections, and with TLS
 //! whose certificates can be replaced.
 
-use std::future::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -25,7 +24,7 @@ use tokio::time::Instant;
 use super::admission::{Connections, REJECTED_RESPONSE};
 use super::clock::Clock;
 use super::connection::{Connection, ConnectionInfo, Socket, TimedBody};
-use super::{Gateway, request_log};
+use super::{Gateway, endpoint, request_log};
 use crate::tls::SharedTls;
 
 /// Connections that the kernel queues until they are accepted.
@@ -82,7 +81,7 @@ fn service(
         // A client that closes its sending side has left: drop its pending requests at once.
         .h1_allow_half_closed(false)
         // By default, actix-http would answer every `Expect: 100-continue` with 100.
-        .expect(fn_service(move |request: Request| ready(expect(&expect_gateway, request))))
+        .expect(fn_service(move |request: Request| expect(Arc::clone(&expect_gateway), request)))
         .on_connect_ext(|socket: &Socket, data| {
             data.insert(socket.info());
         })
@@ -176,13 +175,15 @@ async fn open(
 }
 
 /// Checks the head of a request whose client waits for `100 Continue`.
-fn expect(gateway: &Gateway, request: Request) -> Result<Request, Response<BoxBody>> {
-    let Some(rejection) = super::handle::check_expectation(gateway, request.head()) else { return Ok(request) };
-    // The client may still send the body.
+async fn expect(gateway: Arc<Gateway>, request: Request) -> Result<Request, Response<BoxBody>> {
     let connection = ConnectionInfo::of_raw(&request);
-    connection.clock.on_request(true);
-    connection.clock.on_response_end(Instant::now());
-    Err(rejection.into())
+    let checked = endpoint::expect(&gateway, &connection, request).await;
+    if checked.is_err() {
+        // The client may still send the body.
+        connection.clock.on_request(true);
+        connection.clock.on_response_end(Instant::now());
+    }
+    checked
 }
 
 /// The service that handles requests, and reports them to the clock of their connection.

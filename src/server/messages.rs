@@ -14,8 +14,6 @@ use tokio::time::Instant;
 
 use super::bodies::BodyReservation;
 
-/// How long a message may take to arrive, from its first byte.
-const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest payload of a control frame, in bytes (RFC 6455, section 5.5).
 const MAX_CONTROL_LEN: usize = 125;
 
@@ -24,7 +22,7 @@ pub(super) struct Messages<S = Payload> {
     payload: S,
     /// The largest message, in bytes.
     limit: usize,
-    /// How long a message may take.
+    /// How long a message may take to arrive, from its first byte.
     timeout: Duration,
     /// Received bytes that have not been parsed.
     unread: BytesMut,
@@ -95,11 +93,11 @@ impl<S, E> Messages<S>
 where
     S: futures_util::Stream<Item = Result<Bytes, E>> + Unpin,
 {
-    pub(super) fn new(payload: S, limit: usize) -> Self {
+    pub(super) fn new(payload: S, limit: usize, timeout: Duration) -> Self {
         Self {
             payload,
             limit,
-            timeout: MESSAGE_TIMEOUT,
+            timeout,
             unread: BytesMut::new(),
             frame: None,
             message: None,
@@ -297,7 +295,7 @@ mod tests {
     /// Everything received from these bytes, read in chunks of `size` bytes.
     async fn received(bytes: &[u8], size: usize) -> (Vec<Received>, Closed) {
         let pieces: Vec<_> = bytes.chunks(size).map(|piece| Ok::<_, ()>(Bytes::copy_from_slice(piece))).collect();
-        let mut messages = Messages::new(stream::iter(pieces), 1000);
+        let mut messages = Messages::new(stream::iter(pieces), 1000, Duration::from_secs(30));
         let mut all = Vec::new();
 
         loop {
@@ -363,8 +361,7 @@ mod tests {
     #[tokio::test]
     async fn an_incomplete_message_times_out() {
         let partial = stream::iter([Ok::<_, ()>(Bytes::from_static(&[0x81]))]).chain(stream::pending());
-        let mut messages = Messages::new(partial, 1000);
-        messages.timeout = Duration::from_millis(10);
+        let mut messages = Messages::new(partial, 1000, Duration::from_millis(10));
         assert!(matches!(messages.next().await, Err(Closed::ByGateway(1008, _))));
     }
 }

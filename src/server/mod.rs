@@ -8,6 +8,7 @@ mod admin;
 mod admission;
 mod base_url;
 mod bodies;
+mod check;
 mod clock;
 mod connection;
 mod endpoint;
@@ -20,36 +21,33 @@ mod messages;
 mod request_log;
 mod routes;
 mod served;
+mod slots;
 mod stream;
 mod unsent;
 mod websocket;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use actix_web::HttpRequest;
 use actix_web::dev::ServerHandle;
 use actix_web::web::{self, Payload};
-use actix_web::{HttpRequest, HttpResponse};
 use arc_swap::ArcSwap;
 use interlingua_core::network::IpNet;
-use interlingua_core::{Fault, FaultKind};
 use tokio::sync::watch;
 
 use crate::callers::Callers;
 use crate::config::{Forwarded, ServerLimits, ServerTimeouts};
 use crate::engine::Engine;
 use crate::observe::SharedObserver;
-use crate::routing::{Found, OwnPath};
-use crate::store::Health;
 use crate::tls::SharedTls;
 
 pub use self::admin::{Admin, AdminServer, listen as listen_admin};
 pub use self::hosts::AllowedHosts;
-use self::routes::Routed;
 pub use self::routes::{Routes, SharedRoutes};
 pub use self::served::Served;
+use self::slots::Slots;
 
 /// Log directives that suppress useless lines of the HTTP library: the number of threads it starts, and an error for
 /// every protocol violation of a WebSocket client. A log filter that names these targets takes precedence.
@@ -95,8 +93,10 @@ struct Gateway {
     routes: SharedRoutes,
     settings: ArcSwap<Settings>,
     observer: SharedObserver,
-    /// The number of open WebSockets.
-    sockets: AtomicUsize,
+    /// Open WebSockets.
+    sockets: Arc<Slots>,
+    /// Requests that are being answered, streams included.
+    followers: Arc<Slots>,
     phase: watch::Receiver<Phase>,
     connections: Arc<admission::Connections>,
     bodies: bodies::Bodies,
@@ -205,9 +205,10 @@ pub fn listen(
         routes: SharedRoutes::new(routes),
         bodies: bodies::Bodies::new(settings.limits.bodies),
         unsent: unsent::Unsent::new(settings.limits.bodies),
+        sockets: Slots::new("WebSockets", settings.limits.sockets),
+        followers: Slots::new("requests", settings.limits.followers),
         settings: ArcSwap::from_pointee(settings),
         observer,
-        sockets: AtomicUsize::new(0),
         phase: is_in_phase,
         connections: Arc::clone(&connections),
     });
@@ -233,13 +234,15 @@ impl Control {
         self.0.connections.set_limits(settings.limits, settings.trusted_proxies.clone());
         self.0.bodies.set_max(settings.limits.bodies);
         self.0.unsent.set_max(settings.limits.bodies);
+        self.0.sockets.set_max(settings.limits.sockets);
+        self.0.followers.set_max(settings.limits.followers);
         self.0.settings.store(Arc::new(settings));
     }
 
     /// Open connections and WebSockets.
     #[must_use]
     pub fn open(&self) -> (usize, usize) {
-        (self.0.connections.total(), self.0.sockets.load(std::sync::atomic::Ordering::Relaxed))
+        (self.0.connections.total(), self.0.sockets.taken())
     }
 }
 
@@ -247,57 +250,6 @@ impl Control {
 fn configure(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
     let gateway = Arc::clone(gateway);
     app.default_service(web::to(move |request: HttpRequest, payload: Payload| {
-        dispatch(Arc::clone(&gateway), request, payload)
+        endpoint::serve(Arc::clone(&gateway), request, payload)
     }));
-}
-
-/// Answers one request. It keeps its route even if the routes are replaced meanwhile.
-async fn dispatch(gateway: Arc<Gateway>, request: HttpRequest, payload: Payload) -> HttpResponse {
-    let (method, path) = (request.method().as_str(), request.path());
-    let found = gateway.routes.load().find(request.head());
-    request_log::note_route(&request, &found);
-    match found {
-        Found::Endpoint(found) => endpoint::serve(gateway, Routed::new(found), request, payload).await,
-        Found::WrongMethod { route, allow } => {
-            if *request.method() == actix_web::http::Method::OPTIONS {
-                // The route that the announced request would go to decides about its origin.
-                let announced = gateway.routes.load().preflight(request.head());
-                if let Some((route, allow)) = announced.filter(|(route, _)| !route.cors.is_empty()) {
-                    return handle::preflight(&gateway, &route, &request, &allow);
-                }
-            }
-
-            let mut fault = Fault::new(FaultKind::MethodNotAllowed, format!("'{method}' is not a method of '{path}'"));
-            fault.allow = allow;
-            handle::fallback(&gateway, &route, &request, fault)
-        }
-        Found::Fallback(route) => {
-            let fault = Fault::new(FaultKind::NoSuchPath, format!("no endpoint at '{path}'"));
-            handle::fallback(&gateway, &route, &request, fault)
-        }
-        Found::Own(own) => {
-            let (status, body) = match own {
-                OwnPath::Health => (200, serde_json::json!({ "status": "ok" })),
-                OwnPath::Ready => readiness(&gateway),
-            };
-            handle::health(&gateway, &request, status, &body)
-        }
-        Found::Outside => handle::not_found(&gateway, &request),
-    }
-}
-
-/// Status and body of `/readyz`: whether new runs are accepted.
-fn readiness(gateway: &Gateway) -> (u16, serde_json::Value) {
-    if !gateway.engine.is_open() {
-        return (503, serde_json::json!({ "status": "shutting down" }));
-    }
-
-    match gateway.engine.health() {
-        // The reason is only logged, since it may contain file names.
-        Health::Failing { since, .. } => {
-            let for_seconds = since.elapsed().as_secs();
-            (503, serde_json::json!({ "status": "not ready", "store": "failing", "for_seconds": for_seconds }))
-        }
-        Health::Good => (200, serde_json::json!({ "status": "ready" })),
-    }
 }

@@ -18,7 +18,6 @@ use super::connection::ConnectionInfo;
 use super::served::Served;
 use super::{Gateway, Phase};
 use crate::observe::RequestLog;
-use crate::routing::Found;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -77,14 +76,9 @@ pub(super) fn of(request: &HttpRequest) -> Option<Arc<RequestLog>> {
     request.extensions().get::<Arc<RequestLog>>().cloned()
 }
 
-/// Notes where a request goes.
-pub(super) fn note_route(request: &HttpRequest, found: &Found<Arc<Served>>) {
-    let route = match found {
-        Found::Endpoint(found) => &found.route,
-        Found::WrongMethod { route, .. } | Found::Fallback(route) => route,
-        Found::Own(_) | Found::Outside => return,
-    };
-    if let Some(log) = of(request) {
+/// Notes where a request goes: nowhere if it is outside of all routes.
+pub(super) fn note_route(log: Option<&RequestLog>, route: Option<&Served>) {
+    if let (Some(log), Some(route)) = (log, route) {
         log.set_route(&route.scope.path, route.scope.protocol);
     }
 }

@@ -24,3 +24,13 @@ pub struct Served {
     /// The path that separates sessions and runs of this route from those of others. `None` if they are shared.
     pub partition: Option<String>,
 }
+
+impl Served {
+    /// The agent of the mount, if it has only one.
+    pub(super) fn agent(&self) -> Option<&str> {
+        match &*self.scope.agents {
+            [agent] => Some(&agent.name),
+            _ => None,
+        }
+    }
+}

@@ -13,6 +13,7 @@ use actix_web::body::{BodySize, MessageBody};
 use actix_web::web::Bytes;
 use tokio::time::Sleep;
 
+use super::access::Permits;
 use super::stream::Steps;
 
 /// The size in bytes of the pieces that are handed over for writing. A connection buffers about twice as much.
@@ -114,11 +115,12 @@ pub(super) struct StreamBody {
     rest: Option<Pieces>,
     /// Runs until the next check of the budget.
     pause: Option<Pin<Box<Sleep>>>,
+    _permits: Permits,
 }
 
 impl StreamBody {
-    pub(super) fn new(steps: Steps, unsent: &Arc<Unsent>) -> Self {
-        Self { steps, unsent: Arc::clone(unsent), rest: None, pause: None }
+    pub(super) fn new(steps: Steps, unsent: &Arc<Unsent>, permits: Permits) -> Self {
+        Self { steps, unsent: Arc::clone(unsent), rest: None, pause: None, _permits: permits }
     }
 }
 

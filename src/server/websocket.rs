@@ -6,7 +6,6 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix_web::web::{Bytes, Payload};
@@ -18,12 +17,16 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::access::Admitted;
 use super::bodies::{BodyReservation, LARGE_BODY};
+use super::check::{Refusal, Reporter};
+use super::connection::info_of;
+use super::guard;
 use super::handle::{self, Outcome};
 use super::messages::{Closed, Messages, Received};
 use super::routes::Routed;
+use super::slots::Holder;
 use super::stream::Steps;
-use super::{Gateway, Phase, request_log};
-use crate::callers::Caller;
+use super::{Gateway, Phase, Served, base_url, request_log};
+use crate::callers::{Caller, Use};
 use crate::engine::{ConnectionCache, Scope};
 use crate::observe::RequestLog;
 
@@ -31,12 +34,8 @@ use crate::observe::RequestLog;
 const METHOD: &str = "WEBSOCKET";
 /// The status that requests of a connection are logged with: that of its handshake.
 const SWITCHING_PROTOCOLS: u16 = 101;
-/// The maximum number of open WebSockets.
-const MAX_SOCKETS: usize = 4096;
 /// The maximum lifetime of a connection.
 const MAX_LIFETIME: Duration = Duration::from_secs(60 * 60);
-/// The interval of pings. A client that sends nothing between two of them is considered gone.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Serves a WebSocket connection.
 pub(super) async fn serve(
@@ -47,15 +46,20 @@ pub(super) async fn serve(
     payload: Payload,
 ) -> HttpResponse {
     let route = &routed.route;
-    let limit = route.mounted.max_body.unwrap_or(gateway.settings().max_body);
-    let Some(slot) = SocketSlot::acquire(gateway) else {
-        let fault = Fault::new(FaultKind::Overloaded, "too many WebSockets are open");
-        return handle::fallback(gateway, route, request, fault);
+    let limit = guard::max_body(gateway, route);
+    let slot = match gateway.sockets.take(holder(gateway, &admitted.caller, request)) {
+        Ok(slot) => slot,
+        Err(fault) => return refuse(gateway, route, request, fault),
+    };
+    let permit = match admitted.caller.usage.begin(Use::Socket) {
+        Ok(permit) => permit,
+        Err(fault) => return refuse(gateway, route, request, fault),
     };
 
     match handshake(request).await {
         Ok((response, session, lost)) => {
-            let mut ping = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
+            let interval = gateway.settings().timeouts.ping;
+            let mut ping = tokio::time::interval_at(Instant::now() + interval, interval);
             ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let connection = Connection {
                 gateway: Arc::clone(gateway),
@@ -64,7 +68,7 @@ pub(super) async fn serve(
                 request: request.clone(),
                 cache: gateway.engine.connection_cache(),
                 session: session.clone(),
-                messages: Messages::new(payload, limit).with_budget({
+                messages: Messages::new(payload, limit, gateway.settings().timeouts.message).with_budget({
                     let gateway = Arc::clone(gateway);
                     move || gateway.bodies.begin(0)
                 }),
@@ -86,15 +90,21 @@ pub(super) async fn serve(
                     let _ = tokio::time::timeout(write_timeout, session.close(reason)).await;
                 }
 
-                drop(slot);
+                drop((slot, permit));
             });
             response
         }
         Err(error) => {
             let fault = Fault::new(FaultKind::Malformed, format!("invalid WebSocket handshake: {error}"));
-            handle::fallback(gateway, route, request, fault)
+            refuse(gateway, route, request, fault)
         }
     }
+}
+
+fn refuse(gateway: &Gateway, route: &Arc<Served>, request: &HttpRequest, fault: Fault) -> HttpResponse {
+    // The endpoint would report it as a message, so the protocol's fallback reports it.
+    let refusal = Refusal { reporter: Reporter::Route(Arc::clone(route)), fault };
+    handle::refuse(gateway, request.head(), &refusal)
 }
 
 /// Accepts the connection. The gateway parses the messages itself: the library is given an empty payload that never
@@ -105,21 +115,17 @@ async fn handshake(request: &HttpRequest) -> Result<(HttpResponse, Session, Mess
     actix_ws::handle(request, Payload::from_request(request, &mut nothing).await?)
 }
 
-/// Counts one open WebSocket until it is dropped.
-struct SocketSlot(Arc<Gateway>);
-
-impl SocketSlot {
-    /// `None` if there are too many.
-    fn acquire(gateway: &Arc<Gateway>) -> Option<Self> {
-        let slot = Self(Arc::clone(gateway));
-        (gateway.sockets.fetch_add(1, Ordering::Relaxed) < MAX_SOCKETS).then_some(slot)
+/// Who holds a WebSocket, and how many of them it may hold. `None` if only all together are limited.
+fn holder(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Option<(Holder, usize)> {
+    let limits = &gateway.settings().limits;
+    if caller.is_authenticated() {
+        return Some((Holder::Caller(caller.owner.base_key().to_owned()), limits.sockets_per_caller));
     }
-}
 
-impl Drop for SocketSlot {
-    fn drop(&mut self) {
-        self.0.sockets.fetch_sub(1, Ordering::Relaxed);
-    }
+    let peer = info_of(request).peer.ip();
+    let address = base_url::client_address(gateway, request.head(), peer)?;
+    let max = if address.is_loopback() { limits.sockets_per_loopback_address } else { limits.sockets_per_caller };
+    Some((Holder::at(address), max))
 }
 
 /// The close frame to send. `None` if the connection is lost.

@@ -28,6 +28,7 @@ pub(crate) enum Problem {
     InvalidRequest,
     TooLarge,
     BadHead,
+    HeadTooLarge,
     Misdirected,
     MethodNotFound,
     MethodNotAllowed,
@@ -76,7 +77,7 @@ impl Row {
 }
 
 impl Problem {
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::TaskNotFound,
         Self::TaskNotCancelable,
         Self::PushNotSupported,
@@ -91,6 +92,7 @@ impl Problem {
         Self::InvalidRequest,
         Self::TooLarge,
         Self::BadHead,
+        Self::HeadTooLarge,
         Self::Misdirected,
         Self::MethodNotFound,
         Self::MethodNotAllowed,
@@ -121,6 +123,7 @@ impl Problem {
             K::NotAcceptable => Self::NotAcceptable,
             K::TooLarge => Self::TooLarge,
             K::BadHead => Self::BadHead,
+            K::HeadTooLarge => Self::HeadTooLarge,
             K::Misdirected => Self::Misdirected,
             K::Unauthenticated => Self::Unauthenticated,
             K::Forbidden => Self::Forbidden,
@@ -217,6 +220,9 @@ impl Problem {
                 row(-32600, [413, 413, 413], BAD, ["", "InvalidRequestError", "Request payload too large"], true)
             }
             Self::BadHead => row(-32600, [400, 400, 400], BAD, ["", "InvalidRequestError", "Bad request"], true),
+            Self::HeadTooLarge => {
+                row(-32600, [431, 431, 431], BAD, ["", "InvalidRequestError", "Request head too large"], true)
+            }
             Self::Misdirected => {
                 row(-32600, [421, 421, 421], BAD, ["", "InvalidRequestError", "Misdirected request"], true)
             }

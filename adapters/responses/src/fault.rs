@@ -22,6 +22,7 @@ pub(crate) const fn error_fields(kind: FaultKind) -> (u16, &'static str, Option<
     const SERVER: &str = "server_error";
     match kind {
         K::BadHead
+        | K::HeadTooLarge
         | K::Misdirected
         | K::Malformed
         | K::UnsupportedMedia

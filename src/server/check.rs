@@ -1,0 +1,157 @@
+//! The one check of a request, by its head: before a byte of its body is read, and before a waiting client is told to
+//! send it (`Expect: 100-continue`). A request is checked exactly once, since some checks count it.
+//!
+//! The order, of which the first failure is reported: size of the head, host, path and method, origin, credentials, rights,
+//! rates, type and length of the body. The limits on connections, and the framing, come before ([`super::listener`]).
+//! Not here: how each check decides (`guard.rs`, `access.rs`), and how a refusal is written (`handle.rs`).
+
+use std::sync::Arc;
+
+use actix_web::dev::RequestHead;
+use actix_web::http::Method;
+use interlingua_core::{Fault, FaultKind};
+
+use super::access::{self, Admitted};
+use super::bodies::BodyReservation;
+use super::connection::ConnectionInfo;
+use super::guard::{self, Target};
+use super::routes::Routed;
+use super::{Gateway, Served};
+use crate::routing::{Found, OwnPath};
+
+/// A request whose head was accepted.
+pub(super) enum Checked {
+    /// For an endpoint, of a caller that may use it, with the part of the budget that its body will use.
+    Endpoint(Arc<Routed>, Admitted, BodyReservation),
+    /// A CORS preflight request of a route that pages may use, and the methods of its path.
+    Preflight(Arc<Served>, Vec<&'static str>),
+    /// For a path of the gateway itself.
+    Own(OwnPath),
+}
+
+/// A request that was refused by its head.
+pub(super) struct Refusal {
+    pub(super) reporter: Reporter,
+    pub(super) fault: Fault,
+}
+
+/// In whose format a refusal is reported.
+#[derive(Clone)]
+pub(super) enum Reporter {
+    /// That of an endpoint.
+    Endpoint(Arc<Routed>),
+    /// That of the protocol of a route.
+    Route(Arc<Served>),
+    /// The gateway's own, outside of all routes.
+    Gateway,
+}
+
+impl Reporter {
+    /// The route that reports. `None` outside of all routes.
+    pub(super) fn route(&self) -> Option<&Served> {
+        match self {
+            Self::Endpoint(routed) => Some(&routed.route),
+            Self::Route(route) => Some(route),
+            Self::Gateway => None,
+        }
+    }
+}
+
+/// Where a request goes, if nothing else is wrong with it.
+struct Routing {
+    reporter: Reporter,
+    destination: Destination,
+    /// True for the paths of the gateway itself, which the probes of containers read.
+    is_probe: bool,
+}
+
+enum Destination {
+    Endpoint(Arc<Routed>),
+    Preflight(Arc<Served>, Vec<&'static str>),
+    Own(OwnPath),
+    /// No endpoint has this path and method.
+    Nowhere(Fault),
+}
+
+/// Checks the head of a request.
+///
+/// # Errors
+/// The first failure, in the order of this file.
+pub(super) async fn check_request(
+    gateway: &Gateway,
+    head: &RequestHead,
+    connection: &ConnectionInfo,
+) -> Result<Checked, Box<Refusal>> {
+    let Routing { reporter, destination, is_probe } = find(gateway, head);
+    let refused = |fault| Box::new(Refusal { reporter: reporter.clone(), fault });
+
+    guard::check_head_size(gateway, head).map_err(refused)?;
+    let host = guard::check_host(gateway, head, is_probe).map_err(refused)?;
+    let target = match &destination {
+        Destination::Endpoint(routed) => Target::Endpoint(&routed.route, routed.endpoint()),
+        Destination::Preflight(route, _) => Target::Preflight(route),
+        Destination::Own(_) => Target::Health,
+        Destination::Nowhere(fault) => return Err(refused(fault.clone())),
+    };
+    guard::check_origin(gateway, target, head, host.as_ref()).map_err(refused)?;
+
+    match destination {
+        Destination::Endpoint(routed) => {
+            let admitted = access::admit(gateway, &routed, head, connection).await.map_err(refused)?;
+            let body = guard::check_body(gateway, &routed, head).map_err(refused)?;
+            Ok(Checked::Endpoint(routed, admitted, body))
+        }
+        Destination::Preflight(route, allow) => Ok(Checked::Preflight(route, allow)),
+        Destination::Own(own) => Ok(Checked::Own(own)),
+        Destination::Nowhere(fault) => Err(refused(fault)),
+    }
+}
+
+/// Finds where a request goes, and who reports what is wrong with it. Checks nothing.
+fn find(gateway: &Gateway, head: &RequestHead) -> Routing {
+    let routes = gateway.routes.load();
+    match routes.find(head) {
+        Found::Endpoint(found) => {
+            let routed = Routed::new(found);
+            Routing::new(Reporter::Endpoint(Arc::clone(&routed)), Destination::Endpoint(routed))
+        }
+        Found::WrongMethod { route, allow } => {
+            // The route that the announced request would go to decides about its origin.
+            let announced = if head.method == Method::OPTIONS { routes.preflight(head) } else { None };
+            match announced.filter(|(route, _)| !route.cors.is_empty()) {
+                Some((route, allow)) => {
+                    Routing::new(Reporter::Route(Arc::clone(&route)), Destination::Preflight(route, allow))
+                }
+                None => Routing::new(Reporter::Route(route), wrong_method(head, allow)),
+            }
+        }
+        Found::Fallback(route) => Routing::new(Reporter::Route(route), no_such_path(head, "no endpoint at")),
+        Found::Own(own) => {
+            let is_read = matches!(head.method, Method::GET | Method::HEAD);
+            let destination = if is_read { Destination::Own(own) } else { wrong_method(head, vec!["GET", "HEAD"]) };
+            Routing { is_probe: true, ..Routing::new(Reporter::Gateway, destination) }
+        }
+        Found::Outside => Routing::new(Reporter::Gateway, no_such_path(head, "nothing is mounted at")),
+    }
+}
+
+impl Routing {
+    const fn new(reporter: Reporter, destination: Destination) -> Self {
+        Self { reporter, destination, is_probe: false }
+    }
+}
+
+fn wrong_method(head: &RequestHead, allow: Vec<&'static str>) -> Destination {
+    let message = format!("'{}' is not a method of '{}'", head.method, head.uri.path());
+    let mut fault = Fault::new(FaultKind::MethodNotAllowed, message);
+    fault.allow = allow;
+    Destination::Nowhere(fault)
+}
+
+fn no_such_path(head: &RequestHead, reason: &str) -> Destination {
+    // TRACE would echo the request, and CONNECT would open a tunnel: no path supports them.
+    if matches!(head.method, Method::TRACE | Method::CONNECT) {
+        return wrong_method(head, Vec::new());
+    }
+    Destination::Nowhere(Fault::new(FaultKind::NoSuchPath, format!("{reason} '{}'", head.uri.path())))
+}

@@ -1,0 +1,141 @@
+//! What clients may hold open at the same time: WebSockets, and requests that are being answered. One limit for all of
+//! them, and one for each caller.
+//!
+//! Not here: connections ([`super::admission`]), and what a caller's own limits allow (`crate::callers`).
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use interlingua_core::{Fault, FaultKind};
+
+/// When a client should retry if all slots are taken.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// A number of slots.
+pub(super) struct Slots {
+    /// What a slot is for, in the plural.
+    what: &'static str,
+    max: AtomicUsize,
+    taken: AtomicUsize,
+    by_holder: Mutex<HashMap<Holder, usize>>,
+}
+
+/// Whose slots are counted together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Holder {
+    /// A caller, by the key of its owner.
+    Caller(String),
+    /// Callers without credentials, by their address; for IPv6 by its /64 network.
+    Address(IpAddr),
+}
+
+/// A slot, returned when it is dropped.
+pub(super) struct Slot {
+    slots: Arc<Slots>,
+    holder: Option<Holder>,
+}
+
+impl Holder {
+    pub(super) fn at(address: IpAddr) -> Self {
+        Self::Address(match address.to_canonical() {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
+
+impl Slots {
+    pub(super) fn new(what: &'static str, max: usize) -> Arc<Self> {
+        Arc::new(Self { what, max: AtomicUsize::new(max), taken: AtomicUsize::new(0), by_holder: Mutex::default() })
+    }
+
+    /// Replaces the total. Slots that are taken stay.
+    pub(super) fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    /// How many are taken.
+    pub(super) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Takes a slot. `holder` and the number that it may have; `None` if only the total is limited.
+    ///
+    /// # Errors
+    /// If there is none left, in total or for this holder.
+    pub(super) fn take(self: &Arc<Self>, holder: Option<(Holder, usize)>) -> Result<Slot, Fault> {
+        // From here on the slot is returned, also if it is one too many.
+        let mut slot = Slot { slots: Arc::clone(self), holder: None };
+        if self.taken.fetch_add(1, Ordering::Relaxed) >= self.max.load(Ordering::Relaxed) {
+            return Err(full(FaultKind::Overloaded, format!("too many {} are open", self.what)));
+        }
+
+        let Some((holder, max)) = holder else { return Ok(slot) };
+        let mut by_holder = self.by_holder.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = by_holder.get(&holder).copied().unwrap_or(0);
+        if taken >= max {
+            return Err(full(FaultKind::RateLimited, format!("too many {} of this caller are open", self.what)));
+        }
+        by_holder.insert(holder.clone(), taken + 1);
+        drop(by_holder);
+        slot.holder = Some(holder);
+        Ok(slot)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.slots.taken.fetch_sub(1, Ordering::Relaxed);
+        let Some(holder) = &self.holder else { return };
+
+        let mut by_holder = self.slots.by_holder.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(taken) = by_holder.get_mut(holder) {
+            *taken -= 1;
+            if *taken == 0 {
+                by_holder.remove(holder);
+            }
+        }
+    }
+}
+
+fn full(kind: FaultKind, message: String) -> Fault {
+    let mut fault = Fault::new(kind, message);
+    fault.retry_after = Some(RETRY_AFTER);
+    fault
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(address: &str) -> Holder {
+        Holder::at(address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn slots_are_limited_in_total_and_per_holder_and_come_back() {
+        let slots = Slots::new("sockets", 3);
+        let take = |address: &str| slots.take(Some((holder(address), 2)));
+        let kind = |taken: Result<Slot, Fault>| taken.err().map(|fault| (fault.kind, fault.retry_after.is_some()));
+        let first = take("10.0.0.1").expect("a slot");
+        let second = take("::ffff:10.0.0.1").expect("another one");
+        assert_eq!(kind(take("10.0.0.1")), Some((FaultKind::RateLimited, true)));
+        let other = slots.take(None).expect("the last one");
+        assert_eq!(kind(take("10.0.0.2")), Some((FaultKind::Overloaded, true)));
+
+        drop(first);
+        assert_eq!(kind(take("10.0.0.1")), None);
+        drop((second, other));
+        assert_eq!(slots.taken.load(Ordering::Relaxed), 0);
+        assert!(slots.by_holder.lock().expect("no panic").is_empty());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_holder() {
+        assert_eq!(holder("2001:db8::1"), holder("2001:db8::2"));
+        assert_ne!(holder("2001:db8::1"), holder("2001:db8:0:1::1"));
+    }
+}
