@@ -167,9 +167,10 @@ async fn a_failed_turn_logs_one_warning_with_its_cause() {
         assert!(text.len() < 2048, "{}: a line has {} bytes", case.input, text.len());
     }
 
-    // A successful turn is logged too, not as a warning.
+    // A successful turn is logged too, not as a warning. Each line names the trace, and the span that the agent got.
     let body = user_turn_in("good", "hello").to_string();
-    let response = process.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await.response().await;
+    let headers = [JSON[0], ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")];
+    let response = process.open("POST", "/agents/friday/process", &headers, body.as_bytes()).await.response().await;
     assert_eq!(response.status, 200);
 
     let lines = poll_until("the good turn to be logged", async || {
@@ -177,6 +178,10 @@ async fn a_failed_turn_logs_one_warning_with_its_cause() {
         lines.iter().any(|line| line["session"] == "good").then_some(lines)
     })
     .await;
+    let good = lines.iter().find(|line| line["session"] == "good").expect("it is there");
+    let received = upstream.requests().pop().expect("a request").headers["traceparent"].clone();
+    let logged = ["trace", "span"].map(|name| good[name].as_str().unwrap_or_else(|| panic!("no {name}: {good}")));
+    assert_eq!(received, format!("00-{}-{}-01", logged[0], logged[1]));
     assert_eq!(lines.iter().filter(|line| line["level"] == "WARN").count(), CASES.len());
 }
 

@@ -1,7 +1,7 @@
 //! Good tokens of every algorithm, and a table of bad ones.
 
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt as _, ready};
@@ -21,11 +21,12 @@ use crate::config::JwksSource;
 const ISSUER: &str = "https://id.example.com/";
 
 /// A network on which every URL answers with the same document.
-struct Document(String);
+struct Document(Mutex<String>);
 
 impl JwksFetcher for Document {
     fn get(&self, _: Url) -> BoxFuture<'static, Result<Bytes, String>> {
-        ready(Ok(Bytes::from(self.0.clone()))).boxed()
+        let text = self.0.lock().expect("no test panics here").clone();
+        ready(Ok(Bytes::from(text))).boxed()
     }
 }
 
@@ -118,6 +119,10 @@ impl Keys {
     }
 
     fn issuer_of(&self, algorithms: &[JwtAlgorithm]) -> Issuer {
+        self.issuer_and_network(algorithms).0
+    }
+
+    fn issuer_and_network(&self, algorithms: &[JwtAlgorithm]) -> (Issuer, Arc<Document>) {
         let config = JwtIssuer {
             issuer: ISSUER.to_owned(),
             audience: vec!["agents".to_owned(), "robots".to_owned()],
@@ -126,7 +131,8 @@ impl Keys {
             scopes: "scope".to_owned(),
             jwks: JwksSource::Url(Url::parse("https://id.example.com/jwks").expect("a URL")),
         };
-        Issuer::new(&config, Arc::new(Document(self.jwks().to_string())))
+        let network = Arc::new(Document(Mutex::new(self.jwks().to_string())));
+        (Issuer::new(&config, Arc::clone(&network) as Arc<dyn JwksFetcher>), network)
     }
 }
 
@@ -309,6 +315,22 @@ async fn bad_signatures_are_refused() {
     ] {
         assert_eq!(issuer.verify(&token).await.err(), Some(reason), "{what}");
     }
+}
+
+#[tokio::test]
+async fn a_verified_token_counts_until_it_expires_or_its_key_is_withdrawn() {
+    let keys = Keys::new();
+    let (issuer, network) = keys.issuer_and_network(&[JwtAlgorithm::ES256]);
+    let verified = issuer.verify(&keys.token(&header(), &claims())).await.expect("a token");
+    assert_eq!(verified.check(verified.expires - 1), Ok(()));
+    assert_eq!(verified.check(verified.expires), Err(Reason::Expired));
+
+    *network.0.lock().expect("no test panics here") = r#"{"keys":[]}"#.to_owned();
+    issuer.keys().refresh(Instant::now() + Duration::from_secs(700));
+    while verified.key.is_published() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(verified.check(0), Err(Reason::Unknown));
 }
 
 /// The public key as the secret of an HMAC: what a verifier accepts that lets the token choose the algorithm.
