@@ -34,6 +34,7 @@ use crate::store::{Memory, OwnerBounds, OwnerBoundsOf, Retention, Sqlite, Sqlite
 use crate::tls::SharedTls;
 use crate::upstream::demo::Demo;
 use crate::upstream::http::{Endpoint, HealthCheck, HttpSettings, HttpUpstream};
+use crate::upstream::jwks::HttpJwksFetcher;
 use crate::upstream::pool::{Affinity, BudgetSettings, CheckThresholds, EjectSettings, PoolSettings};
 use crate::upstream::push::HttpWebhookClient;
 use crate::upstream::{InProcessAgent, Upstream};
@@ -212,7 +213,7 @@ impl Gateway {
         let mut own_addresses = vec![listener.local_addr()?];
         own_addresses.extend(admin_listener.as_ref().and_then(|listener| listener.local_addr().ok()));
         let webhooks = Arc::new(HttpWebhookClient::new(own_addresses));
-        let callers = Callers::new(&settings.auth, &settings.callers);
+        let callers = Callers::new(&settings.auth, &settings.callers, Arc::new(HttpJwksFetcher));
         let routes = self.routes(settings, &callers)?;
         let rules = retention_rules(settings, &routes, &callers);
         let webhooks = Arc::clone(&webhooks) as Arc<dyn WebhookClient>;
@@ -341,6 +342,7 @@ impl Running {
     pub async fn run(self, stop: impl Future<Output = ()> + 'static) -> anyhow::Result<()> {
         let Self { parts, store, server, admin, .. } = self;
         let (engine, observer) = (parts.engine.clone(), Arc::clone(&parts.observer));
+        let watch = tokio::task::spawn_local(Arc::clone(&parts.callers).watch());
         let housekeeping = tokio::task::spawn_local(engine.clone().housekeeping());
         let watching = parts.tls.clone().map(|tls| tokio::task::spawn_local(tls.watch()));
         let stopper = server.stopper();
@@ -369,6 +371,7 @@ impl Running {
         if let Some(watching) = watching {
             watching.abort();
         }
+        watch.abort();
         // The last to go, so that operators see the gateway drain.
         if let Some(admin) = admin {
             admin.stop().await;
@@ -419,7 +422,7 @@ impl Running {
     /// The TLS of the listener, which can be reloaded. `None` without TLS.
     #[must_use]
     pub fn tls(&self) -> Option<Arc<SharedTls>> {
-        self.tls.clone()
+        self.parts.tls.clone()
     }
 
     /// The engine, for tests.

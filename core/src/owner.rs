@@ -48,6 +48,14 @@ impl Owner {
         Self::new(format!("{kind}:{}:{subject}", escaped_with(issuer, &[':'])))
     }
 
+    /// Kind, issuer and name, of an [authenticated](Self::authenticated) owner.
+    #[must_use]
+    pub fn identity(&self) -> Option<(&str, String, String)> {
+        let (kind, rest) = self.principal.split_once(':')?;
+        let (issuer, name) = rest.split_once(':')?;
+        Some((kind, unescaped(issuer), name.to_owned()))
+    }
+
     /// The shared owner of all unauthenticated callers.
     #[must_use]
     pub fn anonymous() -> Self {
@@ -278,6 +286,9 @@ mod tests {
         assert_ne!(owner("jwt", "a:b", "c"), owner("jwt", "a", "b:c"));
         assert_ne!(owner("key", "", "anonymous"), Owner::anonymous());
         assert_eq!(owner("key", "", "team-a").key(), "key::team-a");
+        let decoded = Owner::from_key(owner("jwt", "https://a/", "b:c").base_key());
+        assert_eq!(decoded.identity(), Some(("jwt", "https://a/".to_owned(), "b:c".to_owned())));
+        assert_eq!(Owner::anonymous().identity(), None);
         assert_eq!(owner("jwt", "", "a/b").of_tenant("t").base_key(), owner("jwt", "", "a/b").key());
     }
 

@@ -50,10 +50,6 @@ impl KeyTable {
     pub(super) fn has_caller(&self, name: &str, now: Millis) -> bool {
         self.0.values().any(|entry| entry.caller == name && entry.state(now) == State::Valid)
     }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 /// Spends the time of [`KeyTable::verify`] on a request without a key.

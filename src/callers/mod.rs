@@ -4,31 +4,66 @@
 //! its rights. Not here: reading headers (the server), and whose runs and documents are whose (the engine).
 
 mod caller;
+mod failures;
 pub mod jwks;
 pub mod jwt;
 mod jwt_ring;
+mod key_source;
+mod key_table;
+mod profiles;
 mod rate;
 mod reason;
+mod rules;
 pub mod tokens;
 mod usage;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use interlingua_core::{Fault, Owner};
+use url::Url;
 
 pub use self::caller::Caller;
+use self::caller::Proof;
+use self::failures::Failures;
+use self::key_source::KeySource;
+use self::key_table::KeyTable;
+pub use self::profiles::Profile;
+use self::profiles::Profiles;
 pub use self::rate::Limiter;
 pub use self::reason::Reason;
+use self::rules::{Rules, SharedRules};
+use self::tokens::Tokens;
 pub use self::usage::{Permit, Usage, UsageTable, Use, day_of};
+use crate::clock;
 pub use crate::config::Methods;
 use crate::config::{Auth, CallerLimits, CallerProfile};
+use crate::keys::{self, KeyId};
+use crate::ports::JwksFetcher;
+
+/// How often the file of keys is looked at.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// The kinds of identities, as parts of owners.
+const KEY: &str = "key";
+const JWT: &str = "jwt";
+const CERTIFICATE: &str = "cert";
 
 /// All callers of a gateway.
 pub struct Callers {
+    rules: Arc<SharedRules>,
     anonymous: Arc<Caller>,
+    /// The callers of keys that were used.
+    by_key: RwLock<HashMap<KeyId, Arc<Caller>>>,
+    tokens: ArcSwap<Tokens<Arc<Caller>>>,
     usage: UsageTable,
-    revokes_streams: bool,
+    failures: Failures,
+    source: Mutex<Option<KeySource>>,
 }
 
 /// What a request shows of its caller; the server builds it from headers and the connection.
@@ -54,19 +89,41 @@ pub enum Credential<'a> {
     Invalid,
 }
 
+/// No issuer is asked for keys.
+struct NoIssuers;
+
+impl JwksFetcher for NoIssuers {
+    fn get(&self, _: Url) -> BoxFuture<'static, Result<Bytes, String>> {
+        async { Err("no issuers are configured".to_owned()) }.boxed()
+    }
+}
+
 impl Callers {
-    /// The callers of a configuration.
+    /// The callers of a configuration. Reads the file of keys; one that cannot be used is logged, and has no keys.
     #[must_use]
-    pub fn new(auth: &Auth, profiles: &[CallerProfile]) -> Arc<Self> {
-        let _ = profiles;
-        let (anonymous, usage) = (Arc::new(Caller::anonymous()), UsageTable::default());
-        Arc::new(Self { anonymous, usage, revokes_streams: auth.revoke_streams })
+    pub fn new(auth: &Auth, profiles: &[CallerProfile], fetcher: Arc<dyn JwksFetcher>) -> Arc<Self> {
+        let rules = SharedRules::new(auth, profiles);
+        let usage = UsageTable::default();
+        let of = |profile: &Profile| usage.of(Owner::ANONYMOUS, &profile.limits);
+        let anonymous = Caller::new(Owner::anonymous(), Owner::ANONYMOUS.to_owned(), Proof::None, &rules, of);
+        let callers = Arc::new(Self {
+            anonymous: Arc::new(anonymous),
+            by_key: RwLock::default(),
+            tokens: ArcSwap::from_pointee(Tokens::new(&auth.jwt, fetcher)),
+            usage,
+            failures: Failures::default(),
+            source: Mutex::new(auth.keys.as_deref().map(KeySource::new)),
+            rules,
+        });
+
+        callers.reload_keys();
+        callers
     }
 
     /// Without any way to authenticate.
     #[must_use]
     pub fn anonymous_only() -> Arc<Self> {
-        Self::new(&Auth::default(), &[])
+        Self::new(&Auth::default(), &[], Arc::new(NoIssuers))
     }
 
     /// The caller of routes without authentication.
@@ -76,19 +133,171 @@ impl Callers {
     }
 
     /// Who sends a request from this address, by the methods of its route. Without a method everyone is anonymous,
-    /// whatever the request shows.
+    /// whatever the request shows. Waits only for the keys of an issuer, at most five seconds.
     ///
     /// # Errors
-    /// [`interlingua_core::FaultKind::Unauthenticated`], in the same words whatever is wrong.
-    #[allow(clippy::unused_async, reason = "the keys of issuers are fetched here")]
+    /// [`interlingua_core::FaultKind::Unauthenticated`], in the same words whatever is wrong;
+    /// [`interlingua_core::FaultKind::RateLimited`] after many of them from one address; and
+    /// [`interlingua_core::FaultKind::Overloaded`] if the keys of the issuer cannot be read.
     pub async fn authenticate(
         self: &Arc<Self>,
         by: Methods,
         shown: Shown<'_>,
         from: IpAddr,
     ) -> Result<Arc<Caller>, Fault> {
-        let _ = (by, shown, from);
-        Ok(self.anonymous())
+        if !by.any() {
+            return Ok(self.anonymous());
+        }
+        let refused = match self.identify(by, shown, from).await {
+            Ok(caller) => return Ok(caller),
+            Err(refused) => refused,
+        };
+
+        // Whoever shows nothing guesses nothing, and an issuer that is down is nobody's attempt.
+        if !matches!(refused, Reason::Missing | Reason::Unavailable) {
+            self.failures.count(from, Instant::now())?;
+        }
+        Err(reason::refusal(refused))
+    }
+
+    async fn identify(&self, by: Methods, shown: Shown<'_>, from: IpAddr) -> Result<Arc<Caller>, Reason> {
+        // A certificate that the route does not ask for belongs to the connection, not to the request.
+        let certificate = shown.certificate.filter(|_| by.certificates);
+        match (shown.authorization, shown.api_key, certificate) {
+            (Credential::None, Credential::None, None) => self.refuse(Reason::Missing),
+            (Credential::One(header), Credential::None, None) => {
+                let Some(token) = bearer(header) else { return self.refuse(Reason::Malformed) };
+                if keys::looks_like_key(token) {
+                    return self.by_key(by, token);
+                }
+                if by.jwt { self.by_token(token, from).await } else { self.refuse(Reason::Method) }
+            }
+            (Credential::None, Credential::One(key), None) => self.by_key(by, key),
+            (Credential::None, Credential::None, Some(name)) => Ok(self.by_certificate(name)),
+            _ => self.refuse(Reason::Several),
+        }
+    }
+
+    /// Refuses a request whose credentials are not looked up, in the same time.
+    fn refuse(&self, reason: Reason) -> Result<Arc<Caller>, Reason> {
+        key_table::spend_time_of_a_key();
+        Err(reason)
+    }
+
+    fn by_key(&self, by: Methods, key: &str) -> Result<Arc<Caller>, Reason> {
+        let rules = self.rules.load();
+        let entry = rules.keys.verify(key, clock::now())?;
+        if !by.keys {
+            return Err(Reason::Method);
+        }
+
+        let known = self.by_key.read().unwrap_or_else(PoisonError::into_inner).get(&entry.id).map(Arc::clone);
+        // Another file may have given the id to someone else meanwhile.
+        if let Some(caller) = known.filter(|caller| caller.name == entry.caller) {
+            return Ok(caller);
+        }
+        let proof = Proof::Key { id: entry.id, expires: entry.expires };
+        let caller = self.caller(Owner::authenticated(KEY, "", &entry.caller), &entry.caller, proof);
+        self.by_key.write().unwrap_or_else(PoisonError::into_inner).insert(entry.id, Arc::clone(&caller));
+        Ok(caller)
+    }
+
+    async fn by_token(&self, token: &str, from: IpAddr) -> Result<Arc<Caller>, Reason> {
+        let (tokens, now) = (self.tokens.load_full(), clock::now());
+        if let Some(caller) = tokens.known(token, now) {
+            return Ok(caller);
+        }
+        // Signatures are expensive to check.
+        if self.failures.is_blocked(from, Instant::now()) {
+            return Err(Reason::Signature);
+        }
+        let make = |verified: Arc<jwt::Verified>| {
+            let owner = Owner::authenticated(JWT, &verified.issuer, &verified.caller);
+            let name = verified.caller.clone();
+            self.caller(owner, &name, Proof::Token(verified))
+        };
+        tokens.verify(token, now, make).await
+    }
+
+    fn by_certificate(&self, name: &str) -> Arc<Caller> {
+        self.caller(Owner::authenticated(CERTIFICATE, "", name), name, Proof::Certificate)
+    }
+
+    fn caller(&self, owner: Owner, name: &str, proof: Proof) -> Arc<Caller> {
+        let base = owner.base_key().to_owned();
+        let usage = |profile: &Profile| self.usage.of(&base, &profile.limits);
+        Arc::new(Caller::new(owner, name.to_owned(), proof, &self.rules, usage))
+    }
+
+    /// Puts another configuration in force. Callers who are no longer known are refused from now on, with all their
+    /// open connections; what they use stays counted.
+    pub fn replace(&self, auth: &Auth, tables: &[CallerProfile]) {
+        *self.source() = auth.keys.as_deref().map(KeySource::new);
+        self.tokens.store(Arc::new(self.tokens.load().replaced(&auth.jwt)));
+        let profiles = Arc::new(Profiles::new(tables));
+        self.rules.change(|rules| Rules {
+            generation: rules.generation,
+            auth: auth.clone(),
+            keys: Arc::clone(&rules.keys),
+            profiles: Arc::clone(&profiles),
+        });
+        self.reload_keys();
+    }
+
+    /// Reads the file of keys again. One that cannot be used is logged, and the keys stay as they are. True if it can.
+    pub fn reload_keys(&self) -> bool {
+        let mut source = self.source();
+        let Some(file) = source.as_mut() else {
+            self.put_keys(KeyTable::default());
+            return true;
+        };
+        let (read, path) = (file.read(), file.path().display().to_string());
+        if file.is_readable_by_others() {
+            tracing::warn!(file = path, "the file of keys can be read by every user of this machine: chmod 600");
+        }
+        drop(source);
+
+        match read {
+            Ok(entries) => {
+                tracing::info!(file = path, keys = entries.len(), "keys read");
+                self.put_keys(KeyTable::new(entries));
+                true
+            }
+            Err(reason) => {
+                tracing::warn!(file = path, reason, "the file of keys cannot be used: the keys stay as they are");
+                false
+            }
+        }
+    }
+
+    fn put_keys(&self, table: KeyTable) {
+        let table = Arc::new(table);
+        self.rules.change(|rules| Rules {
+            generation: rules.generation,
+            auth: rules.auth.clone(),
+            keys: Arc::clone(&table),
+            profiles: Arc::clone(&rules.profiles),
+        });
+        self.by_key.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Reads the file of keys whenever it changes. Never ends.
+    pub async fn watch(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(WATCH_INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.tokens.load().refresh(clock::now());
+            if self.source().as_ref().is_some_and(KeySource::is_changed) {
+                let callers = Arc::clone(&self);
+                // Parsing a large file would hold up the streams of this thread.
+                let _ = tokio::task::spawn_blocking(move || callers.reload_keys()).await;
+            }
+        }
+    }
+
+    fn source(&self) -> std::sync::MutexGuard<'_, Option<KeySource>> {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a caller uses, by the [base key](interlingua_core::Owner::base_key) of its owner.
@@ -100,25 +309,56 @@ impl Callers {
         self.usage.get(base_key).unwrap_or_else(|| self.usage.of(base_key, &self.limits_of(base_key)))
     }
 
-    /// The limits of a caller, by the base key of its owner.
+    /// What callers use that came not long ago, by the base keys of their owners.
+    #[must_use]
+    pub fn usages(&self) -> Vec<(Arc<str>, Arc<Usage>)> {
+        self.usage.all()
+    }
+
+    /// The limits of a caller, by the base key of its owner. Scopes count once the caller has come.
     #[must_use]
     pub fn limits_of(&self, base_key: &str) -> Arc<CallerLimits> {
+        let rules = self.rules.load();
         if base_key == Owner::ANONYMOUS {
-            return self.anonymous.usage.limits();
+            return Arc::clone(&rules.profiles.anonymous().limits);
         }
-        self.usage.get(base_key).map(|usage| usage.limits()).unwrap_or_default()
+        let of_name = || match identity(&Owner::from_key(base_key)) {
+            Some((_, _, name)) => Arc::clone(&rules.profiles.of(&name, &[]).limits),
+            None => Arc::default(),
+        };
+        self.usage.get(base_key).map_or_else(of_name, |usage| usage.limits())
     }
 
     /// True if open streams end with the credentials of their caller: see [`Caller::revoked`].
     #[must_use]
     pub fn revokes_streams(&self) -> bool {
-        self.revokes_streams
+        self.rules.load().auth.revoke_streams
     }
 
-    /// True if someone may still come whose [base key](interlingua_core::Owner::base_key) this is.
+    /// True if someone may still come whose [base key](interlingua_core::Owner::base_key) this is: the caller of a valid
+    /// key, or of an issuer or a certificate that is accepted. Anonymous callers always may.
     #[must_use]
     pub fn knows(&self, base_key: &str) -> bool {
-        let _ = base_key;
-        true
+        let rules = self.rules.load();
+        match identity(&Owner::from_key(base_key)) {
+            Some((KEY, _, name)) => rules.keys.has_caller(&name, clock::now()),
+            Some((JWT, issuer, _)) => rules.has_issuer(&issuer),
+            Some((CERTIFICATE, ..)) => rules.auth.certificates.is_some(),
+            Some(_) | None => true,
+        }
     }
+}
+
+/// Kind, issuer and name of an owner whose identity was proven.
+fn identity(owner: &Owner) -> Option<(&'static str, String, String)> {
+    let (kind, issuer, name) = owner.identity()?;
+    let kind = [KEY, JWT, CERTIFICATE].into_iter().find(|known| *known == kind)?;
+    Some((kind, issuer, name))
+}
+
+/// The token in `Authorization: Bearer`. `None` for other schemes.
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.split_once(' ')?;
+    let token = token.trim_matches(' ');
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }

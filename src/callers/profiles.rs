@@ -68,9 +68,8 @@ impl Profiles {
     pub(super) fn of(&self, name: &str, scopes: &[String]) -> Arc<Profile> {
         // An issuer must not be able to name its way into the tables that are for everyone else.
         let own = if matches!(name, DEFAULT | ANONYMOUS) { None } else { self.named(name) };
-        let has_scopes = |table: &CallerProfile| {
-            !table.scopes.is_empty() && table.scopes.iter().all(|scope| scopes.contains(scope))
-        };
+        let has_scopes =
+            |table: &CallerProfile| !table.scopes.is_empty() && table.scopes.iter().all(|scope| scopes.contains(scope));
         let by_scopes = || self.tables.iter().find(|(table, _)| has_scopes(table)).map(|(_, profile)| profile);
         let found = own.or_else(by_scopes).or_else(|| self.named(DEFAULT));
         Arc::clone(found.unwrap_or(&self.open))

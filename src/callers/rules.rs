@@ -34,11 +34,11 @@ pub(super) struct SharedRules {
 }
 
 impl SharedRules {
-    pub(super) fn new(auth: &Auth, tables: &[CallerProfile], keys: KeyTable) -> Arc<Self> {
+    pub(super) fn new(auth: &Auth, tables: &[CallerProfile]) -> Arc<Self> {
         let rules = Rules {
             generation: 0,
             auth: auth.clone(),
-            keys: Arc::new(keys),
+            keys: Arc::default(),
             profiles: Arc::new(Profiles::new(tables)),
         };
         Arc::new(Self { current: ArcSwap::from_pointee(rules), changes: watch::Sender::new(0) })

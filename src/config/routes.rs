@@ -13,7 +13,7 @@ use super::document::RouteTable;
 use super::host::{Origin, Origins};
 use super::located::{Located, Table};
 use super::protocols::ClientProtocol;
-use super::settings::{Agent, Methods, Mount, RequestLimits, Route};
+use super::settings::{Agent, Methods, Mount, Route};
 use super::tree::TomlValue;
 use super::validator::Validator;
 use super::{auth, exposure, limits, suggest};
