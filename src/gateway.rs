@@ -22,8 +22,8 @@ use self::live::DrainTime;
 use crate::callers::{Callers, Usage, jwks};
 use crate::clock;
 use crate::config::{
-    self, ClientProtocol, Connected, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, Protocols, Settings,
-    StoreKind, UpstreamProtocol,
+    self, ClientProtocol, Connected, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, Protocols,
+    Settings, StoreKind, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope};
 use crate::metrics::Metrics;

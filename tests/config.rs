@@ -13,8 +13,8 @@ use std::time::Duration;
 use interlingua::Gateway;
 use interlingua::config::{
     self, Affinity, CallerLimits, ClientProtocol, Connected, Diagnostics, EndpointPattern, Env, Forwarded, History,
-    JwksSource, JwtAlgorithm, OnDisconnect, ParallelTurns, Protocols, ServerLimits, ServerTimeouts, Settings, StoreKind,
-    UpstreamProtocol,
+    JwksSource, JwtAlgorithm, OnDisconnect, ParallelTurns, Protocols, ServerLimits, ServerTimeouts, Settings,
+    StoreKind, UpstreamProtocol,
 };
 use interlingua_core::Method;
 use interlingua_core::answer::ALL_DECISIONS;

@@ -49,10 +49,12 @@ fn check_routes(document: &Document, address: IpAddr, methods: Methods, validato
             );
         } else if table.value.auth.is_none() && !methods.any() && !validator.rejected.contains(&table.span, "auth") {
             validator.report(
-                Diagnostic::error(format!("the gateway listens on {address}, but this route does not say who may use it"))
-                    .at(&table.span)
-                    .label("write auth = [\"keys\"], or auth = \"none\" to let anyone who can connect use it")
-                    .help("or listen on 127.0.0.1, behind a proxy that checks credentials"),
+                Diagnostic::error(format!(
+                    "the gateway listens on {address}, but this route does not say who may use it"
+                ))
+                .at(&table.span)
+                .label("write auth = [\"keys\"], or auth = \"none\" to let anyone who can connect use it")
+                .help("or listen on 127.0.0.1, behind a proxy that checks credentials"),
             );
         }
     }

@@ -205,7 +205,7 @@ max_tokens = 3
 
         let table = toml::de::DeTable::parse("key = { env = \"K\" }").expect("TOML");
         let mut raw = toml::Spanned::new(0..19, DeValue::Table(table.into_inner()));
-        let short = Env { env: &|_| Some("12345".into()), file: env.file };
+        let short = Env { env: &|_| Some("12345".into()), ..env };
         insert_secrets(&mut raw, Path::new(""), &short, &mut found);
         assert_eq!(found.len(), 1, "a secret that cannot be masked is reported");
     }

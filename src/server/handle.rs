@@ -139,7 +139,8 @@ pub(super) fn decode_message(
     caller: &Arc<callers::Caller>,
     (method, body): (&str, &[u8]),
 ) -> Result<(Call, Scope), Fault> {
-    let parts = RequestParts::new(gateway, &routed.route, &routed.params, request.head(), method).from_caller(caller, request);
+    let parts =
+        RequestParts::new(gateway, &routed.route, &routed.params, request.head(), method).from_caller(caller, request);
     parts.decode_within(Some(json_bounds(gateway)), &routed.route, exchange, body)
 }
 

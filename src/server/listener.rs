@@ -89,13 +89,12 @@ fn service(
 
     fn_factory(move || {
         let http = http.new_service(());
-        let setup =
-            Setup {
-                gateway: Arc::clone(&settings_gateway),
-                tls: tls.clone(),
-                connections: Arc::clone(&connections),
-                shutdown: stopping.clone(),
-            };
+        let setup = Setup {
+            gateway: Arc::clone(&settings_gateway),
+            tls: tls.clone(),
+            connections: Arc::clone(&connections),
+            shutdown: stopping.clone(),
+        };
 
         async move {
             // Shared, since a TLS handshake is awaited before the connection is passed to it.

@@ -287,5 +287,9 @@ async fn a_trusted_proxy_passes_on_the_name_in_a_certificate() {
     }
 
     let far = Gateway::with_config(&config("10.0.0.1")).await;
-    assert_eq!(get(&far, READS[0], &[("x-client-san", name)]).await.status, 401, "anyone else may write what they want");
+    assert_eq!(
+        get(&far, READS[0], &[("x-client-san", name)]).await.status,
+        401,
+        "anyone else may write what they want"
+    );
 }
