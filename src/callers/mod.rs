@@ -300,6 +300,14 @@ impl Callers {
         self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Every caller that has used something, with what that is, by the base key of its owner.
+    #[must_use]
+    pub fn in_use(&self) -> Vec<(Arc<str>, Arc<Usage>)> {
+        let mut all = self.usage.all();
+        all.push((Arc::from(Owner::ANONYMOUS), Arc::clone(&self.anonymous.usage)));
+        all
+    }
+
     /// What a caller uses, by the [base key](interlingua_core::Owner::base_key) of its owner.
     #[must_use]
     pub fn usage_of(&self, base_key: &str) -> Arc<Usage> {

@@ -13,7 +13,8 @@ use arc_swap::ArcSwapOption;
 use serde_json::{Value, json};
 
 use super::{Gateway, retention_rules, server_settings};
-use crate::callers::Callers;
+use crate::callers::{Callers, Use, day_of};
+use crate::clock;
 use crate::config::{self, Diagnostics, Env, Loaded, Settings};
 use crate::engine::{self, Engine};
 use crate::metrics::Metrics;
@@ -71,7 +72,16 @@ pub(crate) struct Prepared {
 impl LiveParts {
     /// What callers use now.
     pub(crate) fn callers_in_use(&self) -> Value {
-        json!([])
+        let day = day_of(clock::now());
+        let shown = self.callers.in_use().into_iter().map(|(caller, usage)| {
+            json!({
+                "caller": &*caller,
+                "runs": usage.under_way(Use::Run),
+                "streams": usage.under_way(Use::Stream),
+                "tokens_today": usage.spent_tokens(day),
+            })
+        });
+        shown.collect()
     }
 }
 

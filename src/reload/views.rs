@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::{Agent, Diagnostics, Mount, Origins, Settings};
+use crate::config::{Agent, Diagnostics, Methods, Mount, Origins, Settings};
 
 /// Errors and warnings, each with its position.
 pub(super) fn diagnostics(diagnostics: &Diagnostics) -> Value {
@@ -116,11 +116,19 @@ fn route(mount: &Mount) -> Value {
         "path": mount.path,
         "protocol": mount.protocol(),
         "agents": agents,
+        "auth": methods(mount.route.auth),
         "cors": cors,
         "heartbeat_ms": millis(mount.route.heartbeat),
         "on_disconnect": mount.route.on_disconnect,
         "shared_sessions": mount.route.shared_sessions,
     })
+}
+
+/// How callers of a route prove who they are; `none` if anyone may use it.
+fn methods(auth: Methods) -> Vec<&'static str> {
+    let known = [("keys", auth.keys), ("jwt", auth.jwt), ("certificates", auth.certificates)];
+    let named: Vec<&str> = known.into_iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name).collect();
+    if named.is_empty() { vec!["none"] } else { named }
 }
 
 fn millis(time: Duration) -> u64 {

@@ -7,6 +7,7 @@ use crate::support::gateway::{JSON, ROUTE, agent, user_turn};
 use crate::support::http::{Exchange, request};
 use crate::support::poll_until;
 use crate::support::process::Process;
+use crate::support::socket::{Received, Socket};
 use crate::support::transcript::Transcript;
 use crate::support::upstream::{Reply, Upstream};
 
@@ -48,16 +49,31 @@ async fn a_stopping_process_lets_streams_finish_and_accepts_no_new_ones() {
     wait_for_drain(&process).await;
     let late = start_turn(&process).await.response().await;
     assert_eq!((late.status, late.json()["code"].as_str()), (503, Some("GATEWAY_SHUTTING_DOWN")));
-    assert_eq!(
-        process.open("GET", "/healthz", &[], b"").await.response().await.status,
-        200,
-        "it is healthy while it drains"
-    );
+    let health = process.open("GET", "/healthz", &[], b"").await.response().await;
+    assert_eq!(health.status, 200, "it is healthy while it drains");
+    assert_eq!(health.header("connection"), Some("close"), "clients are told to leave");
 
     upstream.open("on");
     seen.extend(stream.frames().await);
     assert_eq!(Transcript::parse(&seen).expect_completed().text(), "so far");
     drop(stream);
+    assert_eq!(process.wait().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn an_idle_websocket_is_closed_as_soon_as_the_process_drains() {
+    let upstream = Upstream::always(text_reply_until(&["so far"], "on"));
+    let (_folder, process) = process(&upstream, "30s");
+    let mut stream = start_turn(&process).await;
+    stream.read_until("so far").await;
+    let mut socket = Socket::open(process.address, "/v1/responses").await;
+    process.terminate();
+    let Received::Close(code, _) = socket.next().await else { panic!("it is not closed") };
+    assert_eq!(code, Some(1001), "the server goes away, although a stream is still open");
+
+    upstream.open("on");
+    stream.frames().await;
+    drop((stream, socket));
     assert_eq!(process.wait().await.code(), Some(0));
 }
 

@@ -33,6 +33,14 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(120),
     },
+    Suite {
+        name: "operations",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(60),
+    },
     // 550 MB of packages: only by name.
     Suite {
         name: "agentscope",

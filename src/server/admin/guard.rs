@@ -104,7 +104,7 @@ pub(super) fn check_key(key: Option<&[u8; 32]>, wrong_keys: &WrongKeys, head: &R
         return Ok(());
     }
 
-    if first.is_some() {
+    if token.is_some() {
         wrong_keys.add(address);
     }
     Err(Fault::new(FaultKind::Unauthenticated, "this needs the admin key: Authorization: Bearer …"))
