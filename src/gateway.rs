@@ -37,7 +37,7 @@ use crate::upstream::http::{Endpoint, HealthCheck, HttpSettings, HttpUpstream};
 use crate::upstream::jwks::HttpJwksFetcher;
 use crate::upstream::pool::{Affinity, BudgetSettings, CheckThresholds, EjectSettings, PoolSettings};
 use crate::upstream::push::HttpWebhookClient;
-use crate::upstream::{InProcessAgent, Upstream};
+use crate::upstream::{Forwarded, InProcessAgent, Upstream};
 
 /// How long clients may take to read the end of their responses once no run is active. An idle gateway must exit within
 /// a second, whatever connections clients leave open.
@@ -309,6 +309,9 @@ impl Gateway {
                     path: mount.path.as_str().into(),
                     trace: None,
                     request: None,
+                    forwarded: Forwarded::named(
+                        configured.agents.iter().flat_map(|agent| &agent.upstream.forward).map(String::as_str),
+                    ),
                     connection: None,
                     agents: mount.agents.clone().into(),
                     protocol: client.name,
@@ -539,6 +542,7 @@ fn http_settings(agent: &config::Agent) -> HttpSettings {
         total: upstream.timeouts.total,
         retries: upstream.retries,
         max_event: upstream.max_event,
+        forward: upstream.forward.clone(),
     }
 }
 

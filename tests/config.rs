@@ -439,6 +439,7 @@ fn an_agent_may_have_several_endpoints() {
     assert_eq!(endpoints, [("http://a:8090/process".to_owned(), 2), ("http://b:8090/process".to_owned(), 1)]);
     assert_eq!(upstream.endpoints[0].url.query(), Some("key=k"));
     assert_eq!(upstream.affinity, Affinity::Strict);
+    assert_eq!(upstream.forward, ["x-request-id"]);
     assert_eq!((upstream.eject.failures, upstream.eject.pause), (3, Duration::from_secs(10)));
     let health = upstream.health.as_ref().expect("checks are configured");
     assert_eq!((health.path.as_str(), health.every, health.unhealthy), ("/health?deep=no", Duration::from_secs(5), 2));

@@ -355,6 +355,8 @@ pub(super) struct UpstreamTable {
     pub(super) limits: Table<UpstreamLimitsTable>,
     /// Headers to add to every request. Secrets are given by `{ env = "NAME" }` or `{ file = "path" }`.
     pub(super) headers: Entries<HeaderValue>,
+    /// Names of headers of the client's request that the agent gets. By default it gets only those of the trace.
+    pub(super) forward: Vec<Located<String>>,
     /// How long the gateway waits for the upstream.
     pub(super) timeouts: Table<TimeoutsTable>,
     /// How often a request is retried if the agent cannot have started on it: no connection was made, or the upstream
@@ -382,6 +384,7 @@ impl Default for UpstreamTable {
             retry_budget: Table::default(),
             limits: Table::default(),
             headers: Entries::default(),
+            forward: Vec::new(),
             timeouts: Table::default(),
             retries: 2.into(),
             max_event: Size::mebibytes(8).into(),

@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::diagnostics::Diagnostic;
-use super::located::Entries;
+use super::located::{Entries, Located};
 use super::mask;
 use super::secret::{Env, SecretTable};
 use super::settings::Header;
@@ -33,6 +33,22 @@ const RESERVED: [&str; 13] = [
     "transfer-encoding",
     "upgrade",
 ];
+
+/// Of these, those that belong to one connection (RFC 9110, section 7.6.1), and others that do.
+const OF_A_CONNECTION: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Headers of a client that the gateway reads or sets itself.
+const OF_THE_GATEWAY: [&str; 5] = ["host", "traceparent", "tracestate", "user-agent", "origin"];
 
 /// A header value in the file: a literal, or a reference to a secret.
 pub(super) enum HeaderValue {
@@ -127,6 +143,37 @@ pub(super) fn resolve(
                     .label("must be one line of printable ASCII"),
             ),
             Err(error) => found.push(error),
+        }
+    }
+    resolved
+}
+
+/// Checks the names of the headers of clients that an agent gets. `headers`: what it always gets.
+pub(super) fn forward(names: &[Located<String>], headers: &[Header], found: &mut Vec<Diagnostic>) -> Vec<String> {
+    let mut resolved: Vec<String> = Vec::new();
+    for name in names {
+        let lower = name.value.to_ascii_lowercase();
+        let known = lower.as_str();
+        let error = |message: String, label: &str| Diagnostic::error(message).at(&name.span).label(label.to_owned());
+        let cannot = |label: &str| error(format!("header {known:?} cannot be forwarded"), label);
+        if !is_token(known) {
+            found.push(error(format!("{:?} is not a valid header name", name.value), "use letters, digits and dashes"));
+        } else if OF_A_CONNECTION.contains(&known) {
+            found.push(cannot("it belongs to one connection"));
+        } else if RESERVED.contains(&known) || OF_THE_GATEWAY.contains(&known) {
+            found.push(cannot("the gateway sets it itself"));
+        } else if resolved.iter().any(|other| other == known) {
+            found.push(error(format!("header {known:?} is given twice"), "header names are case-insensitive"));
+        } else if headers.iter().any(|header| header.name == known) {
+            let message = format!("header {known:?} is forwarded and set");
+            found.push(error(message, "the value in \"headers\" would win"));
+        } else {
+            if known == "cookie" || mask::is_secret_name(known) {
+                let message = format!("{known:?} of callers is passed to the agent");
+                let warning = Diagnostic::warning(message).at(&name.span);
+                found.push(warning.label("their credentials for the gateway may be in it"));
+            }
+            resolved.push(lower);
         }
     }
     resolved

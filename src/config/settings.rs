@@ -537,6 +537,8 @@ pub struct Upstream {
     pub limits: UpstreamLimits,
     /// Headers to add to every request.
     pub headers: Vec<Header>,
+    /// Names, in lower case, of the headers of a client's request that the agent gets.
+    pub forward: Vec<String>,
     /// How long the gateway waits for the upstream.
     pub timeouts: Timeouts,
     /// How often a request is retried if the agent cannot have started on it.
@@ -561,6 +563,7 @@ impl fmt::Debug for Upstream {
             .field("retry_budget", &self.retry_budget)
             .field("limits", &self.limits)
             .field("headers", &self.headers)
+            .field("forward", &self.forward)
             .field("timeouts", &self.timeouts)
             .field("retries", &self.retries)
             .field("max_event", &self.max_event)

@@ -30,6 +30,7 @@ pub(super) fn resolve(
     let table = &located.value;
     let headers =
         headers::resolve(&table.headers, validator.folder, validator.env, &validator.rejected, &mut validator.found);
+    let forward = headers::forward(&table.forward, &headers, &mut validator.found);
     let timeouts = timeouts(&table.timeouts, validator);
     let retries = Located { value: u64::from(table.retries.value), span: table.retries.span.clone() };
     let retries = validator.between(&retries, "retries", 0, 10);
@@ -71,6 +72,7 @@ pub(super) fn resolve(
         retry_budget,
         limits,
         headers,
+        forward,
         timeouts,
         retries: u32::try_from(retries).unwrap_or(0),
         max_event,
@@ -127,6 +129,16 @@ fn check_url(
         _ => {}
     }
 
+    if let (Some(name), true) = (table.forward.first(), declared.built_in) {
+        validator.report(
+            Diagnostic::error(format!(
+                "protocol {:?} has no server that headers could be forwarded to",
+                protocol.value
+            ))
+            .at(&name.span)
+            .label("leave it out: the agent is part of the gateway"),
+        );
+    }
     if let Some(health) = &table.health
         && declared.built_in
     {

@@ -15,7 +15,7 @@ use super::context::ContextBuilder;
 use super::faults;
 use super::session_doc::SessionDoc;
 use super::turn::{Prepared, Turn};
-use crate::upstream::pool::{Affinity, EndpointKey, EndpointPool, Home, Outcome, Reason, Target, Want};
+use crate::upstream::pool::{Affinity, EndpointKey, EndpointPool, Home, Outcome, Reason, Seat, Target, Want};
 use crate::upstream::{Conversation, Via};
 
 /// The pause before a turn is begun again; it doubles each time.
@@ -38,7 +38,7 @@ impl Caller<'_> {
         conversation: &mut Option<Conversation>,
     ) -> Result<(), Fault> {
         let Some(pool) = self.agent.upstream.pool() else {
-            let via = Via { seat: None, trace: self.turn.trace.as_deref() };
+            let via = self.via(None);
             let started = self.agent.upstream.start(&prepared.turn_request(), via)?;
             return conversation.insert(started).begin().await;
         };
@@ -68,7 +68,7 @@ impl Caller<'_> {
             }
             prepared.home = Some(seat.key().clone());
             // Nothing is awaited between the two: the place belongs to the conversation.
-            let via = Via { seat: Some(seat), trace: self.turn.trace.as_deref() };
+            let via = self.via(Some(seat));
             let started = conversation.insert(self.agent.upstream.start(&prepared.turn_request(), via)?);
             let Err(fault) = started.begin().await else { return Ok(()) };
 
@@ -110,6 +110,10 @@ impl Caller<'_> {
             (Plan::Session, _) => Ok(Target::Session(&prepared.upstream_id)),
             (Plan::Any | Plan::Home, _) => Ok(Target::Any),
         }
+    }
+
+    fn via(&self, seat: Option<Seat>) -> Via<'_> {
+        Via { seat, trace: self.turn.trace.as_deref(), forwarded: self.turn.forwarded.clone() }
     }
 
     /// Where turns of a session go: an agent that remembers nothing can be asked anywhere.

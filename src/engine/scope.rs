@@ -12,7 +12,7 @@ use super::turn::Origin;
 use crate::callers::Caller;
 use crate::observe::RequestLog;
 use crate::store::owned_key;
-use crate::upstream::Trace;
+use crate::upstream::{Forwarded, Trace};
 
 /// On whose behalf a call is made, and by which route it came.
 #[derive(Clone)]
@@ -41,6 +41,8 @@ pub struct Scope {
     pub trace: Option<Arc<Trace>>,
     /// What is known of the request, for the logs.
     pub request: Option<Arc<RequestLog>>,
+    /// The headers of the request that agents may get: those that an agent of the route is forwarded.
+    pub forwarded: Forwarded,
     /// What is kept for the connection that the request came over. `None`: nothing.
     pub connection: Option<Arc<ConnectionCache>>,
 }
@@ -54,6 +56,7 @@ impl Scope {
             route: Arc::clone(&self.path),
             trace: self.trace.clone(),
             request: self.request.clone(),
+            forwarded: self.forwarded.clone(),
         }
     }
 

@@ -18,8 +18,8 @@ use super::agent::Agent;
 use super::session::{Queued, Session, TurnGuard};
 use crate::callers::{Caller, Permit, Use};
 use crate::observe::RequestLog;
-use crate::upstream::Trace;
 use crate::upstream::pool::EndpointKey;
+use crate::upstream::{Forwarded, Trace};
 
 /// A turn to be taken.
 pub(super) struct Turn {
@@ -36,6 +36,8 @@ pub(super) struct Turn {
     pub(super) spoken: Spoken,
     /// The trace that the client's request is part of; once the turn is being taken, with a span of its own.
     pub(super) trace: Option<Arc<Trace>>,
+    /// The headers of its request that agents may get.
+    pub(super) forwarded: Forwarded,
     /// The protocol it came by.
     pub(super) protocol: &'static str,
     /// What is known of the request that it came with, for the logs. `None` once the turn has ended.
@@ -82,6 +84,7 @@ pub(super) struct Origin {
     pub(super) route: Arc<str>,
     pub(super) trace: Option<Arc<Trace>>,
     pub(super) request: Option<Arc<RequestLog>>,
+    pub(super) forwarded: Forwarded,
 }
 
 /// What a client sent for one turn.
@@ -175,6 +178,7 @@ impl Turn {
             policy,
             spoken,
             trace: origin.trace,
+            forwarded: origin.forwarded,
             request: origin.request,
             began_at: None,
             first_event: None,

@@ -10,6 +10,7 @@ mod card;
 pub mod client;
 mod conversation;
 pub mod demo;
+mod forwarded;
 pub mod http;
 pub mod jwks;
 pub mod pool;
@@ -33,6 +34,7 @@ use serde::de::DeserializeOwned;
 use pool::{EndpointPool, Seat};
 
 pub use conversation::{Body, Conversation, Flow, Form, Reply, Transport};
+pub use forwarded::Forwarded;
 pub use send_error::{Reach, Refused, SendCause, SendError};
 pub use timeouts::ResponseTimeouts;
 pub use tls::install_crypto;
@@ -63,6 +65,8 @@ pub struct Via<'a> {
     pub seat: Option<Seat>,
     /// The trace that the client's request is part of, with the turn's span as the caller.
     pub trace: Option<&'a Trace>,
+    /// The headers of the client's request that agents may get.
+    pub forwarded: Forwarded,
 }
 
 /// The way to one agent.

@@ -16,7 +16,7 @@ use interlingua::metrics::Metrics;
 use interlingua::ports::{WebhookClient, WebhookError};
 use interlingua::store::{Memory, OwnerBoundsOf, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
-use interlingua::upstream::{Conversation, Upstream, Via};
+use interlingua::upstream::{Conversation, Forwarded, Upstream, Via};
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::{AgentCard, Busy, Filter, RunState, SessionCall, Target};
 use interlingua_core::capability::UpstreamCapabilities;
@@ -152,6 +152,7 @@ impl Fixture {
             route: None,
             trace: None,
             request: None,
+            forwarded: Forwarded::default(),
             connection: None,
         };
         let engine = Engine::new(

@@ -26,6 +26,7 @@ mod checks;
 mod conversations;
 mod cuts;
 mod ends;
+mod forwarding;
 mod heads;
 mod heartbeats;
 mod hitl;

@@ -14,6 +14,7 @@ use reqwest::{StatusCode, Url};
 
 use super::failure::shown;
 use super::{Agent, unpacked};
+use crate::upstream::Forwarded;
 use crate::upstream::card::Fetched;
 
 /// The largest document, in bytes.
@@ -22,10 +23,11 @@ const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
 impl Agent {
     /// Looks for a document at every candidate URL. The error is a sentence for the log.
     pub(super) async fn fetch(&self, wanted: &WellKnownDocument) -> Result<Fetched, String> {
-        let base_url = self.endpoints[0].url.as_ref().ok_or("its URL is not known")?;
+        let endpoint = self.pool.first_available();
+        let base_url = self.endpoints[endpoint].url.as_ref().ok_or("its URL is not known")?;
         let mut why = None;
         for url in candidates(base_url, wanted.paths) {
-            match self.fetch_from(&url, wanted).await {
+            match self.fetch_from(endpoint, &url, wanted).await {
                 Ok(fetched) => return Ok(fetched),
                 Err(NotFound::Here(reason)) => why = why.or(reason.map(|reason| format!("{}: {reason}", shown(&url)))),
                 // Another URL might have the document of another agent.
@@ -35,13 +37,13 @@ impl Agent {
         Err(why.unwrap_or_else(|| format!("there is none, neither below {} nor below its origin", shown(base_url))))
     }
 
-    async fn fetch_from(&self, url: &Url, wanted: &WellKnownDocument) -> Result<Fetched, NotFound> {
+    async fn fetch_from(&self, endpoint: usize, url: &Url, wanted: &WellKnownDocument) -> Result<Fetched, NotFound> {
         let fatal = |reason: String| NotFound::Fatal(reason);
         let fault = |fault: interlingua_core::Fault| NotFound::Fatal(fault.detail.unwrap_or(fault.message));
         let headers = wanted.headers.iter().map(|(name, value)| ((*name).into(), (*value).to_owned())).collect();
         let purpose = Purpose::Lookup;
         let request = HttpRequest { method: "GET", url: url.as_str().to_owned(), headers, body: Vec::new(), purpose };
-        let request = self.request(request, 0, None).map_err(fault)?;
+        let request = self.request(request, endpoint, None, &Forwarded::default()).map_err(fault)?;
         let client = self.clients.client(url.scheme() == "https").map_err(fault)?;
         let response = client.execute(request).await.map_err(|error| fatal(error_chain(&error.without_url())))?;
         match response.status() {

@@ -44,9 +44,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::card::WellKnownCache;
 use super::pool::{CheckThresholds, EndpointPool, PoolSettings, Seat};
 use super::{
-    Body, Conversation, Form, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError, Trace, Transport,
-    Upstream, Via,
+    Body, Conversation, Form, Forwarded, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError, Trace,
+    Transport, Upstream, Via,
 };
+use crate::metrics::AgentMetrics;
 use crate::secrets;
 use client_pool::{Attempt, ClientPool};
 
@@ -81,6 +82,8 @@ pub struct HttpSettings {
     pub retries: u32,
     /// The largest event, or answer in one body, in bytes.
     pub max_event: usize,
+    /// Names, in lower case, of the headers of a client's request that the agent gets.
+    pub forward: Vec<String>,
     /// The agent's name, for the log.
     pub agent: String,
     /// How its endpoints are used.
@@ -99,6 +102,7 @@ impl Default for HttpSettings {
             total: Duration::from_secs(60 * 60),
             retries: 2,
             max_event: 8 * 1024 * 1024,
+            forward: Vec::new(),
             agent: String::new(),
             pool: PoolSettings::default(),
             health: None,
@@ -142,11 +146,15 @@ struct Agent {
 }
 
 impl HttpUpstream {
-    /// Creates the client of an agent. Nothing is connected yet.
+    /// Creates the client of an agent. Nothing is connected yet. `metrics`: where its requests are counted.
     ///
     /// # Errors
     /// A sentence for the operator: there is no endpoint, or a header that HTTP does not allow.
-    pub fn new(endpoints: Vec<Endpoint>, settings: HttpSettings) -> Result<Self, String> {
+    pub fn new(
+        endpoints: Vec<Endpoint>,
+        settings: HttpSettings,
+        metrics: Option<&Arc<AgentMetrics>>,
+    ) -> Result<Self, String> {
         if endpoints.is_empty() {
             return Err("an agent needs an endpoint".to_owned());
         }
@@ -165,6 +173,7 @@ impl HttpUpstream {
         let checks = settings.health.as_ref().map(|check| check.thresholds);
         let pool_settings = PoolSettings { checks, ..settings.pool.clone() };
         let pool = EndpointPool::new(settings.agent.clone(), weights.collect(), settings.retries, pool_settings);
+        let pool = metrics.map_or_else(|| pool, |metrics| pool.counted(metrics));
         Ok(Self(Arc::new(Agent {
             pool: Arc::new(pool),
             endpoints,
@@ -189,6 +198,7 @@ impl Upstream for HttpUpstream {
             agent: Arc::clone(&self.0),
             endpoint,
             trace: via.trace.cloned(),
+            forwarded: via.forwarded,
             is_decision,
             is_answered: Arc::default(),
         };
@@ -220,6 +230,7 @@ struct HttpTransport {
     /// The index of the endpoint that the turn is taken at.
     endpoint: usize,
     trace: Option<Trace>,
+    forwarded: Forwarded,
     /// The turn answers what the agent asked.
     is_decision: bool,
     /// A request of the turn was answered: the others have to go to the same endpoint.
@@ -258,7 +269,7 @@ impl Transport for HttpTransport {
             is_decision: self.is_decision,
             is_lookup: purpose == Purpose::Lookup,
         };
-        let request = agent.request(request, self.endpoint, self.trace.as_ref());
+        let request = agent.request(request, self.endpoint, self.trace.as_ref(), &self.forwarded);
         async move {
             let response = agent.send(request?, &resend, since).await?;
             let reply = match purpose {
@@ -275,7 +286,7 @@ impl Transport for HttpTransport {
 
     fn cancel(&self, request: HttpRequest) -> BoxFuture<'static, ()> {
         let agent = Arc::clone(&self.agent);
-        let request = agent.request(request, self.endpoint, self.trace.as_ref());
+        let request = agent.request(request, self.endpoint, self.trace.as_ref(), &self.forwarded);
         async move { agent.cancel(request).await }.boxed()
     }
 }
@@ -285,7 +296,12 @@ impl Agent {
     async fn send(&self, request: Request, resend: &Resend, since: Instant) -> Result<Response, SendError> {
         let mut retried = 0;
         loop {
-            let error = match self.attempt(&request, since).await {
+            let answer = self.attempt(&request, since).await;
+            match &answer {
+                Ok(response) => self.pool.count_answer(resend.endpoint, response.status().as_str()),
+                Err(error) => self.pool.count_answer(resend.endpoint, &error.code()),
+            }
+            let error = match answer {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };

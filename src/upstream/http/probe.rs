@@ -10,6 +10,7 @@ use interlingua_core::{Fault, FaultKind};
 use tokio::time::{sleep, timeout};
 
 use super::{Agent, HealthCheck};
+use crate::upstream::Forwarded;
 
 impl Agent {
     /// Checks every endpoint for as long as the agent exists.
@@ -40,7 +41,7 @@ impl Agent {
         let is_secure = url.scheme() == "https";
         let (purpose, headers) = (Purpose::Lookup, Vec::new());
         let request = HttpRequest { method: "GET", url: url.into(), headers, body: Vec::new(), purpose };
-        let request = self.request(request, endpoint, None)?;
+        let request = self.request(request, endpoint, None, &Forwarded::default())?;
 
         let answer = timeout(check.timeout, self.clients.client(is_secure)?.execute(request)).await;
         match answer {

@@ -7,11 +7,17 @@ use reqwest::header::{self, HeaderName, HeaderValue};
 use reqwest::{Request, Url};
 
 use super::Agent;
-use crate::upstream::Trace;
+use crate::upstream::{Forwarded, Trace};
 
 impl Agent {
     /// The request as it goes out. The operator's headers win over the protocol's, these over the client's trace.
-    pub(super) fn request(&self, ask: HttpRequest, endpoint: usize, trace: Option<&Trace>) -> Result<Request, Fault> {
+    pub(super) fn request(
+        &self,
+        ask: HttpRequest,
+        endpoint: usize,
+        trace: Option<&Trace>,
+        forwarded: &Forwarded,
+    ) -> Result<Request, Fault> {
         let wrong = |what: String| Fault::new(FaultKind::Internal, "the agent could not be asked").with_detail(what);
         let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
         let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
@@ -25,6 +31,14 @@ impl Agent {
             header::USER_AGENT,
             HeaderValue::from_static(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"))),
         );
+        // A client's headers are for the agent, as the agent's own credentials are.
+        if its_own {
+            for (name, value) in forwarded.of(&self.settings.forward) {
+                let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(format!("the header {name}")))?;
+                let value = HeaderValue::from_str(value).map_err(|_| wrong(format!("the value of header {name}")))?;
+                headers.append(name, value);
+            }
+        }
         if let Some(trace) = trace {
             let state = trace.state.as_deref().map(|state| ("tracestate", state));
             for (name, value) in [("traceparent", trace.parent.as_str())].into_iter().chain(state) {
