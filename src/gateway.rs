@@ -19,7 +19,7 @@ use url::Url;
 pub use self::live::LiveParts;
 
 use self::live::DrainTime;
-use crate::callers::{Callers, Usage, jwks};
+use crate::callers::{Callers, Limiter, Usage, jwks};
 use crate::clock;
 use crate::config::{
     self, ClientProtocol, Connected, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, Protocols,
@@ -294,7 +294,10 @@ impl Gateway {
 
     fn routes(&self, settings: &Settings, callers: &Callers) -> anyhow::Result<Vec<Served>> {
         let mut routes: Vec<Served> = Vec::new();
+        // The mounts of one route share its rate.
+        let mut rates = Vec::new();
         for configured in settings.mounts() {
+            let rate = rate_of(&configured.route, &mut rates);
             let client = self.clients.iter().find(|client| client.name == configured.protocol());
             let client = client.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", configured.protocol()))?;
 
@@ -326,6 +329,7 @@ impl Gateway {
                 },
                 heartbeat: configured.route.heartbeat,
                 auth: configured.route.auth,
+                rate,
                 partition: (!configured.route.shared_sessions).then(|| mount.path.clone()),
                 cors: configured.route.cors.clone().unwrap_or(any_origin),
                 path: mount.path,
@@ -451,6 +455,7 @@ fn server_settings(settings: &Settings, tls: Option<Arc<SharedTls>>) -> server::
             settings.server.listen.ip(),
         ),
         tls,
+        certificates: settings.auth.certificates.clone(),
     }
 }
 
@@ -527,6 +532,19 @@ fn socket(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// The rate of a route, of which there is one however often it is mounted.
+fn rate_of(
+    route: &Arc<config::Route>,
+    known: &mut Vec<(Arc<config::Route>, Option<Arc<Limiter>>)>,
+) -> Option<Arc<Limiter>> {
+    if let Some((_, rate)) = known.iter().find(|(other, _)| Arc::ptr_eq(other, route)) {
+        return rate.clone();
+    }
+    let rate = route.limits.rate.map(|rate| Arc::new(Limiter::new(rate, route.limits.burst)));
+    known.push((Arc::clone(route), rate.clone()));
+    rate
 }
 
 fn http_settings(agent: &config::Agent) -> HttpSettings {

@@ -3,16 +3,23 @@
 //! Not here: how credentials are verified ([`crate::callers`]), and the checks before and after ([`super::check`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::dev::RequestHead;
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use futures_util::future::LocalBoxFuture;
+use interlingua_core::network::contains;
 use interlingua_core::{Fault, LimitState};
 
 use super::connection::ConnectionInfo;
 use super::routes::Routed;
 use super::slots::Slot;
-use super::{Gateway, base_url};
+use super::{Gateway, Served, base_url};
 use crate::callers::{Caller, Credential, Permit, Shown, Use};
+use crate::config::CertificateName;
+
+/// The longest name that a proxy may pass on, in bytes.
+const MAX_CERTIFICATE_NAME: usize = 512;
 
 /// A request whose caller is known and may send it.
 pub(super) struct Admitted {
@@ -48,20 +55,52 @@ pub(super) async fn admit(
 
     let peer = connection.peer.ip();
     let from = base_url::client_address(gateway, head, peer).unwrap_or(peer);
-    let caller = gateway.callers.authenticate(route.auth, shown(&head.headers), from).await?;
+    let certificate = certificate(gateway, head, connection);
+    let shown = shown(&head.headers, certificate.as_deref());
+    let caller = gateway.callers.authenticate(route.auth, shown, from).await?;
     caller.may_use(route.scope.protocol, route.agent())?;
+    let (rate, permits) = count(gateway, route, &caller)?;
+    Ok(Admitted { caller, rate, permits })
+}
 
-    let rate = tighter(caller.usage.admit_request()?, None);
+/// Whether the caller of a WebSocket may still send messages: by its rights and limits of this moment.
+///
+/// # Errors
+/// If its credentials or rights ended, or beyond a limit.
+pub(super) fn admit_message(gateway: &Gateway, route: &Served, caller: &Arc<Caller>) -> Result<Permits, Fault> {
+    caller.recheck(route.scope.protocol, route.agent())?;
+    count(gateway, route, caller).map(|(_, permits)| permits)
+}
+
+/// Counts a request, by the limits of its caller first.
+fn count(gateway: &Gateway, route: &Served, caller: &Arc<Caller>) -> Result<(Option<LimitState>, Permits), Fault> {
+    let of_caller = caller.usage.admit_request()?;
+    let of_route = route.rate.as_ref().map(|rate| rate.check("requests")).transpose()?;
     let permit = caller.usage.begin(Use::Stream)?;
-    let slot = gateway.followers.take(None)?;
-    Ok(Admitted { caller, rate, permits: Permits { _slot: slot, _permit: Some(permit) } })
+    let permits = Permits { _slot: gateway.followers.take(None)?, _permit: Some(permit) };
+    Ok((tighter(of_caller, of_route), permits))
+}
+
+/// Resolves when the credentials or rights of a caller end, with the reason. `None` if open streams go on then.
+pub(super) fn revoked(
+    gateway: &Gateway,
+    route: &Served,
+    caller: &Arc<Caller>,
+) -> Option<LocalBoxFuture<'static, Fault>> {
+    if !gateway.callers.revokes_streams() || !caller.is_authenticated() {
+        return None;
+    }
+
+    let (caller, protocol) = (Arc::clone(caller), route.scope.protocol);
+    let agent = route.agent().map(str::to_owned);
+    Some(Box::pin(async move { caller.revoked(protocol, agent.as_deref()).await }))
 }
 
 /// What a request shows of its caller. Queries are never read: they end up in logs.
-fn shown(headers: &HeaderMap) -> Shown<'_> {
+fn shown<'a>(headers: &'a HeaderMap, certificate: Option<&'a str>) -> Shown<'a> {
     let authorization = credential(headers, "authorization");
     let api_key = credential(headers, "x-api-key");
-    Shown { authorization, api_key, certificate: None }
+    Shown { authorization, api_key, certificate }
 }
 
 fn credential<'a>(headers: &'a HeaderMap, name: &str) -> Credential<'a> {
@@ -73,10 +112,107 @@ fn credential<'a>(headers: &'a HeaderMap, name: &str) -> Credential<'a> {
     }
 }
 
+/// The name in the client certificate: that of the connection, or the one that a trusted proxy passes on in the
+/// configured header. A name that is not unique is none.
+fn certificate(gateway: &Gateway, head: &RequestHead, connection: &ConnectionInfo) -> Option<String> {
+    let server = gateway.settings();
+    let settings = server.certificates.as_ref()?;
+    if let Some(certificate) = connection.tls.as_ref().and_then(|tls| tls.certificate.as_ref()) {
+        let mut names = match settings.caller {
+            CertificateName::SanUri => certificate.uris(),
+            CertificateName::SanDns => certificate.dns_names(),
+        };
+        return if names.len() == 1 { names.pop() } else { None };
+    }
+
+    let header = settings.header.as_deref()?;
+    let is_proxy = server.trusted_proxies.iter().any(|proxy| contains(proxy, connection.peer.ip()));
+    match credential(&head.headers, header) {
+        Credential::One(name) if is_proxy && !name.is_empty() && name.len() <= MAX_CERTIFICATE_NAME => {
+            Some(name.to_owned())
+        }
+        _ => None,
+    }
+}
+
 /// The limit that is reached first.
 fn tighter(one: Option<LimitState>, other: Option<LimitState>) -> Option<LimitState> {
     match (one, other) {
         (Some(one), Some(other)) => Some(if other.remaining < one.remaining { other } else { one }),
         (one, other) => one.or(other),
+    }
+}
+
+/// Adds the headers that report a limit (draft-ietf-httpapi-ratelimit-headers), unless the response reports one already.
+pub(super) fn add_headers(route: &Served, limit: Option<&LimitState>, response: &mut HeaderMap) {
+    const NAME: fn(&'static str) -> HeaderName = HeaderName::from_static;
+    let Some(limit) = limit.filter(|_| !response.contains_key("ratelimit")) else { return };
+    let mut set = |name: &'static str, value: String| {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.insert(NAME(name), value);
+        }
+    };
+
+    let LimitState { name, quota, remaining, .. } = limit;
+    let reset = seconds(limit.reset);
+    // What is counted at the same time has no window.
+    let window = if limit.window.is_zero() { String::new() } else { format!(";w={}", seconds(limit.window)) };
+    set("ratelimit-policy", format!("\"{name}\";q={quota}{window}"));
+    set("ratelimit", format!("\"{name}\";r={remaining};t={reset}"));
+    let mut exposed = "ratelimit, ratelimit-policy".to_owned();
+    // Clients of the OpenAI API know requests and tokens only.
+    if route.mounted.openai_rate_limits && matches!(*name, "requests" | "tokens") {
+        for (header, what, value) in [
+            ("x-ratelimit-limit-requests", "x-ratelimit-limit-tokens", quota.to_string()),
+            ("x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens", remaining.to_string()),
+            ("x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", format!("{reset}s")),
+        ] {
+            let header = if *name == "requests" { header } else { what };
+            exposed.push_str(", ");
+            exposed.push_str(header);
+            set(header, value);
+        }
+    }
+    if response.contains_key("access-control-expose-headers")
+        && let Ok(exposed) = HeaderValue::from_str(&exposed)
+    {
+        response.append(NAME("access-control-expose-headers"), exposed);
+    }
+}
+
+/// In whole seconds, rounded up: a client that comes back then is not too early.
+pub(super) fn seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(remaining: u64) -> LimitState {
+        let (window, reset) = (Duration::from_secs(2), Duration::from_millis(1500));
+        LimitState { name: "requests", quota: 100, window, remaining, reset }
+    }
+
+    #[test]
+    fn the_tighter_limit_is_reported() {
+        assert_eq!(tighter(Some(state(3)), Some(state(2))), Some(state(2)));
+        assert_eq!(tighter(Some(state(1)), Some(state(2))), Some(state(1)));
+        assert_eq!((tighter(None, Some(state(2))), tighter(None, None)), (Some(state(2)), None));
+    }
+
+    #[test]
+    fn a_header_that_may_occur_once_is_invalid_if_it_occurs_twice() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(credential(&headers, "x-api-key"), Credential::None);
+        headers.append(HeaderName::from_static("x-api-key"), HeaderValue::from_static("a"));
+        assert_eq!(credential(&headers, "x-api-key"), Credential::One("a"));
+        headers.append(HeaderName::from_static("x-api-key"), HeaderValue::from_static("a"));
+        assert_eq!(credential(&headers, "x-api-key"), Credential::Invalid);
+    }
+
+    #[test]
+    fn parts_of_seconds_count_as_seconds() {
+        assert_eq!([0, 1, 1000, 1001].map(|millis| seconds(Duration::from_millis(millis))), [0, 1, 1, 2]);
     }
 }

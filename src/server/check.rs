@@ -47,7 +47,7 @@ pub(super) enum Reporter {
 }
 
 impl Reporter {
-    /// The route that reports. `None` outside of all routes.
+    /// The route whose protocol it is.
     pub(super) fn route(&self) -> Option<&Served> {
         match self {
             Self::Endpoint(routed) => Some(&routed.route),

@@ -9,8 +9,7 @@ use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 
 use super::check::{self, Checked};
 use super::connection::{ConnectionInfo, info_of};
-use super::{Gateway, handle, request_log, websocket};
-use crate::observe::RequestLog;
+use super::{Gateway, access, handle, request_log, websocket};
 use crate::routing::OwnPath;
 use crate::store::Health;
 
@@ -29,11 +28,7 @@ pub(super) async fn expect(
             request.extensions_mut().insert(checked);
             Ok(request)
         }
-        Err(refusal) => {
-            let log = request.extensions().get::<Arc<RequestLog>>().cloned();
-            request_log::note_route(log.as_deref(), refusal.reporter.route());
-            Err(handle::refuse(gateway, request.head(), &refusal).into())
-        }
+        Err(refusal) => Err(handle::refuse(gateway, request.head(), &refusal).into()),
     }
 }
 
@@ -45,20 +40,18 @@ pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: 
         None => check::check_request(&gateway, request.head(), &info_of(&request)).await,
     };
 
-    let route = match &checked {
-        Ok(Checked::Endpoint(routed, ..)) => Some(&*routed.route),
-        Ok(Checked::Preflight(route, _)) => Some(&**route),
-        Ok(Checked::Own(_)) => None,
-        Err(refusal) => refusal.reporter.route(),
-    };
-    request_log::note_route(request_log::of(&request).as_deref(), route);
-
     match checked {
-        Ok(Checked::Endpoint(routed, admitted, body)) => {
-            if routed.endpoint().websocket && request.headers().contains_key("upgrade") {
-                return websocket::serve(&gateway, &routed, admitted, &request, payload).await;
-            }
-            handle::answer(gateway, routed, admitted, body, request, payload).await
+        Ok(Checked::Endpoint(routed, mut admitted, body)) => {
+            let (route, rate) = (Arc::clone(&routed.route), admitted.rate.take());
+            request_log::note_route(&request, &route);
+            request_log::note_caller(&request, &admitted.caller);
+            let mut response = if routed.endpoint().websocket && request.headers().contains_key("upgrade") {
+                websocket::serve(&gateway, &routed, admitted, &request, payload).await
+            } else {
+                handle::answer(gateway, routed, admitted, body, request, payload).await
+            };
+            access::add_headers(&route, rate.as_ref(), response.headers_mut());
+            response
         }
         Ok(Checked::Preflight(route, allow)) => handle::preflight(&route, &request, &allow),
         Ok(Checked::Own(own)) => {
@@ -68,7 +61,12 @@ pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: 
             };
             handle::health(&request, status, &body)
         }
-        Err(refusal) => handle::refuse(&gateway, request.head(), &refusal),
+        Err(refusal) => {
+            if let Some(route) = refusal.reporter.route() {
+                request_log::note_route(&request, route);
+            }
+            handle::refuse(&gateway, request.head(), &refusal)
+        }
     }
 }
 

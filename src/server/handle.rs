@@ -18,7 +18,7 @@ use interlingua_core::tree::{Bounds, check};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request};
 use tokio::time::Instant;
 
-use super::access::Admitted;
+use super::access::{self, Admitted};
 use super::bodies::{BodyReservation, LARGE_BODY};
 use super::check::{Refusal, Reporter};
 use super::clock::BodyClock;
@@ -36,6 +36,8 @@ use crate::{callers, clock};
 
 /// When a client should retry if too many unread responses are buffered.
 const UNSENT_RETRY_AFTER: Duration = Duration::from_secs(5);
+/// How callers can prove who they are.
+const CHALLENGE: &str = "Bearer realm=\"interlingua\"";
 /// The maximum number of engine calls of one exchange.
 const MAX_CALLS: usize = 256;
 
@@ -65,7 +67,7 @@ pub(super) async fn answer(
         decoded
     } else {
         let parts = RequestParts::new(&gateway, route, params, request.head(), request.method().as_str())
-            .from_caller(&admitted.caller, &request);
+            .of(&request, &admitted.caller);
         let decoded = parts.decode_within(bounds(&gateway, &request), route, &mut *exchange, &body);
         drop((body, reservation));
         decoded
@@ -87,24 +89,38 @@ pub(super) async fn answer(
                 fail(route, request.head(), &mut *exchange, &fault)
             }
         },
-        Ok(Outcome::Stream { mut follower, attach }) => {
-            let mut head = Head::default();
-            exchange.head(&mut head);
-            let mut out = Out::new();
-            follower.begin(attach, |view| exchange.begin(view, &mut out));
-            let open = open_stream(&gateway, route);
-            let steps = Steps::new(follower, exchange, out, route.heartbeat, open);
-            let mut response =
-                builder(route, request.head(), &head).body(StreamBody::new(steps, &gateway.unsent, admitted.permits));
-            if request.version() < Version::HTTP_11 {
-                // HTTP/1.0 has no chunked encoding: the stream ends with the connection.
-                response.head_mut().no_chunking(true);
-                response.head_mut().set_connection_type(ConnectionType::Close);
-            }
-            response
+        Ok(Outcome::Stream { follower, attach }) => {
+            stream(&gateway, route, &request, exchange, (follower, attach), admitted)
         }
         Err(fault) => fail(route, request.head(), &mut *exchange, &fault),
     }
+}
+
+/// A response that is streamed.
+fn stream(
+    gateway: &Gateway,
+    route: &Served,
+    request: &HttpRequest,
+    mut exchange: Box<dyn Exchange>,
+    (mut follower, attach): (Follower, bool),
+    admitted: Admitted,
+) -> HttpResponse {
+    let mut head = Head::default();
+    exchange.head(&mut head);
+    let mut out = Out::new();
+    follower.begin(attach, |view| exchange.begin(view, &mut out));
+    let open = open_stream(gateway, route);
+    let revoked = access::revoked(gateway, route, &admitted.caller);
+    let steps = Steps::new(follower, exchange, out, route.heartbeat, open).until_revoked(revoked);
+
+    let body = StreamBody::new(steps, &gateway.unsent, admitted.permits);
+    let mut response = builder(route, request.head(), &head).body(body);
+    if request.version() < Version::HTTP_11 {
+        // HTTP/1.0 has no chunked encoding: the stream ends with the connection.
+        response.head_mut().no_chunking(true);
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    response
 }
 
 /// Counts a stream of a route until it is dropped.
@@ -139,8 +155,7 @@ pub(super) fn decode_message(
     caller: &Arc<callers::Caller>,
     (method, body): (&str, &[u8]),
 ) -> Result<(Call, Scope), Fault> {
-    let parts =
-        RequestParts::new(gateway, &routed.route, &routed.params, request.head(), method).from_caller(caller, request);
+    let parts = RequestParts::new(gateway, &routed.route, &routed.params, request.head(), method).of(request, caller);
     parts.decode_within(Some(json_bounds(gateway)), &routed.route, exchange, body)
 }
 
@@ -157,7 +172,7 @@ pub(super) async fn decode_blocking(
 ) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
     let method = message.unwrap_or_else(|| request.method().as_str());
     let parts = RequestParts::new(gateway, &routed.route, &routed.params, request.head(), method)
-        .from_caller(caller, request)
+        .of(request, caller)
         .into_owned();
     let bounds = if message.is_some() { Some(json_bounds(gateway)) } else { bounds(gateway, request) };
     let permit = gateway.bodies.decoder().await;
@@ -210,8 +225,8 @@ impl<'a> RequestParts<'a> {
         }
     }
 
-    /// The same request, of a caller that is known, with its log.
-    fn from_caller(self, caller: &Arc<callers::Caller>, request: &HttpRequest) -> Self {
+    /// The same request, of a caller that is known.
+    fn of(self, request: &HttpRequest, caller: &Arc<callers::Caller>) -> Self {
         Self { caller: Arc::clone(caller), log: request_log::of(request), ..self }
     }
 
@@ -270,8 +285,8 @@ impl<'a> RequestParts<'a> {
         scope.owner = caller.owner;
         scope.caller = Arc::clone(&self.caller);
         scope.request.clone_from(&self.log);
+        restrict(&mut scope);
         scope.trace = Trace::read(headers.iter().copied()).map(Arc::new);
-        scope.forwarded = scope.forwarded.read(headers.iter().copied());
         if let Some(path) = &route.partition {
             scope.owner = scope.owner.on_route(path);
         }
@@ -280,6 +295,19 @@ impl<'a> RequestParts<'a> {
         }
         decoded.map(|call| (call, scope))
     }
+}
+
+/// Leaves out the agents of a route that its caller may not use.
+fn restrict(scope: &mut Scope) {
+    let is_denied = |agent: &str| scope.caller.may_use(scope.protocol, Some(agent)).is_err();
+    let denied: Vec<String> =
+        scope.agents.iter().map(|agent| &agent.name).filter(|name| is_denied(name)).cloned().collect();
+    if denied.is_empty() {
+        return;
+    }
+
+    scope.agents = scope.agents.iter().filter(|agent| !denied.contains(&agent.name)).cloned().collect();
+    scope.denied = denied.into();
 }
 
 /// Calls the engine as often as the exchange needs it.
@@ -391,10 +419,15 @@ pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exc
         out.header("allow", fault.allow.join(", "));
     }
     if let (Some(pause), None) = (fault.retry_after, out.head.get("retry-after")) {
-        out.header("retry-after", pause.as_secs().max(1).to_string());
+        out.header("retry-after", access::seconds(pause).max(1).to_string());
+    }
+    if fault.kind == FaultKind::Unauthenticated {
+        // The same for missing and for wrong credentials (RFC 6750, section 3).
+        out.head.set("www-authenticate", CHALLENGE);
     }
 
     let mut response = complete(route, request, out);
+    access::add_headers(route, fault.limit.as_deref(), response.headers_mut());
     request_log::note_fault(&mut response, fault);
     response
 }
@@ -432,7 +465,11 @@ fn gateway_response(request: &RequestHead, status: u16, body: &serde_json::Value
 /// Answers a CORS preflight request of a page that may use the route.
 pub(super) fn preflight(route: &Served, request: &HttpRequest, allow: &[&'static str]) -> HttpResponse {
     let mut head = Head { status: 204, headers: Vec::new() };
-    head.set("access-control-allow-headers", route.mounted.cors.allow_headers.join(", "));
+    let mut allowed = route.mounted.cors.allow_headers.join(", ");
+    if route.auth.keys && !route.mounted.cors.allow_headers.iter().any(|header| header == "*") {
+        allowed.push_str(", x-api-key");
+    }
+    head.set("access-control-allow-headers", allowed);
     head.set("access-control-allow-methods", format!("{}, OPTIONS", allow.join(", ")));
     head.set("access-control-max-age", "600");
     builder(route, request.head(), &head).finish()

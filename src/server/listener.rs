@@ -176,11 +176,14 @@ async fn open(
 /// Checks the head of a request whose client waits for `100 Continue`.
 async fn expect(gateway: Arc<Gateway>, request: Request) -> Result<Request, Response<BoxBody>> {
     let connection = ConnectionInfo::of_raw(&request);
-    let checked = endpoint::expect(&gateway, &connection, request).await;
-    if checked.is_err() {
+    let log = request_log::begin(&gateway, &request);
+    let mut checked = endpoint::expect(&gateway, &connection, request).await;
+    if let Err(response) = &mut checked {
         // The client may still send the body.
         connection.clock.on_request(true);
         connection.clock.on_response_end(Instant::now());
+        request_log::end(&log, response, *gateway.phase.borrow());
+        log.answered(0, true);
     }
     checked
 }
@@ -205,7 +208,7 @@ fn request_service(
     apply_fn_factory(app, move |mut request: Request, app| {
         let clock = Rc::clone(&ConnectionInfo::of_raw(&request).clock);
         clock.on_request(!matches!(request.payload(), Payload::None));
-        let log = request_log::begin(&gateway, &request);
+        let log = request_log::of_raw(&request).unwrap_or_else(|| request_log::begin(&gateway, &request));
         let phase = gateway.phase.clone();
         let response = app.call(request);
         async move {

@@ -38,7 +38,7 @@ use interlingua_core::network::IpNet;
 use tokio::sync::watch;
 
 use crate::callers::Callers;
-use crate::config::{Forwarded, ServerLimits, ServerTimeouts};
+use crate::config::{Certificates, Forwarded, ServerLimits, ServerTimeouts};
 use crate::engine::Engine;
 use crate::observe::SharedObserver;
 use crate::tls::SharedTls;
@@ -74,6 +74,8 @@ pub struct Settings {
     pub hosts: AllowedHosts,
     /// `None` without TLS.
     pub tls: Option<Arc<SharedTls>>,
+    /// How client certificates name callers. `None`: not at all.
+    pub certificates: Option<Certificates>,
 }
 
 /// How far the server is on its way to its end.

@@ -16,7 +16,8 @@ use interlingua_core::{Fault, FaultKind, network};
 
 use super::connection::ConnectionInfo;
 use super::served::Served;
-use super::{Gateway, Phase};
+use super::{Gateway, Phase, base_url};
+use crate::callers::Caller;
 use crate::observe::RequestLog;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -61,7 +62,7 @@ pub(super) fn begin(gateway: &Gateway, request: &Request) -> Arc<RequestLog> {
     let observer = gateway.observer.load_full();
     let path = request.head().uri.path();
     let log = RequestLog::begin(observer, request.head().method.as_str(), path, given.map(str::to_owned));
-    log.set_client(peer);
+    log.set_client(base_url::client_address(gateway, request.head(), peer).unwrap_or(peer));
     request.extensions_mut().insert(Arc::clone(&log));
     log
 }
@@ -76,10 +77,22 @@ pub(super) fn of(request: &HttpRequest) -> Option<Arc<RequestLog>> {
     request.extensions().get::<Arc<RequestLog>>().cloned()
 }
 
-/// Notes where a request goes: nowhere if it is outside of all routes.
-pub(super) fn note_route(log: Option<&RequestLog>, route: Option<&Served>) {
-    if let (Some(log), Some(route)) = (log, route) {
+/// The log of a request that was begun while its client waited for `100 Continue`.
+pub(super) fn of_raw(request: &Request) -> Option<Arc<RequestLog>> {
+    request.extensions().get::<Arc<RequestLog>>().cloned()
+}
+
+/// Notes where a request goes.
+pub(super) fn note_route(request: &HttpRequest, route: &Served) {
+    if let Some(log) = of(request) {
         log.set_route(&route.scope.path, route.scope.protocol);
+    }
+}
+
+/// Notes who sent a request, if they proved it.
+pub(super) fn note_caller(request: &HttpRequest, caller: &Caller) {
+    if let Some(log) = of(request).filter(|_| caller.is_authenticated()) {
+        log.set_caller(&Arc::from(caller.name.as_str()));
     }
 }
 

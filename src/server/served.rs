@@ -1,9 +1,11 @@
 //! What the server knows of a mounted protocol.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::exchange::Mounted;
 
+use crate::callers::Limiter;
 use crate::config::{Methods, Origins};
 use crate::engine::Scope;
 
@@ -19,6 +21,8 @@ pub struct Served {
     pub heartbeat: Duration,
     /// How callers prove who they are.
     pub auth: Methods,
+    /// How many requests the route takes; shared by all of its mounts. `None`: any number.
+    pub rate: Option<Arc<Limiter>>,
     /// The web pages that may use the route.
     pub cors: Origins,
     /// The path that separates sessions and runs of this route from those of others. `None` if they are shared.

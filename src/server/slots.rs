@@ -49,15 +49,16 @@ impl Holder {
 
 impl Slots {
     pub(super) fn new(what: &'static str, max: usize) -> Arc<Self> {
-        Arc::new(Self { what, max: AtomicUsize::new(max), taken: AtomicUsize::new(0), by_holder: Mutex::default() })
+        let max = AtomicUsize::new(max);
+        Arc::new(Self { what, max, taken: AtomicUsize::new(0), by_holder: Mutex::default() })
     }
 
-    /// Replaces the total. Slots that are taken stay.
+    /// Changes the number of slots. Those that are taken stay so.
     pub(super) fn set_max(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// How many are taken.
+    /// The number of slots that are taken.
     pub(super) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }

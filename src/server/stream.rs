@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use actix_web::web::Bytes;
-use interlingua_core::{Exchange, Flow, Out};
+use futures_util::future::LocalBoxFuture;
+use interlingua_core::{Exchange, Fault, Flow, Out};
 use tokio::time::{Instant, Sleep};
 
 use crate::engine::{Follower, Take};
@@ -34,6 +35,8 @@ pub(super) struct Steps {
     opening_chunks: u8,
     ended: bool,
     _open: OpenStream,
+    /// Resolves when the caller's credentials end. `None`: the stream goes on then.
+    revoked: Option<LocalBoxFuture<'static, Fault>>,
 }
 
 impl Steps {
@@ -46,48 +49,28 @@ impl Steps {
     ) -> Self {
         let keep_alives = follower.keep_alives();
         let heartbeat = Heartbeat::new(heartbeat);
-        Self { follower, exchange, out, heartbeat, keep_alives, opening_chunks: 4, ended: false, _open: open }
+        Self {
+            follower,
+            exchange,
+            out,
+            heartbeat,
+            keep_alives,
+            opening_chunks: 4,
+            ended: false,
+            revoked: None,
+            _open: open,
+        }
+    }
+
+    /// Ends the stream, in its protocol, when this resolves.
+    pub(super) fn until_revoked(self, revoked: Option<LocalBoxFuture<'static, Fault>>) -> Self {
+        Self { revoked, ..self }
     }
 
     /// The next chunk, to be written at once. `None` at the end of the stream.
     pub(super) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if !self.ended {
-            let (exchange, out) = (&mut self.exchange, &mut self.out);
-            let mut forget = false;
-            let more = self.follower.poll_steps(context, &mut |_, step| match exchange.encode(step, out) {
-                Flow::Close => Take::Close,
-                Flow::Forget => {
-                    forget = true;
-                    Take::Close
-                }
-                Flow::More if out.body.len() >= CHUNK_BYTES => Take::Enough,
-                Flow::More => Take::More,
-            });
-            if forget {
-                self.follower.forget();
-            }
-            match more {
-                Poll::Ready(true) if self.out.body.is_empty() => {
-                    // The protocol emits nothing for these steps: poll again.
-                    context.waker().wake_by_ref();
-                }
-                Poll::Ready(true) => {}
-                Poll::Pending => {
-                    if let Some(fault) = self.follower.broken_off() {
-                        self.exchange.interrupt(&fault, &mut self.out);
-                        self.ended = true;
-                    } else {
-                        let (exchange, out) = (&mut self.exchange, &mut self.out);
-                        self.ended = self.follower.if_paused(|run| exchange.pause(run, out)) == Some(Flow::Close);
-                    }
-                }
-                Poll::Ready(false) => {
-                    if let Some(fault) = self.follower.lost() {
-                        self.exchange.interrupt(&fault, &mut self.out);
-                    }
-                    self.ended = true;
-                }
-            }
+            self.take_steps(context);
         }
 
         let keep_alives = std::mem::replace(&mut self.keep_alives, self.follower.keep_alives());
@@ -115,6 +98,52 @@ impl Steps {
 }
 
 impl Steps {
+    /// Encodes what the run has for this stream, or its end.
+    fn take_steps(&mut self, context: &mut Context<'_>) {
+        if let Some(Poll::Ready(fault)) = self.revoked.as_mut().map(|revoked| revoked.as_mut().poll(context)) {
+            self.exchange.interrupt(&fault, &mut self.out);
+            (self.ended, self.revoked) = (true, None);
+            return;
+        }
+
+        let (exchange, out) = (&mut self.exchange, &mut self.out);
+        let mut forget = false;
+        let more = self.follower.poll_steps(context, &mut |_, step| match exchange.encode(step, out) {
+            Flow::Close => Take::Close,
+            Flow::Forget => {
+                forget = true;
+                Take::Close
+            }
+            Flow::More if out.body.len() >= CHUNK_BYTES => Take::Enough,
+            Flow::More => Take::More,
+        });
+        if forget {
+            self.follower.forget();
+        }
+        match more {
+            Poll::Ready(true) if self.out.body.is_empty() => {
+                // The protocol emits nothing for these steps: poll again.
+                context.waker().wake_by_ref();
+            }
+            Poll::Ready(true) => {}
+            Poll::Pending => {
+                if let Some(fault) = self.follower.broken_off() {
+                    self.exchange.interrupt(&fault, &mut self.out);
+                    self.ended = true;
+                } else {
+                    let (exchange, out) = (&mut self.exchange, &mut self.out);
+                    self.ended = self.follower.if_paused(|run| exchange.pause(run, out)) == Some(Flow::Close);
+                }
+            }
+            Poll::Ready(false) => {
+                if let Some(fault) = self.follower.lost() {
+                    self.exchange.interrupt(&fault, &mut self.out);
+                }
+                self.ended = true;
+            }
+        }
+    }
+
     /// Takes the encoded bytes as a copy, since they are small and the buffer is reused. The first chunks are moved
     /// instead: the opening events are many, come only once, and a long pause may follow.
     fn take_chunk(&mut self) -> Bytes {

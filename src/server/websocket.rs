@@ -11,11 +11,12 @@ use std::time::Duration;
 use actix_web::web::{Bytes, Payload};
 use actix_web::{FromRequest as _, HttpRequest, HttpResponse};
 use actix_ws::{CloseCode, CloseReason, MessageStream, Session};
+use futures_util::future::LocalBoxFuture;
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Out};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::access::Admitted;
+use super::access::{self, Admitted};
 use super::bodies::{BodyReservation, LARGE_BODY};
 use super::check::{Refusal, Reporter};
 use super::connection::info_of;
@@ -23,10 +24,10 @@ use super::guard;
 use super::handle::{self, Outcome};
 use super::messages::{Closed, Messages, Received};
 use super::routes::Routed;
-use super::slots::Holder;
+use super::slots::{Holder, Slot};
 use super::stream::Steps;
 use super::{Gateway, Phase, Served, base_url, request_log};
-use crate::callers::{Caller, Use};
+use crate::callers::{Caller, Permit, Use};
 use crate::engine::{ConnectionCache, Scope};
 use crate::observe::RequestLog;
 
@@ -34,6 +35,8 @@ use crate::observe::RequestLog;
 const METHOD: &str = "WEBSOCKET";
 /// The status that requests of a connection are logged with: that of its handshake.
 const SWITCHING_PROTOCOLS: u16 = 101;
+/// Why a connection is closed whose caller may not use it any longer.
+const REVOKED: &str = "credentials are no longer valid";
 /// The maximum lifetime of a connection.
 const MAX_LIFETIME: Duration = Duration::from_secs(60 * 60);
 
@@ -47,12 +50,8 @@ pub(super) async fn serve(
 ) -> HttpResponse {
     let route = &routed.route;
     let limit = guard::max_body(gateway, route);
-    let slot = match gateway.sockets.take(holder(gateway, &admitted.caller, request)) {
-        Ok(slot) => slot,
-        Err(fault) => return refuse(gateway, route, request, fault),
-    };
-    let permit = match admitted.caller.usage.begin(Use::Socket) {
-        Ok(permit) => permit,
+    let counted = match count(gateway, &admitted.caller, request) {
+        Ok(counted) => counted,
         Err(fault) => return refuse(gateway, route, request, fault),
     };
 
@@ -64,6 +63,7 @@ pub(super) async fn serve(
             let connection = Connection {
                 gateway: Arc::clone(gateway),
                 routed: Arc::clone(routed),
+                revoked: access::revoked(gateway, route, &admitted.caller),
                 caller: admitted.caller,
                 request: request.clone(),
                 cache: gateway.engine.connection_cache(),
@@ -90,7 +90,7 @@ pub(super) async fn serve(
                     let _ = tokio::time::timeout(write_timeout, session.close(reason)).await;
                 }
 
-                drop((slot, permit));
+                drop(counted);
             });
             response
         }
@@ -99,6 +99,12 @@ pub(super) async fn serve(
             refuse(gateway, route, request, fault)
         }
     }
+}
+
+/// Counts one more WebSocket, until it is dropped.
+fn count(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Result<(Slot, Permit), Fault> {
+    let slot = gateway.sockets.take(holder(gateway, caller, request))?;
+    Ok((slot, caller.usage.begin(Use::Socket)?))
 }
 
 fn refuse(gateway: &Gateway, route: &Arc<Served>, request: &HttpRequest, fault: Fault) -> HttpResponse {
@@ -117,7 +123,7 @@ async fn handshake(request: &HttpRequest) -> Result<(HttpResponse, Session, Mess
 
 /// Who holds a WebSocket, and how many of them it may hold. `None` if only all together are limited.
 fn holder(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Option<(Holder, usize)> {
-    let limits = &gateway.settings().limits;
+    let limits = gateway.settings().limits;
     if caller.is_authenticated() {
         return Some((Holder::Caller(caller.owner.base_key().to_owned()), limits.sockets_per_caller));
     }
@@ -139,6 +145,18 @@ fn close_reason(closed: Closed) -> Option<Option<CloseReason>> {
     Some(Some(CloseReason { code: CloseCode::from(code), description }))
 }
 
+/// True if a caller whose message is refused like this can send no other one.
+fn is_final(fault: &Fault) -> bool {
+    matches!(fault.kind, FaultKind::Unauthenticated | FaultKind::Forbidden)
+}
+
+async fn revoked(revoked: &mut Option<LocalBoxFuture<'static, Fault>>) -> Fault {
+    match revoked {
+        Some(revoked) => revoked.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// A message or control frame to the client.
 enum Outgoing {
     Text(String),
@@ -156,6 +174,8 @@ struct Connection {
     gateway: Arc<Gateway>,
     routed: Arc<Routed>,
     caller: Arc<Caller>,
+    /// Resolves when the caller's credentials end. `None`: messages that come later are refused.
+    revoked: Option<LocalBoxFuture<'static, Fault>>,
     request: HttpRequest,
     /// Results of earlier requests that are not stored.
     cache: Arc<ConnectionCache>,
@@ -182,7 +202,13 @@ impl Connection {
                 None => self.next().await,
             };
             let answered = match incoming {
-                Ok(incoming) => self.answer(incoming).await,
+                Ok(incoming) => {
+                    // Meanwhile the stream reports the end of the credentials, in its protocol.
+                    let revoked = self.revoked.take();
+                    let answered = self.answer(incoming, revoked).await;
+                    self.revoked = access::revoked(&self.gateway, &self.routed.route, &self.caller);
+                    answered
+                }
                 Err(closed) => return closed,
             };
             if let Err(closed) = answered {
@@ -204,6 +230,9 @@ impl Connection {
                 Ok(_) = self.phase.wait_for(must_close) => {
                     return Err(Closed::ByGateway(CloseCode::Away.into(), "the gateway is shutting down"));
                 }
+                _ = revoked(&mut self.revoked) => {
+                    return Err(Closed::ByGateway(CloseCode::Policy.into(), REVOKED));
+                }
                 _ = self.ping.tick() => None,
             };
             let Some(received) = received else {
@@ -224,9 +253,13 @@ impl Connection {
     }
 
     /// Answers one request, and receives messages meanwhile.
-    async fn answer(&mut self, incoming: Incoming) -> Result<(), Closed> {
+    async fn answer(
+        &mut self,
+        incoming: Incoming,
+        revoked: Option<LocalBoxFuture<'static, Fault>>,
+    ) -> Result<(), Closed> {
         self.begin_log(incoming.text.len());
-        let answered = self.answer_one(incoming).await;
+        let answered = self.answer_one(incoming, revoked).await;
         if let Some(log) = self.log.take() {
             log.set_status(SWITCHING_PROTOCOLS);
             log.answered(0, answered.is_ok());
@@ -242,8 +275,25 @@ impl Connection {
         }
     }
 
-    async fn answer_one(&mut self, incoming: Incoming) -> Result<(), Closed> {
+    async fn answer_one(
+        &mut self,
+        incoming: Incoming,
+        revoked: Option<LocalBoxFuture<'static, Fault>>,
+    ) -> Result<(), Closed> {
+        let admitted = access::admit_message(&self.gateway, &self.routed.route, &self.caller);
+        // Decode it anyway, since the error may have to refer to the id of the request.
         let (mut exchange, decoded) = self.decode(incoming).await;
+        let _permits = match admitted {
+            Ok(permits) => permits,
+            Err(fault) => {
+                self.reject(&mut *exchange, &fault).await?;
+                return if is_final(&fault) {
+                    Err(Closed::ByGateway(CloseCode::Policy.into(), REVOKED))
+                } else {
+                    Ok(())
+                };
+            }
+        };
         let (call, mut scope) = match decoded {
             Ok(decoded) => decoded,
             Err(fault) => return self.reject(&mut *exchange, &fault).await,
@@ -270,24 +320,27 @@ impl Connection {
                 follower.begin(attach, |view| exchange.begin(view, &mut out));
                 // No heartbeat: WebSocket pings keep the connection alive, and there are no comments.
                 let open = handle::open_stream(&gateway, &self.routed.route);
-                let mut steps = Steps::new(follower, exchange, out, Duration::ZERO, open);
-
-                loop {
-                    tokio::select! {
-                        biased;
-                        chunk = poll_fn(|context| steps.poll_chunk(context)) => match chunk {
-                            Some(chunk) => self.send(&chunk).await?,
-                            None => return Ok(()),
-                        },
-                        incoming = self.next() => self.enqueue(incoming?).await?,
-                    }
-                }
+                self.stream(Steps::new(follower, exchange, out, Duration::ZERO, open).until_revoked(revoked)).await
             }
             Err(fault) => {
                 if let Some(run) = exchange.builds_on() {
                     self.cache.evict(run);
                 }
                 self.reject(&mut *exchange, &fault).await
+            }
+        }
+    }
+
+    /// Sends a stream to its end, and receives messages meanwhile.
+    async fn stream(&mut self, mut steps: Steps) -> Result<(), Closed> {
+        loop {
+            tokio::select! {
+                biased;
+                chunk = poll_fn(|context| steps.poll_chunk(context)) => match chunk {
+                    Some(chunk) => self.send(&chunk).await?,
+                    None => return Ok(()),
+                },
+                incoming = self.next() => self.enqueue(incoming?).await?,
             }
         }
     }
