@@ -190,10 +190,20 @@ impl Gateway {
 
     /// Example shell commands for a mount, with the placeholder `{url}`.
     pub(crate) fn curl(&self, configured: &config::Mount) -> Vec<String> {
-        let client = self.clients.iter().find(|client| client.name == configured.protocol());
-        let mount = core_mount(configured, &[]);
-        let mounted = client.and_then(|client| (client.mount)(&mount, &configured.route.options).ok());
-        mounted.map_or_else(Vec::new, |mounted| mounted.curl)
+        self.mount(configured).map_or_else(Vec::new, |mounted| mounted.curl)
+    }
+
+    /// The endpoints of a mount that need no credentials even if its route does, as method and path.
+    pub(crate) fn public_endpoints(&self, configured: &config::Mount) -> Vec<String> {
+        let base = configured.path.trim_end_matches('/');
+        let endpoints = self.mount(configured).map_or_else(Vec::new, |mounted| mounted.endpoints);
+        let public = endpoints.iter().filter(|endpoint| endpoint.public);
+        public.map(|endpoint| format!("{} {base}{}", endpoint.method.as_str(), endpoint.path)).collect()
+    }
+
+    fn mount(&self, configured: &config::Mount) -> Option<Mounted> {
+        let client = self.clients.iter().find(|client| client.name == configured.protocol())?;
+        (client.mount)(&core_mount(configured, &[]), &configured.route.options).ok()
     }
 
     /// Opens the store, starts listening, and closes runs that the last process left open. Must be called in an actix

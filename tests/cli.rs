@@ -152,8 +152,8 @@ fn routes_are_listed_as_a_table_and_as_json() {
     let folder = folder(&format!("{GOOD}[agents.other]\nupstream = {{ protocol = \"demo\" }}\n"));
     let listed: Value = serde_json::from_str(stdout(&run(folder.path(), &["routes", "--json"]))).expect("JSON");
     let expected = serde_json::json!([
-        { "protocol": "agent-api", "path": "/agents/demo", "agents": ["demo"] },
-        { "protocol": "agent-api", "path": "/agents/other", "agents": ["other"] },
+        { "protocol": "agent-api", "path": "/agents/demo", "agents": ["demo"], "auth": "none", "public": [] },
+        { "protocol": "agent-api", "path": "/agents/other", "agents": ["other"], "auth": "none", "public": [] },
     ]);
     assert_eq!(listed, expected);
 
@@ -272,4 +272,86 @@ fn an_address_in_use_is_reported() {
     let output = run(folder.path(), &["serve"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains(&format!("cannot listen on {address}")), "{}", stderr(&output));
+}
+
+/// A configuration with keys.
+fn with_keys() -> String {
+    format!("{GOOD}[auth]\nkeys = \"keys.toml\"\n")
+}
+
+#[tokio::test]
+async fn a_key_is_made_used_listed_and_revoked() {
+    let folder = folder(&with_keys());
+    let made = run(folder.path(), &["key", "new", "me", "--expires", "90d"]);
+    assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+    let key = stdout(&made).trim();
+    assert!(key.starts_with("il_") && key.len() == 80, "{key}");
+    assert!(stderr(&made).contains("keys.toml") && !stderr(&made).contains(&key[16..]), "{}", stderr(&made));
+
+    let process = Process::start(folder.path());
+    assert!(process.startup_output.contains("Everything else requires"), "{}", process.startup_output);
+    let url = format!("http://{}/agents/demo", process.address);
+    let call = |key: Option<&str>| {
+        let mut command = binary(folder.path());
+        command.args(["call", &url, "echo hello"]).env_remove("INTERLINGUA_KEY");
+        command.envs(key.map(|key| ("INTERLINGUA_KEY", key))).output().expect("the binary runs")
+    };
+    let called = call(Some(key));
+    assert_eq!((called.status.code(), stdout(&called).trim()), (Some(0), "hello"), "{}", stderr(&called));
+    let anonymous = call(None);
+    assert!(anonymous.status.code() == Some(1) && stderr(&anonymous).contains("401"), "{}", stderr(&anonymous));
+
+    let listed = run(folder.path(), &["key", "list"]);
+    assert!(stdout(&listed).contains("me") && stdout(&listed).contains("valid"), "{}", stdout(&listed));
+    let id = &key[3..15];
+    let revoked = run(folder.path(), &["key", "revoke", id]);
+    assert_eq!(revoked.status.code(), Some(0), "{}", stderr(&revoked));
+    let listed: Value = serde_json::from_str(stdout(&run(folder.path(), &["key", "list", "--json"]))).expect("JSON");
+    assert_eq!((&listed[0]["id"], &listed[0]["state"]), (&id.into(), &"revoked".into()), "{listed}");
+
+    support::poll_until("the key to be refused", async || (call(Some(key)).status.code() == Some(1)).then_some(()))
+        .await;
+}
+
+#[test]
+fn commands_about_keys_explain_what_is_missing() {
+    let without = folder(GOOD);
+    let refused = run(without.path(), &["key", "new", "me"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("set keys = \"keys.toml\" in [auth]"), "{}", stderr(&refused));
+
+    let folder = folder(&format!("{}[callers.default]\nagents = []\n", with_keys()));
+    for name in ["default", "a b", ""] {
+        let refused = run(folder.path(), &["key", "new", name]);
+        assert!(refused.status.code() == Some(1) && stderr(&refused).contains("name"), "{}", stderr(&refused));
+    }
+    let unknown = run(folder.path(), &["key", "revoke", "abcdefgh0123"]);
+    assert!(unknown.status.code() == Some(1) && stderr(&unknown).contains("no key"), "{}", stderr(&unknown));
+    let warned = run(folder.path(), &["key", "new", "me"]);
+    assert!(stderr(&warned).contains("[callers.default] allows no agents"), "{}", stderr(&warned));
+    assert_eq!(run(folder.path(), &["key", "new", "me", "--expires", "soon"]).status.code(), Some(2));
+
+    let check = || stderr(&run(folder.path(), &["check"])).to_owned();
+    assert_eq!(check(), "", "a file that a command made is fine");
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(folder.path().join("keys.toml"), everyone).expect("changed");
+    assert!(check().contains("can be read by every user"), "{}", check());
+}
+
+#[test]
+fn routes_show_what_answers_without_credentials() {
+    let folder = folder(&format!(
+        "{}auth = [\"keys\"]\n[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{{agent}}\"\nauth = [\"keys\"]\n\
+         [[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\nauth = \"none\"\n[auth]\nkeys = \"keys.toml\"\n",
+        GOOD
+    ));
+    let output = run(folder.path(), &["routes"]);
+    let listed = stdout(&output);
+    let (_, open) = listed.split_once("Without credentials:").unwrap_or_else(|| panic!("{listed}"));
+    assert!(open.contains("/healthz") && open.contains("everything below /v1"), "{listed}");
+    assert!(open.contains("GET /a2a/demo/.well-known/agent-card.json") && !open.contains("/agents/demo"), "{listed}");
+
+    let listed: Value = serde_json::from_str(stdout(&run(folder.path(), &["routes", "--json"]))).expect("JSON");
+    assert_eq!((&listed[0]["auth"], &listed[2]["auth"]), (&serde_json::json!(["keys"]), &"none".into()), "{listed}");
+    assert!(listed[1]["public"].as_array().is_some_and(|public| !public.is_empty()), "{listed}");
 }

@@ -25,7 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "callers", "gateway", "server", "upstream", "config", "store", "tls", "secrets", "reload", "observe",
+            "keys", "gateway", "server", "upstream", "config", "store", "tls", "secrets", "clock", "reload", "observe",
             "metrics", "ports",
         ],
     ),

@@ -12,7 +12,10 @@ use interlingua_core::rate::Rate;
 use super::rate::Limiter;
 
 /// How many attempts a second may fail.
-const PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
+const PER_SECOND: NonZeroU32 = match NonZeroU32::new(10) {
+    Some(count) => count,
+    None => NonZeroU32::MIN,
+};
 /// How many attempts may fail at once.
 const BURST: u32 = 50;
 /// The most addresses that are counted. Beyond that, those that failed longest ago are forgotten.

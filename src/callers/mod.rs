@@ -104,7 +104,7 @@ impl Callers {
     pub fn new(auth: &Auth, profiles: &[CallerProfile], fetcher: Arc<dyn JwksFetcher>) -> Arc<Self> {
         let rules = SharedRules::new(auth, profiles);
         let usage = UsageTable::default();
-        let of = |profile: &Profile| usage.of(Owner::ANONYMOUS, &profile.limits);
+        let of = |profile: &Profile| Arc::new(Usage::new(Arc::clone(&profile.limits)));
         let anonymous = Caller::new(Owner::anonymous(), Owner::ANONYMOUS.to_owned(), Proof::None, &rules, of);
         let callers = Arc::new(Self {
             anonymous: Arc::new(anonymous),
@@ -315,12 +315,6 @@ impl Callers {
             return Arc::clone(&self.anonymous.usage);
         }
         self.usage.get(base_key).unwrap_or_else(|| self.usage.of(base_key, &self.limits_of(base_key)))
-    }
-
-    /// What callers use that came not long ago, by the base keys of their owners.
-    #[must_use]
-    pub fn usages(&self) -> Vec<(Arc<str>, Arc<Usage>)> {
-        self.usage.all()
     }
 
     /// The limits of a caller, by the base key of its owner. Scopes count once the caller has come.

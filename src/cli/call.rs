@@ -5,7 +5,11 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use crate::upstream::client::{self, Outcome, PendingItem, Question};
 
-/// Send a message to an agent and stream its response to the terminal
+/// The environment variable with the key or token to send.
+const KEY_VARIABLE: &str = "INTERLINGUA_KEY";
+
+/// Send a message to an agent and stream its response to the terminal. If the environment variable INTERLINGUA_KEY is
+/// set, it is sent as the bearer token
 #[derive(clap::Args, Debug)]
 pub(super) struct Call {
     /// The agent's URL, such as http://127.0.0.1:8080/agents/demo
@@ -34,6 +38,7 @@ impl Call {
         let mut text = self.text.join(" ");
         let mut item = self.answer.clone();
         let mut session = self.session.clone();
+        let key = std::env::var(KEY_VARIABLE).ok().filter(|key| !key.is_empty());
 
         loop {
             let question = Question {
@@ -41,6 +46,8 @@ impl Call {
                 text: &text,
                 item: item.as_deref(),
                 session: session.as_deref(),
+                // Never an argument: every user of a machine sees those.
+                key: key.as_deref(),
                 raw: self.raw,
             };
             let outcome = runtime.block_on(client::ask(&question, &mut std::io::stdout().lock()))?;

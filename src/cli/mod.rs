@@ -1,9 +1,10 @@
-//! The command line: `serve`, `check`, `routes`, `schema`, `call`, `health`.
+//! The command line: `serve`, `check`, `routes`, `schema`, `key`, `call`, `health`.
 //!
 //! Exit codes: 0 success, 1 a failure while running, 2 an error in the configuration or on the command line.
 
 mod call;
 mod health;
+mod key;
 mod log;
 mod routes;
 mod signals;
@@ -59,6 +60,9 @@ enum Command {
     },
     /// Print the JSON Schema of the configuration file
     Schema,
+    /// Make, list and revoke API keys
+    #[command(subcommand)]
+    Key(key::Key),
     /// Send a message to an agent and stream its response to the terminal
     Call(call::Call),
     /// Check whether a running gateway is ready: exit code 0 if it is
@@ -105,8 +109,9 @@ fn run(gateway: &Gateway) -> i32 {
             println!("{}: OK ({agents}, {mounts})", config.display());
             Ok(())
         }),
-        Command::Routes { json } => load(gateway, config).map(|settings| routes::list(&settings, json)),
+        Command::Routes { json } => load(gateway, config).map(|settings| routes::list(gateway, &settings, json)),
         Command::Schema => Ok(print_schema(gateway)),
+        Command::Key(key) => key.run(config),
         Command::Call(call) => Ok(call.run()),
         Command::Health { url } => Ok(health::check(&url)),
     };

@@ -4,16 +4,45 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use serde_json::Value;
+
 use crate::Gateway;
 use crate::config::{Mount, Settings};
 
 /// `interlingua routes`
-pub(super) fn list(settings: &Settings, json: bool) -> anyhow::Result<()> {
+pub(super) fn list(gateway: &Gateway, settings: &Settings, json: bool) -> anyhow::Result<()> {
+    let mounts = settings.mounts();
     super::print(&if json {
-        serde_json::to_string_pretty(&settings.mounts())?
+        let mounts = mounts.iter().map(|mount| described(gateway, mount)).collect::<Result<Vec<_>, _>>()?;
+        serde_json::to_string_pretty(&mounts)?
     } else {
-        table(&settings.mounts(), &base(settings, settings.server.listen))
+        let table = table(&mounts, &base(settings, settings.server.listen));
+        format!("{table}\n{}", without_credentials(gateway, &mounts))
     })
+}
+
+/// A mount with what protects it: `auth` is a list of methods or `none`, `public` lists the endpoints without it.
+fn described(gateway: &Gateway, mount: &Mount) -> serde_json::Result<Value> {
+    let mut described = serde_json::to_value(mount)?;
+    let methods = mount.route.auth;
+    described["auth"] = if methods.any() { methods.names().into() } else { "none".into() };
+    described["public"] = gateway.public_endpoints(mount).into();
+    Ok(described)
+}
+
+/// Everything that answers without credentials.
+fn without_credentials(gateway: &Gateway, mounts: &[Mount]) -> String {
+    let mut text = "Without credentials:\n  /healthz, /readyz, preflight requests of browsers\n".to_owned();
+    for mount in mounts {
+        if mount.route.auth.any() {
+            for endpoint in gateway.public_endpoints(mount) {
+                let _ = writeln!(text, "  {endpoint}");
+            }
+        } else {
+            let _ = writeln!(text, "  everything below {} ({})", mount.path, mount.protocol());
+        }
+    }
+    text
 }
 
 /// Prints the address, the routes and example commands when the gateway starts.
@@ -34,7 +63,16 @@ pub(super) fn print_banner(gateway: &Gateway, settings: &Settings, address: Sock
         }
     }
 
-    println!("\nNo authentication: anyone who can connect can use every route.");
+    println!("\n{}", without_credentials(gateway, &mounts).trim_end());
+    // Tests and people know by the last line that the message is complete.
+    println!(
+        "\n{}",
+        if mounts.iter().any(|mount| mount.route.auth.any()) {
+            "Everything else requires credentials."
+        } else {
+            "No authentication: anyone who can connect can use every route."
+        }
+    );
 }
 
 fn base(settings: &Settings, address: SocketAddr) -> String {
@@ -47,20 +85,22 @@ fn base(settings: &Settings, address: SocketAddr) -> String {
 }
 
 fn table(mounts: &[Mount], base: &str) -> String {
-    let rows: Vec<[String; 3]> = mounts
+    let rows: Vec<[String; 4]> = mounts
         .iter()
         .map(|mount| {
             let agents: Vec<&str> = mount.agents.iter().map(|agent| agent.name.as_str()).collect();
-            [mount.protocol().to_owned(), format!("{base}{}", mount.path), agents.join(", ")]
+            let methods = mount.route.auth.names().join(", ");
+            let auth = if methods.is_empty() { "none".to_owned() } else { methods };
+            [mount.protocol().to_owned(), format!("{base}{}", mount.path), auth, agents.join(", ")]
         })
         .collect();
 
-    let head = ["PROTOCOL".to_owned(), "URL".to_owned(), "AGENTS".to_owned()];
+    let head = ["PROTOCOL".to_owned(), "URL".to_owned(), "AUTH".to_owned(), "AGENTS".to_owned()];
     let width = |column: usize| rows.iter().chain([&head]).map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let (first, second) = (width(0), width(1));
+    let (first, second, third) = (width(0), width(1), width(2));
     let mut text = String::new();
     for row in [&head].into_iter().chain(&rows) {
-        let _ = writeln!(text, "  {:first$}  {:second$}  {}", row[0], row[1], row[2]);
+        let _ = writeln!(text, "  {:first$}  {:second$}  {:third$}  {}", row[0], row[1], row[2], row[3]);
     }
     text
 }

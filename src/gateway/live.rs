@@ -58,6 +58,8 @@ impl DrainTime {
 
 /// A configuration that can be taken.
 pub(crate) struct Prepared {
+    auth: config::Auth,
+    callers: Vec<config::CallerProfile>,
     /// How many agents are new or have changed.
     pub(crate) changed_agents: usize,
     agents: Vec<Arc<engine::Agent>>,
@@ -128,6 +130,8 @@ impl Gateway {
         let served = self.routes(settings, &parts.callers)?;
         let rules = retention_rules(settings, &served, &parts.callers);
         Ok(Prepared {
+            auth: settings.auth.clone(),
+            callers: settings.callers.clone(),
             changed_agents,
             agents,
             rules,
@@ -141,7 +145,8 @@ impl Gateway {
 
     /// Takes a configuration. Routes come last: a request that finds a new route finds its agents.
     pub(crate) fn apply(&self, prepared: Prepared, parts: &LiveParts) {
-        let Prepared { agents, rules, server, routes, observer, drain, admin_key, .. } = prepared;
+        let Prepared { auth, callers, agents, rules, server, routes, observer, drain, admin_key, .. } = prepared;
+        parts.callers.replace(&auth, &callers);
         parts.engine.replace(agents, rules);
         parts.control.replace_settings(server);
         parts.drain.set(drain);

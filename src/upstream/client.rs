@@ -13,7 +13,7 @@ use interlingua_core::json::Json;
 use serde_json::{Value, json};
 
 /// What to send, and how to show the answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The agent's URL, with or without `/process`.
     pub url: &'a str,
@@ -23,6 +23,8 @@ pub struct Question<'a> {
     pub item: Option<&'a str>,
     /// The session to continue. None: a new one.
     pub session: Option<&'a str>,
+    /// The key or token that proves who asks. None: no one in particular.
+    pub key: Option<&'a str>,
     /// Print the frames as they come.
     pub raw: bool,
 }
@@ -73,6 +75,10 @@ pub async fn ask(question: &Question<'_>, out: &mut impl Write) -> anyhow::Resul
 
     let client = reqwest::Client::builder().build().context("no HTTP client")?;
     let request = client.post(&url).header("content-type", "application/json").header("accept", "text/event-stream");
+    let request = match question.key {
+        Some(key) => request.bearer_auth(key),
+        None => request,
+    };
     let response = request.body(body.to_string()).send().await.with_context(|| format!("cannot reach {url}"))?;
     let status = response.status();
     if !status.is_success() {

@@ -32,6 +32,7 @@ mod heads;
 mod heartbeats;
 mod hitl;
 mod input;
+mod keys;
 mod leaving;
 mod limits;
 mod lists;

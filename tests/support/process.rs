@@ -59,7 +59,7 @@ impl Process {
         let mut output = String::new();
 
         // The start-up message ends with the note about authentication.
-        while !output.contains("No authentication") {
+        while !output.contains("No authentication") && !output.contains("requires credentials") {
             let read = lines.read_line(&mut output).expect("its output is text");
             assert!(read > 0, "the process ended before it served: {output}");
         }

@@ -1,0 +1,163 @@
+//! `interlingua key`: makes, lists and revokes API keys. A running gateway notices within a second.
+//!
+//! Not here: what a key is ([`crate::keys`]).
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use interlingua_core::duration::Period;
+use interlingua_core::event::Millis;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::clock;
+use crate::keys::{self, KeyEntry, NewKey};
+
+#[derive(clap::Subcommand, Debug)]
+pub(super) enum Key {
+    /// Make a key for a caller, and print it once
+    New {
+        /// The caller's name, as in `[callers.NAME]` of the configuration
+        caller: String,
+        /// How long the key is valid, such as 90d; by default until it is revoked
+        #[arg(long, value_name = "TIME", value_parser = period)]
+        expires: Option<Period>,
+    },
+    /// List the keys, without their secrets
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a key
+    Revoke {
+        /// The id of the key: what is between the first two underscores
+        id: String,
+    },
+}
+
+fn period(text: &str) -> Result<Period, String> {
+    let period = Period::parse(text).map_err(|error| error.replace('\n', ": "))?;
+    if period.0.is_zero() { Err("a key has to be valid for some time".to_owned()) } else { Ok(period) }
+}
+
+impl Key {
+    /// Runs the command on the key file of this configuration. The error is the exit code, if the configuration names
+    /// none.
+    pub(super) fn run(&self, config: &Path) -> Result<anyhow::Result<()>, i32> {
+        let file = match key_file(config) {
+            Ok(file) => file,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                return Err(2);
+            }
+        };
+        Ok(match self {
+            Self::New { caller, expires } => new(config, &file, caller, *expires),
+            Self::List { json } => list(&file, *json),
+            Self::Revoke { id } => revoke(&file, id),
+        })
+    }
+}
+
+/// The key file that a configuration names. Errors elsewhere in the configuration do not matter here.
+fn key_file(config: &Path) -> anyhow::Result<PathBuf> {
+    let table = read(config)?;
+    let file = table.get("auth").and_then(|auth| auth.get("keys")).and_then(toml::Value::as_str);
+    let file = file.filter(|file| !file.is_empty());
+    let file =
+        file.with_context(|| format!("{} has no key file: set keys = \"keys.toml\" in [auth]", config.display()))?;
+    Ok(config.parent().unwrap_or(Path::new("")).join(file))
+}
+
+fn read(config: &Path) -> anyhow::Result<toml::Table> {
+    let shown = config.display();
+    let text = std::fs::read_to_string(config).with_context(|| format!("cannot read {shown}"))?;
+    // The library's message would quote the line, which may hold a secret.
+    text.parse().map_err(|_| anyhow::anyhow!("{shown} is not valid TOML: see `interlingua check`"))
+}
+
+fn new(config: &Path, file: &Path, caller: &str, expires: Option<Period>) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        keys::is_caller_name(caller),
+        "{caller:?} cannot be the name of a caller: use letters, digits, \"-\", \"_\" and \".\", not \"default\" or \"anonymous\""
+    );
+    let key = NewKey::generate().map_err(anyhow::Error::msg)?;
+    let now = clock::now();
+    let end = expires.map(|period| now + u64::try_from(period.0.as_millis()).unwrap_or(u64::MAX / 2));
+    keys::append(file, &key, caller, now, end).map_err(anyhow::Error::msg)?;
+
+    // Only the key goes to standard output, so that a script can take it.
+    super::print(&key.text)?;
+    let until = expires.map_or_else(String::new, |period| format!(", valid for {period}"));
+    eprintln!("key {} of {caller}{until}: its hash is in {}", key.id, file.display());
+    eprintln!("keep the key: it is not shown again. A running gateway knows it within a second");
+    if may_nothing(config, caller) {
+        eprintln!("warning: [callers.default] allows no agents, and there is no [callers.{caller}]");
+    }
+    Ok(())
+}
+
+/// True if the caller has no table of its own, and the table for all others allows nothing.
+fn may_nothing(config: &Path, caller: &str) -> bool {
+    let Ok(table) = read(config) else { return false };
+    let callers = table.get("callers");
+    let of = |name: &str| callers.and_then(|callers| callers.get(name));
+    let is_empty = |key: &str| {
+        let list = of("default").and_then(|table| table.get(key)).and_then(toml::Value::as_array);
+        list.is_some_and(Vec::is_empty)
+    };
+    of(caller).is_none() && (is_empty("agents") || is_empty("protocols"))
+}
+
+fn list(file: &Path, as_json: bool) -> anyhow::Result<()> {
+    let text = match std::fs::read_to_string(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        text => text.with_context(|| format!("cannot read {}", file.display()))?,
+    };
+    let entries = keys::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
+    let now = clock::now();
+
+    if as_json {
+        let entries: Vec<_> = entries
+            .iter()
+            .map(|entry| {
+                json!({
+                    "id": entry.id_text(), "caller": entry.caller, "created": time(entry.created),
+                    "expires": entry.expires.map(time), "revoked": entry.revoked.map(time),
+                    "state": entry.state(now).as_str(),
+                })
+            })
+            .collect();
+        return super::print(&serde_json::to_string_pretty(&entries)?);
+    }
+
+    let width = entries.iter().map(|entry| entry.caller.len()).max().unwrap_or(0).max("CALLER".len());
+    let mut out = std::io::stdout().lock();
+    let row = |entry: &KeyEntry| {
+        let expires = entry.expires.map_or_else(|| "never".to_owned(), time);
+        let (id, created) = (entry.id_text(), time(entry.created));
+        format!("{id}  {:width$}  {created}  {expires:20}  {}", entry.caller, entry.state(now).as_str())
+    };
+    let head = format!("{:12}  {:width$}  {:20}  {:20}  STATE", "ID", "CALLER", "CREATED", "EXPIRES");
+    for line in std::iter::once(head).chain(entries.iter().map(row)) {
+        // A closed pipe is not an error.
+        if writeln!(out, "{line}").is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn revoke(file: &Path, id: &str) -> anyhow::Result<()> {
+    let (caller, was_revoked) = keys::revoke(file, id, clock::now()).map_err(anyhow::Error::msg)?;
+    let done = if was_revoked { "was revoked before" } else { "is revoked" };
+    eprintln!("key {id} of {caller} {done}. A running gateway refuses it within a second");
+    Ok(())
+}
+
+fn time(time: Millis) -> String {
+    let time = i64::try_from(time).ok().and_then(|time| Timestamp::from_millisecond(time).ok());
+    time.unwrap_or(Timestamp::UNIX_EPOCH).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
