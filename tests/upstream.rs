@@ -37,7 +37,7 @@ impl Client {
         let frames = Arc::new(Mutex::new(Vec::new()));
         let connector = RecordingConnector { url: url.into(), frames: Arc::clone(&frames) };
         let endpoint = Endpoint { connector: Box::new(connector), url: None, weight: 1 };
-        Self { upstream: HttpUpstream::new(vec![endpoint], settings, None).expect("valid headers"), frames }
+        Self { upstream: HttpUpstream::new(vec![endpoint], settings).expect("valid headers"), frames }
     }
 
     fn start(&self) -> Conversation {
@@ -122,7 +122,7 @@ async fn an_invalid_header_name_is_refused_at_construction() {
     let settings = HttpSettings { headers: vec![("a b".to_owned(), "x".into())], ..HttpSettings::default() };
     let connector = RecordingConnector { url: String::new(), frames: Arc::default() };
     let endpoint = Endpoint { connector: Box::new(connector), url: None, weight: 1 };
-    let complaint = HttpUpstream::new(vec![endpoint], settings, None).err().expect("a space is not allowed");
+    let complaint = HttpUpstream::new(vec![endpoint], settings).err().expect("a space is not allowed");
     assert!(complaint.contains("\"a b\""), "{complaint}");
 }
 

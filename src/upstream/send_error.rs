@@ -50,14 +50,6 @@ impl SendError {
         matches!(&self.cause, SendCause::Fault(fault) if fault.kind == FaultKind::UpstreamTimeout)
     }
 
-    /// The status, or the code of the fault.
-    pub(super) fn code(&self) -> String {
-        match &self.cause {
-            SendCause::Refused(refused) => refused.status.to_string(),
-            SendCause::Fault(fault) => fault.code().to_owned(),
-        }
-    }
-
     /// What it says about the endpoint. `is_late`: the turn has taken as long as it may.
     pub(super) fn outcome(&self, is_late: bool) -> Outcome {
         match &self.cause {

@@ -47,7 +47,6 @@ use super::{
     Body, Conversation, Form, Forwarded, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError, Trace,
     Transport, Upstream, Via,
 };
-use crate::metrics::AgentMetrics;
 use crate::secrets;
 use client_pool::{Attempt, ClientPool};
 
@@ -146,15 +145,11 @@ struct Agent {
 }
 
 impl HttpUpstream {
-    /// Creates the client of an agent. Nothing is connected yet. `metrics`: where its requests are counted.
+    /// Creates the client of an agent. Nothing is connected yet.
     ///
     /// # Errors
     /// A sentence for the operator: there is no endpoint, or a header that HTTP does not allow.
-    pub fn new(
-        endpoints: Vec<Endpoint>,
-        settings: HttpSettings,
-        metrics: Option<&Arc<AgentMetrics>>,
-    ) -> Result<Self, String> {
+    pub fn new(endpoints: Vec<Endpoint>, settings: HttpSettings) -> Result<Self, String> {
         if endpoints.is_empty() {
             return Err("an agent needs an endpoint".to_owned());
         }
@@ -173,7 +168,6 @@ impl HttpUpstream {
         let checks = settings.health.as_ref().map(|check| check.thresholds);
         let pool_settings = PoolSettings { checks, ..settings.pool.clone() };
         let pool = EndpointPool::new(settings.agent.clone(), weights.collect(), settings.retries, pool_settings);
-        let pool = metrics.map_or_else(|| pool, |metrics| pool.counted(metrics));
         Ok(Self(Arc::new(Agent {
             pool: Arc::new(pool),
             endpoints,
@@ -296,12 +290,7 @@ impl Agent {
     async fn send(&self, request: Request, resend: &Resend, since: Instant) -> Result<Response, SendError> {
         let mut retried = 0;
         loop {
-            let answer = self.attempt(&request, since).await;
-            match &answer {
-                Ok(response) => self.pool.count_answer(resend.endpoint, response.status().as_str()),
-                Err(error) => self.pool.count_answer(resend.endpoint, &error.code()),
-            }
-            let error = match answer {
+            let error = match self.attempt(&request, since).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };

@@ -24,7 +24,6 @@ pub use health::{CheckThresholds, EjectSettings, Outcome, Reason};
 pub use key::EndpointKey;
 pub use state::{Home, Target, Want};
 
-use crate::metrics::{AgentMetrics, EndpointMetrics};
 use health::{Change, Standing, Ticket};
 use state::{Choice, PoolState, StateSettings};
 
@@ -109,8 +108,6 @@ pub struct EndpointPool {
     state: Mutex<PoolState>,
     /// One for each endpoint, with a permit for each of its runs.
     places: Vec<Arc<Semaphore>>,
-    /// One for each endpoint; empty if nothing is counted.
-    metrics: Vec<EndpointMetrics>,
 }
 
 impl EndpointPool {
@@ -133,30 +130,8 @@ impl EndpointPool {
             retries,
             state: Mutex::new(PoolState::new(now(), &weights, state_settings, seed)),
             places: places.collect(),
-            metrics: Vec::new(),
             endpoints: endpoints.into_iter().map(|(url, _)| (EndpointKey::new(&url), url)).collect(),
             settings,
-        }
-    }
-
-    /// Counts what happens at its endpoints.
-    #[must_use]
-    pub fn counted(mut self, metrics: &Arc<AgentMetrics>) -> Self {
-        let hosts: Vec<String> = self.endpoints.iter().map(|(_, url)| host_and_port(url)).collect();
-        let label = |(index, (key, _)): (usize, &(EndpointKey, String))| {
-            let is_shared = hosts.iter().filter(|host| **host == hosts[index]).count() > 1;
-            let suffix = if is_shared { format!("#{}", &key.as_str()[..4]) } else { String::new() };
-            metrics.endpoint(&format!("{}{suffix}", hosts[index]))
-        };
-        self.metrics = self.endpoints.iter().enumerate().map(label).collect();
-        self.metrics.iter().for_each(|endpoint| endpoint.set_healthy(true));
-        self
-    }
-
-    /// Counts a request that was answered with this status, or failed with this code.
-    pub(super) fn count_answer(&self, endpoint: usize, code: &str) {
-        if let Some(metrics) = self.metrics.get(endpoint) {
-            metrics.answered(code);
         }
     }
 
@@ -237,11 +212,7 @@ impl EndpointPool {
     /// True if a request that an endpoint did not take may be sent again. Counts it then.
     #[must_use]
     pub fn may_retry(&self, endpoint: usize) -> bool {
-        let may = self.state().withdraw_retry(now(), endpoint);
-        if let Some(metrics) = self.metrics.get(endpoint).filter(|_| may) {
-            metrics.retried();
-        }
-        may
+        self.state().withdraw_retry(now(), endpoint)
     }
 
     /// How often a turn that no endpoint took is begun again.
@@ -316,13 +287,6 @@ impl EndpointPool {
     }
 
     fn log(&self, index: usize, change: Option<Change>) {
-        if let (Some(metrics), Some(change)) = (self.metrics.get(index), &change) {
-            metrics.set_healthy(!self.is_out(index));
-            if matches!(change, Change::Ejected { .. }) {
-                metrics.ejected();
-            }
-        }
-
         let (agent, endpoint) = (&*self.agent, &*self.endpoints[index].1);
         match change {
             None => {}
@@ -337,19 +301,6 @@ impl EndpointPool {
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The host and the port of a URL without user info.
-fn host_and_port(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let authority = rest.split('/').next().unwrap_or_default();
-    // The last colon of an IPv6 address is inside of its brackets.
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-    match scheme {
-        "https" if !has_port => format!("{authority}:443"),
-        "http" if !has_port => format!("{authority}:80"),
-        _ => authority.to_owned(),
     }
 }
 
@@ -423,86 +374,5 @@ impl Drop for Seat {
     fn drop(&mut self) {
         self.report(Outcome::Neutral);
         self.pool.state().release(self.index);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::FutureExt as _;
-
-    use super::*;
-    use crate::metrics::{Format, Levels, Metrics};
-
-    fn pool(urls: &[&str], settings: PoolSettings) -> EndpointPool {
-        EndpointPool::new("friday".to_owned(), urls.iter().map(|url| ((*url).to_owned(), 1)).collect(), 2, settings)
-    }
-
-    const ANY: Want<'static> = Want { target: Target::Any, avoid: None };
-
-    #[tokio::test]
-    async fn what_happens_at_an_endpoint_is_counted() {
-        let metrics = Metrics::new();
-        let settings = PoolSettings {
-            eject: EjectSettings { failures: 1, ..EjectSettings::default() },
-            ..PoolSettings::default()
-        };
-        let urls = ["http://a:8090/one", "http://a:8090/two", "https://b/one"];
-        let pool = Arc::new(pool(&urls, settings).counted(&metrics.agent("friday")));
-        let mut seat = pool.seat(ANY).await.expect("a place");
-        let (index, key) = (seat.endpoint(), seat.key().clone());
-        assert!(pool.may_retry(index));
-        pool.count_answer(index, "503");
-        seat.report(Outcome::Failed(Reason::Status(503)));
-        drop(seat);
-
-        let shared = format!("a:8090#{}", &key.as_str()[..4]);
-        let name = if index == 2 { "b:443" } else { shared.as_str() };
-        let text = metrics.encode(Format::OpenMetrics, &Levels::default());
-        let labels = format!("{{agent=\"friday\",endpoint=\"{name}\"");
-        for line in [
-            format!("interlingua_upstream_requests_total{labels},code=\"503\"}} 1"),
-            format!("interlingua_upstream_retries_total{labels}}} 1"),
-            format!("interlingua_upstream_ejections_total{labels}}} 1"),
-            format!("interlingua_upstream_healthy{labels}}} 0"),
-        ] {
-            assert!(text.contains(&line), "no {line} in {text}");
-        }
-        let status = &pool.status()[index];
-        assert_eq!((status.state, status.retries, status.ejections, status.active), ("out", 1, 1, 0));
-    }
-
-    #[tokio::test]
-    async fn places_are_given_in_order_and_given_back() {
-        let settings = PoolSettings { runs: 1, queue: 1, wait: Duration::from_millis(50), ..PoolSettings::default() };
-        let pool = Arc::new(pool(&["http://a"], settings));
-        let first = pool.seat(ANY).await.expect("a free place");
-
-        // One waits; the next one is refused, and a waiter that is dropped leaves nothing behind.
-        let waiting = pool.seat(ANY);
-        tokio::pin!(waiting);
-        assert!((&mut waiting).now_or_never().is_none());
-        let refused = pool.seat(ANY).await.err().expect("the queue is full");
-        assert_eq!((refused.kind, refused.retry_after), (FaultKind::Overloaded, Some(RETRY_AFTER)));
-        assert_eq!((pool.status()[0].active, pool.status()[0].queued), (2, 1));
-
-        drop(first);
-        let second = waiting.await.expect("the place is free now");
-        assert_eq!((pool.status()[0].active, pool.status()[0].queued), (1, 0));
-        assert!(pool.seat(ANY).await.is_err(), "it waited for as long as it may");
-        drop(second);
-        assert_eq!((pool.status()[0].active, pool.status()[0].queued), (0, 0));
-    }
-
-    #[test]
-    fn endpoints_are_named_by_host_and_port() {
-        for (url, expected) in [
-            ("http://a/x", "a:80"),
-            ("https://a", "a:443"),
-            ("http://a:1/x:2", "a:1"),
-            ("http://[::1]/", "[::1]:80"),
-            ("http://[::1]:9", "[::1]:9"),
-        ] {
-            assert_eq!(host_and_port(url), expected);
-        }
     }
 }
