@@ -127,7 +127,7 @@ async fn many_wrong_keys_slow_down_their_address_but_not_valid_keys() {
     let good = new_key(folder.path(), "ann", None).text;
     let gateway = gateway(folder.path(), "").await;
     let mut statuses = Vec::new();
-    for _ in 0..70 {
+    for _ in 0..150 {
         let wrong = NewKey::generate().expect("a key").text;
         let refused = post(&gateway, "/agents/demo/process", &wrong).await;
         if refused.status == 429 {
