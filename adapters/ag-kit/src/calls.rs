@@ -21,6 +21,8 @@ pub(crate) struct Calls {
     open: HashMap<(u32, u32), OpenCall>,
     /// Number of calls and results sent in this stream.
     events: usize,
+    /// Number of calls that earlier streams sent: the first ones in `calls`.
+    remembered: usize,
 }
 
 /// One call of the conversation.
@@ -60,6 +62,7 @@ impl Calls {
                 early_result: None,
             });
         }
+        calls.remembered = calls.calls.len();
         calls
     }
 
@@ -151,10 +154,12 @@ impl Calls {
     }
 
     /// Sends the missing results at the end: a call of the agent without a result would look like a call for the client
-    /// (docs/protocols/ag-kit.md#order-4).
-    pub(crate) fn finish(&mut self, out: &mut Out) {
-        for call in 0..self.calls.len() {
-            if self.calls[call].agent_side && !self.calls[call].has_result {
+    /// (docs/protocols/ag-kit.md#order-4). `is_success`: the run ended well, so that its other calls are for the client to
+    /// run. Else they may be cut off, and no one waits for their results.
+    pub(crate) fn finish(&mut self, is_success: bool, out: &mut Out) {
+        for call in self.remembered..self.calls.len() {
+            let is_for_client = is_success && !self.calls[call].agent_side;
+            if !is_for_client && !self.calls[call].has_result {
                 self.result(call, String::new(), out);
             }
         }

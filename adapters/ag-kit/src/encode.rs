@@ -79,7 +79,7 @@ impl Encoder {
         match (end, waits) {
             (End::Completed | End::Incomplete, Some(item)) => write_interrupt(&self.route, &run.agent, &item, out),
             (End::Completed | End::Incomplete, None) => {
-                self.calls.finish(out);
+                self.calls.finish(true, out);
                 // An error that did not end the run is sent only if there is no other output.
                 if !self.has_output()
                     && let Some(error) = nonfatal_error(run)
@@ -89,14 +89,14 @@ impl Encoder {
             }
 
             (End::Failed | End::Rejected, _) => {
-                self.calls.finish(out);
+                self.calls.finish(false, out);
                 let default_message =
                     if end == End::Rejected { "the agent rejected the request" } else { "the agent failed" };
                 let error = run.error().map_or(default_message, |error| error.message.as_str());
                 wire::Event::Error { error }.write(out);
             }
             (End::Canceled, _) => {
-                self.calls.finish(out);
+                self.calls.finish(false, out);
                 if !self.has_output() {
                     wire::Event::Error { error: "canceled" }.write(out);
                 }

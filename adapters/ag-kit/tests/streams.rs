@@ -210,6 +210,11 @@ fn each_end_has_its_final_events() {
     let hello = text("m", "Hel");
     let call = data("c", 0, r#"{"call_id":"c1","name":"look","arguments":"{}"}"#);
     let (created, completed) = (created(), completed());
+    let for_client = data_message("f", "function_call", r#"{"call_id":"c2","name":"look","arguments":"{}"}"#);
+    let after_a_call = |end| {
+        let call = for_client.iter().map(String::as_str);
+        std::iter::once(created.as_str()).chain(call).chain([end]).collect::<Vec<_>>()
+    };
 
     let mut table = String::new();
     for (name, frames) in [
@@ -217,6 +222,9 @@ fn each_end_has_its_final_events() {
         ("failed before output", vec![created.as_str(), failed]),
         ("failed after output", vec![created.as_str(), &hello, failed]),
         ("failed in a call", vec![created.as_str(), &call, failed]),
+        ("failed after a call for the client", after_a_call(failed)),
+        ("canceled after a call for the client", after_a_call(canceled)),
+        ("completed after a call for the client", after_a_call(&completed)),
         ("broken off", vec![created.as_str(), &hello]),
         ("rejected", vec![created.as_str(), rejected]),
         ("canceled before output", vec![created.as_str(), canceled]),
