@@ -96,7 +96,11 @@ fn file(path: &Path, _: usize) -> std::io::Result<Vec<u8>> {
 
 #[test]
 fn every_configuration_in_the_readme_is_valid() {
-    let env = Env { env: &|name| Some(format!("value of {name}")), file: &file, mode: &|_| None };
+    let env = Env {
+        env: &|name| Some(format!("value of {name}, long enough for the key of an administrator")),
+        file: &file,
+        mode: &|_| None,
+    };
     let readme = read("README.md");
     let shown: Vec<Block> = blocks(&readme).into_iter().filter(|block| block.info == "toml").collect();
     assert!(shown.len() >= 2, "the README shows a small configuration and a complete one");

@@ -18,7 +18,7 @@ use super::files::{Contents, Parsed, TlsFileError, TlsFiles, read_file};
 /// How often the files are read.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The configuration for new connections. Shared by the listener and whoever reloads it.
+/// The configuration for new connections. Shared by the listener and what reloads it.
 pub struct SharedTls {
     files: TlsFiles,
     current: ArcSwap<LoadedTls>,
