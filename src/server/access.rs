@@ -118,6 +118,10 @@ fn certificate(gateway: &Gateway, head: &RequestHead, connection: &ConnectionInf
     let server = gateway.settings();
     let settings = server.certificates.as_ref()?;
     if let Some(certificate) = connection.tls.as_ref().and_then(|tls| tls.certificate.as_ref()) {
+        // It was valid in the handshake, which may be long ago.
+        if !certificate.is_valid() {
+            return None;
+        }
         let mut names = match settings.caller {
             CertificateName::SanUri => certificate.uris(),
             CertificateName::SanDns => certificate.dns_names(),
