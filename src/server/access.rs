@@ -147,7 +147,8 @@ fn tighter(one: Option<LimitState>, other: Option<LimitState>) -> Option<LimitSt
     }
 }
 
-/// Adds the headers that report a limit (draft-ietf-httpapi-ratelimit-headers), unless the response reports one already.
+/// Adds the headers that report a limit (draft-ietf-httpapi-ratelimit-headers), unless the response reports one
+/// already.
 pub(super) fn add_headers(route: &Served, limit: Option<&LimitState>, response: &mut HeaderMap) {
     const NAME: fn(&'static str) -> HeaderName = HeaderName::from_static;
     let Some(limit) = limit.filter(|_| !response.contains_key("ratelimit")) else { return };

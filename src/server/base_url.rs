@@ -47,8 +47,8 @@ pub(super) fn forwarded_info(gateway: &Gateway, head: &RequestHead) -> Forwarded
     })
 }
 
-/// The address of the client: what trusted proxies report, else that of the peer. `None` for trusted proxies that report
-/// none, since they stand for many clients.
+/// The address of the client: what trusted proxies report, else that of the peer. `None` for trusted proxies that
+/// report none, since they stand for many clients.
 pub(super) fn client_address(gateway: &Gateway, head: &RequestHead, peer: IpAddr) -> Option<IpAddr> {
     let is_proxy = gateway.settings().trusted_proxies.iter().any(|proxy| network::contains(proxy, peer));
     if is_proxy { forwarded_info(gateway, head).client } else { Some(peer.to_canonical()) }

@@ -1,9 +1,10 @@
 //! The one check of a request, by its head: before a byte of its body is read, and before a waiting client is told to
 //! send it (`Expect: 100-continue`). A request is checked exactly once, since some checks count it.
 //!
-//! The order, of which the first failure is reported: size of the head, host, path and method, origin, credentials, rights,
-//! rates, type and length of the body. The limits on connections, and the framing, come before ([`super::listener`]).
-//! Not here: how each check decides (`guard.rs`, `access.rs`), and how a refusal is written (`handle.rs`).
+//! The order, of which the first failure is reported: size of the head, host, path and method, origin, credentials,
+//! rights, rates, type and length of the body. The limits on connections, and the framing, come before
+//! ([`super::listener`]). Not here: how each check decides (`guard.rs`, `access.rs`), and how a refusal is written
+//! (`handle.rs`).
 
 use std::sync::Arc;
 

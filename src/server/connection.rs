@@ -2,7 +2,8 @@
 //!
 //! actix-http parses and writes, but has a timeout for the first head of a connection only, not for bodies and
 //! responses. So its service runs on a socket that reports reads and writes to [`Clock`], inside a future that closes
-//! the connection. Requests see the facts of their connection as [`ConnectionInfo`]. Not here: the timeouts ([`super::clock`]), and the number of connections ([`super::admission`]).
+//! the connection. Requests see the facts of their connection as [`ConnectionInfo`]. Not here: the timeouts
+//! ([`super::clock`]), and the number of connections ([`super::admission`]).
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Serving requests: each is checked once by its head, then a WebSocket takes the connection, or the request is answered.
+//! Serving requests: each is checked once by its head, then a WebSocket takes the connection, or the request is
+//! answered.
 
 use std::sync::Arc;
 

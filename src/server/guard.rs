@@ -4,7 +4,8 @@
 //! gateway nor read from it. Browsers help: they send the origin of a request (`Origin`, `Sec-Fetch-Site`) and the host
 //! name it was made for (`Host`), and send a preflight request before a body of a type that HTML forms cannot produce.
 //!
-//! Not here: their order (`check.rs`), which hosts are allowed (`hosts.rs`), and the format of error responses, which depends on the protocol.
+//! Not here: their order (`check.rs`), which hosts are allowed (`hosts.rs`), and the format of error responses, which
+//! depends on the protocol.
 
 use actix_web::dev::RequestHead;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};

@@ -1,5 +1,5 @@
-//! The log of each request: begun when its head is there, given its route and its outcome, and its id told to the client
-//! with every answer.
+//! The log of each request: begun when its head is there, given its route and its outcome, and its id sent to the
+//! client with every answer.
 //!
 //! Not here: what is written ([`crate::observe`]).
 

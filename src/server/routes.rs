@@ -67,8 +67,8 @@ impl SharedRoutes {
         Self(Arc::new(ArcSwap::from_pointee(routes)))
     }
 
-    /// Replaces all routes at once. Requests and WebSockets that have been routed keep their route until they end; later
-    /// requests, of open connections too, find the new routes.
+    /// Replaces all routes at once. Requests and WebSockets that have been routed keep their route until they end;
+    /// later requests, of open connections too, find the new routes.
     pub fn replace(&self, routes: Routes) {
         self.0.store(Arc::new(routes));
     }
