@@ -112,31 +112,27 @@ fn credential<'a>(headers: &'a HeaderMap, name: &str) -> Credential<'a> {
     }
 }
 
-/// The name in the client certificate: that of the connection, or the one that a trusted proxy passes on in the
-/// configured header. A name that is not unique is none.
+/// The name in the client certificate: in that of the connection, or what a trusted proxy passes on in the configured
+/// header. A name that is not the only one is none.
 fn certificate(gateway: &Gateway, head: &RequestHead, connection: &ConnectionInfo) -> Option<String> {
     let server = gateway.settings();
     let settings = server.certificates.as_ref()?;
-    if let Some(certificate) = connection.tls.as_ref().and_then(|tls| tls.certificate.as_ref()) {
-        // It was valid in the handshake, which may be long ago.
-        if !certificate.is_valid() {
-            return None;
-        }
+    let Some(header) = settings.header.as_deref() else {
+        // It may have expired since the handshake, or lost its authority.
+        let certificate = connection.tls.as_ref()?.certificate.as_ref().filter(|certificate| certificate.is_valid())?;
         let mut names = match settings.caller {
             CertificateName::SanUri => certificate.uris(),
             CertificateName::SanDns => certificate.dns_names(),
         };
         return if names.len() == 1 { names.pop() } else { None };
-    }
+    };
 
-    let header = settings.header.as_deref()?;
+    // The certificate of this connection is the proxy's own.
     let is_proxy = server.trusted_proxies.iter().any(|proxy| contains(proxy, connection.peer.ip()));
-    match credential(&head.headers, header) {
-        Credential::One(name) if is_proxy && !name.is_empty() && name.len() <= MAX_CERTIFICATE_NAME => {
-            Some(name.to_owned())
-        }
-        _ => None,
-    }
+    let Credential::One(name) = credential(&head.headers, header) else { return None };
+    // A proxy that appends to what the client sent, instead of replacing it, leaves a list.
+    let is_name = (1..=MAX_CERTIFICATE_NAME).contains(&name.len()) && !name.contains(',');
+    (is_proxy && is_name).then(|| name.to_owned())
 }
 
 /// The limit that is reached first.

@@ -405,7 +405,10 @@ pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exc
     if fault.logged {
         // The run has logged this fault already.
     } else if blame == interlingua_core::Blame::Client {
-        tracing::debug!(route = %route.path, code = fault.code(), field = fault.field.as_deref(), "{}", fault.message);
+        tracing::debug!(
+            route = %route.path, code = fault.code(), field = fault.field.as_deref(),
+            detail = fault.detail.as_deref(), "{}", fault.message
+        );
     } else {
         tracing::warn!(
             route = %route.path, protocol = route.scope.protocol, code = fault.code(), blame = blame.as_str(),
