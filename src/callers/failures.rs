@@ -1,4 +1,4 @@
-//! Refused credentials, counted per address: whoever tries many is slowed down, and no one else.
+//! Refused credentials, counted per address: an address that tries many is slowed down, and no other.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -255,7 +255,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// The URL of an issuer's discovery document: below the issuer's path, whether or not that ends with a slash (OpenID
-/// Connect Discovery 1.0, section 4).
+/// Connect Discovery 1.0, 4).
 ///
 /// # Errors
 /// If that is not an https URL, or one of this machine.
@@ -265,7 +265,8 @@ pub fn discovery_url(issuer: &str) -> Result<Url, String> {
     if is_private(&url) { Ok(url) } else { Err(format!("{url} is not an https URL")) }
 }
 
-/// The URL of the keys in a discovery document. Its `issuer` has to be the configured one, exactly (section 4.3).
+/// The URL of the keys in a discovery document. Its `issuer` has to be the configured one, exactly
+/// (OpenID Connect Discovery 1.0, 4.3).
 fn jwks_uri(text: &[u8], issuer: &str) -> Result<Url, String> {
     #[derive(Deserialize)]
     struct Metadata {

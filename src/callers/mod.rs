@@ -153,7 +153,7 @@ impl Callers {
             Err(refused) => refused,
         };
 
-        // Whoever shows nothing guesses nothing, and an issuer that is down is nobody's attempt.
+        // Showing nothing is no guess, and neither is a token of an issuer that is down.
         if !matches!(refused, Reason::Missing | Reason::Unavailable) {
             self.failures.count(from, Instant::now())?;
         }

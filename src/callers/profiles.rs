@@ -117,7 +117,7 @@ mod tests {
         assert!(has("ann", &["read", "write"], "hers") && !has("ann", &["read"], "reader"));
         assert!(has("bob", &["write", "read"], "editor") && has("bob", &["read", "x"], "reader"));
         assert!(has("bob", &["write"], "public") && has("bob", &[], "public"));
-        // Names of tables with scopes, or of those for everyone else, are nobody's names.
+        // Names of tables with scopes, or of the table for everyone else, name no caller.
         assert!(has("one", &[], "public") && has("anonymous", &[], "public") && has("default", &[], "public"));
         assert!(!profiles.anonymous().has_agent("public"));
     }

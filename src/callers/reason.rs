@@ -1,10 +1,10 @@
-//! Why credentials are refused: for the log and for counters. Clients are told the same whatever it is.
+//! Why credentials are refused: for the log and for counters. Clients get the same answer in each case.
 
 use std::time::Duration;
 
 use interlingua_core::{Fault, FaultKind};
 
-/// When a client should try again if the keys of an issuer cannot be read: until then nobody tries.
+/// When a client should try again if the keys of an issuer cannot be read: until then no attempt is made.
 const UNAVAILABLE_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// Why credentials are refused.

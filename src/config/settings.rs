@@ -97,7 +97,7 @@ pub struct AccessLog {
     pub path: Option<PathBuf>,
     /// True: one JSON object per line. False: lines for people.
     pub json: bool,
-    /// True: sessions are told by a hash that changes with each start of the gateway.
+    /// True: sessions are written as a hash that changes with each start of the gateway.
     pub hash_sessions: bool,
 }
 

@@ -116,7 +116,7 @@ impl ActiveRun {
 
     fn with_safe(agent: Arc<Agent>, record: Record, about: RunInfo, safe: u64) -> Arc<Self> {
         let visibility = Visibility::new(&record, safe);
-        // Whoever ended it has counted it.
+        // It was counted where it was ended.
         let counted = AtomicBool::new(about.state.is_ended());
         Arc::new(Self {
             id: record.run().id,

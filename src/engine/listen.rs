@@ -27,7 +27,7 @@ use crate::upstream::{Conversation, Flow};
 
 /// Chunks that come together are published together, up to so many bytes.
 const MAX_BATCH_BYTES: usize = 16 * 1024;
-/// How often the pauses of a long answer are told, in milliseconds.
+/// How often the pauses of a long answer are reported, in milliseconds.
 const GAPS_INTERVAL_MS: Millis = 5_000;
 
 /// Puts what the agent reports into the record.
@@ -67,13 +67,13 @@ pub(super) struct Listener<'a> {
     gaps: Gaps,
 }
 
-/// The pauses between the pieces of an answer, counted here and told from time to time.
+/// The pauses between the pieces of an answer, counted here and reported from time to time.
 struct Gaps {
     shared: Histogram,
     local: LocalCounts,
     /// When the last piece came.
     last: Option<Millis>,
-    /// When they were told last.
+    /// When they were reported last.
     merged_at: Millis,
 }
 

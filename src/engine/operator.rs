@@ -1,4 +1,4 @@
-//! What operators see of runs in memory, whoever they belong to: never their texts.
+//! What operators see of runs in memory, of all owners: never their texts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub struct LiveRun {
 
 /// What is under way in all runs.
 pub(super) fn levels(agents: &Agents, runs: &RunTable) -> Levels {
-    // Every agent is told, also with nothing to do.
+    // Every agent is listed, also with nothing to do.
     let mut by_agent: HashMap<Arc<str>, (usize, usize)> =
         agents.all().iter().map(|agent| (Arc::clone(agent.metrics.name()), (0, 0))).collect();
     let mut followers = 0;
@@ -78,7 +78,7 @@ pub(super) fn levels(agents: &Agents, runs: &RunTable) -> Levels {
     }
 }
 
-/// The endpoints of an agent. Two at one host and port are told apart by the beginning of their key.
+/// The endpoints of an agent. Two at one host and port are distinguished by the beginning of their key.
 fn upstreams(agent: &Agent) -> Vec<UpstreamLevel> {
     let status = agent.upstream.pool().map(|pool| pool.status()).unwrap_or_default();
     let hosts: Vec<String> = status.iter().map(|one| host_and_port(&one.url)).collect();

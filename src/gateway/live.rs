@@ -1,7 +1,7 @@
 //! What of a running gateway a reload of the configuration replaces: prepared whole, which may fail, then stored, which
 //! cannot.
 //!
-//! Not here: when that happens and what is told of it (`crate::reload`).
+//! Not here: when that happens and what is reported of it (`crate::reload`).
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -151,7 +151,7 @@ impl Gateway {
         parts.control.replace_settings(server);
         parts.drain.set(drain);
         parts.admin_key.store(admin_key.map(Arc::new));
-        // Its files were opened anew, so that rotated logs are let go.
+        // Its files were opened again, so that rotated logs are let go.
         parts.observer.store(Arc::new(observer));
         parts.routes.replace(routes);
     }

@@ -450,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_is_told_in_both_formats() {
+    fn what_was_counted_is_written_in_both_formats() {
         let metrics = Metrics::new();
         let agent = metrics.agent("a \"b\"\\\n");
         let took = Duration::from_secs(3);
@@ -486,6 +486,6 @@ mod tests {
 
         let older = metrics.encode(Format::Prometheus, &Levels::default());
         assert!(older.contains("# TYPE interlingua_runs_total counter\n") && !older.contains("# EOF"), "{older}");
-        assert!(!older.contains("agent=\"z\""), "an agent that is gone is not told");
+        assert!(!older.contains("agent=\"z\""), "an agent that is gone is not reported");
     }
 }

@@ -20,20 +20,20 @@ pub struct AccessLog {
     pub target: Target,
     /// True: one JSON object per line. False: for people.
     pub json: bool,
-    /// True: sessions are told by a hash that changes with each start of the gateway.
+    /// True: sessions are written as a hash that changes with each start of the gateway.
     pub hash_sessions: bool,
 }
 
 pub(super) struct Access {
     lines: LineWriter,
     json: bool,
-    /// The key of hashes; `None` if sessions are told as they are.
+    /// The key of hashes; `None` if sessions are written as they are.
     session_key: Option<[u8; 16]>,
 }
 
 impl Access {
     pub(super) fn open(log: &AccessLog, metrics: Arc<Metrics>) -> io::Result<Self> {
-        // Unused before and never told, so that hashes cannot be looked up.
+        // Unused before and never shown, so that hashes cannot be looked up.
         let session_key = log.hash_sessions.then(|| {
             let mut key = [0; 16];
             let hash = Sha256::digest(format!("{}{}", clock::new_id(), std::process::id()));
@@ -172,7 +172,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A session as it is told when it is not to be known: the same for the same session until the gateway ends.
+/// A session as it is written when it is not to be known: the same for the same session until the gateway ends.
 fn hash(key: &[u8; 16], session: &str) -> String {
     let hash = Sha256::new().chain_update(key).chain_update(session).finalize();
     hash[..8].iter().fold(String::new(), |mut text, byte| {

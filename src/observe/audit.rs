@@ -210,7 +210,7 @@ impl Audit {
     }
 
     pub(super) fn flush(&self, limit: Duration) {
-        // What the last second left out would never be told.
+        // What the last second left out would never be reported.
         let left_out = {
             let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut refused.left_out)
@@ -245,8 +245,8 @@ mod tests {
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         let of = |what: &str| lines.iter().filter(|line| line["what"] == what).collect::<Vec<_>>();
         let refused = of("credential_refused");
-        let told: u64 = refused.iter().map(|line| line["count"].as_u64().unwrap_or(1)).sum();
-        assert_eq!(told, 25, "{text}");
+        let reported: u64 = refused.iter().map(|line| line["count"].as_u64().unwrap_or(1)).sum();
+        assert_eq!(reported, 25, "{text}");
         assert!(refused.len() <= 21 && refused[0]["from"] == "192.0.2.1", "{text}");
         assert_eq!((of("reload").len(), of("key_created").len()), (25, 1));
         assert!(of("key_created")[0].get("who").is_none());

@@ -41,7 +41,7 @@ pub struct Logs {
 /// The observer in force. A reload of the configuration replaces it.
 pub type SharedObserver = Arc<ArcSwap<Observer>>;
 
-/// Where requests and changes are told. A reload replaces it; a request keeps the one it began with.
+/// Where requests and changes are reported. A reload replaces it; a request keeps the one it began with.
 pub struct Observer {
     metrics: Arc<Metrics>,
     access: Option<Access>,
@@ -121,7 +121,7 @@ fn time(at: Millis) -> String {
     format!("{time:.3}")
 }
 
-/// The tokens that an agent reported: input and output. `None` if it is told in no known way.
+/// The tokens that an agent reported: input and output. `None` if it is reported in no known way.
 #[must_use]
 pub fn usage(usage: &Json) -> Option<(u64, u64)> {
     let usage: Value = usage.decode()?;

@@ -1,6 +1,6 @@
 //! What is known of one request, and of the turn it began: written when the last of those who know more has let it go.
 //!
-//! The body of the response and the turn share it, so that one line tells both whoever ends later.
+//! The body of the response and the turn share it, so that one line covers both, whichever ends later.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

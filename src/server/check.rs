@@ -1,4 +1,4 @@
-//! The one check of a request, by its head: before a byte of its body is read, and before a waiting client is told to
+//! The one check of a request, by its head: before a byte of its body is read, and before a waiting client is asked to
 //! send it (`Expect: 100-continue`). A request is checked exactly once, since some checks count it.
 //!
 //! The order, of which the first failure is reported: size of the head, host, path and method, origin, credentials,

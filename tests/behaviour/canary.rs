@@ -22,12 +22,12 @@ const ALL: [&str; 7] = [IN_VARIABLE, IN_FILE, IN_URL, IN_ADMIN_KEY, IN_AUTHORIZA
 
 /// Repeats what it was sent: as the body of a refusal, or as the error of a run.
 fn echo(request: &ReceivedRequest) -> Reply {
-    let told = format!("no: {} {:?} {}", request.path, request.headers, BASE64_STANDARD.encode(IN_VARIABLE));
+    let text = format!("no: {} {:?} {}", request.path, request.headers, BASE64_STANDARD.encode(IN_VARIABLE));
     if String::from_utf8_lossy(&request.body).contains("refuse") {
-        return Reply::complete(401, &[("content-type", "text/plain")], told);
+        return Reply::complete(401, &[("content-type", "text/plain")], text);
     }
     let error = serde_json::json!({
-        "object": "response", "status": "failed", "id": "r", "error": { "code": "BROKEN", "message": told },
+        "object": "response", "status": "failed", "id": "r", "error": { "code": "BROKEN", "message": text },
     });
     Reply::frames([error.to_string()])
 }
@@ -79,7 +79,7 @@ async fn use_it(process: &Process) {
 }
 
 #[tokio::test]
-async fn no_secret_is_told_to_operators() {
+async fn no_secret_is_shown_to_operators() {
     let upstream = Upstream::with_handler(echo);
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);

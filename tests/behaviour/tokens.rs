@@ -221,7 +221,7 @@ async fn a_token_ends_when_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn streams_end_with_the_token_if_the_gateway_is_told_so() {
+async fn streams_end_with_the_token_if_the_gateway_is_configured_so() {
     for (revoke, completed) in [(true, false), (false, true)] {
         let issuer = Issuer::start().await;
         let auth = format!("[auth]\nrevoke_streams = {revoke}\njwt = [{}]\n", issuer.settings(""));
