@@ -193,12 +193,20 @@ impl Gateway {
         self.mount(configured).map_or_else(Vec::new, |mounted| mounted.curl)
     }
 
-    /// The endpoints of a mount that need no credentials even if its route does, as method and path.
-    pub(crate) fn public_endpoints(&self, configured: &config::Mount) -> Vec<String> {
+    /// The endpoints of a mount that need no credentials even if its route does, as method and path. `is_first`: the mount
+    /// is the first one of its protocol, which has some at the root of the host too.
+    pub(crate) fn public_endpoints(&self, configured: &config::Mount, is_first: bool) -> Vec<String> {
         let base = configured.path.trim_end_matches('/');
         let endpoints = self.mount(configured).map_or_else(Vec::new, |mounted| mounted.endpoints);
-        let public = endpoints.iter().filter(|endpoint| endpoint.public);
-        public.map(|endpoint| format!("{} {base}{}", endpoint.method.as_str(), endpoint.path)).collect()
+        let mut listed = Vec::new();
+        for endpoint in endpoints.iter().filter(|endpoint| endpoint.public) {
+            let method = endpoint.method.as_str();
+            listed.push(format!("{method} {base}{}", endpoint.path));
+            if is_first && endpoint.at_root && !base.is_empty() {
+                listed.push(format!("{method} {}", endpoint.path));
+            }
+        }
+        listed
     }
 
     fn mount(&self, configured: &config::Mount) -> Option<Mounted> {

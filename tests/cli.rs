@@ -349,6 +349,7 @@ fn routes_show_what_answers_without_credentials() {
     let listed = stdout(&output);
     let (_, open) = listed.split_once("Without credentials:").unwrap_or_else(|| panic!("{listed}"));
     assert!(open.contains("/healthz") && open.contains("everything below /v1"), "{listed}");
+    assert!(open.contains("\n  GET /.well-known/agent-card.json\n"), "{listed}");
     assert!(open.contains("GET /a2a/demo/.well-known/agent-card.json") && !open.contains("/agents/demo"), "{listed}");
 
     let listed: Value = serde_json::from_str(stdout(&run(folder.path(), &["routes", "--json"]))).expect("JSON");

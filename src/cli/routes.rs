@@ -13,7 +13,7 @@ use crate::config::{Mount, Settings};
 pub(super) fn list(gateway: &Gateway, settings: &Settings, json: bool) -> anyhow::Result<()> {
     let mounts = settings.mounts();
     super::print(&if json {
-        let mounts = mounts.iter().map(|mount| described(gateway, mount)).collect::<Result<Vec<_>, _>>()?;
+        let mounts = mounts.iter().map(|mount| described(gateway, &mounts, mount)).collect::<Result<Vec<_>, _>>()?;
         serde_json::to_string_pretty(&mounts)?
     } else {
         let table = table(&mounts, &base(settings, settings.server.listen));
@@ -22,12 +22,17 @@ pub(super) fn list(gateway: &Gateway, settings: &Settings, json: bool) -> anyhow
 }
 
 /// A mount with what protects it: `auth` is a list of methods or `none`, `public` lists the endpoints without it.
-fn described(gateway: &Gateway, mount: &Mount) -> serde_json::Result<Value> {
+fn described(gateway: &Gateway, mounts: &[Mount], mount: &Mount) -> serde_json::Result<Value> {
     let mut described = serde_json::to_value(mount)?;
     let methods = mount.route.auth;
     described["auth"] = if methods.any() { methods.names().into() } else { "none".into() };
-    described["public"] = gateway.public_endpoints(mount).into();
+    described["public"] = gateway.public_endpoints(mount, is_first(mounts, mount)).into();
     Ok(described)
+}
+
+/// True for the first mount of its protocol.
+fn is_first(mounts: &[Mount], mount: &Mount) -> bool {
+    mounts.iter().find(|other| other.protocol() == mount.protocol()).is_some_and(|first| first.path == mount.path)
 }
 
 /// Everything that answers without credentials.
@@ -35,7 +40,7 @@ fn without_credentials(gateway: &Gateway, mounts: &[Mount]) -> String {
     let mut text = "Without credentials:\n  /healthz, /readyz, preflight requests of browsers\n".to_owned();
     for mount in mounts {
         if mount.route.auth.any() {
-            for endpoint in gateway.public_endpoints(mount) {
+            for endpoint in gateway.public_endpoints(mount, is_first(mounts, mount)) {
                 let _ = writeln!(text, "  {endpoint}");
             }
         } else {
@@ -58,8 +63,10 @@ pub(super) fn print_banner(gateway: &Gateway, settings: &Settings, address: Sock
         if !printed.insert(mount.protocol()) {
             continue;
         }
+        let credentials = if mount.route.auth.any() { " -H \"authorization: Bearer $KEY\"" } else { "" };
         for line in gateway.curl(mount) {
-            println!("  {}", line.replace("{url}", &format!("{base}{}", mount.path.trim_end_matches('/'))));
+            let line = line.replace("{url}", &format!("{base}{}", mount.path.trim_end_matches('/')));
+            println!("  {line}{credentials}");
         }
     }
 

@@ -42,6 +42,7 @@ mod metrics;
 mod owners;
 mod pairs;
 mod pools;
+mod quotas;
 mod reload;
 mod responses_socket;
 mod routing;

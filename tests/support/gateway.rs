@@ -13,12 +13,15 @@ use interlingua::server::SharedRoutes;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use super::callers::key_of;
 use super::http::{Exchange, Response, request, with_timeout};
 use super::transcript::Transcript;
 
 /// A running gateway. It stops when it is dropped.
 pub struct Gateway {
     pub address: SocketAddr,
+    /// Sent with every request.
+    key: Option<String>,
     stop: Option<oneshot::Sender<()>>,
     stopped: Option<oneshot::Receiver<()>>,
     thread: Option<JoinHandle<()>>,
@@ -84,7 +87,23 @@ impl Gateway {
         });
         let (address, routes) = with_timeout("the gateway to start", started).await.expect("the gateway started");
         let (stop, stopped, thread) = (Some(stop), Some(stopped), Some(thread));
-        Self { address, stop, stopped, thread, routes, folder, _temporary: None }
+        Self { address, key: None, stop, stopped, thread, routes, folder, _temporary: None }
+    }
+
+    /// The same gateway as this caller sees it. See [`super::callers`].
+    pub fn as_caller(&self, caller: &str) -> Self {
+        self.with_key(Some(key_of(caller)))
+    }
+
+    /// The same gateway for requests with this key. It does not stop when it is dropped.
+    pub fn with_key(&self, key: Option<String>) -> Self {
+        let (routes, folder) = (self.routes.clone(), self.folder.clone());
+        Self { address: self.address, key, stop: None, stopped: None, thread: None, routes, folder, _temporary: None }
+    }
+
+    /// The header line that requests prove the caller by. Empty for the gateway itself.
+    pub fn credentials(&self) -> String {
+        self.key.as_ref().map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default()
     }
 
     /// Replaces the routes by those of another configuration with the same agents.
@@ -117,7 +136,10 @@ impl Gateway {
 
     /// Sends a request and returns the connection.
     pub async fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Exchange {
-        Exchange::send(self.address, &request(method, path, headers, body)).await
+        let bearer = self.key.as_ref().map(|key| format!("Bearer {key}"));
+        let credentials = bearer.as_ref().map(|bearer| ("authorization", bearer.as_str()));
+        let headers: Vec<(&str, &str)> = headers.iter().copied().chain(credentials).collect();
+        Exchange::send(self.address, &request(method, path, &headers, body)).await
     }
 
     /// Sends a GET and reads the response.
