@@ -1,6 +1,7 @@
 //! Assembles a gateway: protocols, settings, store, engine, server.
 
 mod live;
+mod prepare;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;

@@ -14,6 +14,7 @@ mod endpoints;
 mod gateway;
 mod http;
 mod kills;
+mod reload;
 mod slow_clients;
 mod store;
 mod stream;
@@ -46,6 +47,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "kills", limit: Duration::from_secs(900), run: kills::run },
     Scenario { name: "store", limit: Duration::from_secs(600), run: store::run },
     Scenario { name: "endpoints", limit: Duration::from_secs(300), run: endpoints::run },
+    Scenario { name: "reload", limit: Duration::from_secs(300), run: reload::run },
     Scenario { name: "slow-clients", limit: Duration::from_secs(120), run: slow_clients::run },
 ];
 

@@ -25,7 +25,7 @@ impl Default for AdminTable {
     }
 }
 
-/// What the gateway tells about itself.
+/// What the gateway logs about itself.
 #[derive(serde::Deserialize, JsonSchema, Default)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ObserveTable {
@@ -44,7 +44,7 @@ pub(super) struct AccessLogTable {
     pub(super) format: LogForm,
     /// The file, relative to the folder of this file; lines are appended. Standard output by default.
     pub(super) path: Option<Located<String>>,
-    /// Whether sessions are written as they are, or as a hash that changes with each start of the gateway.
+    /// Whether sessions are logged as they are, or as a hash that changes with each start of the gateway.
     pub(super) session: SessionForm,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum LogForm {
     Pretty,
 }
 
-/// How sessions are written.
+/// How sessions are logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum SessionForm {

@@ -43,9 +43,9 @@ pub struct Settings {
     pub routes: Vec<Arc<Route>>,
     /// The listener for operators. `None`: there is none.
     pub admin: Option<Admin>,
-    /// What the gateway tells about itself.
+    /// What the gateway logs about itself.
     pub observe: Observe,
-    /// What tells a changed agent from one that is the same, by name.
+    /// What distinguishes a changed agent from one that is the same, by name.
     pub(super) fingerprints: HashMap<String, Fingerprint>,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// What the gateway tells about itself.
+/// What the gateway logs about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observe {
     /// `None`: no access log is written.
@@ -97,7 +97,7 @@ pub struct AccessLog {
     pub path: Option<PathBuf>,
     /// True: one JSON object per line. False: lines for people.
     pub json: bool,
-    /// True: sessions are written as a hash that changes with each start of the gateway.
+    /// True: sessions are logged as a hash that changes with each start of the gateway.
     pub hash_sessions: bool,
 }
 

@@ -47,7 +47,7 @@ impl Canceller {
         self.cancel_found(run, Some(scope)).await
     }
 
-    /// Cancels a run of any owner, and waits for its end: for operators.
+    /// Cancels a run, of any owner, and waits for its end: for operators.
     pub(super) async fn cancel_any(&self, id: RunId) -> Result<RunHandle, Fault> {
         let run = self.runs.find(id).await?.ok_or_else(|| faults::run_not_found(id))?;
         self.cancel_found(run, None).await

@@ -289,13 +289,13 @@ impl Engine {
         operator::levels(&self.0.agents, &self.0.runs)
     }
 
-    /// Runs in memory, the newest first: for operators, of all owners.
+    /// Runs in memory, the newest first: for operators, of any owner.
     #[must_use]
     pub fn live_runs(&self, filter: &LiveFilter) -> Vec<LiveRun> {
         operator::live_runs(&self.0.runs, filter)
     }
 
-    /// Cancels a run of any owner, and waits for its end: for operators. Has to be awaited as
+    /// Cancels a run, of any owner, and waits for its end: for operators. Has to be awaited as
     /// [`Engine::answer`].
     ///
     /// # Errors

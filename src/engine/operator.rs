@@ -1,4 +1,4 @@
-//! What operators see of runs in memory, of all owners: never their texts.
+//! What operators see of runs in memory, of any owner: never their texts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub struct LiveRun {
 
 /// What is under way in all runs.
 pub(super) fn levels(agents: &Agents, runs: &RunTable) -> Levels {
-    // Every agent is listed, also with nothing to do.
+    // Every agent is reported, also with nothing to do.
     let mut by_agent: HashMap<Arc<str>, (usize, usize)> =
         agents.all().iter().map(|agent| (Arc::clone(agent.metrics.name()), (0, 0))).collect();
     let mut followers = 0;

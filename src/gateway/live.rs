@@ -1,10 +1,8 @@
 //! What of a running gateway a reload of the configuration replaces: prepared whole, which may fail, then stored, which
 //! cannot.
 //!
-//! Not here: when that happens and what is reported of it (`crate::reload`).
+//! Not here: how it is prepared ([`super::prepare`]), and when (`crate::reload`).
 
-use std::cell::RefCell;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,10 +10,9 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use serde_json::{Value, json};
 
-use super::{Gateway, retention_rules, server_settings};
 use crate::callers::{Callers, Use, day_of};
 use crate::clock;
-use crate::config::{self, Diagnostics, Env, Loaded, Settings};
+use crate::config::{Auth, CallerProfile, Settings};
 use crate::engine::{self, Engine};
 use crate::metrics::Metrics;
 use crate::observe::{AccessLog, Logs, Observer, SharedObserver, Target};
@@ -58,17 +55,17 @@ impl DrainTime {
 
 /// A configuration that can be taken.
 pub(crate) struct Prepared {
-    auth: config::Auth,
-    callers: Vec<config::CallerProfile>,
     /// How many agents are new or have changed.
     pub(crate) changed_agents: usize,
-    agents: Vec<Arc<engine::Agent>>,
-    rules: engine::RetentionRules,
-    server: server::Settings,
-    routes: server::Routes,
-    observer: Observer,
-    drain: Duration,
-    admin_key: Option<[u8; 32]>,
+    pub(super) agents: Vec<Arc<engine::Agent>>,
+    pub(super) rules: engine::RetentionRules,
+    pub(super) auth: Auth,
+    pub(super) profiles: Vec<CallerProfile>,
+    pub(super) server: server::Settings,
+    pub(super) routes: server::Routes,
+    pub(super) observer: Observer,
+    pub(super) drain: Duration,
+    pub(super) admin_key: Option<[u8; 32]>,
 }
 
 impl LiveParts {
@@ -85,75 +82,18 @@ impl LiveParts {
         });
         shown.collect()
     }
-}
-
-impl Gateway {
-    /// Reads a configuration file. Returns also the files that were read, whatever came of it.
-    pub(crate) fn load_watching(&self, path: &Path) -> (Result<Loaded, Diagnostics>, Vec<PathBuf>) {
-        let read = RefCell::new(vec![path.to_owned()]);
-        let process = Env::process();
-        let file = |path: &Path, max: usize| {
-            read.borrow_mut().push(path.to_owned());
-            (process.file)(path, max)
-        };
-        let loaded = config::load(path, &self.protocols(), &Env { file: &file, ..process });
-        let files = read.into_inner();
-        (loaded.map(|(settings, diagnostics)| Loaded { settings, diagnostics, files: files.clone() }), files)
-    }
-
-    /// Builds everything that a configuration needs. Agents that have not changed stay the ones they are, with their
-    /// connections and what they remember.
-    ///
-    /// # Errors
-    /// If something cannot be built or opened. Nothing is changed then.
-    pub(crate) fn prepare(
-        &self,
-        settings: &Settings,
-        running: &Settings,
-        parts: &LiveParts,
-    ) -> anyhow::Result<Prepared> {
-        let observer = parts.observer.load();
-        let live = parts.engine.agents();
-        let mut changed_agents = 0;
-        let mut agents = Vec::with_capacity(settings.agents.len());
-        for agent in &settings.agents {
-            let is_same = settings.fingerprint(&agent.name) == running.fingerprint(&agent.name);
-            match live.iter().find(|known| is_same && known.name == agent.name) {
-                Some(known) => agents.push(Arc::clone(known)),
-                None => {
-                    changed_agents += 1;
-                    agents.push(self.agent(agent, observer.metrics())?);
-                }
-            }
-        }
-
-        let served = self.routes(settings, &parts.callers)?;
-        let rules = retention_rules(settings, &served, &parts.callers);
-        Ok(Prepared {
-            auth: settings.auth.clone(),
-            callers: settings.callers.clone(),
-            changed_agents,
-            agents,
-            rules,
-            server: server_settings(settings, parts.tls.clone()),
-            routes: server::Routes::build(served).map_err(anyhow::Error::msg)?,
-            observer: open_logs(settings, observer.metrics())?,
-            drain: settings.server.drain,
-            admin_key: settings.admin.as_ref().and_then(|admin| admin.key),
-        })
-    }
 
     /// Takes a configuration. Routes come last: a request that finds a new route finds its agents.
-    pub(crate) fn apply(&self, prepared: Prepared, parts: &LiveParts) {
-        let Prepared { auth, callers, agents, rules, server, routes, observer, drain, admin_key, .. } = prepared;
-        parts.callers.replace(&auth, &callers);
-        parts.engine.replace(agents, rules);
-        parts.control.replace_settings(server);
-        parts.drain.set(drain);
-        parts.admin_key.store(admin_key.map(Arc::new));
+    pub(crate) fn apply(&self, prepared: Prepared) {
+        let Prepared { agents, rules, auth, profiles, server, routes, observer, drain, admin_key, .. } = prepared;
+        self.engine.replace(agents, rules);
+        self.callers.replace(&auth, &profiles);
+        self.control.replace_settings(server);
+        self.drain.set(drain);
+        self.admin_key.store(admin_key.map(Arc::new));
         // Its files were opened again, so that rotated logs are let go.
-        parts.observer.store(Arc::new(observer));
-        parts.routes.replace(routes);
+        self.observer.store(Arc::new(observer));
+        self.routes.replace(routes);
     }
 }
 

@@ -23,6 +23,21 @@ use prometheus_client::registry::{Registry, Unit};
 pub use self::histogram::{Histogram, LocalCounts};
 pub use self::text::Format;
 
+/// Why credentials are refused.
+pub const REASONS: [&str; 11] = [
+    "missing",
+    "several",
+    "malformed",
+    "unknown",
+    "revoked",
+    "expired",
+    "signature",
+    "claims",
+    "method",
+    "unavailable",
+    "other",
+];
+
 const DURATION_BOUNDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 const FIRST_EVENT_BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0];
 const GAP_BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -250,6 +265,7 @@ impl Metrics {
             levels: LevelGauges::default(),
         };
 
+        metrics.start_at_zero();
         metrics.last_reload_successful.set(1);
         let mut registry = Registry::default();
         metrics.register(registry.sub_registry_with_prefix("interlingua"));
@@ -257,6 +273,22 @@ impl Metrics {
         registry.register_collector(Box::new(process::Process::new(started)));
         *metrics.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
         Arc::new(metrics)
+    }
+
+    /// Makes counters known before something happens: an alert on their increase would miss the first time otherwise.
+    fn start_at_zero(&self) {
+        for reason in REASONS {
+            drop(self.auth_failures.get_or_create(&[("reason", reason)]));
+        }
+        for limit in ["connections", "connections_per_address", "body", "overload", "rate"] {
+            drop(self.limited.get_or_create(&[("limit", limit)]));
+        }
+        for result in ["delivered", "failed"] {
+            drop(self.push_attempts.get_or_create(&[("result", result)]));
+        }
+        for result in ["taken", "failed"] {
+            drop(self.reloads.get_or_create(&[("result", result)]));
+        }
     }
 
     fn register(&self, registry: &mut Registry) {

@@ -27,7 +27,7 @@ impl Format {
     }
 }
 
-/// OpenMetrics text in the format of Prometheus. There, units and the end are not written, and the name of a counter ends
+/// OpenMetrics text in the format of Prometheus. There, units and the end are not reported, and the name of a counter ends
 /// with `_total` everywhere.
 pub(super) fn to_prometheus(text: &str) -> String {
     let counters: Vec<&str> =

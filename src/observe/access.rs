@@ -9,7 +9,8 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::lines::{LineWriter, Target};
-use super::request_log::RequestParts;
+use super::parts::RequestParts;
+use super::time::time;
 use crate::clock;
 use crate::metrics::Metrics;
 
@@ -20,14 +21,14 @@ pub struct AccessLog {
     pub target: Target,
     /// True: one JSON object per line. False: for people.
     pub json: bool,
-    /// True: sessions are written as a hash that changes with each start of the gateway.
+    /// True: sessions are logged as a hash that changes with each start of the gateway.
     pub hash_sessions: bool,
 }
 
 pub(super) struct Access {
     lines: LineWriter,
     json: bool,
-    /// The key of hashes; `None` if sessions are written as they are.
+    /// The key of hashes; `None` if sessions are logged as they are.
     session_key: Option<[u8; 16]>,
 }
 
@@ -121,7 +122,7 @@ impl<'a> Line<'a> {
         };
 
         Self {
-            time: super::time(parts.at),
+            time: time(parts.at),
             request: &parts.id,
             client: parts.client.map(|client| client.to_canonical().to_string()),
             method: &parts.method,
@@ -172,7 +173,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A session as it is written when it is not to be known: the same for the same session until the gateway ends.
+/// A session as it is logged when it is not to be known: the same for the same session until the gateway ends.
 fn hash(key: &[u8; 16], session: &str) -> String {
     let hash = Sha256::new().chain_update(key).chain_update(session).finalize();
     hash[..8].iter().fold(String::new(), |mut text, byte| {
@@ -187,7 +188,7 @@ fn millis(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request_log::TurnPart;
+    use super::super::parts::TurnPart;
     use super::*;
 
     #[test]

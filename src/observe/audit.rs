@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::lines::{LineWriter, Target};
+use super::time::time;
 use crate::metrics::Metrics;
 use crate::{clock, secrets};
 
@@ -73,7 +74,7 @@ impl AuditEntry {
     #[must_use]
     pub fn new(what: Action) -> Self {
         Self {
-            time: super::time(clock::now()),
+            time: time(clock::now()),
             what,
             who: String::new(),
             from: None,

@@ -1,15 +1,14 @@
 //! What is known of one request, and of the turn it began: written when the last of those who know more has let it go.
 //!
-//! The body of the response and the turn share it, so that one line covers both, whichever ends later.
+//! The body of the response and the turn share it, so that one line has both, whichever ends later.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use interlingua_core::event::Millis;
-
-use super::Observer;
 use super::audit::{Action, AuditEntry};
+use super::observer::Observer;
+use super::parts::{RequestParts, TurnPart};
 use crate::clock;
 
 /// A path is logged up to so many bytes.
@@ -20,59 +19,6 @@ pub struct RequestLog {
     observer: Arc<Observer>,
     started: Instant,
     parts: Mutex<RequestParts>,
-}
-
-/// What is known of a request.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RequestParts {
-    /// When it began.
-    pub(super) at: Millis,
-    /// As `x-request-id` tells it.
-    pub(super) id: String,
-    pub(super) method: String,
-    /// Without its query.
-    pub(super) path: String,
-    pub(super) client: Option<IpAddr>,
-    /// The path of the route as configured; empty outside of all routes.
-    pub(super) route: Option<Arc<str>>,
-    pub(super) protocol: &'static str,
-    pub(super) caller: Option<Arc<str>>,
-    /// 0: the client left before there was an answer.
-    pub(super) status: u16,
-    pub(super) code: Option<String>,
-    pub(super) blame: Option<&'static str>,
-    pub(super) bytes_in: u64,
-    pub(super) bytes_out: u64,
-    /// Until the end of the answer.
-    pub(super) took: Option<Duration>,
-    /// True: the client left before the end of the answer.
-    pub(super) client_left: bool,
-    pub(super) turn: Option<TurnPart>,
-}
-
-/// What became of the turn that a request began.
-#[derive(Clone, Debug, Default)]
-pub struct TurnPart {
-    /// The run's id.
-    pub run: String,
-    /// The agent's name.
-    pub agent: String,
-    /// The session's id.
-    pub session: String,
-    /// `completed`, `failed`, …
-    pub outcome: &'static str,
-    /// The code of a failure.
-    pub code: Option<String>,
-    /// Whose failure it is.
-    pub blame: Option<&'static str>,
-    /// How many events the turn has.
-    pub events: u64,
-    /// From its beginning to its end.
-    pub took: Duration,
-    /// Until the agent's first event. `None`: there was none.
-    pub first_event: Option<Duration>,
-    /// Tokens that the agent reported: input and output.
-    pub usage: Option<(u64, u64)>,
 }
 
 impl RequestLog {

@@ -2,7 +2,7 @@
 //!
 //! The file is read whole and judged whole. Either everything of it is taken at once, or the last good configuration
 //! stays and the log says where the new one is wrong. What needs a restart is named, and shown as it is in force. Not
-//! here: how the parts of the gateway replace what they have (`Gateway::apply`).
+//! here: how the parts of the gateway replace what they have (`LiveParts::apply`).
 
 mod files;
 mod views;
@@ -192,7 +192,7 @@ impl Inner {
         let prepared = self.gateway.prepare(&settings, &running.settings, &self.parts);
         let prepared = prepared.map_err(|error| Diagnostics::of_error(&self.file, format!("{error:#}")))?;
         let changed_agents = prepared.changed_agents;
-        self.gateway.apply(prepared, &self.parts);
+        self.parts.apply(prepared);
 
         let source = loaded.diagnostics.source().to_owned();
         self.applied.store(Arc::new(Applied { settings, source, at: clock::now() }));

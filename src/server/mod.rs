@@ -83,7 +83,7 @@ pub struct Settings {
 pub(crate) enum Phase {
     /// It serves.
     Serving,
-    /// Clients have to leave: with the end of each answer their connection is closed.
+    /// Clients are asked to leave: with the end of each answer their connection is closed.
     Draining,
     /// Connections are being closed.
     Stopping,

@@ -18,6 +18,7 @@ use super::connection::ConnectionInfo;
 use super::served::Served;
 use super::{Gateway, Phase, base_url};
 use crate::callers::Caller;
+use crate::metrics::REASONS;
 use crate::observe::RequestLog;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -34,20 +35,6 @@ struct Failure {
     /// The limit that was reached.
     limit: Option<&'static str>,
 }
-
-/// Why credentials are refused, for the counter. Anything else counts as `other`.
-const REASONS: [&str; 10] = [
-    "missing",
-    "several",
-    "malformed",
-    "unknown",
-    "revoked",
-    "expired",
-    "signature",
-    "claims",
-    "method",
-    "unavailable",
-];
 
 /// Begins the log of a request and attaches it.
 pub(super) fn begin(gateway: &Gateway, request: &Request) -> Arc<RequestLog> {
@@ -114,7 +101,7 @@ pub(super) fn note_fault(response: &mut HttpResponse, fault: &Fault) {
     response.extensions_mut().insert(failure);
 }
 
-/// Notes the outcome of a request, tells the client its id, and that it shall leave if the server drains.
+/// Notes the outcome of a request, sends the client its id, and asks it to leave if the server drains.
 pub(super) fn end(log: &RequestLog, response: &mut Response<BoxBody>, phase: Phase) {
     log.set_status(response.status().as_u16());
     if let Some(failure) = response.extensions().get::<Failure>() {

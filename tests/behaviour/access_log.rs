@@ -45,7 +45,7 @@ async fn each_request_has_one_line_with_the_id_that_its_client_got() {
     let upstream = Upstream::with_handler(reply);
     let (folder, process) = process(&upstream, "access_log = { format = \"json\", path = \"access.jsonl\" }");
     let body = user_turn("hello").to_string();
-    let mut answered = Vec::new();
+    let mut reported = Vec::new();
     for (method, path, body) in [
         ("POST", "/agents/friday/process", body.as_bytes()),
         ("POST", "/agents/friday/process?token=in-the-query", b"no json".as_slice()),
@@ -55,17 +55,17 @@ async fn each_request_has_one_line_with_the_id_that_its_client_got() {
     ] {
         let response = process.open(method, path, JSON, body).await.response().await;
         let id = response.header("x-request-id").unwrap_or_else(|| panic!("{path} has no id")).to_owned();
-        answered.push((id, response.status, response.body.len()));
+        reported.push((id, response.status, response.body.len()));
     }
 
     let lines = lines(&folder, 5).await;
-    for (id, status, bytes) in &answered {
+    for (id, status, bytes) in &reported {
         let line = lines.iter().find(|line| line["request"] == **id).unwrap_or_else(|| panic!("{id} in {lines:#?}"));
         assert_eq!(line["status"], *status, "{line}");
         assert!(line["bytes_out"].as_u64() >= Some(*bytes as u64), "{line}");
         assert_eq!(line["client"], "127.0.0.1");
     }
-    let of = |index: usize| lines.iter().find(|line| line["request"] == *answered[index].0).expect("a line");
+    let of = |index: usize| lines.iter().find(|line| line["request"] == *reported[index].0).expect("a line");
     let run = of(0);
     assert_eq!((run["outcome"].as_str(), run["agent"].as_str()), (Some("completed"), Some("friday")), "{run}");
     assert_eq!((run["route"].as_str(), run["protocol"].as_str()), (Some("/agents/friday"), Some("agent-api")));

@@ -60,7 +60,7 @@ async fn operators_see_what_is_under_way_and_can_stop_it() {
 }
 
 #[tokio::test]
-async fn everything_is_told_without_secrets() {
+async fn everything_is_shown_without_secrets() {
     let upstream = Upstream::always(text_reply(&["hi"]));
     let (_folder, process) = process(&upstream, "key = { env = \"ADMIN_KEY\" }");
     let key = format!("Bearer {KEY}");
@@ -84,7 +84,7 @@ async fn everything_is_told_without_secrets() {
 }
 
 #[tokio::test]
-async fn whoever_has_no_key_or_is_a_foreign_page_is_refused_everywhere() {
+async fn a_client_without_the_key_or_a_foreign_page_is_refused_everywhere() {
     let upstream = Upstream::always(text_reply(&["hi"]));
     let (folder, process) = process(&upstream, "key = { env = \"ADMIN_KEY\" }");
     let key = format!("Bearer {KEY}");

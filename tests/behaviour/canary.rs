@@ -22,12 +22,12 @@ const ALL: [&str; 7] = [IN_VARIABLE, IN_FILE, IN_URL, IN_ADMIN_KEY, IN_AUTHORIZA
 
 /// Repeats what it was sent: as the body of a refusal, or as the error of a run.
 fn echo(request: &ReceivedRequest) -> Reply {
-    let text = format!("no: {} {:?} {}", request.path, request.headers, BASE64_STANDARD.encode(IN_VARIABLE));
+    let reported = format!("no: {} {:?} {}", request.path, request.headers, BASE64_STANDARD.encode(IN_VARIABLE));
     if String::from_utf8_lossy(&request.body).contains("refuse") {
-        return Reply::complete(401, &[("content-type", "text/plain")], text);
+        return Reply::complete(401, &[("content-type", "text/plain")], reported);
     }
     let error = serde_json::json!({
-        "object": "response", "status": "failed", "id": "r", "error": { "code": "BROKEN", "message": text },
+        "object": "response", "status": "failed", "id": "r", "error": { "code": "BROKEN", "message": reported },
     });
     Reply::frames([error.to_string()])
 }

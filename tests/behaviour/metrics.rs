@@ -85,7 +85,7 @@ async fn counters_tell_exactly_what_has_happened() {
 }
 
 #[tokio::test]
-async fn levels_are_read_at_each_scrape_and_both_formats_are_told() {
+async fn levels_are_read_at_each_scrape_and_both_formats_are_written() {
     let (good, bad) = (Upstream::always(text_reply_then_hang(&["hi"])), Upstream::always(Reply::silence()));
     let (_folder, process) = process(&good, &bad);
     let mut streams = Vec::new();

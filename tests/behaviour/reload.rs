@@ -12,7 +12,7 @@ use crate::support::process::Process;
 use crate::support::transcript::Transcript;
 use crate::support::upstream::Upstream;
 
-const HEAD: &str = "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\n\
+const HEAD: &str = "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\nworkers = 1\n[store]\nkind = \"memory\"\n\
     [admin]\nlisten = \"127.0.0.1:0\"\n[observe]\naudit = \"audit.jsonl\"\n";
 
 fn write(folder: &Path, agents: &[String]) {
@@ -97,7 +97,8 @@ async fn what_needs_a_restart_is_named_and_the_rest_taken() {
     let path = folder.path().join("gateway.toml");
     let config = std::fs::read_to_string(&path).expect("the file");
     let config = config
-        .replacen("listen = \"127.0.0.1:0\"", "listen = \"127.0.0.1:1\"\nworkers = 7", 1)
+        .replacen("listen = \"127.0.0.1:0\"", "listen = \"127.0.0.1:1\"", 1)
+        .replacen("workers = 1", "workers = 7", 1)
         .replace("kind = \"memory\"", "kind = \"sqlite\"")
         .replace("agents.friday", "agents.monday");
     std::fs::write(&path, config).expect("a file");
@@ -126,7 +127,7 @@ async fn a_rotated_secret_counts_from_the_next_turn_on() {
     let mut seen = stream.read_until("so far").await;
     std::fs::write(&secret, "other-secret-of-friday").expect("a file");
     process.hang_up();
-    poll_until("the signal to be heard", async || {
+    poll_until("the signal to arrive", async || {
         let metrics = process.operate("GET", "/metrics", &[], b"").await;
         metrics.text().contains("interlingua_reloads_total{result=\"taken\"} 1\n").then_some(())
     })

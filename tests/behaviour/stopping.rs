@@ -51,7 +51,7 @@ async fn a_stopping_process_lets_streams_finish_and_accepts_no_new_ones() {
     assert_eq!((late.status, late.json()["code"].as_str()), (503, Some("GATEWAY_SHUTTING_DOWN")));
     let health = process.open("GET", "/healthz", &[], b"").await.response().await;
     assert_eq!(health.status, 200, "it is healthy while it drains");
-    assert_eq!(health.header("connection"), Some("close"), "clients have to leave");
+    assert_eq!(health.header("connection"), Some("close"), "clients are asked to leave");
 
     upstream.open("on");
     seen.extend(stream.frames().await);

@@ -84,7 +84,7 @@ pub(super) fn check_origin(allowed: &AllowedHosts, head: &RequestHead, is_probe:
 /// Checks the key of a request.
 ///
 /// # Errors
-/// If it shows none or another one, both with the same answer, or if its address has shown too many wrong ones.
+/// If it shows none or another one, in the same words, or if its address has shown too many wrong ones.
 pub(super) fn check_key(key: Option<&[u8; 32]>, wrong_keys: &WrongKeys, head: &RequestHead) -> Result<(), Fault> {
     let Some(key) = key else { return Ok(()) };
     let address = head.peer_addr.map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.ip());

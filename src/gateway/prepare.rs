@@ -1,0 +1,69 @@
+//! Reads a configuration for a running gateway, and builds everything that it needs.
+//!
+//! Not here: taking it ([`super::live`]).
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::live::{LiveParts, Prepared, open_logs};
+use super::{Gateway, retention_rules, server_settings};
+use crate::config::{self, Diagnostics, Env, Loaded, Settings};
+use crate::server;
+
+impl Gateway {
+    /// Reads a configuration file. Returns also the files that were read, whatever came of it.
+    pub(crate) fn load_watching(&self, path: &Path) -> (Result<Loaded, Diagnostics>, Vec<PathBuf>) {
+        let read = RefCell::new(vec![path.to_owned()]);
+        let process = Env::process();
+        let file = |path: &Path, max: usize| {
+            read.borrow_mut().push(path.to_owned());
+            (process.file)(path, max)
+        };
+        let loaded = config::load(path, &self.protocols(), &Env { file: &file, ..process });
+        let files = read.into_inner();
+        (loaded.map(|(settings, diagnostics)| Loaded { settings, diagnostics, files: files.clone() }), files)
+    }
+
+    /// Builds everything that a configuration needs. Agents that have not changed stay the ones they are, with their
+    /// connections and what they remember.
+    ///
+    /// # Errors
+    /// If something cannot be built or opened. Nothing is changed then.
+    pub(crate) fn prepare(
+        &self,
+        settings: &Settings,
+        running: &Settings,
+        parts: &LiveParts,
+    ) -> anyhow::Result<Prepared> {
+        let observer = parts.observer.load();
+        let live = parts.engine.agents();
+        let mut changed_agents = 0;
+        let mut agents = Vec::with_capacity(settings.agents.len());
+        for agent in &settings.agents {
+            let is_same = settings.fingerprint(&agent.name) == running.fingerprint(&agent.name);
+            match live.iter().find(|known| is_same && known.name == agent.name) {
+                Some(known) => agents.push(Arc::clone(known)),
+                None => {
+                    changed_agents += 1;
+                    agents.push(self.agent(agent, observer.metrics())?);
+                }
+            }
+        }
+
+        let served = self.routes(settings, &parts.callers)?;
+        let rules = retention_rules(settings, &served, &parts.callers);
+        Ok(Prepared {
+            changed_agents,
+            agents,
+            rules,
+            auth: settings.auth.clone(),
+            profiles: settings.callers.clone(),
+            server: server_settings(settings, parts.tls.clone()),
+            routes: server::Routes::build(served).map_err(anyhow::Error::msg)?,
+            observer: open_logs(settings, observer.metrics())?,
+            drain: settings.server.drain,
+            admin_key: settings.admin.as_ref().and_then(|admin| admin.key),
+        })
+    }
+}
