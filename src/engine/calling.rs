@@ -79,6 +79,8 @@ impl Caller<'_> {
             }
 
             tracing::debug!(%fault, tried, "the agent did not take the turn: trying again");
+            // Its place is free for others meanwhile.
+            *conversation = None;
             tokio::time::sleep(RETRY_PAUSE * 2_u32.saturating_pow(tried)).await;
             (tried, avoid, last) = (tried + 1, Some(endpoint), Some(fault));
         }

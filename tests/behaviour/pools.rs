@@ -389,3 +389,23 @@ async fn an_endpoint_that_fails_its_checks_gets_no_runs() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_turn_that_moves_gives_back_its_place_first() {
+    let busy = [(); 2].map(|()| Upstream::always(Reply::complete(503, &[], "starting")));
+    let urls = [busy[0].url("/process"), busy[1].url("/process")];
+    let settings = "limits = { runs = 1, wait = \"5s\" }\nretry_budget = { share = 1.0, least = 100 }";
+    let gateway = Gateway::start(&pool(&urls, settings)).await;
+    let mut runs = Vec::new();
+    for _ in 0..8 {
+        runs.push(gateway.start_turn("friday", &user_turn("hi")).await);
+    }
+
+    // Two that each hold the place that the other one waits for would wait for as long as they may.
+    let began = Instant::now();
+    for run in runs {
+        let response = run.response().await;
+        assert_eq!((response.status, response.json()["code"].as_str()), (502, Some("UPSTREAM_UNREACHABLE")));
+    }
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+}

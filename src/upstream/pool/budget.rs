@@ -44,7 +44,7 @@ impl RetryBudget {
         let [started, retried] = self.counts.sums(now);
         let always = f64::from(self.settings.least) * SECONDS as f64;
         let allowed = (self.settings.share * f64::from(started.max(running))).max(always);
-        let may = f64::from(retried) < allowed;
+        let may = f64::from(retried) + 1.0 <= allowed;
         if may {
             self.counts.add(now, RETRIED);
         }

@@ -376,3 +376,35 @@ impl Drop for Seat {
         self.pool.state().release(self.index);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn places_are_given_in_order_and_given_back() {
+        const ANY: Want<'static> = Want { target: Target::Any, avoid: None };
+        let settings = PoolSettings { runs: 1, queue: 1, wait: Duration::from_millis(200), ..PoolSettings::default() };
+        let pool = EndpointPool::new("friday".to_owned(), vec![("http://a".to_owned(), 1)], 2, settings);
+        let pool = Arc::new(pool);
+        let counts = || (pool.status()[0].active, pool.status()[0].queued);
+        let first = pool.seat(ANY).await.expect("a free place");
+
+        // One waits, and the next one is refused.
+        let waiting = pool.seat(ANY);
+        tokio::pin!(waiting);
+        assert!((&mut waiting).now_or_never().is_none());
+        let refused = pool.seat(ANY).await.err().expect("the queue is full");
+        assert_eq!((refused.kind, refused.retry_after), (FaultKind::Overloaded, Some(RETRY_AFTER)));
+        assert_eq!(counts(), (2, 1));
+
+        drop(first);
+        let second = waiting.await.expect("the place is free now");
+        assert_eq!(counts(), (1, 0));
+        assert!(pool.seat(ANY).await.is_err(), "it waited for as long as it may");
+        drop(second);
+        assert_eq!(counts(), (0, 0), "nothing is left of those that waited");
+    }
+}
