@@ -117,6 +117,11 @@ impl Caller {
         self.may_use(protocol, agent)
     }
 
+    /// The refusal of a caller whose client certificate is no longer valid. `None` if it did not come with one.
+    pub fn refuse_certificate(&self) -> Option<Fault> {
+        matches!(self.proof, Proof::Certificate).then(|| reason::refusal(Reason::Expired))
+    }
+
     /// Waits until [`Self::recheck`] fails, and returns why. Noticed within a second.
     pub async fn revoked(&self, protocol: &str, agent: Option<&str>) -> Fault {
         let mut changes = self.rules.changes();

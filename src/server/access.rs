@@ -67,7 +67,18 @@ pub(super) async fn admit(
 ///
 /// # Errors
 /// If its credentials or rights ended, or beyond a limit.
-pub(super) fn admit_message(gateway: &Gateway, route: &Served, caller: &Arc<Caller>) -> Result<Permits, Fault> {
+pub(super) fn admit_message(
+    gateway: &Gateway,
+    route: &Served,
+    caller: &Arc<Caller>,
+    connection: &ConnectionInfo,
+) -> Result<Permits, Fault> {
+    let certificate = connection.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
+    if certificate.is_some_and(|certificate| !certificate.is_valid())
+        && let Some(fault) = caller.refuse_certificate()
+    {
+        return Err(fault);
+    }
     caller.recheck(route.scope.protocol, route.agent())?;
     count(gateway, route, caller).map(|(_, permits)| permits)
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use interlingua::tls::{ClientCertificate, SharedTls, TlsFiles, TlsReload};
@@ -307,4 +308,44 @@ async fn the_binary_says_https_keeps_the_old_pair_and_repeats_no_key() {
     // The certificate of that key completes the pair.
     std::fs::write(path.join("cert.pem"), &other.cert).expect("a file");
     poll_until("the pair", async || logged().contains("the TLS certificate was reloaded").then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_thousand_replacements_under_load_fail_no_request() {
+    let (folder, authority) = folder();
+    let gateway = start(folder.path(), "", "").await;
+    let (address, client) = (gateway.address, client(&authority, None, &VERSIONS));
+    let over = Arc::new(AtomicBool::new(false));
+    let load = tokio::spawn({
+        let over = Arc::clone(&over);
+        let client = Arc::clone(&client);
+        async move {
+            let mut served = 0;
+            while !over.load(Ordering::Relaxed) {
+                let answer = get(address, &client, "/healthz").await.expect("an answer");
+                assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+                served += 1;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            served
+        }
+    });
+
+    // The pair is written in two steps; every tenth key belongs to another certificate.
+    let identities: Vec<_> = (0..10).map(|_| authority.server()).collect();
+    for number in 0..1000 {
+        let (cert, key) = (number % 10, if number % 10 == 9 { 0 } else { number % 10 });
+        std::fs::write(folder.path().join("cert.pem"), &identities[cert].cert).expect("a file");
+        std::fs::write(folder.path().join("key.pem"), &identities[key].key).expect("a file");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    identities[3].write(folder.path());
+    poll_until("the last pair", async || {
+        let stream = connect(address, &client).await.expect("a handshake");
+        (stream.get_ref().1.peer_certificates() == Some(&identities[3].chain())).then_some(())
+    })
+    .await;
+    over.store(true, Ordering::Relaxed);
+    let served = load.await.expect("no request fails");
+    assert!(served > 100, "{served} requests");
 }
