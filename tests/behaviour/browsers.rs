@@ -4,6 +4,12 @@
 //! simple content types, forms, links, images, frames, WebSockets, and all of them under a rebound DNS name. Not here:
 //! hosts and heads that no browser sends (`heads.rs`).
 
+use std::sync::Arc;
+
+use interlingua_core::ProtocolAdapter;
+use interlingua_core::answer::ALL_DECISIONS;
+use interlingua_core::call::AgentCard;
+use interlingua_core::exchange::Mount;
 use serde_json::json;
 
 use crate::support::gateway::{DEMO, Gateway, ROUTE, user_turn};
@@ -152,6 +158,58 @@ async fn a_page_of_another_origin_can_neither_write_nor_read_nor_open_a_socket()
     }
 
     // None of these requests started a run.
+    assert_eq!(gateway.get("/agents/demo/runs").await.json()["total"], 0);
+}
+
+/// Every endpoint of a protocol: its method, its path, and whether it accepts WebSockets. Parameters are filled in.
+fn endpoints<P: ProtocolAdapter>(mount: &str) -> Vec<(&'static str, String, bool)> {
+    let card = AgentCard {
+        name: "demo".to_owned(),
+        description: String::new(),
+        version: String::new(),
+        server_label: "demo".to_owned(),
+        since: 0,
+        decisions: ALL_DECISIONS,
+    };
+    let at = Mount { path: mount.to_owned(), agents: vec![Arc::new(card)], public_url: None, schemes: Vec::new() };
+    let mounted = P::mount(&at, P::Options::default()).expect("the default options are valid");
+    let filled = |path: &str| {
+        let parts = path.split(['{', '}']).enumerate();
+        let filled = parts.map(|(index, part)| if index % 2 == 1 { "x" } else { part });
+        format!("{mount}{}", filled.collect::<String>())
+    };
+    let endpoints = mounted.endpoints.iter();
+    endpoints.map(|endpoint| (endpoint.method.as_str(), filled(endpoint.path), endpoint.websocket)).collect()
+}
+
+#[tokio::test]
+async fn no_endpoint_serves_a_foreign_page_or_a_rebound_name() {
+    let gateway = gateway("").await;
+    let all = [
+        endpoints::<interlingua_native::Native>("/agents/demo"),
+        endpoints::<interlingua_responses::Responses>("/v1"),
+        endpoints::<interlingua_a2a::A2a>("/a2a/demo"),
+        endpoints::<interlingua_ag_kit::AgKit>("/ag-kit/demo"),
+        endpoints::<interlingua_hitl::Hitl>("/hitl/demo"),
+    ]
+    .concat();
+    assert!(all.len() > 50, "{}", all.len());
+
+    for (method, path, takes_sockets) in all {
+        for page in [EVIL, ("origin", "null"), ("origin", "http://localhost:3000"), FOREIGN] {
+            let answer = gateway.open(method, &path, &[JSON[0], JSON[1], page], b"{}").await.response().await;
+            assert_eq!(answer.status, 403, "{method} {path} {page:?}: {}", answer.text());
+            assert_refused(&path, &answer);
+        }
+        let rebound =
+            format!("{method} {path} HTTP/1.1\r\nhost: rebound.evil.example\r\nsec-fetch-site: same-origin\r\n\r\n");
+        let answer = Exchange::send(gateway.address, rebound.as_bytes()).await.response().await;
+        assert_eq!(answer.status, 421, "{method} {path}: {}", answer.text());
+        if takes_sockets {
+            let answer = Exchange::send(gateway.address, &handshake(&path, &[EVIL])).await.response().await;
+            assert_eq!(answer.status, 403, "{path}: {}", answer.text());
+        }
+    }
     assert_eq!(gateway.get("/agents/demo/runs").await.json()["total"], 0);
 }
 

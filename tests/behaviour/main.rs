@@ -13,6 +13,7 @@ mod a2a_push;
 mod a2a_requests;
 mod a2a_retention;
 mod abandoned;
+mod access;
 mod access_log;
 mod admin;
 mod ag_kit;

@@ -1,0 +1,159 @@
+//! What callers see of keys and limits, on every protocol: refusals, rates, and open connections whose key is revoked.
+//!
+//! Not here: how keys are verified (`src/callers`), and what is whose (`owners.rs`).
+
+use std::path::Path;
+use std::time::Duration;
+
+use interlingua::keys::{NewKey, append, revoke};
+use serde_json::json;
+
+use crate::support::gateway::{DEMO, Gateway, user_turn};
+use crate::support::http::{Exchange, Response, with_timeout};
+use crate::support::socket::{Received, Socket};
+
+const BODY: &str = "content-type: application/json\r\ncontent-length: 10\r\n";
+
+/// The endpoints that take a body, one of each protocol.
+const POSTS: [&str; 5] =
+    ["/agents/demo/process", "/v1/responses", "/a2a/demo", "/ag-kit/demo/send-message", "/hitl/demo/agent/invoke"];
+
+fn routes(own: &str) -> String {
+    ["agent-api /agents/{agent}", "responses /v1", "a2a /a2a/{agent}", "ag-kit /ag-kit/{agent}", "hitl /hitl/{agent}"]
+        .iter()
+        .filter_map(|route| route.split_once(' '))
+        .map(|(protocol, path)| format!("[[routes]]\nprotocol = \"{protocol}\"\npath = \"{path}\"\n{own}\n"))
+        .collect()
+}
+
+async fn gateway(folder: &Path, auth: &str, own: &str) -> Gateway {
+    let source = format!("[store]\nkind = \"memory\"\n{auth}\n{DEMO}{}", routes(own));
+    Gateway::in_folder(&source, folder.to_owned()).await
+}
+
+/// The time now, in milliseconds since 1970.
+fn now() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    u64::try_from(now.as_millis()).expect("a time")
+}
+
+fn new_key(folder: &Path) -> NewKey {
+    let key = NewKey::generate().expect("a key");
+    append(&folder.join("keys.toml"), &key, "ann", now(), None).expect("the key is added");
+    key
+}
+
+async fn raw(gateway: &Gateway, bytes: &str) -> Response {
+    Exchange::send(gateway.address, bytes.as_bytes()).await.response().await
+}
+
+#[tokio::test]
+async fn without_a_key_no_body_is_asked_for_on_any_protocol() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = new_key(folder.path()).text;
+    let gateway = gateway(folder.path(), "[auth]\nkeys = \"keys.toml\"", "").await;
+    for path in POSTS {
+        for expect in ["", "expect: 100-continue\r\n"] {
+            for shown in ["", "x-api-key: il_wrong\r\n", "authorization: Basic eDp5\r\n"] {
+                let head =
+                    format!("POST {path} HTTP/1.1\r\nhost: gateway\r\na2a-version: 1.0\r\n{BODY}{expect}{shown}\r\n");
+                let refused = raw(&gateway, &head).await;
+                assert_eq!(refused.status, 401, "{path} {expect}{shown}: {}", refused.text());
+                assert_eq!(refused.header("www-authenticate"), Some("Bearer realm=\"interlingua\""), "{path}");
+            }
+
+            // A key in the query is not read; two keys are one too many.
+            let query = format!("POST {path}?key={key}&api_key={key} HTTP/1.1\r\nhost: gateway\r\n{BODY}{expect}\r\n");
+            assert_eq!(raw(&gateway, &query).await.status, 401, "{path}");
+            let twice = format!("x-api-key: {key}\r\nauthorization: Bearer {key}\r\n");
+            let twice = format!("POST {path} HTTP/1.1\r\nhost: gateway\r\n{BODY}{expect}{twice}\r\n");
+            assert_eq!(raw(&gateway, &twice).await.status, 401, "{path}");
+        }
+
+        // Without credentials the type of the body is not judged, and a foreign page gets nothing else than before.
+        let typeless = format!("POST {path} HTTP/1.1\r\nhost: gateway\r\ncontent-length: 10\r\n\r\n");
+        assert_eq!(raw(&gateway, &typeless).await.status, 401, "{path}");
+        let foreign = format!("POST {path} HTTP/1.1\r\nhost: gateway\r\norigin: https://evil.example\r\n{BODY}\r\n");
+        assert_eq!(raw(&gateway, &foreign).await.status, 403, "{path}");
+    }
+    let models = gateway.open("GET", "/v1/models", &[("x-api-key", &key)], b"").await.response().await;
+    assert_eq!(models.status, 200, "{}", models.text());
+}
+
+#[tokio::test]
+async fn the_rate_of_a_route_counts_each_request_once_and_is_reported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = gateway(folder.path(), "", "limits = { rate = \"6/m\", burst = 2 }").await;
+    let first = gateway.get("/v1/models").await;
+    assert_eq!((first.status, first.header("ratelimit-policy")), (200, Some("\"requests\";q=2;w=20")));
+    assert!(first.header("ratelimit").is_some_and(|limit| limit.starts_with("\"requests\";r=1;t=")));
+    assert_eq!(first.header("x-ratelimit-limit-requests"), Some("2"));
+
+    // A request whose client waits for 100 is judged before, and not once more when its body comes.
+    let head = "POST /v1/responses HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n\
+                content-length: 2\r\nexpect: 100-continue\r\n\r\n";
+    let mut waiting = Exchange::send(gateway.address, head.as_bytes()).await;
+    assert_eq!(waiting.status().await, 100);
+    waiting.send_next(b"{}").await;
+    assert_eq!(waiting.response().await.header("x-ratelimit-remaining-requests"), Some("0"));
+
+    let refused = gateway.get("/v1/models").await;
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    let pause = refused.header("retry-after").and_then(|pause| pause.parse::<u64>().ok());
+    assert!(pause.is_some_and(|pause| (1..=10).contains(&pause)), "{pause:?}");
+    assert!(refused.header("ratelimit").is_some_and(|limit| limit.starts_with("\"requests\";r=0;t=")));
+    assert_eq!(refused.json()["error"]["code"], json!("rate_limit_exceeded"));
+    // Other routes have their own.
+    let other = gateway.post("/agents/demo/process", &user_turn("echo hi")).await;
+    assert_eq!((other.status, other.header("x-ratelimit-limit-requests")), (200, None));
+}
+
+#[tokio::test]
+async fn a_revoked_key_gets_nothing_more_through_an_open_websocket() {
+    for revokes_streams in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let key = new_key(folder.path());
+        let auth = format!("[auth]\nkeys = \"keys.toml\"\nrevoke_streams = {revokes_streams}");
+        let gateway = gateway(folder.path(), &auth, "").await;
+        let header = format!("authorization: Bearer {}\r\n", key.text);
+        let (status, mut socket) = Socket::try_open(gateway.address, "/v1/responses", &header).await;
+        assert_eq!(status, 101);
+        let answer = socket.ask(&json!({ "model": "demo", "input": "echo hi" })).await;
+        assert_eq!(answer["type"], "response.completed", "{answer}");
+
+        let id = key.id.clone();
+        revoke(&folder.path().join("keys.toml"), &id, now()).expect("it is there");
+        if !revokes_streams {
+            // The file is read each second.
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+            socket.create(&json!({ "model": "demo", "input": "echo hi" })).await;
+            let refused = socket.event().await;
+            assert_eq!(refused["type"], "error", "{refused}");
+        }
+        assert_eq!(socket.next().await, Received::Close(Some(1008), "credentials are no longer valid".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn streams_of_a_revoked_key_end_in_their_protocol() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = new_key(folder.path());
+    let gateway = gateway(folder.path(), "[auth]\nkeys = \"keys.toml\"\nrevoke_streams = true", "").await;
+    let body = json!({ "model": "demo", "input": "long 600 50", "stream": true }).to_string();
+    let headers = [("content-type", "application/json"), ("x-api-key", key.text.as_str())];
+    let mut stream = gateway.open("POST", "/v1/responses", &headers, body.as_bytes()).await;
+    assert_eq!(stream.status().await, 200);
+    stream.read_until("response.output_text.delta").await;
+
+    let id = key.id.clone();
+    revoke(&folder.path().join("keys.toml"), &id, now()).expect("it is there");
+    let ended = async {
+        let mut last = String::new();
+        while let Some(event) = stream.event().await {
+            last = event;
+        }
+        last
+    };
+    let last = with_timeout("the stream to end", ended).await;
+    assert!(last.contains("response.failed") || last.contains("\"type\":\"error\""), "{last}");
+}
