@@ -41,6 +41,7 @@ mod logs;
 mod matrix;
 mod metrics;
 mod owners;
+mod ownership;
 mod pairs;
 mod pools;
 mod quotas;

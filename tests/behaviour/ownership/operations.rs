@@ -1,0 +1,360 @@
+//! All operations of all protocols, with placeholders for what may belong to someone.
+//!
+//! Not here: who sends them, and what they have to answer ([`super`]).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use interlingua_core::answer::ALL_DECISIONS;
+use interlingua_core::call::AgentCard;
+use interlingua_core::exchange::Mount;
+use interlingua_core::{Method, ProtocolAdapter};
+use serde_json::{Value, json};
+
+/// One request. Placeholders: `{run}`, `{session}`, `{item}`, `{conversation}`, `{entry}`, `{receiver}`.
+pub(super) struct Operation {
+    pub(super) method: &'static str,
+    /// The endpoint as it is declared, below the path of its route in [`crate::support::pairs::ROUTES`].
+    pub(super) endpoint: &'static str,
+    pub(super) path: &'static str,
+    pub(super) body: Option<Value>,
+    /// The version of A2A.
+    pub(super) version: Option<&'static str>,
+}
+
+impl Operation {
+    /// True if it names such a thing.
+    pub(super) fn names(&self, placeholder: &str) -> bool {
+        self.path.contains(placeholder) || self.body.as_ref().is_some_and(|body| body.to_string().contains(placeholder))
+    }
+}
+
+fn get(endpoint: &'static str, path: &'static str) -> Operation {
+    Operation { method: "GET", endpoint, path, body: None, version: None }
+}
+
+fn delete(endpoint: &'static str, path: &'static str) -> Operation {
+    Operation { method: "DELETE", ..get(endpoint, path) }
+}
+
+fn post(endpoint: &'static str, path: &'static str, body: Value) -> Operation {
+    Operation { method: "POST", body: Some(body), ..get(endpoint, path) }
+}
+
+/// All of them.
+pub(super) fn operations() -> Vec<Operation> {
+    [agent_api(), responses(), conversations(), a2a(), a2a_old(), a2a_rpc(), ag_kit(), hitl()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn agent_api() -> Vec<Operation> {
+    let text = json!([{ "role": "user", "content": [{ "type": "text", "text": "hello" }] }]);
+    let turn = json!({ "session_id": "{session}", "user_id": "pat", "stream": false, "input": text });
+    let data = json!({ "approval_request_id": "{item}", "id": "{item}", "approve": true });
+    let answer =
+        json!([{ "type": "mcp_approval_response", "role": "user", "content": [{ "type": "data", "data": data }] }]);
+    let answer = json!({ "session_id": "{session}", "stream": false, "input": answer });
+    vec![
+        post("/agents/demo/process", "/agents/demo/process", turn.clone()),
+        post("/agents/demo/process", "/agents/demo/process", answer),
+        post("/agents/demo/process/task", "/agents/demo/process/task", turn),
+        get("/agents/demo/process/task/{id}", "/agents/demo/process/task/{run}"),
+        post("/agents/demo/stop", "/agents/demo/stop", json!({ "session_id": "{session}", "user_id": "pat" })),
+        get("/agents/demo/runs/{id}/events", "/agents/demo/runs/{run}/events"),
+        get("/agents/demo/runs/{id}/events", "/agents/demo/runs/{run}/events?after=2"),
+        post("/agents/demo/runs/{id}/cancel", "/agents/demo/runs/{run}/cancel", json!({})),
+        get("/agents/demo/runs/{id}", "/agents/demo/runs/{run}"),
+        delete("/agents/demo/runs/{id}", "/agents/demo/runs/{run}"),
+        get("/agents/demo/runs", "/agents/demo/runs?session_id={session}"),
+        get("/agents/demo/health", "/agents/demo/health"),
+    ]
+}
+
+fn responses() -> Vec<Operation> {
+    let create = |fields: Value| {
+        let mut body = json!({ "model": "demo", "input": "hello" });
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            body[name] = value.clone();
+        }
+        post("/v1/responses", "/v1/responses", body)
+    };
+    let answer = json!([{ "type": "mcp_approval_response", "approval_request_id": "{item}", "approve": true }]);
+    let output = json!([{ "type": "function_call_output", "call_id": "{item}", "output": "Paris" }]);
+    let context = json!({ "model": "demo", "input": "hello", "previous_response_id": "{run}" });
+    vec![
+        create(json!({ "previous_response_id": "{run}" })),
+        create(json!({ "previous_response_id": "{run}", "stream": true })),
+        create(json!({ "previous_response_id": "{run}", "input": answer.clone() })),
+        create(json!({ "previous_response_id": "{run}", "input": output })),
+        create(json!({ "input": answer })),
+        create(json!({ "conversation": "{conversation}" })),
+        create(json!({ "input": [{ "type": "item_reference", "id": "{entry}" }] })),
+        get("/v1/responses", "/v1/responses"),
+        get("/v1/responses/{id}", "/v1/responses/{run}"),
+        get("/v1/responses/{id}", "/v1/responses/{run}?stream=true"),
+        get("/v1/responses/{id}", "/v1/responses/{run}?stream=true&starting_after=2"),
+        get("/v1/responses/{id}/input_items", "/v1/responses/{run}/input_items"),
+        post("/v1/responses/{id}/cancel", "/v1/responses/{run}/cancel", json!({})),
+        delete("/v1/responses/{id}", "/v1/responses/{run}"),
+        post("/v1/responses/input_tokens", "/v1/responses/input_tokens", context.clone()),
+        post("/v1/responses/compact", "/v1/responses/compact", context),
+        get("/v1/models", "/v1/models"),
+        get("/v1/models/{*id}", "/v1/models/demo"),
+    ]
+}
+
+fn conversations() -> Vec<Operation> {
+    let item = json!({ "type": "message", "role": "user", "content": "hello" });
+    vec![
+        post("/v1/conversations", "/v1/conversations", json!({ "items": [item] })),
+        get("/v1/conversations/{id}", "/v1/conversations/{conversation}"),
+        post("/v1/conversations/{id}", "/v1/conversations/{conversation}", json!({ "metadata": { "a": "b" } })),
+        delete("/v1/conversations/{id}", "/v1/conversations/{conversation}"),
+        get("/v1/conversations/{id}/items", "/v1/conversations/{conversation}/items"),
+        post("/v1/conversations/{id}/items", "/v1/conversations/{conversation}/items", json!({ "items": [item] })),
+        get("/v1/conversations/{id}/items/{item}", "/v1/conversations/{conversation}/items/{entry}"),
+        delete("/v1/conversations/{id}/items/{item}", "/v1/conversations/{conversation}/items/{entry}"),
+        // The session of a run of another protocol is no conversation either.
+        get("/v1/conversations/{id}", "/v1/conversations/{session}"),
+    ]
+}
+
+/// A message that names a task, a context, or a task it refers to.
+fn messages(role: &str) -> [Value; 4] {
+    let message = |fields: Value| {
+        let mut message = json!({ "messageId": "m", "role": role, "parts": [{ "kind": "text", "text": "hello" }] });
+        if role == "ROLE_USER" {
+            message["parts"] = json!([{ "text": "hello" }]);
+        } else {
+            message["kind"] = "message".into();
+        }
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            message[name] = value.clone();
+        }
+        json!({ "message": message })
+    };
+    let decision = json!({ "interrupt_id": "{item}", "decision": "accept" });
+    let data =
+        if role == "ROLE_USER" { json!([{ "data": decision }]) } else { json!([{ "kind": "data", "data": decision }]) };
+    [
+        message(json!({ "taskId": "{run}" })),
+        message(json!({ "contextId": "{session}" })),
+        message(json!({ "referenceTaskIds": ["{run}"] })),
+        message(json!({ "contextId": "{session}", "parts": data })),
+    ]
+}
+
+fn versioned(version: &'static str, operations: Vec<Operation>) -> Vec<Operation> {
+    operations.into_iter().map(|operation| Operation { version: Some(version), ..operation }).collect()
+}
+
+fn a2a() -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for message in messages("ROLE_USER") {
+        operations.push(post("/a2a/demo/message:send", "/a2a/demo/message:send", message.clone()));
+        operations.push(post("/a2a/demo/message:stream", "/a2a/demo/message:stream", message.clone()));
+        operations.push(post("/a2a/demo/{tenant}/message:send", "/a2a/demo/acme/message:send", message.clone()));
+        operations.push(post("/a2a/demo/{tenant}/message:stream", "/a2a/demo/acme/message:stream", message));
+    }
+    let receiver = || json!({ "url": "http://127.0.0.1:9/hook", "id": "{receiver}" });
+    operations.extend([
+        get("/a2a/demo/.well-known/agent-card.json", "/a2a/demo/.well-known/agent-card.json"),
+        get("/a2a/demo/.well-known/agent.json", "/a2a/demo/.well-known/agent.json"),
+        get("/a2a/demo/extendedAgentCard", "/a2a/demo/extendedAgentCard"),
+        get("/a2a/demo/tasks", "/a2a/demo/tasks?contextId={session}"),
+        get("/a2a/demo/tasks/{id}", "/a2a/demo/tasks/{run}"),
+        post("/a2a/demo/tasks/{id}:cancel", "/a2a/demo/tasks/{run}:cancel", json!({})),
+        get("/a2a/demo/tasks/{id}:subscribe", "/a2a/demo/tasks/{run}:subscribe"),
+        post("/a2a/demo/tasks/{id}:subscribe", "/a2a/demo/tasks/{run}:subscribe", json!({})),
+        post(
+            "/a2a/demo/tasks/{id}/pushNotificationConfigs",
+            "/a2a/demo/tasks/{run}/pushNotificationConfigs",
+            receiver(),
+        ),
+        get("/a2a/demo/tasks/{id}/pushNotificationConfigs", "/a2a/demo/tasks/{run}/pushNotificationConfigs"),
+        get(
+            "/a2a/demo/tasks/{id}/pushNotificationConfigs/{config}",
+            "/a2a/demo/tasks/{run}/pushNotificationConfigs/{receiver}",
+        ),
+        delete(
+            "/a2a/demo/tasks/{id}/pushNotificationConfigs/{config}",
+            "/a2a/demo/tasks/{run}/pushNotificationConfigs/{receiver}",
+        ),
+        get("/a2a/demo/{tenant}/extendedAgentCard", "/a2a/demo/acme/extendedAgentCard"),
+        get("/a2a/demo/{tenant}/tasks", "/a2a/demo/acme/tasks?contextId={session}"),
+        get("/a2a/demo/{tenant}/tasks/{id}", "/a2a/demo/acme/tasks/{run}"),
+        post("/a2a/demo/{tenant}/tasks/{id}:cancel", "/a2a/demo/acme/tasks/{run}:cancel", json!({})),
+        get("/a2a/demo/{tenant}/tasks/{id}:subscribe", "/a2a/demo/acme/tasks/{run}:subscribe"),
+        post("/a2a/demo/{tenant}/tasks/{id}:subscribe", "/a2a/demo/acme/tasks/{run}:subscribe", json!({})),
+        post(
+            "/a2a/demo/{tenant}/tasks/{id}/pushNotificationConfigs",
+            "/a2a/demo/acme/tasks/{run}/pushNotificationConfigs",
+            receiver(),
+        ),
+        get(
+            "/a2a/demo/{tenant}/tasks/{id}/pushNotificationConfigs",
+            "/a2a/demo/acme/tasks/{run}/pushNotificationConfigs",
+        ),
+        get(
+            "/a2a/demo/{tenant}/tasks/{id}/pushNotificationConfigs/{config}",
+            "/a2a/demo/acme/tasks/{run}/pushNotificationConfigs/{receiver}",
+        ),
+        delete(
+            "/a2a/demo/{tenant}/tasks/{id}/pushNotificationConfigs/{config}",
+            "/a2a/demo/acme/tasks/{run}/pushNotificationConfigs/{receiver}",
+        ),
+    ]);
+    versioned("1.0", operations)
+}
+
+fn a2a_old() -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for message in messages("user") {
+        operations.push(post("/a2a/demo/v1/message:send", "/a2a/demo/v1/message:send", message.clone()));
+        operations.push(post("/a2a/demo/v1/message:stream", "/a2a/demo/v1/message:stream", message));
+    }
+    let receiver = json!({ "pushNotificationConfig": { "url": "http://127.0.0.1:9/hook", "id": "{receiver}" } });
+    operations.extend([
+        get("/a2a/demo/v1/tasks", "/a2a/demo/v1/tasks?contextId={session}"),
+        get("/a2a/demo/v1/tasks/{id}", "/a2a/demo/v1/tasks/{run}"),
+        post("/a2a/demo/v1/tasks/{id}:cancel", "/a2a/demo/v1/tasks/{run}:cancel", json!({})),
+        get("/a2a/demo/v1/tasks/{id}:subscribe", "/a2a/demo/v1/tasks/{run}:subscribe"),
+        post("/a2a/demo/v1/tasks/{id}:subscribe", "/a2a/demo/v1/tasks/{run}:subscribe", json!({})),
+        post(
+            "/a2a/demo/v1/tasks/{id}/pushNotificationConfigs",
+            "/a2a/demo/v1/tasks/{run}/pushNotificationConfigs",
+            receiver,
+        ),
+        get("/a2a/demo/v1/tasks/{id}/pushNotificationConfigs", "/a2a/demo/v1/tasks/{run}/pushNotificationConfigs"),
+        get(
+            "/a2a/demo/v1/tasks/{id}/pushNotificationConfigs/{config}",
+            "/a2a/demo/v1/tasks/{run}/pushNotificationConfigs/{receiver}",
+        ),
+        delete(
+            "/a2a/demo/v1/tasks/{id}/pushNotificationConfigs/{config}",
+            "/a2a/demo/v1/tasks/{run}/pushNotificationConfigs/{receiver}",
+        ),
+        get("/a2a/demo/v1/card", "/a2a/demo/v1/card"),
+        get("/a2a/demo/agent/authenticatedExtendedCard", "/a2a/demo/agent/authenticatedExtendedCard"),
+    ]);
+    operations
+}
+
+/// The methods of the JSON-RPC binding, each with its version.
+pub(super) fn rpc_methods() -> Vec<(&'static str, Option<&'static str>)> {
+    let new = [
+        "SendMessage",
+        "SendStreamingMessage",
+        "GetTask",
+        "ListTasks",
+        "CancelTask",
+        "SubscribeToTask",
+        "CreateTaskPushNotificationConfig",
+        "GetTaskPushNotificationConfig",
+        "ListTaskPushNotificationConfigs",
+        "DeleteTaskPushNotificationConfig",
+        "GetExtendedAgentCard",
+    ];
+    let old = [
+        "message/send",
+        "message/stream",
+        "tasks/get",
+        "tasks/cancel",
+        "tasks/resubscribe",
+        "tasks/pushNotificationConfig/set",
+        "tasks/pushNotificationConfig/get",
+        "tasks/pushNotificationConfig/list",
+        "tasks/pushNotificationConfig/delete",
+        "agent/getAuthenticatedExtendedCard",
+    ];
+    new.map(|name| (name, Some("1.0"))).into_iter().chain(old.map(|name| (name, None))).collect()
+}
+
+fn a2a_rpc() -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for (method, version) in rpc_methods() {
+        let params: Vec<Value> = if method.contains("Message") || method.starts_with("message/") {
+            messages(if version.is_some() { "ROLE_USER" } else { "user" }).into()
+        } else if method == "ListTasks" {
+            vec![json!({ "contextId": "{session}" })]
+        } else if method.contains("ush") && version.is_some() {
+            let hook = "http://127.0.0.1:9/hook";
+            vec![json!({ "taskId": "{run}", "id": "{receiver}", "url": hook })]
+        } else if method.contains("ush") {
+            let config = json!({ "url": "http://127.0.0.1:9/hook", "id": "{receiver}" });
+            let ids = json!({ "id": "{run}", "pushNotificationConfigId": "{receiver}" });
+            vec![ids, json!({ "taskId": "{run}", "pushNotificationConfig": config })]
+        } else {
+            vec![json!({ "id": "{run}" })]
+        };
+        for params in params {
+            let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+            operations.push(Operation { version, ..post("/a2a/demo", "/a2a/demo", body) });
+        }
+    }
+    operations
+}
+
+fn ag_kit() -> Vec<Operation> {
+    let turn = json!({ "conversationId": "{session}", "messages": [{ "role": "user", "content": "hello" }] });
+    let cloud = json!({ "conversationId": "{session}", "msg": "hello" });
+    let resume = json!({ "interruptId": "{item}", "payload": { "decision": "accept" } });
+    let resume = json!({ "conversationId": "{session}", "resume": resume });
+    let tool = json!({ "role": "tool", "toolCallId": "{item}", "content": "Paris" });
+    let tool = json!({ "conversationId": "{session}", "messages": [tool] });
+    vec![
+        post("/kit/demo/send-message", "/kit/demo/send-message", turn),
+        post("/kit/demo/send-message", "/kit/demo/send-message", resume),
+        post("/kit/demo/send-message", "/kit/demo/send-message", tool),
+        post("/kit/demo/v1/aibot/bots/{agentId}/send-message", "/kit/demo/v1/aibot/bots/demo/send-message", cloud),
+        get("/kit/demo/healthz", "/kit/demo/healthz"),
+    ]
+}
+
+fn hitl() -> Vec<Operation> {
+    let invoke = json!({ "user_id": "pat", "session_id": "{session}", "query": "hello" });
+    let resume = json!({ "user_id": "pat", "session_id": "{session}", "response_type": "accept" });
+    vec![
+        post("/hitl/demo/agent/resume", "/hitl/demo/agent/resume", resume),
+        get("/hitl/demo/agent/status/{user_id}", "/hitl/demo/agent/status/pat"),
+        get("/hitl/demo/agent/status/{user_id}/{session_id}", "/hitl/demo/agent/status/pat/{session}"),
+        delete("/hitl/demo/agent/session/{user_id}/{session_id}", "/hitl/demo/agent/session/pat/{session}"),
+        post("/hitl/demo/agent/invoke", "/hitl/demo/agent/invoke", invoke),
+        get("/hitl/demo/agent/sessionids/{user_id}", "/hitl/demo/agent/sessionids/pat"),
+        get("/hitl/demo/agent/active/sessionid/{user_id}", "/hitl/demo/agent/active/sessionid/pat"),
+        get("/hitl/demo/system/info", "/hitl/demo/system/info"),
+        delete("/hitl/demo/agent/session/{user_id}", "/hitl/demo/agent/session/pat"),
+    ]
+}
+
+/// The endpoints of all protocols, as the gateway mounts them.
+pub(super) fn mounted() -> BTreeSet<(&'static str, String)> {
+    fn endpoints<P: ProtocolAdapter>(path: &str) -> Vec<(&'static str, String)> {
+        let card = AgentCard {
+            name: "demo".to_owned(),
+            description: String::new(),
+            version: String::new(),
+            server_label: "demo".to_owned(),
+            since: 0,
+            decisions: ALL_DECISIONS,
+        };
+        let mount =
+            Mount { path: path.to_owned(), agents: vec![Arc::new(card)], public_url: None, schemes: Vec::new() };
+        let mounted = P::mount(&mount, P::Options::default()).expect("the default options are valid");
+        let endpoint = |method: Method, below: &str| (method.as_str(), format!("{path}{below}"));
+        mounted.endpoints.iter().map(|mounted| endpoint(mounted.method, mounted.path)).collect()
+    }
+
+    [
+        endpoints::<interlingua_native::Native>("/agents/demo"),
+        endpoints::<interlingua_responses::Responses>("/v1"),
+        endpoints::<interlingua_a2a::A2a>("/a2a/demo"),
+        endpoints::<interlingua_ag_kit::AgKit>("/kit/demo"),
+        endpoints::<interlingua_hitl::Hitl>("/hitl/demo"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
