@@ -22,6 +22,7 @@ mod approvals;
 mod bodies;
 mod browsers;
 mod canary;
+mod certificates;
 mod chat_agents;
 mod checks;
 mod conversations;

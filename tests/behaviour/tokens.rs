@@ -60,7 +60,10 @@ async fn post(gateway: &Gateway, path: &str, token: &str, body: &Value) -> Respo
 /// Everything in a response that does not differ between two requests.
 fn comparable(response: &Response) -> (u16, Vec<(String, String)>, String) {
     let varies = ["date", "x-request-id"];
-    let headers = response.headers.iter().filter(|(name, _)| !varies.contains(&name.as_str())).cloned().collect();
+    let mut headers: Vec<_> =
+        response.headers.iter().filter(|(name, _)| !varies.contains(&name.as_str())).cloned().collect();
+    // Their order is that of a hash table.
+    headers.sort();
     let id = response.header("x-request-id").unwrap_or_default();
     (response.status, headers, response.text().replace(id, "ID"))
 }

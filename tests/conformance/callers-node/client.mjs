@@ -134,9 +134,9 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
 
   await on('no, wrong and expired credentials, and a foreign agent, are errors', async () => {
     for (const headers of [{}, { 'x-api-key': 'none' }, bearer(await token({ seconds: -100 }))]) {
-      await assert.rejects((await agent(binding, headers)).sendMessage(hello()), /credentials/)
+      await assert.rejects((await agent(binding, headers)).sendMessage(hello()), /Unauthenticated/)
     }
-    await assert.rejects((await agent(binding, { 'x-api-key': guest })).sendMessage(hello()), Error)
+    await assert.rejects((await agent(binding, { 'x-api-key': guest })).sendMessage(hello()), /Permission denied/)
   })
 
   await on('a task of another does not exist', async () => {
