@@ -287,6 +287,7 @@ impl<'a> RequestParts<'a> {
         scope.request.clone_from(&self.log);
         restrict(&mut scope);
         scope.trace = Trace::read(headers.iter().copied()).map(Arc::new);
+        scope.forwarded = scope.forwarded.read(headers.iter().copied());
         if let Some(path) = &route.partition {
             scope.owner = scope.owner.on_route(path);
         }
