@@ -437,14 +437,14 @@ fn an_agent_may_have_several_endpoints() {
     let upstream = &settings.agent("friday").expect("an agent of the file").upstream;
     let endpoints: Vec<_> = upstream.endpoints.iter().map(|one| (one.shown(), one.weight)).collect();
     assert_eq!(endpoints, [("http://a:8090/process".to_owned(), 2), ("http://b:8090/process".to_owned(), 1)]);
-    assert_eq!(upstream.endpoints[0].url.query(), Some("key=k"));
+    assert_eq!(upstream.endpoints[0].url.query(), Some("team=k"));
     assert_eq!(upstream.affinity, Affinity::Strict);
     assert_eq!(upstream.forward, ["x-request-id"]);
     assert_eq!((upstream.eject.failures, upstream.eject.pause), (3, Duration::from_secs(10)));
     let health = upstream.health.as_ref().expect("checks are configured");
     assert_eq!((health.path.as_str(), health.every, health.unhealthy), ("/health?deep=no", Duration::from_secs(5), 2));
     assert_eq!((upstream.limits.runs, upstream.limits.queue), (100, 200));
-    assert!(!format!("{settings:?}").contains("key=k"));
+    assert!(!format!("{settings:?}").contains("team=k"));
 }
 
 #[test]
