@@ -24,7 +24,10 @@ impl OwnerBounds {
 
 /// The bounds of a principal by its key: the part of an owner's key before the first `/`. By default no one has any.
 #[derive(Clone, Default)]
-pub struct OwnerBoundsOf(Option<Arc<dyn Fn(&str) -> OwnerBounds + Send + Sync>>);
+pub struct OwnerBoundsOf(Option<Arc<FindBounds>>);
+
+/// Finds the bounds of an owner by its base key.
+type FindBounds = dyn Fn(&str) -> OwnerBounds + Send + Sync;
 
 impl OwnerBoundsOf {
     /// Bounds that this function knows. It has to be quick: stores ask it for each principal in each round.

@@ -40,7 +40,7 @@ pub(super) fn secret_name(name: &str) -> Option<bool> {
         end.eq_ignore_ascii_case(word)
             && (before.is_empty() || starts && before.ends_with(|letter: char| letter.is_ascii_lowercase()))
     };
-    if CERTAIN_WORDS.iter().any(|word| hump(word)) {
+    if CERTAIN_WORDS.iter().any(hump) {
         return Some(true);
     }
 
