@@ -93,7 +93,11 @@ fn protocols() -> Protocols {
         })
         .schema(json!({
             "type": "object",
-            "properties": { "tasks": { "type": "boolean" }, "depth": { "type": "integer" } },
+            "properties": {
+                "tasks": { "type": "boolean" },
+                "depth": { "type": "integer" },
+                "push_allow_http": { "type": "boolean" },
+            },
             "additionalProperties": false,
         }));
     let responses = ClientProtocol::new::<NoOptions>("responses").try_mount(|_| {

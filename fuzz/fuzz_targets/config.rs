@@ -1,29 +1,13 @@
 //! Arbitrary configuration files: the result is settings or errors, and no error contains a secret.
-//!
-//! The configuration module has no dependencies on the gateway and is compiled here without it.
 #![no_main]
 
 use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use config::{ClientProtocol, Env, Protocols, UpstreamProtocol};
+use interlingua::config::{self, ClientProtocol, Env, Protocols, UpstreamProtocol};
 use interlingua_fuzz::edited;
 use libfuzzer_sys::fuzz_target;
-
-#[allow(dead_code, unused_imports, reason = "the target uses a small part of it")]
-#[path = "../../src/config/mod.rs"]
-mod config;
-
-#[allow(dead_code, unused_imports, reason = "the target uses a small part of it")]
-#[path = "../../src/routing/mod.rs"]
-mod routing;
-
-/// Stand-in for the registry of secrets. It masks nothing: the configuration must not print secrets even without it.
-mod secrets {
-    pub fn remember(_: &str) {}
-    pub fn remember_url(_: &url::Url) {}
-}
 
 const SECRET: &str = "hunter2-correct-horse";
 

@@ -101,7 +101,7 @@ fn read_file(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes a file that only its owner can read in the place of another one, so that either the old or the new one is
+/// Writes a file that only its owner can read instead of another one, so that either the old or the new one is
 /// there after a crash.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = beside(path, ".tmp");

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_turn_tells_what_became_of_it() {
+    fn a_request_without_a_turn_reports_what_became_of_it() {
         let outcome = |status, client_left| {
             let parts = RequestParts { status, client_left, ..RequestParts::default() };
             Line::new(&parts, None).outcome.to_owned()

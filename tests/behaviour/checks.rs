@@ -145,7 +145,7 @@ async fn paths_of_the_gateway_are_judged_alike_when_the_client_waits() {
         ("POST /nowhere", "", 404),
         ("POST /healthz", "host: evil.example\r\n", 421),
         ("PUT /agents/demo/process", "", 405),
-        ("POST /agents/nobody/process", "", 404),
+        ("POST /agents/unknown/process", "", 404),
     ] {
         let host = if headers.starts_with("host") { "" } else { "host: localhost\r\n" };
         let head = format!(
