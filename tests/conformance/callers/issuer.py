@@ -34,6 +34,8 @@ def token(issuer, sub="ann", seconds="600", aud="agents"):
 
 
 class Issuer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
     def do_GET(self):
         url = urlsplit(self.path)
         issuer = f"http://127.0.0.1:{self.server.server_port}"
