@@ -119,7 +119,6 @@ impl Anns {
         }
         read.push(ann.get(&format!("/v1/conversations/{}", self.conversation.0)).await.text().to_owned());
         read.push(ann.get(&format!("/v1/conversations/{}/items", self.conversation.0)).await.text().to_owned());
-        read.push(ann.get("/hitl/demo/agent/sessionids/pat").await.text().to_owned());
         read
     }
 }
@@ -315,15 +314,18 @@ async fn assert_no_socket_finds(anns: &Anns, other: &Gateway, base: &str) {
 
 /// Asserts that Ann still has all that is hers, and ends it.
 async fn assert_ann_has_all(anns: &Anns, ann: &Gateway, is_running: bool) {
-    for (protocol, run) in &anns.waiting {
+    // After a restart, the demo agent has forgotten what it asked.
+    for (protocol, run) in anns.waiting.iter().filter(|_| is_running) {
         let answered = protocol.answer(ann, run, Decision::Accept).await.expect("every protocol can accept");
         assert_eq!(answered.status, 200, "{protocol:?}: {}", answered.text());
         assert!(answered.text().contains(Decision::Accept.expected_text()), "{protocol:?}: {}", answered.text());
     }
     for (protocol, run) in &anns.running {
         let state = ann.run("demo", run.id()).await["status"].as_str().expect("a state").to_owned();
-        assert_eq!(state == "in_progress", is_running, "{protocol:?}: {state}");
-        if is_running {
+        // It may have come to its own end meanwhile, but no one else can have ended it.
+        let expected: &[&str] = if is_running { &["in_progress", "completed"] } else { &["failed", "completed"] };
+        assert!(expected.contains(&state.as_str()), "{protocol:?}: {state}");
+        if state == "in_progress" {
             let canceled = ann.post(&format!("/agents/demo/runs/{}/cancel", run.id()), &json!({})).await;
             assert_eq!(canceled.status, 200, "{protocol:?}: {}", canceled.text());
         }
