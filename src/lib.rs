@@ -10,6 +10,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod engine;
+mod files;
 mod gateway;
 pub mod keys;
 pub mod metrics;

@@ -2,17 +2,10 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::files::{self, Version};
 use crate::keys::{self, KeyEntry};
-
-/// The permission of everyone to read a file.
-const READABLE_BY_OTHERS: u32 = 0o004;
-
-/// Tells one content of a file from the next: inode, length, and the time of the last change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Version(u64, u64, i64, i64);
 
 /// A file of keys, and which version of it was read.
 #[derive(Debug)]
@@ -32,7 +25,7 @@ impl KeySource {
 
     /// True if the file is another one than was read last. A file that is gone is not.
     pub(super) fn is_changed(&self) -> bool {
-        version(&self.path).is_some_and(|version| self.seen != Some(version))
+        files::version(&self.path).is_some_and(|version| self.seen != Some(version))
     }
 
     /// Reads the file, whether it can be used or not: the same version is not tried twice. No file has no keys.
@@ -41,7 +34,7 @@ impl KeySource {
     /// Why the file cannot be used.
     pub(super) fn read(&mut self) -> Result<Vec<KeyEntry>, String> {
         // Before the content, so that a change in between is noticed later.
-        self.seen = version(&self.path);
+        self.seen = files::version(&self.path);
         let text = match fs::read_to_string(&self.path) {
             Ok(text) if text.len() > keys::MAX_FILE_LEN => return Err("it is too large".to_owned()),
             Ok(text) => text,
@@ -53,11 +46,6 @@ impl KeySource {
 
     /// True if everyone on this machine can read the file.
     pub(super) fn is_readable_by_others(&self) -> bool {
-        fs::metadata(&self.path).is_ok_and(|file| file.permissions().mode() & READABLE_BY_OTHERS != 0)
+        files::mode(&self.path).is_some_and(|mode| mode & files::READABLE_BY_OTHERS != 0)
     }
-}
-
-fn version(path: &Path) -> Option<Version> {
-    let file = fs::metadata(path).ok()?;
-    Some(Version(file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
 }

@@ -24,7 +24,7 @@ impl Limiter {
     /// second, at least one.
     #[must_use]
     pub fn new(rate: Rate, burst: Option<u32>) -> Self {
-        let burst = burst.and_then(NonZeroU32::new).unwrap_or_else(|| rate.per_second());
+        let burst = burst_of(rate, burst);
         let quota = Quota::with_period(rate.interval()).unwrap_or_else(|| Quota::per_second(burst));
         let clock = DefaultClock::default();
         let state = RateLimiter::direct_with_clock(quota.allow_burst(burst), clock.clone())
@@ -35,10 +35,10 @@ impl Limiter {
     /// True if it was made with these settings.
     #[must_use]
     pub fn is(&self, rate: Rate, burst: Option<u32>) -> bool {
-        self.rate == rate && self.burst == burst.and_then(NonZeroU32::new).unwrap_or_else(|| rate.per_second())
+        self.rate == rate && self.burst == burst_of(rate, burst)
     }
 
-    /// Counts one more `name`, such as `requests`, and tells what is left.
+    /// Counts one more `name`, such as `requests`, and reports what is left.
     ///
     /// # Errors
     /// [`FaultKind::RateLimited`] with the time until the next one may come.
@@ -78,6 +78,11 @@ impl Limiter {
             reset: self.rate.interval() * missing,
         }
     }
+}
+
+/// How many may come at once: by default as many as fit into a second.
+fn burst_of(rate: Rate, burst: Option<u32>) -> NonZeroU32 {
+    burst.and_then(NonZeroU32::new).unwrap_or_else(|| rate.per_second())
 }
 
 impl fmt::Debug for Limiter {

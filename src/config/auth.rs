@@ -6,11 +6,11 @@ use url::{Host, Url};
 
 use super::access::{AuthTable, CertificatesTable, JwksTable, JwtTable, Texts};
 use super::diagnostics::Diagnostic;
-use super::exposure::READABLE_BY_OTHERS;
 use super::located::{Located, Table};
 use super::settings::{Auth, Certificates, JwksSource, JwtAlgorithm, JwtIssuer, Methods};
 use super::suggest;
 use super::validator::Validator;
+use crate::files::READABLE_BY_OTHERS;
 use crate::keys;
 
 /// The names of [`Methods`].

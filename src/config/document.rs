@@ -62,7 +62,7 @@ pub(super) struct Document {
     pub(super) routes: Vec<Located<Table<RouteTable>>>,
     /// A listener for operators: metrics, state, reload. There is none without this table.
     pub(super) admin: Option<Located<Table<AdminTable>>>,
-    /// What the gateway tells about itself.
+    /// What the gateway reports about itself.
     pub(super) observe: Table<ObserveTable>,
 }
 

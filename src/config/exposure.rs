@@ -12,9 +12,7 @@ use super::located::Located;
 use super::settings::{Methods, Server};
 use super::tree::TomlValue;
 use super::validator::Validator;
-
-/// The permission of everyone to read a file. Not that of its group: mounted secrets have it.
-pub(super) const READABLE_BY_OTHERS: u32 = 0o004;
+use crate::files::READABLE_BY_OTHERS;
 
 /// Checks how the gateway can be reached, and by whom.
 pub(super) fn check(document: &Document, server: &Server, methods: Methods, validator: &mut Validator<'_, '_>) {

@@ -1,4 +1,4 @@
-//! What the gateway tells about itself: the access log and the audit log.
+//! What the gateway reports about itself: the access log and the audit log.
 
 use std::path::{Path, PathBuf};
 

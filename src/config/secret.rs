@@ -36,7 +36,7 @@ pub struct Env<'a> {
 impl Env<'static> {
     /// The environment and the files of this process.
     pub fn process() -> Self {
-        Self { env: &|name| std::env::var(name).ok(), file: &read_file, mode: &mode }
+        Self { env: &|name| std::env::var(name).ok(), file: &read_file, mode: &crate::files::mode }
     }
 }
 
@@ -54,11 +54,6 @@ fn read_file(path: &Path, max_len: usize) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("larger than {max_len} bytes")));
     }
     Ok(bytes)
-}
-
-fn mode(path: &Path) -> Option<u32> {
-    use std::os::unix::fs::PermissionsExt as _;
-    Some(std::fs::metadata(path).ok()?.permissions().mode())
 }
 
 /// A secret, by reference: `{ env = "NAME" }` or `{ file = "path" }`.

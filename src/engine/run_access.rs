@@ -45,7 +45,7 @@ impl RunAccess {
     }
 
     /// Whether a run belongs to the caller, before it is loaded: what another caller's run costs, and that there is no
-    /// room for it, would tell that it is there.
+    /// room for it, would show that it is there.
     async fn check_owner(&self, id: RunId, scope: &Scope) -> Result<(), Fault> {
         let owner = match self.runs.in_memory(id) {
             Some(run) => Some(run.view(|view| view.info.owner.clone())),

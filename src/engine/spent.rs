@@ -16,7 +16,7 @@ use crate::store::{Expect, Store, owned_key};
 /// The collection of the store.
 pub(super) const COLLECTION: &str = "spent";
 
-/// What of an agent's report is counted. Agents name the parts in two ways, and some tell no sum.
+/// What of an agent's report is counted. Agents name the parts in two ways, and some report no sum.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Reported {

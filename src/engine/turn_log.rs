@@ -48,7 +48,7 @@ impl TurnReport<'_> {
     }
 }
 
-/// The turn as the access log tells it.
+/// The turn as the access log has it.
 fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>) -> TurnPart {
     let failure = report.failure();
     run.view(|view| TurnPart {

@@ -2,18 +2,15 @@
 //!
 //! They are looked at from time to time, since notifications miss replaced symbolic links and network file systems.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::path::PathBuf;
 
-/// What tells one version of a file from another. `None`: there is no file.
-type Version = Option<(SystemTime, u64, u64, u64)>;
+use crate::files::{Version, version};
 
 /// Files, and the version of each that was read last.
 pub(super) struct Watched {
-    files: Vec<(PathBuf, Version)>,
+    files: Vec<(PathBuf, Option<Version>)>,
     /// What the last poll found, if that differs.
-    changed: Option<Vec<Version>>,
+    changed: Option<Vec<Option<Version>>>,
 }
 
 impl Watched {
@@ -35,7 +32,7 @@ impl Watched {
     /// True once the files have changed and are the same in two polls in a row: an editor may write one in several
     /// steps.
     pub(super) fn poll(&mut self) -> bool {
-        let now: Vec<Version> = self.files.iter().map(|(file, _)| version(file)).collect();
+        let now: Vec<_> = self.files.iter().map(|(file, _)| version(file)).collect();
         let is_same = self.files.iter().zip(&now).all(|((_, known), now)| known == now);
         if is_same {
             self.changed = None;
@@ -48,21 +45,10 @@ impl Watched {
     }
 }
 
-/// Follows symbolic links.
-fn version(file: &Path) -> Version {
-    let metadata = fs::metadata(file).ok()?;
-    #[cfg(unix)]
-    let (inode, device) = {
-        use std::os::unix::fs::MetadataExt as _;
-        (metadata.ino(), metadata.dev())
-    };
-    #[cfg(not(unix))]
-    let (inode, device) = (0, 0);
-    Some((metadata.modified().ok()?, metadata.len(), inode, device))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -10,20 +10,14 @@ use serde_json::json;
 
 use crate::support::gateway::{DEMO, Gateway, user_turn};
 use crate::support::http::{Exchange, Response, with_timeout};
+use crate::support::pairs::{POSTS, ROUTES};
 use crate::support::socket::{Received, Socket};
 
 const BODY: &str = "content-type: application/json\r\ncontent-length: 10\r\n";
 
-/// The endpoints that take a body, one of each protocol.
-const POSTS: [&str; 5] =
-    ["/agents/demo/process", "/v1/responses", "/a2a/demo", "/ag-kit/demo/send-message", "/hitl/demo/agent/invoke"];
-
+/// The routes of all protocols, with further lines.
 fn routes(own: &str) -> String {
-    ["agent-api /agents/{agent}", "responses /v1", "a2a /a2a/{agent}", "ag-kit /ag-kit/{agent}", "hitl /hitl/{agent}"]
-        .iter()
-        .filter_map(|route| route.split_once(' '))
-        .map(|(protocol, path)| format!("[[routes]]\nprotocol = \"{protocol}\"\npath = \"{path}\"\n{own}\n"))
-        .collect()
+    ROUTES.replace("[[routes]]\n", &format!("[[routes]]\n{own}\n"))
 }
 
 async fn gateway(folder: &Path, auth: &str, own: &str) -> Gateway {

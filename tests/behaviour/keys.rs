@@ -7,31 +7,10 @@ use std::time::{Duration, Instant};
 use interlingua::keys::{NewKey, append, revoke};
 use serde_json::json;
 
+use crate::support::callers::comparable;
 use crate::support::gateway::{DEMO, Gateway, ROUTE, user_turn_in};
 use crate::support::http::Response;
-
-/// A route of every protocol for the demo agent.
-const ROUTES: &str = r#"
-[[routes]]
-protocol = "agent-api"
-path = "/agents/{agent}"
-[[routes]]
-protocol = "responses"
-path = "/v1"
-[[routes]]
-protocol = "a2a"
-path = "/a2a/{agent}"
-[[routes]]
-protocol = "ag-kit"
-path = "/ag-kit"
-[[routes]]
-protocol = "hitl"
-path = "/hitl"
-"#;
-
-/// An endpoint of every protocol.
-const POSTS: [&str; 5] =
-    ["/agents/demo/process", "/v1/responses", "/a2a/demo", "/ag-kit/send-message", "/hitl/agent/invoke"];
+use crate::support::pairs::{POSTS, ROUTES};
 
 /// The time now, in milliseconds since 1970.
 fn now() -> u64 {
@@ -61,17 +40,6 @@ async fn send(gateway: &Gateway, method: &str, path: &str, headers: &[(&str, &st
 async fn post(gateway: &Gateway, path: &str, key: &str) -> Response {
     let bearer = format!("Bearer {key}");
     send(gateway, "POST", path, &[("authorization", &bearer)], "{}").await
-}
-
-/// Everything in a response that does not differ between two requests.
-fn comparable(response: &Response) -> (u16, Vec<(String, String)>, String) {
-    let varies = ["date", "x-request-id"];
-    let mut headers: Vec<_> =
-        response.headers.iter().filter(|(name, _)| !varies.contains(&name.as_str())).cloned().collect();
-    // Their order is that of a hash map.
-    headers.sort_unstable();
-    let id = response.header("x-request-id").unwrap_or("no id");
-    (response.status, headers, response.text().replace(id, "ID"))
 }
 
 #[tokio::test]

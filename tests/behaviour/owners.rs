@@ -1,26 +1,11 @@
 //! Identities that an agent sees: different owners with the same ids stay separate, also in the memory of the agent.
 
-use std::collections::HashMap;
-
 use interlingua::store::{Expect, Sqlite, SqliteOptions, Store};
 use serde_json::{Value, json};
 
-use crate::support::agent::{approval_request, text_reply};
-use crate::support::gateway::{Gateway, agent, last_input_text, user_turn_in};
+use crate::support::agent::{approval_request, remembering, text_reply};
+use crate::support::gateway::{Gateway, agent, user_turn_in};
 use crate::support::upstream::Upstream;
-
-/// An agent that replies with all earlier inputs of this user in this session.
-fn remembering() -> Upstream {
-    let mut inputs: HashMap<(String, String), Vec<String>> = HashMap::new();
-    Upstream::with_handler(move |request| {
-        let body = request.json();
-        let name = |field: &str| body[field].as_str().expect("a name").to_owned();
-        let before = inputs.entry((name("user_id"), name("session_id"))).or_default();
-        let received = format!("before: [{}]", before.join(", "));
-        before.push(last_input_text(&body));
-        text_reply(&[&received])
-    })
-}
 
 /// Routes of one agent: `shared` with shared sessions, `apart` without.
 fn routes(shared: &[&str], apart: &[&str]) -> String {

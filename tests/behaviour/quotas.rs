@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::agent::{text_reply, text_reply_then_hang, text_reply_until};
 use crate::support::callers::{AUTH, write_keys};
 use crate::support::gateway::{Gateway, ROUTE, agent, user_turn, user_turn_in};
-use crate::support::http::Response;
+use crate::support::http::{Exchange, Response};
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};
 
@@ -35,6 +35,19 @@ async fn turn(caller: &Gateway, session: &str) -> Response {
     let mut body = user_turn_in(session, "hi");
     body["stream"] = false.into();
     caller.post("/agents/friday/process", &body).await
+}
+
+/// Starts a turn that the agent works on, and another one of the same session, which waits for it.
+async fn start_and_queue(ann: &Gateway, upstream: &Upstream) -> (Exchange, Exchange) {
+    let first = ann.start_turn("friday", &user_turn_in("a", "hi")).await;
+    upstream.wait_for_requests(1).await;
+    let second = ann.start_turn("friday", &user_turn_in("a", "hi")).await;
+    poll_until("the second to be queued", async || {
+        let listed = ann.get("/agents/friday/runs?session_id=a").await.json();
+        (listed["total"] == 2).then_some(())
+    })
+    .await;
+    (first, second)
 }
 
 fn assert_limited(answer: &Response, limit: &str) {
@@ -71,14 +84,7 @@ async fn queued_turns_are_bounded_for_each_caller_and_do_not_count_as_runs() {
     let folder = folder();
     let gateway = gateway(&folder, MEMORY, &upstream, "runs = 2, queued = 1").await;
     let ann = gateway.as_caller("ann");
-    let first = ann.start_turn("friday", &user_turn_in("a", "hi")).await;
-    upstream.wait_for_requests(1).await;
-    let second = ann.start_turn("friday", &user_turn_in("a", "hi")).await;
-    poll_until("the second to be queued", async || {
-        let listed = ann.get("/agents/friday/runs?session_id=a").await.json();
-        (listed["total"] == 2).then_some(())
-    })
-    .await;
+    let (first, second) = start_and_queue(&ann, &upstream).await;
 
     assert_limited(&turn(&ann, "a").await, "turns are queued");
     let third = ann.start_turn("friday", &user_turn_in("b", "hi")).await;
@@ -223,14 +229,7 @@ async fn a_turn_that_waited_is_judged_by_the_rights_its_caller_has_by_then() {
     let folder = folder();
     let gateway = gateway(&folder, MEMORY, &upstream, "runs = 9").await;
     let ann = gateway.as_caller("ann");
-    let first = ann.start_turn("friday", &user_turn_in("a", "hi")).await;
-    upstream.wait_for_requests(1).await;
-    let second = ann.start_turn("friday", &user_turn_in("a", "hi")).await;
-    poll_until("the second to be queued", async || {
-        let listed = ann.get("/agents/friday/runs?session_id=a").await.json();
-        (listed["total"] == 2).then_some(())
-    })
-    .await;
+    let (first, second) = start_and_queue(&ann, &upstream).await;
 
     write_keys(folder.path(), &["bob"]);
     poll_until("the key to be gone", async || (ann.get("/agents/friday/runs").await.status == 401).then_some(())).await;

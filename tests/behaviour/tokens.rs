@@ -5,41 +5,25 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::support::callers::comparable;
 use crate::support::gateway::{DEMO, Gateway, ROUTE, user_turn};
 use crate::support::http::Response;
 use crate::support::issuer::{Answers, Issuer};
+use crate::support::pairs::{POSTS, ROUTES};
 use crate::support::poll_until;
 
-/// A route of every protocol for the demo agent.
-const ROUTES: &str = r#"
-[[routes]]
-protocol = "agent-api"
-path = "/agents/{agent}"
-[[routes]]
-protocol = "responses"
-path = "/v1"
-[[routes]]
-protocol = "a2a"
-path = "/a2a/{agent}"
-options = { extended_card = { description = "for those who are known" } }
-[[routes]]
-protocol = "ag-kit"
-path = "/ag-kit"
-[[routes]]
-protocol = "hitl"
-path = "/hitl"
-"#;
+/// A route of every protocol for the demo agent, with an extended card.
+fn routes() -> String {
+    let card = "options = { extended_card = { description = \"for those who are known\" } }";
+    ROUTES.replace("protocol = \"a2a\"\n", &format!("protocol = \"a2a\"\n{card}\n"))
+}
 
 /// An operation of every protocol that answers 200 to those who may use it.
 const READS: [&str; 3] = ["/agents/demo/runs", "/v1/models", "/a2a/demo/tasks"];
 
-/// One that needs credentials, of every protocol.
-const POSTS: [&str; 5] =
-    ["/agents/demo/process", "/v1/responses", "/a2a/demo", "/ag-kit/send-message", "/hitl/agent/invoke"];
-
 async fn gateway(issuer: &Issuer, more: &str) -> Gateway {
     let auth = format!("[auth]\njwt = [{}]\n", issuer.settings(""));
-    Gateway::with_config(&format!("[store]\nkind = \"memory\"\n{auth}{more}{DEMO}{ROUTES}")).await
+    Gateway::with_config(&format!("[store]\nkind = \"memory\"\n{auth}{more}{DEMO}{}", routes())).await
 }
 
 async fn get(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> Response {
@@ -55,17 +39,6 @@ async fn post(gateway: &Gateway, path: &str, token: &str, body: &Value) -> Respo
     let bearer = format!("Bearer {token}");
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json"), ("a2a-version", "1.0")];
     gateway.open("POST", path, &headers, body.to_string().as_bytes()).await.response().await
-}
-
-/// Everything in a response that does not differ between two requests.
-fn comparable(response: &Response) -> (u16, Vec<(String, String)>, String) {
-    let varies = ["date", "x-request-id"];
-    let mut headers: Vec<_> =
-        response.headers.iter().filter(|(name, _)| !varies.contains(&name.as_str())).cloned().collect();
-    // Their order is that of a hash table.
-    headers.sort();
-    let id = response.header("x-request-id").unwrap_or_default();
-    (response.status, headers, response.text().replace(id, "ID"))
 }
 
 #[tokio::test]
@@ -136,7 +109,7 @@ async fn whatever_is_wrong_with_a_token_the_answer_is_the_same() {
 async fn callers_of_other_issuers_and_names_are_others() {
     let (one, two) = (Issuer::start().await, Issuer::start().await);
     let auth = format!("[auth]\njwt = [{}, {}]\n", one.settings(""), two.settings(""));
-    let gateway = Gateway::with_config(&format!("[store]\nkind = \"memory\"\n{auth}{DEMO}{ROUTES}")).await;
+    let gateway = Gateway::with_config(&format!("[store]\nkind = \"memory\"\n{auth}{DEMO}{}", routes())).await;
     let made = post(&gateway, "/v1/responses", &one.token("ann"), &json!({ "model": "demo", "input": "hello" })).await;
     assert_eq!(made.status, 200, "{}", made.text());
     let path = format!("/v1/responses/{}", made.json()["id"].as_str().expect("an id"));
@@ -270,7 +243,8 @@ async fn a_trusted_proxy_passes_on_the_name_in_a_certificate() {
             "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\ntrusted_proxies = [\"{proxies}\"]\n\
              [store]\nkind = \"memory\"\n\
              [auth]\ncertificates = {{ caller = \"san_uri\", header = \"x-client-san\" }}\n\
-             [callers.\"spiffe://example/guest\"]\nagents = []\n{DEMO}{ROUTES}"
+             [callers.\"spiffe://example/guest\"]\nagents = []\n{DEMO}{}",
+            routes()
         )
     };
     let gateway = Gateway::with_config(&config("127.0.0.1")).await;

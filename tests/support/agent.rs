@@ -2,9 +2,12 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
+use std::collections::HashMap;
+
 use serde_json::json;
 
-use super::upstream::Reply;
+use super::gateway::last_input_text;
+use super::upstream::{Reply, Upstream};
 
 /// The frames before the first text delta: response created, response in progress, message started.
 pub fn opening_frames() -> Vec<String> {
@@ -70,6 +73,19 @@ pub fn text_reply_until(words: &[&str], gate: &str) -> Reply {
 pub fn text_reply_then_hang(words: &[&str]) -> Reply {
     let started = opening_frames().into_iter().chain(words.iter().map(|text| text_delta(text)));
     started.fold(Reply::events(), |reply, frame| reply.frame(&frame)).hang()
+}
+
+/// An agent that replies with all earlier inputs of this user in this session.
+pub fn remembering() -> Upstream {
+    let mut inputs: HashMap<(String, String), Vec<String>> = HashMap::new();
+    Upstream::with_handler(move |request| {
+        let body = request.json();
+        let name = |field: &str| body[field].as_str().expect("a name").to_owned();
+        let before = inputs.entry((name("user_id"), name("session_id"))).or_default();
+        let received = format!("before: [{}]", before.join(", "));
+        before.push(last_input_text(&body));
+        text_reply(&[&received])
+    })
 }
 
 /// Frames encoded as an event stream.

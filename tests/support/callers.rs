@@ -6,6 +6,8 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
+use super::http::Response;
+
 /// Ways for callers to prove who they are: by a key of the file that [`write_keys`] writes.
 pub const AUTH: &str = "[auth]\nkeys = \"keys.toml\"\n";
 
@@ -34,6 +36,17 @@ pub fn write_keys(folder: &Path, callers: &[&str]) {
     let path = folder.join("keys.toml");
     std::fs::write(&path, callers.iter().map(entry).collect::<String>()).expect("the key file is written");
     restrict(&path);
+}
+
+/// Everything in a response that does not differ between two requests.
+pub fn comparable(response: &Response) -> (u16, Vec<(String, String)>, String) {
+    let varies = ["date", "x-request-id"];
+    let mut headers: Vec<_> =
+        response.headers.iter().filter(|(name, _)| !varies.contains(&name.as_str())).cloned().collect();
+    // Their order is that of a hash map.
+    headers.sort_unstable();
+    let id = response.header("x-request-id").unwrap_or("no id");
+    (response.status, headers, response.text().replace(id, "ID"))
 }
 
 #[cfg(unix)]

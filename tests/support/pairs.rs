@@ -18,6 +18,10 @@ pub const ROUTES: &str = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents
                           [[routes]]\nprotocol = \"ag-kit\"\npath = \"/kit/{agent}\"\n\
                           [[routes]]\nprotocol = \"hitl\"\npath = \"/hitl/{agent}\"\n";
 
+/// An endpoint of each of these routes that takes a body.
+pub const POSTS: [&str; 5] =
+    ["/agents/demo/process", "/v1/responses", "/a2a/demo", "/kit/demo/send-message", "/hitl/demo/agent/invoke"];
+
 /// A client protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {

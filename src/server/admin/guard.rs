@@ -12,6 +12,7 @@ use actix_web::dev::RequestHead;
 use actix_web::http::Version;
 use interlingua_core::{Fault, FaultKind};
 use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
 
 use super::super::base_url;
 use super::super::hosts::{self, AllowedHosts};
@@ -99,8 +100,8 @@ pub(super) fn check_key(key: Option<&[u8; 32]>, wrong_keys: &WrongKeys, head: &R
     let token = first.filter(|_| second.is_none()).and_then(|value| value.to_str().ok()).and_then(bearer);
     // Hashed also if there is none, so that both take the same time.
     let hash: [u8; 32] = Sha256::digest(token.unwrap_or_default()).into();
-    let differs = hash.iter().zip(key).fold(0, |differs, (a, b)| differs | (a ^ b));
-    if token.is_some() && differs == 0 {
+    let is_equal = bool::from(hash.ct_eq(key));
+    if token.is_some() && is_equal {
         return Ok(());
     }
 

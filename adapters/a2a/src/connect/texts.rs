@@ -22,7 +22,7 @@ pub(super) fn is_no_text(part: &Part<'_>) -> bool {
     !matches!(part.content, Content::Text(_))
 }
 
-/// What tells one status message from another: its id, else all of it.
+/// What distinguishes one status message from another: its id, else all of it.
 pub(super) fn message_digest(raw: &RawValue) -> u64 {
     let message = wire::message(raw);
     let id = message.as_ref().and_then(|message| filled(&message.message_id));
