@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use tempfile::TempDir;
 
@@ -45,26 +45,43 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts a gateway with this configuration; `{{listen}}` is replaced by its address.
     pub(crate) fn start(rig: &Rig, file: &str) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+        Self::start_in(rig, tempfile::tempdir()?, file, answers)
+    }
 
+    /// The same in a folder that holds further files already. It has started once `is_ready`, which is asked for its
+    /// address.
+    pub(crate) fn start_in(
+        rig: &Rig,
+        folder: TempDir,
+        file: &str,
+        is_ready: impl Fn(SocketAddr) -> bool,
+    ) -> Result<Self> {
         // The port is free now and unlikely to be taken before the gateway binds it.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         fs::write(folder.path().join("gateway.toml"), file.replace("{{listen}}", &address.to_string()))?;
         let child = spawn(&rig.gateway, folder.path())?;
         let mut gateway = Self { address, folder, binary: rig.gateway.clone(), child };
-        gateway.wait_ready()?;
+        gateway.wait_ready(is_ready)?;
         Ok(gateway)
+    }
+
+    /// Makes an API key for a caller, as an operator does. The gateway knows it within a second.
+    pub(crate) fn new_key(&self, caller: &str) -> Result<String> {
+        let mut command = Command::new(&self.binary);
+        let made = command.current_dir(self.folder.path()).args(["key", "new", caller]).output()?;
+        ensure!(made.status.success(), "no key: {}", String::from_utf8_lossy(&made.stderr));
+        Ok(String::from_utf8(made.stdout)?.trim().to_owned())
     }
 
     /// Starts it again in the same folder.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.child = spawn(&self.binary, self.folder.path())?;
-        self.wait_ready()
+        self.wait_ready(answers)
     }
 
-    fn wait_ready(&mut self) -> Result<()> {
+    fn wait_ready(&mut self, is_ready: impl Fn(SocketAddr) -> bool) -> Result<()> {
         let started = Instant::now();
-        while !http::get(self.address, "/readyz").is_ok_and(|answer| answer.status == 200) {
+        while !is_ready(self.address) {
             if let Some(status) = self.child.try_wait()? {
                 bail!("the gateway ended ({status}): {}", self.log());
             }
@@ -87,8 +104,17 @@ impl Gateway {
 
     /// Its resident memory in bytes.
     pub(crate) fn memory(&self) -> Result<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// The most memory it ever had, in bytes.
+    pub(crate) fn peak(&self) -> Result<u64> {
+        self.status("VmHWM:")
+    }
+
+    fn status(&self, field: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).context("a field is missing")?;
         let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
         Ok(kilobytes * 1024)
     }
@@ -130,6 +156,11 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Whether a gateway without TLS is ready.
+fn answers(address: SocketAddr) -> bool {
+    http::get(address, "/readyz").is_ok_and(|answer| answer.status == 200)
 }
 
 fn spawn(binary: &Path, folder: &Path) -> Result<Child> {

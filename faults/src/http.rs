@@ -1,10 +1,11 @@
 //! The minimal HTTP that the scenarios need, over plain sockets, so that they control what is sent and when.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Timeout for connecting and reading.
@@ -33,7 +34,18 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: 
 
 /// Sends a request and reads the response to its end.
 pub(crate) fn send(address: SocketAddr, request: &[u8]) -> Result<Response> {
-    let mut connection = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    exchange(TcpStream::connect_timeout(&address, TIMEOUT)?, request)
+}
+
+/// The same from another address of this machine: some limits are for each address.
+pub(crate) fn send_from(source: Ipv4Addr, address: SocketAddr, request: &[u8]) -> Result<Response> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&socket, &SocketAddr::from((source, 0)))?;
+    connect(&socket, &address)?;
+    exchange(TcpStream::from(socket), request)
+}
+
+fn exchange(mut connection: TcpStream, request: &[u8]) -> Result<Response> {
     connection.set_read_timeout(Some(TIMEOUT))?;
     connection.write_all(request)?;
     let mut response = Vec::new();

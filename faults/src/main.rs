@@ -9,15 +9,31 @@
 //! A file with a function `run(&Rig) -> Result<Vec<Check>>`, and a row in [`SCENARIOS`].
 
 mod abandoned;
+mod bombs;
+mod certificates;
 mod check;
+mod credentials;
+mod drain;
 mod endpoints;
+mod foreign_pages;
+#[path = "../../tests/support/framing.rs"]
+mod forms;
+mod frames;
+mod framing;
 mod gateway;
 mod http;
+mod jwks;
 mod kills;
+mod monsters;
+mod others;
+#[path = "../../tests/support/paths.rs"]
+mod paths;
 mod reload;
+mod server;
 mod slow_clients;
 mod store;
 mod stream;
+mod tokens;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,6 +64,13 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "store", limit: Duration::from_secs(600), run: store::run },
     Scenario { name: "endpoints", limit: Duration::from_secs(300), run: endpoints::run },
     Scenario { name: "reload", limit: Duration::from_secs(300), run: reload::run },
+    Scenario { name: "drain", limit: Duration::from_secs(120), run: drain::run },
+    Scenario { name: "credentials", limit: Duration::from_secs(120), run: credentials::run },
+    Scenario { name: "jwks", limit: Duration::from_secs(240), run: jwks::run },
+    Scenario { name: "bombs", limit: Duration::from_secs(600), run: bombs::run },
+    Scenario { name: "framing", limit: Duration::from_secs(60), run: framing::run },
+    Scenario { name: "foreign-pages", limit: Duration::from_secs(60), run: foreign_pages::run },
+    Scenario { name: "certificates", limit: Duration::from_secs(240), run: certificates::run },
     Scenario { name: "slow-clients", limit: Duration::from_secs(120), run: slow_clients::run },
 ];
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
@@ -14,26 +14,38 @@ use crate::{Rig, http};
 
 const RELOADS: u64 = 1000;
 const CLIENTS: usize = 50;
+/// Between two requests of a client.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Reloads until memory is measured first: caches are filled by then.
 const WARM_UP: u64 = 100;
 
 pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     let admin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let head = "[server]\nlisten = \"{{listen}}\"\n[store]\nkind = \"memory\"\nretention = { runs = 1000 }\n";
-    let file = format!("{head}[admin]\nlisten = \"{admin}\"\n{ROUTES}");
+    let file = format!(
+        "{head}[admin]\nlisten = \"{admin}\"\n{}",
+        ROUTES.replace("\"demo\" }", "\"demo\", options = { pace_ms = 0 } }")
+    );
     let gateway = Gateway::start(rig, &file)?;
 
     let (stop, answered, failed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let body = r#"{"input":[{"role":"user","content":[{"type":"text","text":"hello"}]}],"stream":false}"#;
-    let request = http::request("POST", "/agents/demo/process", &[], body);
+    // Most of them read, so that what the store keeps does not hide what reloads leave behind.
+    let run = http::request("POST", "/agents/demo/process", &[], body);
+    let read = http::request("GET", "/agents/demo/runs?limit=1", &[], "");
     let mut results = None;
     thread::scope(|scope| {
         for _ in 0..CLIENTS {
             scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    let is_good = http::send(gateway.address, &request).is_ok_and(|answer| answer.status == 200);
+                for number in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let request = if number % 5 == 0 { &run } else { &read };
+                    let is_good = http::send(gateway.address, request).is_ok_and(|answer| answer.status == 200);
                     let counter = if is_good { &answered } else { &failed };
                     counter.fetch_add(1, Ordering::Relaxed);
+                    thread::sleep(PAUSE);
                 }
             });
         }

@@ -29,6 +29,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest pause between two rounds.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
+/// A round begins early once this share of the runs that may be kept has come, one in so many, and at least so many runs.
+const EARLY_SHARE: u64 = 10;
+const EARLY_RUNS: u64 = 100;
 
 /// Recovers, expires and closes.
 pub(super) struct Housekeeping {
@@ -50,7 +53,7 @@ impl Housekeeping {
             self.run_once().await;
             // No run outlives its time by much.
             let interval = (self.rules.load().retention.min_ttl() / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
-            let pause = sleep(interval);
+            let pause = self.pause(interval);
             tokio::pin!(pause);
             loop {
                 tokio::select! {
@@ -63,6 +66,16 @@ impl Housekeeping {
                     }
                 }
             }
+        }
+    }
+
+    /// Waits for the next round. Many new runs bring it forward: in a minute, a thousand of them a second would take a
+    /// multiple of what may be kept.
+    async fn pause(&self, interval: Duration) {
+        let (began, ended) = (Instant::now(), self.runs.turns_ended());
+        let many = EARLY_RUNS.max(self.rules.load().retention.runs / EARLY_SHARE);
+        while began.elapsed() < interval && self.runs.turns_ended() - ended < many {
+            sleep(MIN_INTERVAL).await;
         }
     }
 

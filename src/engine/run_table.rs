@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlingua_core::pending::Pending;
@@ -30,6 +30,8 @@ pub(super) struct RunTable {
     /// Runs from the store that someone reads.
     loaded: LoadedRuns,
     active: Mutex<ActiveRuns>,
+    /// Turns that have ended since the process began.
+    turns_ended: AtomicU64,
     /// False: the gateway is closing and takes no new runs.
     is_accepting: AtomicBool,
     /// True: the gateway is closed. No run has another step.
@@ -86,6 +88,7 @@ impl RunTable {
             sessions,
             unstored,
             active: Mutex::default(),
+            turns_ended: AtomicU64::new(0),
             is_accepting: AtomicBool::new(true),
             is_closed: AtomicBool::new(false),
         }
@@ -261,8 +264,14 @@ impl RunTable {
         (active.holds(run) || run.run_state().is_ended()).then(|| HeldRun::new(self, run))
     }
 
+    /// How many turns have ended since the process began.
+    pub(super) fn turns_ended(&self) -> u64 {
+        self.turns_ended.load(Ordering::Relaxed)
+    }
+
     /// A run has no turn under way any more.
     pub(super) fn turn_ended(&self, run: &Arc<ActiveRun>) {
+        self.turns_ended.fetch_add(1, Ordering::Relaxed);
         let is_over = run.view(|view| !view.info.stored && view.run().end.is_some());
         if is_over {
             // No one may find it again; its followers still see its end.

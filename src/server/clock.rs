@@ -8,6 +8,9 @@ use tokio::time::Instant;
 
 use crate::config::ServerTimeouts;
 
+/// How long a client may read the refusal of a body that it did not send in time.
+const LATE_LINGER: Duration = Duration::from_millis(800);
+
 /// What a connection is waiting for. Shared by the socket, which sees bytes, and the service, which sees requests.
 pub(super) struct Clock {
     timeouts: ServerTimeouts,
@@ -20,6 +23,8 @@ pub(super) struct Clock {
     pipelined: Cell<bool>,
     /// True until the end of the request's body has been read.
     body_pending: Cell<bool>,
+    /// True once a body did not come in time.
+    body_late: Cell<bool>,
     expired: Cell<bool>,
 }
 
@@ -48,6 +53,7 @@ impl Clock {
             tail: Cell::new([0; 3]),
             pipelined: Cell::new(false),
             body_pending: Cell::new(false),
+            body_late: Cell::new(false),
             expired: Cell::new(false),
         }
     }
@@ -100,6 +106,11 @@ impl Clock {
         self.pipelined.set(false);
     }
 
+    /// The body did not come in time: the connection ends soon after the refusal.
+    pub(super) fn on_body_late(&self) {
+        self.body_late.set(true);
+    }
+
     /// The response has been handed over to be written.
     pub(super) fn on_response_end(&self, now: Instant) {
         // With bytes of the next head read already, its time starts now: there may never be another read.
@@ -134,6 +145,7 @@ impl Clock {
         let read = match self.phase.get() {
             Phase::Idle(_) if write.is_some() => None,
             Phase::Idle(since) => Some(since + self.timeouts.idle),
+            Phase::Discarding(since) if self.body_late.get() => Some(since + LATE_LINGER.min(self.timeouts.head)),
             Phase::Handshake(since) | Phase::Head(since) | Phase::Discarding(since) => Some(since + self.timeouts.head),
             Phase::Busy => None,
         };

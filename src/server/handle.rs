@@ -367,7 +367,10 @@ async fn read_body(
     let mut clock = BodyClock::new(gateway.settings().timeouts.body, Instant::now());
     loop {
         let chunk = tokio::time::timeout_at(clock.deadline(), payload.next()).await;
-        let chunk = chunk.map_err(|_| Fault::new(FaultKind::Malformed, "the body did not come in time"))?;
+        let chunk = chunk.map_err(|_| {
+            info_of(request).clock.on_body_late();
+            Fault::new(FaultKind::Malformed, "the body did not come in time")
+        })?;
         let Some(chunk) = chunk else { break };
         let chunk =
             chunk.map_err(|error| Fault::new(FaultKind::Malformed, "the body ended early").with_detail(error))?;

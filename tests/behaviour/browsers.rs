@@ -4,6 +4,7 @@
 //! simple content types, forms, links, images, frames, WebSockets, and all of them under a rebound DNS name. Not here:
 //! hosts and heads that no browser sends (`heads.rs`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use interlingua_core::ProtocolAdapter;
@@ -14,6 +15,7 @@ use serde_json::json;
 
 use crate::support::gateway::{DEMO, Gateway, ROUTE, user_turn};
 use crate::support::http::{Exchange, Response, request};
+use crate::support::paths::PATHS;
 
 /// Headers that a request needs in every protocol.
 const JSON: &[(&str, &str)] = &[("content-type", "application/json"), ("a2a-version", "1.0")];
@@ -194,6 +196,9 @@ async fn no_endpoint_serves_a_foreign_page_or_a_rebound_name() {
     ]
     .concat();
     assert!(all.len() > 50, "{}", all.len());
+    // The fault runs try the same paths.
+    let paths: BTreeSet<&str> = all.iter().map(|(_, path, _)| path.as_str()).collect();
+    assert_eq!(paths, PATHS.iter().copied().collect(), "tests/support/paths.rs");
 
     for (method, path, takes_sockets) in all {
         for page in [EVIL, ("origin", "null"), ("origin", "http://localhost:3000"), FOREIGN] {

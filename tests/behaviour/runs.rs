@@ -284,3 +284,19 @@ async fn a_busy_store_delays_the_events_that_clients_see() {
     let transcript = Transcript::parse(&seen).expect_completed();
     assert_eq!(gateway.run("friday", &transcript.id).await, transcript.last);
 }
+
+#[tokio::test]
+async fn many_new_runs_are_not_kept_until_the_next_minute() {
+    let store = "[store]\nkind = \"memory\"\nretention = { runs = 10 }\n";
+    let gateway = Gateway::with_config(&format!("{store}{DEMO}{ROUTE}")).await;
+    let mut body = user_turn("echo hi");
+    body["stream"] = json!(false);
+    for _ in 0..150 {
+        assert_eq!(gateway.post("/agents/demo/process", &body).await.status, 200);
+    }
+    poll_until("the oldest runs to be deleted", async || {
+        let runs = gateway.get("/agents/demo/runs").await.json();
+        (runs["total"].as_u64()? <= 10).then_some(())
+    })
+    .await;
+}

@@ -5,10 +5,12 @@
 
 pub mod agent;
 pub mod callers;
+pub mod framing;
 pub mod gateway;
 pub mod http;
 pub mod issuer;
 pub mod pairs;
+pub mod paths;
 pub mod process;
 pub mod socket;
 pub mod store;

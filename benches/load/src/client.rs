@@ -7,11 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time;
+use tokio_rustls::TlsConnector;
 
+use crate::guards::Pass;
 use crate::script::Script;
 use crate::servers;
 use crate::wire::{self, Chunked, Ended, Events};
@@ -32,7 +36,13 @@ pub(crate) struct Load {
     /// Consecutive runs on each connection.
     pub(crate) runs: usize,
     pub(crate) script: Script,
+    pub(crate) pass: Pass,
 }
+
+/// A connection, with TLS or without.
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 
 /// Measurements of one run.
 struct Run {
@@ -48,10 +58,11 @@ struct Run {
 pub(crate) async fn load(load: &Load) -> Result<()> {
     let started = Instant::now();
     let open = Arc::new(AtomicUsize::new(0));
+    let tls = load.pass.client()?;
     let mut streams = JoinSet::new();
     for number in 0..load.streams {
-        let (load, open) = (load.clone(), Arc::clone(&open));
-        streams.spawn(async move { stream(&load, number, &open).await });
+        let (load, open, tls) = (load.clone(), Arc::clone(&open), tls.clone());
+        streams.spawn(async move { stream(&load, number, &open, tls).await });
         time::sleep(STAGGER).await;
     }
 
@@ -89,38 +100,75 @@ pub(crate) async fn load(load: &Load) -> Result<()> {
 }
 
 /// All runs of one connection.
-async fn stream(load: &Load, number: usize, open: &AtomicUsize) -> Result<Vec<Run>> {
-    let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, load.port)).await.context("connecting")?;
+async fn stream(load: &Load, number: usize, open: &AtomicUsize, tls: Option<Arc<ClientConfig>>) -> Result<Vec<Run>> {
+    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, load.port)).await.context("connecting")?;
     socket.set_nodelay(true)?;
+    let mut socket: Box<dyn Socket> = match tls {
+        None => Box::new(socket),
+        Some(tls) => Box::new(TlsConnector::from(tls).connect(ServerName::try_from("localhost")?, socket).await?),
+    };
     let mut runs = Vec::with_capacity(load.runs);
     let mut buffer = Vec::with_capacity(64 * 1024);
     for run in 0..load.runs {
         let session = format!("{}-{number}-{run}", std::process::id());
-        let a2a = load.path == servers::A2A;
-        let body = if a2a { load.script.a2a_body(&session) } else { load.script.agent_api_body(&session) };
-        let version = if a2a { "a2a-version: 1.0\r\n" } else { "" };
+        let body = match load.path.as_str() {
+            servers::A2A => load.script.a2a_body(&session),
+            servers::RESPONSES => load.script.responses_body(),
+            _ => load.script.agent_api_body(&session),
+        };
+        let mut more = if load.path == servers::A2A { "a2a-version: 1.0\r\n".to_owned() } else { String::new() };
+        if !load.pass.authorization.is_empty() {
+            more.push_str(&format!("authorization: {}\r\n", load.pass.authorization));
+        }
         let request = format!(
-            "POST {} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: text/event-stream\r\n\
-             {version}content-length: {}\r\n\r\n{body}",
+            "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: text/event-stream\r\n\
+             {more}content-length: {}\r\n\r\n{body}",
             load.path,
             body.len()
         );
         socket.write_all(request.as_bytes()).await?;
-        let seen = read_run(load, &mut socket, &mut buffer, open).await.with_context(|| format!("run {run}"))?;
+        let seen = match load.script {
+            Script::Call => read_call(&mut *socket, &mut buffer).await,
+            _ => read_run(load, &mut *socket, &mut buffer, open).await,
+        };
+        let seen = seen.with_context(|| format!("run {run}"))?;
         runs.push(seen);
     }
     Ok(runs)
 }
 
-async fn read_run(load: &Load, socket: &mut TcpStream, buffer: &mut Vec<u8>, open: &AtomicUsize) -> Result<Run> {
+/// Reads an answer that is one JSON body.
+async fn read_call(socket: &mut dyn Socket, buffer: &mut Vec<u8>) -> Result<Run> {
     let sent_at = Instant::now();
     buffer.clear();
-    let end = loop {
+    let end = read_head(socket, buffer).await?;
+    let head = std::str::from_utf8(&buffer[..end])?.to_owned();
+    let length: usize = wire::header(&head, "content-length").context("no content-length")?.parse()?;
+    while buffer.len() < end + length {
+        read(socket, buffer).await?;
+    }
+    let body = std::str::from_utf8(&buffer[end..])?;
+    if !head.starts_with("HTTP/1.1 200") || !body.contains("\"status\":\"completed\"") {
+        bail!("a call failed: {head}{body:.600}");
+    }
+    let took = sent_at.elapsed();
+    Ok(Run { events: 1, bytes: length, first_event: took, first_content: took })
+}
+
+/// Reads until the end of a head, which it returns.
+async fn read_head(socket: &mut dyn Socket, buffer: &mut Vec<u8>) -> Result<usize> {
+    loop {
         read(socket, buffer).await?;
         if let Some(end) = wire::end_of_head(buffer) {
-            break end;
+            return Ok(end);
         }
-    };
+    }
+}
+
+async fn read_run(load: &Load, socket: &mut dyn Socket, buffer: &mut Vec<u8>, open: &AtomicUsize) -> Result<Run> {
+    let sent_at = Instant::now();
+    buffer.clear();
+    let end = read_head(socket, buffer).await?;
     let head = std::str::from_utf8(&buffer[..end])?.to_owned();
     if !head.starts_with("HTTP/1.1 200") || wire::header(&head, "transfer-encoding") != Some("chunked") {
         read(socket, buffer).await?;
@@ -160,7 +208,7 @@ async fn read_run(load: &Load, socket: &mut TcpStream, buffer: &mut Vec<u8>, ope
 }
 
 /// Keeps an idle stream open until this process is killed. Prints the number of open streams once all are open.
-async fn hold(load: &Load, socket: &mut TcpStream, open: &AtomicUsize) -> Result<Run> {
+async fn hold(load: &Load, socket: &mut dyn Socket, open: &AtomicUsize) -> Result<Run> {
     if open.fetch_add(1, Ordering::Relaxed) + 1 == load.streams {
         println!("open={}", load.streams);
     }
@@ -170,7 +218,7 @@ async fn hold(load: &Load, socket: &mut TcpStream, open: &AtomicUsize) -> Result
     bail!("an idle stream was closed")
 }
 
-async fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<()> {
+async fn read(socket: &mut dyn Socket, buffer: &mut Vec<u8>) -> Result<()> {
     match time::timeout(READ_TIMEOUT, socket.read_buf(buffer)).await.context("no data on the stream")?? {
         0 => bail!("the connection was closed before the end of the response"),
         _ => Ok(()),

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! load-rig measure --gateway BINARY [MODE]… [--streams N] [--events N] [--rounds N] [--workers N]
-//!     modes: paced, burst, flood, protocols, ttfb, idle, start; default: all
+//!     modes: paced, burst, flood, protocols, guarded, calls, ttfb, idle, start; default: all
 //! load-rig upstream PORT
-//! load-rig client PORT PATH STREAMS RUNS SCRIPT…
+//! load-rig client PORT PATH STREAMS RUNS AUTHORIZATION TRUSTED SCRIPT…
 //! ```
 //!
 //! Upstream and client are separate processes, so that their CPU time is not counted as the gateway's. Started by
@@ -14,6 +14,7 @@
 //! Not here: a general HTTP client or server. Both sides implement only the HTTP/1.1 that the rig needs.
 
 mod client;
+mod guards;
 mod measure;
 mod processes;
 mod script;
@@ -30,13 +31,16 @@ fn main() -> Result<()> {
     processes::raise_open_files()?;
     match arguments.as_slice() {
         ["upstream", port] => block_on_current_thread(upstream::serve(port.parse().context("PORT")?)),
-        ["client", port, path, streams, runs, script @ ..] => block_on_current_thread(client::load(&client::Load {
-            port: port.parse().context("PORT")?,
-            path: (*path).to_owned(),
-            streams: streams.parse().context("STREAMS")?,
-            runs: runs.parse().context("RUNS")?,
-            script: script.join(" ").parse()?,
-        })),
+        ["client", port, path, streams, runs, authorization, trusted, script @ ..] => {
+            block_on_current_thread(client::load(&client::Load {
+                port: port.parse().context("PORT")?,
+                path: (*path).to_owned(),
+                streams: streams.parse().context("STREAMS")?,
+                runs: runs.parse().context("RUNS")?,
+                script: script.join(" ").parse()?,
+                pass: guards::Pass { authorization: (*authorization).to_owned(), trusted: (*trusted).to_owned() },
+            }))
+        }
         ["measure", rest @ ..] => measure::run(rest),
         _ => bail!("usage: load-rig measure|upstream|client …"),
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::guards::Guard;
 use crate::processes::{self, Running};
 use crate::script::Script;
 use crate::servers::{self, Candidate, Setup, Target};
@@ -39,18 +40,17 @@ impl<'a> Options<'a> {
                 "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
                 "--workers" => options.workers = value()?.parse().context("--workers")?,
                 mode => match mode.trim_start_matches("--") {
-                    known @ ("paced" | "burst" | "flood" | "protocols" | "ttfb" | "idle" | "start") => {
-                        options.modes.push(known)
-                    }
+                    known @ ("paced" | "burst" | "flood" | "protocols" | "guarded" | "calls" | "ttfb" | "idle"
+                    | "start") => options.modes.push(known),
                     _ => bail!(
-                        "unknown argument {mode:?}, the modes are paced, burst, flood, protocols, ttfb, idle and start"
+                        "unknown argument {mode:?}, the modes are paced, burst, flood, protocols, guarded, calls, ttfb, idle and start"
                     ),
                 },
             }
         }
 
         if options.modes.is_empty() {
-            options.modes = vec!["start", "ttfb", "paced", "burst", "flood", "protocols", "idle"];
+            options.modes = vec!["start", "ttfb", "paced", "burst", "flood", "protocols", "guarded", "calls", "idle"];
         }
         Ok(options)
     }
@@ -76,6 +76,8 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
             "burst" => cost(&setup, &candidates(nginx), &options, Load::burst(&options))?,
             "flood" => cost(&setup, &candidates(nginx), &options, Load::flood(&options))?,
             "protocols" => cost(&setup, &[GATEWAYS[0], Candidate::GatewayA2a], &options, Load::burst(&options))?,
+            "guarded" => cost(&setup, &guarded(), &options, Load::burst(&options))?,
+            "calls" => cost(&setup, &guarded(), &options, Load::calls(&options))?,
             "ttfb" => first_event(&setup, nginx, &options)?,
             "idle" => idle(&setup, nginx, &options)?,
             _ => start(&setup, &options)?,
@@ -89,6 +91,11 @@ fn candidates(nginx: bool) -> Vec<Candidate> {
     all.extend(nginx.then_some(Candidate::Nginx));
     all.extend(GATEWAYS);
     all
+}
+
+/// The gateway with its memory store, bare and with everything that protects it.
+fn guarded() -> Vec<Candidate> {
+    std::iter::once(GATEWAYS[0]).chain(Guard::ALL.map(Candidate::Guarded)).collect()
 }
 
 /// A load of complete runs.
@@ -116,10 +123,17 @@ impl Load {
         Self { streams: options.streams.unwrap_or(50), runs: 30, script }
     }
 
+    /// Short calls over Responses, one after the other on each connection.
+    fn calls(options: &Options<'_>) -> Self {
+        Self { streams: options.streams.unwrap_or(50), runs: options.events.unwrap_or(1000), script: Script::Call }
+    }
+
     fn command(&self, to: &Target) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["client", &to.port.to_string(), to.between.path()]);
+        let path = if self.script == Script::Call { servers::RESPONSES } else { to.between.path() };
+        command.args(["client", &to.port.to_string(), path]);
         command.args([&self.streams.to_string(), &self.runs.to_string()]);
+        command.args([&to.pass.authorization, &to.pass.trusted]);
         command.arg(self.script.to_string());
         Ok(command)
     }
@@ -146,7 +160,10 @@ fn cost(setup: &Setup, candidates: &[Candidate], options: &Options<'_>, load: Lo
         targets.push((Target::start(setup, *between)?, Vec::new(), Vec::new()));
     }
 
-    let warm = Load { streams: 20, runs: 5, script: Script::Burst { deltas: 100 } };
+    let warm = match load.script {
+        Script::Call => Load { streams: 20, runs: 50, script: Script::Call },
+        _ => Load { streams: 20, runs: 5, script: Script::Burst { deltas: 100 } },
+    };
     for (candidate, ..) in &targets {
         warm.run_against(candidate).with_context(|| format!("warming {}", candidate.between.name()))?;
     }
@@ -187,7 +204,7 @@ fn cost(setup: &Setup, candidates: &[Candidate], options: &Options<'_>, load: Lo
     }
 
     let heading =
-        format!("{} streams × {} × `{}`, {} events a round", load.streams, load.runs, load.script, load.events());
+        format!("{} connections × {} × `{}`, {} events a round", load.streams, load.runs, load.script, load.events());
     table::print(&heading, &["between", "CPU µs/event", "range", "× nginx", "× memory", "seconds"], &rows);
     Ok(())
 }
@@ -231,7 +248,7 @@ fn first_event(setup: &Setup, nginx: bool, options: &Options<'_>) -> Result<()> 
 fn idle(setup: &Setup, nginx: bool, options: &Options<'_>) -> Result<()> {
     let load = Load { streams: options.streams.unwrap_or(5000), runs: 1, script: Script::Idle };
     let mut rows = Vec::new();
-    for between in candidates(nginx) {
+    for between in candidates(nginx).into_iter().chain([Candidate::Guarded(Guard::Tls)]) {
         let mut candidate = Target::start(setup, between)?;
         let Some(id) = candidate.running.as_ref().map(Running::id) else { continue };
 

@@ -21,6 +21,8 @@ pub(crate) enum Script {
     Flood { deltas: usize },
     /// One delta, then silence until the client disconnects.
     Idle,
+    /// One short answer as a JSON body, to a client that does not stream.
+    Call,
 }
 
 impl Script {
@@ -30,6 +32,7 @@ impl Script {
             // Three before the first delta, three after the last.
             Self::Paced { deltas, .. } | Self::Burst { deltas } | Self::Flood { deltas } => deltas + 6,
             Self::Idle => 4,
+            Self::Call => 1,
         }
     }
 
@@ -49,6 +52,11 @@ impl Script {
         )
     }
 
+    /// The Responses request body that carries the script, without streaming.
+    pub(crate) fn responses_body(self) -> String {
+        format!("{{\"model\":\"rig\",\"stream\":false,\"input\":\"rig:{self}\"}}")
+    }
+
     /// The Agent API request body that carries the script.
     pub(crate) fn agent_api_body(self, session: &str) -> String {
         format!(
@@ -65,6 +73,7 @@ impl fmt::Display for Script {
             Self::Burst { deltas } => write!(f, "burst {deltas}"),
             Self::Flood { deltas } => write!(f, "flood {deltas}"),
             Self::Idle => f.write_str("idle"),
+            Self::Call => f.write_str("call"),
         }
     }
 }
@@ -81,6 +90,7 @@ impl FromStr for Script {
             ["burst", deltas] => Self::Burst { deltas: deltas.parse()? },
             ["flood", deltas] => Self::Flood { deltas: deltas.parse()? },
             ["idle"] => Self::Idle,
+            ["call"] => Self::Call,
             _ => bail!("unknown script {text:?}"),
         })
     }
@@ -114,6 +124,13 @@ impl Frames {
         let message = self.message(true);
         let completed = message["data: ".len()..].trim_end().to_owned();
         [content, message, self.response("completed", "1795167919", &format!("[{completed}]"))]
+    }
+
+    /// The whole run as one JSON body.
+    pub(crate) fn whole(&mut self) -> String {
+        let _ = (self.begin(), self.delta());
+        let [_, _, last] = self.end();
+        last["data: ".len()..].trim_end().to_owned()
     }
 
     fn number(&mut self) -> u64 {
@@ -170,6 +187,7 @@ mod tests {
             Script::Paced { deltas: 500, every: Duration::from_millis(20) },
             Script::Burst { deltas: 7 },
             Script::Idle,
+            Script::Call,
         ];
 
         for script in scripts {

@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::guards::{Guard, Pass};
 use crate::processes::Running;
 
 /// The Agent API path of all candidates. nginx and the upstream itself accept any path.
 pub(crate) const PATH: &str = "/agents/rig/process";
 /// The A2A path of the gateway.
 pub(crate) const A2A: &str = "/a2a/rig/message:stream";
+/// The Responses path of the gateway.
+pub(crate) const RESPONSES: &str = "/v1/responses";
 
 /// How long a process may take to respond to its first request.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,6 +31,8 @@ pub(crate) enum Candidate {
     },
     /// The gateway with its memory store, called over A2A.
     GatewayA2a,
+    /// The gateway with its memory store and what protects it.
+    Guarded(Guard),
 }
 
 impl Candidate {
@@ -37,6 +42,7 @@ impl Candidate {
             Self::Nginx => "nginx".to_owned(),
             Self::Gateway { store } => format!("gateway, {store}"),
             Self::GatewayA2a => "gateway, A2A".to_owned(),
+            Self::Guarded(guard) => format!("gateway, {}", guard.name()),
         }
     }
 
@@ -66,12 +72,14 @@ pub(crate) struct Target {
     pub(crate) running: Option<Running>,
     /// From the start of the process to its first 200 response.
     pub(crate) ready_after: Duration,
+    /// What its clients need.
+    pub(crate) pass: Pass,
 }
 
 impl Target {
     pub(crate) fn start(setup: &Setup, between: Candidate) -> Result<Self> {
         let port = free_port()?;
-        let folder = setup.scratch.join(between.name().replace(", ", "-"));
+        let folder = setup.scratch.join(between.name().replace(", ", "-").replace(' ', "-"));
         if folder.exists() {
             std::fs::remove_dir_all(&folder)?;
         }
@@ -79,23 +87,32 @@ impl Target {
         std::fs::create_dir_all(&folder)?;
         let (mut command, path) = match between {
             Candidate::Nothing => {
-                return Ok(Self { between, port: setup.upstream, running: None, ready_after: Duration::ZERO });
+                let pass = Pass::default();
+                return Ok(Self { between, port: setup.upstream, running: None, ready_after: Duration::ZERO, pass });
             }
             Candidate::Nginx => (nginx(setup, port, &folder)?, "/"),
-            Candidate::Gateway { store } => (gateway(setup, port, store, &folder)?, "/readyz"),
-            Candidate::GatewayA2a => (gateway(setup, port, "memory", &folder)?, "/readyz"),
+            Candidate::Gateway { store } => (gateway(setup, port, store, None, &folder)?, "/readyz"),
+            Candidate::GatewayA2a => (gateway(setup, port, "memory", None, &folder)?, "/readyz"),
+            Candidate::Guarded(guard) => (gateway(setup, port, "memory", Some(guard), &folder)?, "/readyz"),
         };
+        let pass = match between {
+            Candidate::Guarded(guard) => guard.prepare(&setup.gateway, &folder)?,
+            _ => Pass::default(),
+        };
+        let is_secure = !pass.trusted.is_empty();
         let started = Instant::now();
         let mut running = Running::start(&between.name(), &mut command, &folder.join("log"))?;
 
-        while !responds(port, path) {
+        // TLS is asked for nothing here: a handshake would be the client's.
+        while !(if is_secure { TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() } else { responds(port, path) })
+        {
             running.still_runs().with_context(|| format!("see {}", folder.join("log").display()))?;
             if started.elapsed() > READY_TIMEOUT {
                 bail!("{} does not respond, see {}", between.name(), folder.join("log").display());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(Self { between, port, running: Some(running), ready_after: started.elapsed() })
+        Ok(Self { between, port, running: Some(running), ready_after: started.elapsed(), pass })
     }
 }
 
@@ -115,12 +132,15 @@ pub(crate) fn upstream(port: u16, scratch: &Path) -> Result<Running> {
     Ok(running)
 }
 
-fn gateway(setup: &Setup, port: u16, store: &str, folder: &Path) -> Result<Command> {
+fn gateway(setup: &Setup, port: u16, store: &str, guard: Option<Guard>, folder: &Path) -> Result<Command> {
     let config = folder.join("gateway.toml");
+    let tables = guard.map(Guard::tables).transpose()?.unwrap_or_default();
     let text = format!(
         r#"[server]
 listen = "127.0.0.1:{port}"
 workers = {workers}
+limits = {{ connections_per_address = 20000 }}
+{server}
 
 [store]
 kind = "{store}"
@@ -140,7 +160,13 @@ path = "/agents/{{agent}}"
 [[routes]]
 protocol = "a2a"
 path = "/a2a/{{agent}}"
+
+[[routes]]
+protocol = "responses"
+path = "/v1"
+{tables}
 "#,
+        server = guard.map(Guard::server).unwrap_or_default(),
         workers = setup.workers,
         upstream = setup.upstream,
         path = if store == "sqlite" { "path = \"rig.db\"" } else { "" },

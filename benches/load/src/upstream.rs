@@ -73,12 +73,20 @@ async fn converse(mut stream: TcpStream) -> Result<()> {
 
 async fn answer(stream: &mut TcpStream, script: Script) -> Result<()> {
     let mut frames = Frames::new(RUNS.fetch_add(1, Ordering::Relaxed));
+    if script == Script::Call {
+        let body = frames.whole();
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).await?;
+        return Ok(());
+    }
     let mut out = HEAD.as_bytes().to_owned();
     for frame in frames.begin() {
         chunk(&mut out, &frame);
     }
 
     match script {
+        Script::Call => bail!("a call has no stream"),
         Script::Idle => {
             chunk(&mut out, &frames.delta());
             stream.write_all(&out).await?;
