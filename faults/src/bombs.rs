@@ -160,8 +160,9 @@ fn drain(address: SocketAddr, request: &[u8]) -> Result<String> {
             Ok(0) | Err(_) => break,
             Ok(count) => told.extend_from_slice(&buffer[..count]),
         }
-        if told.len() > 256 * 1024 {
-            told.drain(4096..128 * 1024);
+        // The last frame may repeat the whole text, up to the limit of a run.
+        if told.len() > 4 << 20 {
+            told.drain(4096..2 << 20);
         }
     }
     Ok(String::from_utf8_lossy(&told).into_owned())

@@ -110,7 +110,7 @@ pub(crate) fn of_clients() -> Vec<Bomb> {
             .without_end(b"1\r\n \r\n".repeat(10_000)),
         Bomb::new(
             "an extension of a chunk without end",
-            &["HTTP/1.1 400", "HTTP/1.1 413"],
+            &["HTTP/1.1 400", "HTTP/1.1 413", "HTTP/1.1 422"],
             post(NATIVE, "transfer-encoding: chunked\r\n") + "1;",
         )
         .without_end(vec![b'x'; 64 << 10]),

@@ -14,11 +14,14 @@ use crate::check::Check;
 use crate::gateway::{Gateway, ROUTES};
 use crate::{Rig, http, stream};
 
+/// The least number of runs.
 const RUNS: usize = 1000;
 /// Concurrent clients.
 const CLIENTS: usize = 16;
-/// Duration of the outage.
-const OUTAGE: Duration = Duration::from_secs(4);
+/// Duration of the outage. Clients go on until it is over.
+const OUTAGE: Duration = Duration::from_secs(60);
+/// How long a client that is refused comes again.
+const PATIENCE: Duration = Duration::from_secs(90);
 /// Maximum file size while the disk is full, in bytes.
 const MAX_FILE_BYTES: u64 = 6 << 20;
 
@@ -58,9 +61,10 @@ fn fail(rig: &Rig, name: &str, fault: Fault) -> Result<Vec<Check>> {
     let address = gateway.address;
     let before = gateway.memory()?;
     let (observed, next, peak) = (Mutex::new(Observed::default()), AtomicUsize::new(0), AtomicUsize::new(0));
-    let (over, unready) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (over, unready, is_repaired) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
     let recovered = std::thread::scope(|scope| -> Result<Duration> {
-        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| run_clients(address, &next, &observed))).collect();
+        let clients: Vec<_> =
+            (0..CLIENTS).map(|_| scope.spawn(|| run_clients(address, &next, &observed, &is_repaired))).collect();
         let watch = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 let ready = http::get(address, "/readyz").is_ok_and(|answer| answer.status == 200);
@@ -71,7 +75,8 @@ fn fail(rig: &Rig, name: &str, fault: Fault) -> Result<Vec<Check>> {
         });
 
         // The threads end even if the outage fails: the scope waits for them.
-        let repaired = outage(&gateway, fault, || next.load(Ordering::Relaxed) < RUNS);
+        let repaired = outage(&gateway, fault);
+        is_repaired.store(true, Ordering::Relaxed);
         let ready = repaired.and_then(|()| until_ready(address));
         for client in clients {
             let _ = client.join();
@@ -118,12 +123,12 @@ fn fail(rig: &Rig, name: &str, fault: Fault) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-/// Starts runs until there are enough. A refused client retries after 100 ms.
-fn run_clients(address: SocketAddr, next: &AtomicUsize, observed: &Mutex<Observed>) {
+/// Starts runs until there are enough and the store works again. A refused client retries after 100 ms.
+fn run_clients(address: SocketAddr, next: &AtomicUsize, observed: &Mutex<Observed>, is_repaired: &AtomicBool) {
     let padding = "word ".repeat(3000);
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= RUNS {
+        if number >= RUNS && is_repaired.load(Ordering::Relaxed) {
             return;
         }
         let messages = [format!("{number} {padding}"), "long 5 4".to_owned()];
@@ -141,9 +146,7 @@ fn run_clients(address: SocketAddr, next: &AtomicUsize, observed: &Mutex<Observe
                     if completed { &mut observed.completed } else { &mut observed.failed }.insert(id, answer.body);
                     break;
                 }
-                Ok(answer) if answer.status == 503 && started.elapsed() < Duration::from_secs(60) => {
-                    observed.refused += 1
-                }
+                Ok(answer) if answer.status == 503 && started.elapsed() < PATIENCE => observed.refused += 1,
                 Ok(answer) => {
                     observed.other.push(format!("{} {}", answer.status, answer.body));
                     break;
@@ -160,7 +163,7 @@ fn run_clients(address: SocketAddr, next: &AtomicUsize, observed: &Mutex<Observe
 }
 
 /// Breaks the store during the load and repairs it.
-fn outage(gateway: &Gateway, fault: Fault, busy: impl Fn() -> bool) -> Result<()> {
+fn outage(gateway: &Gateway, fault: Fault) -> Result<()> {
     let folder = gateway.folder().join("db");
     std::thread::sleep(Duration::from_millis(300));
     match fault {
@@ -178,7 +181,7 @@ fn outage(gateway: &Gateway, fault: Fault, busy: impl Fn() -> bool) -> Result<()
         Fault::Locked => locked(&folder, OUTAGE),
         Fault::Slow => {
             let started = Instant::now();
-            while busy() && started.elapsed() < Duration::from_secs(60) {
+            while started.elapsed() < OUTAGE {
                 locked(&folder, Duration::from_millis(150))?;
                 std::thread::sleep(Duration::from_millis(20));
             }

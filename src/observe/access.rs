@@ -14,6 +14,9 @@ use super::time::time;
 use crate::clock;
 use crate::metrics::Metrics;
 
+/// How long lines gather before they are written.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// How the access log is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
@@ -41,7 +44,7 @@ impl Access {
             key.copy_from_slice(&hash[..16]);
             key
         });
-        Ok(Self { lines: LineWriter::open("access", &log.target, metrics)?, json: log.json, session_key })
+        Ok(Self { lines: LineWriter::open("access", &log.target, PAUSE, metrics)?, json: log.json, session_key })
     }
 
     pub(super) fn write(&self, parts: RequestParts) {

@@ -161,7 +161,8 @@ struct Complaint {
 impl Audit {
     pub(super) fn open(path: &Path, metrics: Arc<Metrics>) -> io::Result<Self> {
         Ok(Self {
-            lines: LineWriter::open("audit", &Target::File(path.to_owned()), metrics)?,
+            // Entries are rare, and have to be in the file soon.
+            lines: LineWriter::open("audit", &Target::File(path.to_owned()), Duration::ZERO, metrics)?,
             refused: Mutex::new(Refused { since: Instant::now(), written: 0, left_out: 0 }),
             complained: Mutex::default(),
         })

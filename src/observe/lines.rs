@@ -46,8 +46,14 @@ pub(super) struct LineWriter {
 }
 
 impl LineWriter {
-    /// Opens the target and starts the thread. `name` is how metrics call the log.
-    pub(super) fn open(name: &'static str, target: &Target, metrics: Arc<Metrics>) -> io::Result<Self> {
+    /// Opens the target and starts the thread. `name` is how metrics call the log. After each write, the thread lets
+    /// lines gather for the time of `pause`: to wake it for every line costs the workers as much as a small request.
+    pub(super) fn open(
+        name: &'static str,
+        target: &Target,
+        pause: Duration,
+        metrics: Arc<Metrics>,
+    ) -> io::Result<Self> {
         let output: Box<dyn Write + Send> = match target {
             Target::Stdout => Box::new(io::stdout()),
             Target::File(path) => {
@@ -61,7 +67,9 @@ impl LineWriter {
 
         let (sender, receiver) = sync_channel(MAX_WAITING);
         let dropped = Arc::clone(&metrics);
-        std::thread::Builder::new().name(name.to_owned()).spawn(move || write(&receiver, output, name, &dropped))?;
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || write(&receiver, output, name, pause, &dropped))?;
         Ok(Self { name, sender, metrics })
     }
 
@@ -92,7 +100,13 @@ impl LineWriter {
 }
 
 /// Writes until the last sender is gone.
-fn write(receiver: &Receiver<Command>, mut output: Box<dyn Write + Send>, name: &'static str, metrics: &Metrics) {
+fn write(
+    receiver: &Receiver<Command>,
+    mut output: Box<dyn Write + Send>,
+    name: &'static str,
+    pause: Duration,
+    metrics: &Metrics,
+) {
     let (mut batch, mut line) = (String::new(), String::new());
     while let Ok(command) = receiver.recv() {
         let mut next = Some(command);
@@ -121,6 +135,7 @@ fn write(receiver: &Receiver<Command>, mut output: Box<dyn Write + Send>, name: 
         for done in flushed {
             let _ = done.send(());
         }
+        std::thread::sleep(pause);
     }
 }
 
@@ -136,7 +151,8 @@ mod tests {
         secrets::remember("a-secret-in-a-line");
 
         let metrics = Metrics::new();
-        let lines = LineWriter::open("test", &Target::File(path.clone()), metrics).expect("a writer");
+        let pause = Duration::from_millis(1);
+        let lines = LineWriter::open("test", &Target::File(path.clone()), pause, metrics).expect("a writer");
         for number in 0..1000 {
             assert!(lines.write(move |line| line.push_str(&format!("{number} a-secret-in-a-line\n"))));
         }
