@@ -2,6 +2,7 @@
 
 mod live;
 mod prepare;
+mod rates;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -20,7 +21,8 @@ use url::Url;
 pub use self::live::LiveParts;
 
 use self::live::DrainTime;
-use crate::callers::{Callers, Limiter, Usage, jwks};
+use self::rates::RouteRates;
+use crate::callers::{Callers, Usage, jwks};
 use crate::clock;
 use crate::config::{
     self, ClientProtocol, Connected, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, Protocols,
@@ -87,6 +89,7 @@ pub struct Running {
     server: server::Listening,
     /// Bound, and not served yet.
     admin_listener: Option<TcpListener>,
+    admin_tls: Option<Arc<SharedTls>>,
     admin: Option<AdminServer>,
 }
 
@@ -223,9 +226,14 @@ impl Gateway {
     pub async fn start(&self, settings: &Settings) -> anyhow::Result<Running> {
         let metrics = Metrics::new();
         let store = open_store(settings, &metrics)?;
-        let agents =
-            settings.agents.iter().map(|agent| self.agent(agent, &metrics)).collect::<anyhow::Result<Vec<_>>>()?;
+        let agents = settings
+            .agents
+            .iter()
+            .map(|agent| self.agent(agent, &metrics, None))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         let tls = settings.server.tls.clone().map(SharedTls::open).transpose().context("TLS")?.map(Arc::new);
+        let admin_tls = settings.admin.as_ref().and_then(|admin| admin.tls.clone());
+        let admin_tls = admin_tls.map(SharedTls::open).transpose().context("TLS of the admin listener")?.map(Arc::new);
         let listener = listen(settings.server.listen)?;
         let admin_listener = settings.admin.as_ref().map(|admin| listen(admin.listen)).transpose()?;
         // Webhooks must not reach the gateway itself.
@@ -233,7 +241,7 @@ impl Gateway {
         own_addresses.extend(admin_listener.as_ref().and_then(|listener| listener.local_addr().ok()));
         let webhooks = Arc::new(HttpWebhookClient::new(own_addresses));
         let callers = Callers::new(&settings.auth, &settings.callers, Arc::new(HttpJwksFetcher));
-        let routes = self.routes(settings, &callers)?;
+        let (routes, rates) = self.routes(settings, &callers, &RouteRates::default())?;
         let rules = retention_rules(settings, &routes, &callers);
         let webhooks = Arc::clone(&webhooks) as Arc<dyn WebhookClient>;
         let observer = Arc::new(ArcSwap::from_pointee(live::open_logs(settings, &metrics)?));
@@ -273,15 +281,23 @@ impl Gateway {
             control: server.control(),
             drain: DrainTime::new(settings.server.drain),
             admin_key: Arc::new(ArcSwapOption::from_pointee(admin_key)),
+            rates: Arc::new(ArcSwap::from_pointee(rates)),
             tls,
         };
-        Ok(Running { address: server.address, parts, store, server, admin_listener, admin: None })
+        Ok(Running { address: server.address, parts, store, server, admin_listener, admin_tls, admin: None })
     }
 
-    fn agent(&self, agent: &config::Agent, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<engine::Agent>> {
+    /// `running`: the agent of this name until now. What is counted of it goes on.
+    fn agent(
+        &self,
+        agent: &config::Agent,
+        metrics: &Arc<Metrics>,
+        running: Option<&engine::Agent>,
+    ) -> anyhow::Result<Arc<engine::Agent>> {
         let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
         let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
         let upstream = (entry.open)(agent).map_err(anyhow::Error::msg)?;
+        let usage = running.map_or_else(|| Arc::new(Usage::shared(agent.limits)), |running| Arc::clone(&running.usage));
         if let Some(watching) = upstream.watch() {
             // It ends with the agent.
             tokio::task::spawn_local(watching);
@@ -297,7 +313,7 @@ impl Gateway {
             history_limit: engine::HistoryLimit { turns: agent.history_limit.turns, bytes: agent.history_limit.bytes },
             queue_turns: agent.parallel_turns == config::ParallelTurns::Queue,
             max_run_bytes: agent.max_run_bytes,
-            usage: Arc::new(Usage::shared(agent.limits)),
+            usage,
             metrics: metrics.agent(&agent.name),
         }))
     }
@@ -308,15 +324,21 @@ impl Gateway {
     /// # Errors
     /// What the check of the configuration rejects.
     pub fn build_routes(&self, settings: &Settings) -> anyhow::Result<server::Routes> {
-        server::Routes::build(self.routes(settings, &Callers::anonymous_only())?).map_err(anyhow::Error::msg)
+        let (routes, _) = self.routes(settings, &Callers::anonymous_only(), &RouteRates::default())?;
+        server::Routes::build(routes).map_err(anyhow::Error::msg)
     }
 
-    fn routes(&self, settings: &Settings, callers: &Callers) -> anyhow::Result<Vec<Served>> {
+    /// The routes, and the rates of those that have one. `running`: the rates in force until now.
+    fn routes(
+        &self,
+        settings: &Settings,
+        callers: &Callers,
+        running: &RouteRates,
+    ) -> anyhow::Result<(Vec<Served>, RouteRates)> {
         let mut routes: Vec<Served> = Vec::new();
-        // The mounts of one route share its rate.
-        let mut rates = Vec::new();
+        let mut rates = RouteRates::default();
         for configured in settings.mounts() {
-            let rate = rate_of(&configured.route, &mut rates);
+            let rate = rates.of(&configured.route, running);
             let client = self.clients.iter().find(|client| client.name == configured.protocol());
             let client = client.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", configured.protocol()))?;
 
@@ -356,7 +378,7 @@ impl Gateway {
             });
         }
 
-        Ok(routes)
+        Ok((routes, rates))
     }
 }
 
@@ -366,11 +388,15 @@ impl Running {
     /// # Errors
     /// Errors of the server and of the store.
     pub async fn run(self, stop: impl Future<Output = ()> + 'static) -> anyhow::Result<()> {
-        let Self { parts, store, server, admin, .. } = self;
+        let Self { parts, store, server, admin, admin_tls, .. } = self;
         let (engine, observer) = (parts.engine.clone(), Arc::clone(&parts.observer));
         let watch = tokio::task::spawn_local(Arc::clone(&parts.callers).watch());
         let housekeeping = tokio::task::spawn_local(engine.clone().housekeeping());
-        let watching = parts.tls.clone().map(|tls| tokio::task::spawn_local(tls.watch()));
+        let watching: Vec<_> = [parts.tls.clone(), admin_tls]
+            .into_iter()
+            .flatten()
+            .map(|tls| tokio::task::spawn_local(tls.watch()))
+            .collect();
         let stopper = server.stopper();
         let draining = engine.clone();
         let (drained, is_drained) = tokio::sync::oneshot::channel();
@@ -394,7 +420,7 @@ impl Running {
         };
 
         housekeeping.abort();
-        if let Some(watching) = watching {
+        for watching in watching {
             watching.abort();
         }
         watch.abort();
@@ -432,7 +458,8 @@ impl Running {
     pub fn serve_admin(&mut self, reload: Arc<dyn Reload>, log: LogFilter) -> anyhow::Result<Option<SocketAddr>> {
         let Some(listener) = self.admin_listener.take() else { return Ok(None) };
         let LiveParts { engine, control, observer, admin_key, .. } = self.parts.clone();
-        let admin = server::Admin { engine, control, observer, reload, log, key: admin_key, started: clock::now() };
+        let (key, tls, started) = (admin_key, self.admin_tls.clone(), clock::now());
+        let admin = server::Admin { engine, control, observer, reload, log, key, tls, started };
         let admin = server::listen_admin(listener, admin)?;
         let address = admin.address;
         self.admin = Some(admin);
@@ -551,19 +578,6 @@ fn socket(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
-}
-
-/// The rate of a route, of which there is one however often it is mounted.
-fn rate_of(
-    route: &Arc<config::Route>,
-    known: &mut Vec<(Arc<config::Route>, Option<Arc<Limiter>>)>,
-) -> Option<Arc<Limiter>> {
-    if let Some((_, rate)) = known.iter().find(|(other, _)| Arc::ptr_eq(other, route)) {
-        return rate.clone();
-    }
-    let rate = route.limits.rate.map(|rate| Arc::new(Limiter::new(rate, route.limits.burst)));
-    known.push((Arc::clone(route), rate.clone()));
-    rate
 }
 
 fn http_settings(agent: &config::Agent) -> HttpSettings {

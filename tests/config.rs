@@ -166,7 +166,8 @@ fn env(name: &str) -> Option<String> {
 fn file(path: &Path, _: usize) -> io::Result<Vec<u8>> {
     let [identity, other] = identities();
     let content = match path.strip_prefix("conf").unwrap_or(path).to_str() {
-        Some("secrets/friday.key") => "hunter3\n",
+        Some("secrets/friday.key" | "secrets/open-friday.key") => "hunter3\n",
+        Some("secrets/open-admin.key") => "an-admin-key-of-at-least-32-characters\n",
         Some("tls/cert.pem" | "tls/clients.pem") => &identity.0,
         Some("tls/key.pem" | "tls/open-key.pem") => &identity.1,
         Some("tls/other-key.pem") => &other.1,
@@ -516,9 +517,16 @@ fn files_and_secret_files_are_read_from_disk() {
         headers = { authorization = { file = \"token\", prefix = \"Bearer \" } }\n\
         [[routes]]\nprotocol = \"agent-api\"\npath = \"/\"\n";
     fs::write(&path, source).expect("a written file");
-    let (settings, warnings) = config::load(&path, &protocols(), &Env::process()).expect("a good file");
-    assert!(warnings.is_empty());
+    #[cfg(unix)]
+    for (mode, warned) in [(0o644, 1), (0o640, 0)] {
+        use std::os::unix::fs::PermissionsExt as _;
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(folder.path().join("token"), permissions).expect("the owner of the file");
+        let (_, warnings) = config::load(&path, &protocols(), &Env::process()).expect("a good file");
+        assert_eq!(warnings.iter().count(), warned, "{mode:o}");
+    }
 
+    let (settings, _) = config::load(&path, &protocols(), &Env::process()).expect("a good file");
     let header = &settings.agents[0].upstream.headers[0];
     assert_eq!(header.value.expose_secret(), "Bearer hunter4");
 }

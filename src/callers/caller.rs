@@ -14,6 +14,7 @@ use super::rules::{self, Rules, SharedRules};
 use super::usage::Usage;
 use crate::clock;
 use crate::keys::KeyId;
+use crate::tls::ClientCertificate;
 
 /// A caller.
 pub struct Caller {
@@ -37,8 +38,8 @@ pub(super) enum Proof {
     Key { id: KeyId, expires: Option<Millis> },
     /// By a token.
     Token(Arc<Verified>),
-    /// By a certificate, which is verified again with each request.
-    Certificate,
+    /// By a certificate: that of its connection, or `None` if a trusted proxy has verified it.
+    Certificate(Option<Arc<ClientCertificate>>),
 }
 
 impl Proof {
@@ -117,11 +118,6 @@ impl Caller {
         self.may_use(protocol, agent)
     }
 
-    /// The refusal of a caller whose client certificate is no longer valid. `None` if it did not come with one.
-    pub fn refuse_certificate(&self) -> Option<Fault> {
-        matches!(self.proof, Proof::Certificate).then(|| reason::refusal(Reason::Expired))
-    }
-
     /// Waits until [`Self::recheck`] fails, and returns why. Noticed within a second.
     pub async fn revoked(&self, protocol: &str, agent: Option<&str>) -> Fault {
         let mut changes = self.rules.changes();
@@ -129,12 +125,6 @@ impl Caller {
             if let Err(fault) = self.recheck(protocol, agent) {
                 return fault;
             }
-            let end = async {
-                match self.expires() {
-                    Some(expires) => tokio::time::sleep(rules::until(expires, clock::now())).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 changed = changes.changed() => {
                     // Without anyone who could change the rules, only time can end them.
@@ -142,17 +132,22 @@ impl Caller {
                         std::future::pending::<()>().await;
                     }
                 }
-                () = end => {}
+                () = self.may_end() => {}
             }
         }
     }
 
-    /// When the credentials end by themselves.
-    fn expires(&self) -> Option<Millis> {
-        match &self.proof {
+    /// Waits until the credentials may have ended by themselves.
+    async fn may_end(&self) {
+        let expires = match &self.proof {
             Proof::Key { expires, .. } => *expires,
             Proof::Token(token) => Some(token.expires),
-            Proof::None | Proof::Certificate => None,
+            Proof::Certificate(Some(certificate)) => return certificate.changed().await,
+            Proof::None | Proof::Certificate(None) => None,
+        };
+        match expires {
+            Some(expires) => tokio::time::sleep(rules::until(expires, clock::now())).await,
+            None => std::future::pending().await,
         }
     }
 
@@ -163,8 +158,9 @@ impl Caller {
             Proof::Key { id, .. } => rules.keys.check(id, now),
             Proof::Token(token) if !rules.has_issuer(&token.issuer) => Err(Reason::Method),
             Proof::Token(token) => token.check(now),
-            Proof::Certificate if rules.auth.certificates.is_none() => Err(Reason::Method),
-            Proof::Certificate => Ok(()),
+            Proof::Certificate(_) if rules.auth.certificates.is_none() => Err(Reason::Method),
+            Proof::Certificate(Some(certificate)) if !certificate.is_valid() => Err(Reason::Expired),
+            Proof::Certificate(_) => Ok(()),
         }
     }
 }

@@ -2,28 +2,23 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use interlingua_core::Fault;
 use interlingua_core::rate::Rate;
 
 use super::rate::Limiter;
 
-/// How many attempts a second may fail.
-const PER_SECOND: NonZeroU32 = match NonZeroU32::new(10) {
-    Some(count) => count,
-    None => NonZeroU32::MIN,
-};
-/// How many attempts may fail at once.
-const BURST: u32 = 50;
 /// The most addresses that are counted. Beyond that, those that failed longest ago are forgotten.
 const MAX_ADDRESSES: usize = 65_536;
 
 /// Refused credentials of all addresses.
-#[derive(Default)]
-pub(super) struct Failures(Mutex<HashMap<IpAddr, Counted>>);
+pub struct Failures {
+    rate: Rate,
+    burst: u32,
+    counted: Mutex<HashMap<IpAddr, Counted>>,
+}
 
 struct Counted {
     limiter: Limiter,
@@ -33,19 +28,24 @@ struct Counted {
 }
 
 impl Failures {
+    /// No failures yet. `rate`: how many attempts may fail; `burst`: how many of them at once.
+    #[must_use]
+    pub fn new(rate: Rate, burst: u32) -> Self {
+        Self { rate, burst, counted: Mutex::default() }
+    }
+
     /// Counts a failure.
     ///
     /// # Errors
     /// [`interlingua_core::FaultKind::RateLimited`] if there were too many.
-    pub(super) fn count(&self, address: IpAddr, now: Instant) -> Result<(), Fault> {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn count(&self, address: IpAddr, now: Instant) -> Result<(), Fault> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         if counted.len() >= MAX_ADDRESSES && !counted.contains_key(&network(address)) {
             forget_half(&mut counted);
         }
 
-        let rate = Rate { count: PER_SECOND, per: Duration::from_secs(1) };
         let entry = counted.entry(network(address)).or_insert_with(|| Counted {
-            limiter: Limiter::new(rate, Some(BURST)),
+            limiter: Limiter::new(self.rate, Some(self.burst)),
             failed_at: now,
             blocked_until: now,
         });
@@ -57,7 +57,7 @@ impl Failures {
 
     /// True if an address had too many failures just now.
     pub(super) fn is_blocked(&self, address: IpAddr, now: Instant) -> bool {
-        let counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         counted.get(&network(address)).is_some_and(|entry| now < entry.blocked_until)
     }
 }
@@ -80,11 +80,19 @@ fn forget_half(counted: &mut HashMap<IpAddr, Counted>) {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
     use super::*;
+
+    fn failures() -> Failures {
+        let count = NonZeroU32::new(10).expect("more than none");
+        Failures::new(Rate { count, per: Duration::from_secs(1) }, 50)
+    }
 
     #[test]
     fn an_address_with_many_failures_is_slowed_down_alone() {
-        let (failures, now) = (Failures::default(), Instant::now());
+        let (failures, now) = (failures(), Instant::now());
         let address = |text: &str| text.parse::<IpAddr>().expect("an address");
         let (one, neighbour, other) = (address("2001:db8::1"), address("2001:db8::2"), address("2001:db8:0:1::1"));
         let refused = (0..100).filter(|_| failures.count(one, now).is_err()).count();
@@ -97,11 +105,11 @@ mod tests {
 
     #[test]
     fn a_limited_number_of_addresses_is_counted() {
-        let (failures, now) = (Failures::default(), Instant::now());
+        let (failures, now) = (failures(), Instant::now());
         for number in 0..u32::try_from(MAX_ADDRESSES).expect("a small number") + 10 {
             let address = IpAddr::from(number.to_be_bytes());
             assert!(failures.count(address, now + Duration::from_micros(number.into())).is_ok());
         }
-        assert!(failures.0.lock().expect("no panic").len() <= MAX_ADDRESSES);
+        assert!(failures.counted.lock().expect("no panic").len() <= MAX_ADDRESSES);
     }
 }

@@ -19,6 +19,7 @@ mod usage;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -26,12 +27,13 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use interlingua_core::rate::Rate;
 use interlingua_core::{Fault, Owner};
 use url::Url;
 
 pub use self::caller::Caller;
 use self::caller::Proof;
-use self::failures::Failures;
+pub use self::failures::Failures;
 use self::key_source::KeySource;
 use self::key_table::KeyTable;
 pub use self::profiles::Profile;
@@ -46,9 +48,18 @@ pub use crate::config::Methods;
 use crate::config::{Auth, CallerLimits, CallerProfile};
 use crate::keys::{self, KeyId};
 use crate::ports::JwksFetcher;
+use crate::tls::ClientCertificate;
 
 /// How often the file of keys is looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// How often credentials of one address may be refused.
+const MAX_FAILURES: Rate = Rate { count: TEN, per: Duration::from_secs(1) };
+const TEN: NonZeroU32 = match NonZeroU32::new(10) {
+    Some(count) => count,
+    None => NonZeroU32::MIN,
+};
+/// How many of them at once.
+const MAX_FAILURES_AT_ONCE: u32 = 50;
 /// The kinds of identities, as parts of owners.
 const KEY: &str = "key";
 const JWT: &str = "jwt";
@@ -73,8 +84,17 @@ pub struct Shown<'a> {
     pub authorization: Credential<'a>,
     /// `x-api-key`.
     pub api_key: Credential<'a>,
-    /// The name in a client certificate that was verified.
-    pub certificate: Option<&'a str>,
+    /// A client certificate that was verified.
+    pub certificate: Option<ShownCertificate<'a>>,
+}
+
+/// A client certificate that names a caller.
+#[derive(Clone, Copy, Debug)]
+pub struct ShownCertificate<'a> {
+    /// The caller's name.
+    pub name: &'a str,
+    /// The certificate of the connection. `None` if a trusted proxy passes on the name.
+    pub own: Option<&'a Arc<ClientCertificate>>,
 }
 
 /// The value of a header that may occur once.
@@ -111,7 +131,7 @@ impl Callers {
             by_key: RwLock::default(),
             tokens: ArcSwap::from_pointee(Tokens::new(&auth.jwt, fetcher)),
             usage,
-            failures: Failures::default(),
+            failures: Failures::new(MAX_FAILURES, MAX_FAILURES_AT_ONCE),
             source: Mutex::new(auth.keys.as_deref().map(KeySource::new)),
             rules,
         });
@@ -173,7 +193,7 @@ impl Callers {
                 if by.jwt { self.by_token(token, from).await } else { self.refuse(Reason::Method) }
             }
             (Credential::None, Credential::One(key), None) => self.by_key(by, key),
-            (Credential::None, Credential::None, Some(name)) => Ok(self.by_certificate(name)),
+            (Credential::None, Credential::None, Some(shown)) => Ok(self.by_certificate(shown)),
             _ => self.refuse(Reason::Several),
         }
     }
@@ -219,8 +239,9 @@ impl Callers {
         tokens.verify(token, now, make).await
     }
 
-    fn by_certificate(&self, name: &str) -> Arc<Caller> {
-        self.caller(Owner::authenticated(CERTIFICATE, "", name), name, Proof::Certificate)
+    fn by_certificate(&self, shown: ShownCertificate<'_>) -> Arc<Caller> {
+        let ShownCertificate { name, own } = shown;
+        self.caller(Owner::authenticated(CERTIFICATE, "", name), name, Proof::Certificate(own.cloned()))
     }
 
     fn caller(&self, owner: Owner, name: &str, proof: Proof) -> Arc<Caller> {
@@ -359,7 +380,8 @@ fn identity(owner: &Owner) -> Option<(&'static str, String, String)> {
 }
 
 /// The token in `Authorization: Bearer`. `None` for other schemes.
-fn bearer(header: &str) -> Option<&str> {
+#[must_use]
+pub fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.split_once(' ')?;
     let token = token.trim_matches(' ');
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)

@@ -103,6 +103,13 @@ impl Tokens {
     }
 }
 
+/// Limits of what all callers use together.
+fn shared_limits(limits: RequestLimits) -> Arc<CallerLimits> {
+    let RequestLimits { rate, burst, runs } = limits;
+    let (runs, any) = (runs.unwrap_or(usize::MAX), usize::MAX);
+    Arc::new(CallerLimits { rate, burst, runs, streams: any, queued: any, sockets: any, ..CallerLimits::default() })
+}
+
 /// Counts one use until it is dropped.
 #[derive(Debug)]
 pub struct Permit {
@@ -133,17 +140,12 @@ impl Usage {
     /// What all callers together use, and may use: as many as there are, where nothing else is said.
     #[must_use]
     pub fn shared(limits: RequestLimits) -> Self {
-        let RequestLimits { rate, burst, runs } = limits;
-        let (runs, any) = (runs.unwrap_or(usize::MAX), usize::MAX);
-        Self::new(Arc::new(CallerLimits {
-            rate,
-            burst,
-            runs,
-            streams: any,
-            queued: any,
-            sockets: any,
-            ..CallerLimits::default()
-        }))
+        Self::new(shared_limits(limits))
+    }
+
+    /// [`Self::set_limits`] for what was made by [`Self::shared`].
+    pub fn set_shared_limits(&self, limits: RequestLimits) {
+        self.set_limits(&shared_limits(limits));
     }
 
     /// The limits that hold now.

@@ -1,4 +1,4 @@
-//! The admin listener: its address, and the key that it asks for.
+//! The admin listener: its address, its TLS, and what it asks for.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -13,6 +13,7 @@ use super::operators::AdminTable;
 use super::secret::SecretTable;
 use super::settings::Admin;
 use super::validator::Validator;
+use super::{exposure, tls};
 
 /// The shortest key, in characters.
 const MIN_KEY_LEN: usize = 32;
@@ -34,14 +35,22 @@ pub(super) fn resolve(
         }
     };
 
-    check_reach(listen, public, table.key.is_some(), span, validator);
-    Some(Admin { listen, key })
+    check_reach(table, listen, public, span, validator);
+    let tls = match &table.tls {
+        Some(written) => {
+            let files = tls::files(written, validator)?;
+            exposure::check_private_key(written, &files, validator);
+            Some(files)
+        }
+        None => None,
+    };
+    Some(Admin { listen, key, tls })
 }
 
 fn check_reach(
+    table: &AdminTable,
     listen: SocketAddr,
     public: Option<SocketAddr>,
-    has_key: bool,
     span: &Range<usize>,
     validator: &mut Validator<'_, '_>,
 ) {
@@ -53,17 +62,18 @@ fn check_reach(
         return;
     }
 
-    if has_key {
+    let asks_certificate = table.tls.as_ref().is_some_and(|tls| tls.value.client_ca.is_some());
+    if table.key.is_none() && !asks_certificate {
+        validator.report(
+            Diagnostic::error("the admin listener is reachable from other machines and asks for no credentials")
+                .at(span)
+                .label("add key = { env = \"NAME\" }, client_ca in tls, or listen on 127.0.0.1"),
+        );
+    } else if table.tls.is_none() {
         validator.report(
             Diagnostic::warning("the admin key is sent unencrypted beyond this machine")
                 .at(span)
-                .label("put a proxy with TLS in front of it, or listen on 127.0.0.1"),
-        );
-    } else {
-        validator.report(
-            Diagnostic::error("the admin listener is reachable from other machines and has no key")
-                .at(span)
-                .label("add key = { env = \"NAME\" }, or listen on 127.0.0.1"),
+                .label("set tls = { cert = \"…\", key = \"…\" }, or listen on 127.0.0.1"),
         );
     }
 }

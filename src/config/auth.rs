@@ -8,9 +8,8 @@ use super::access::{AuthTable, CertificatesTable, JwksTable, JwtTable, Texts};
 use super::diagnostics::Diagnostic;
 use super::located::{Located, Table};
 use super::settings::{Auth, Certificates, JwksSource, JwtAlgorithm, JwtIssuer, Methods};
-use super::suggest;
 use super::validator::Validator;
-use crate::files::READABLE_BY_OTHERS;
+use super::{secret, suggest};
 use crate::keys;
 
 /// The names of [`Methods`].
@@ -77,10 +76,8 @@ fn check_key_file(keys: &Located<String>, validator: &mut Validator<'_, '_>) {
     let unusable = |label: String| {
         Diagnostic::error(format!("key file {:?} cannot be used", keys.value)).at(&keys.span).label(label)
     };
-    if (validator.env.mode)(&path).is_some_and(|mode| mode & READABLE_BY_OTHERS != 0) {
-        let message = format!("key file {:?} can be read by every user of this machine", keys.value);
-        validator.report(Diagnostic::warning(message).at(&keys.span).label("take the permission away: chmod 600"));
-    }
+    let warning = secret::readable_by_others(&path, keys, validator.env);
+    validator.found.extend(warning);
     match (validator.env.file)(&path, keys::MAX_FILE_LEN) {
         Ok(bytes) => {
             let parsed = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned());

@@ -7,12 +7,13 @@ use std::net::IpAddr;
 
 use super::access::Texts;
 use super::diagnostics::Diagnostic;
-use super::document::{Document, ServerTable};
-use super::located::Located;
+use super::document::{Document, ServerTable, TlsTable};
+use super::located::{Located, Table};
+use super::secret;
 use super::settings::{Methods, Server};
 use super::tree::TomlValue;
 use super::validator::Validator;
-use crate::files::READABLE_BY_OTHERS;
+use crate::tls::TlsFiles;
 
 /// Checks how the gateway can be reached, and by whom.
 pub(super) fn check(document: &Document, server: &Server, methods: Methods, validator: &mut Validator<'_, '_>) {
@@ -60,16 +61,7 @@ fn check_routes(document: &Document, address: IpAddr, methods: Methods, validato
 
 fn check_tls(table: &ServerTable, server: &Server, validator: &mut Validator<'_, '_>) {
     let (Some(files), Some(written)) = (&server.tls, &table.tls) else { return };
-    if let Some(key) = &written.value.key
-        && (validator.env.mode)(&files.key).is_some_and(|mode| mode & READABLE_BY_OTHERS != 0)
-    {
-        validator.report(
-            Diagnostic::warning(format!("{:?} can be read by every user of this machine", key.value))
-                .at(&key.span)
-                .label("take the permission away: chmod o-r"),
-        );
-    }
-
+    check_private_key(written, files, validator);
     if let Some(url) = &table.public_url
         && url.value.starts_with("http://")
     {
@@ -78,6 +70,18 @@ fn check_tls(table: &ServerTable, server: &Server, validator: &mut Validator<'_,
                 .at(&url.span)
                 .label("did you mean https://?"),
         );
+    }
+}
+
+/// Warns of a private key of TLS that others may read.
+pub(super) fn check_private_key(
+    written: &Located<Table<TlsTable>>,
+    files: &TlsFiles,
+    validator: &mut Validator<'_, '_>,
+) {
+    if let Some(key) = &written.value.key {
+        let warning = secret::readable_by_others(&files.key, key, validator.env);
+        validator.found.extend(warning);
     }
 }
 

@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::document::TlsTable;
 use super::located::{Located, Table};
 use super::secret::SecretTable;
 
@@ -14,14 +15,17 @@ use super::secret::SecretTable;
 pub(super) struct AdminTable {
     /// Address and port to listen on.
     pub(super) listen: Located<String>,
-    /// What requests have to show as `Authorization: Bearer`; required unless the address is loopback. At least 32
-    /// characters.
+    /// What requests have to show as `Authorization: Bearer`. At least 32 characters. Beyond loopback, this or a
+    /// `client_ca` is required.
     pub(super) key: Option<Located<Table<SecretTable>>>,
+    /// Encrypts connections. A certificate of an authority in `client_ca` is accepted instead of the key, and asked for
+    /// if there is no key. Not encrypted by default.
+    pub(super) tls: Option<Located<Table<TlsTable>>>,
 }
 
 impl Default for AdminTable {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:9090".to_owned().into(), key: None }
+        Self { listen: "127.0.0.1:9090".to_owned().into(), key: None, tls: None }
     }
 }
 

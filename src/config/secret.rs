@@ -16,6 +16,7 @@ use super::diagnostics::Diagnostic;
 use super::located::Located;
 use super::mask;
 use super::tree::TomlValue;
+use crate::files::READABLE_BY_OTHERS;
 
 /// The largest secret file accepted, in bytes.
 const MAX_SECRET_LEN: usize = 64 << 10;
@@ -69,7 +70,8 @@ pub(super) struct SecretTable {
 }
 
 impl SecretTable {
-    /// Reads the secret. `span` is that of the table. `found` gets a warning if the secret is too short to be masked. No
+    /// Reads the secret. `span` is that of the table. `found` gets a warning if the secret is too short to be masked, or others
+    /// may read its file. No
     /// diagnostic contains any part of the secret.
     pub(super) fn read(
         &self,
@@ -80,7 +82,7 @@ impl SecretTable {
     ) -> Result<SecretString, Diagnostic> {
         let (text, span) = match (&self.env, &self.file) {
             (Some(name), None) => (from_env(name, env)?, &name.span),
-            (None, Some(path)) => (from_file(path, folder, env)?, &path.span),
+            (None, Some(path)) => (from_file(path, folder, env, found)?, &path.span),
             (Some(_), Some(file)) => {
                 return Err(Diagnostic::error("a secret has two sources")
                     .at(&file.span)
@@ -160,7 +162,12 @@ fn from_env(name: &Located<String>, env: &Env<'_>) -> Result<String, Diagnostic>
     })
 }
 
-fn from_file(path: &Located<String>, folder: &Path, env: &Env<'_>) -> Result<String, Diagnostic> {
+fn from_file(
+    path: &Located<String>,
+    folder: &Path,
+    env: &Env<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> Result<String, Diagnostic> {
     let file = folder.join(&path.value);
     let bytes = (env.file)(&file, MAX_SECRET_LEN).map_err(|error| {
         Diagnostic::error(format!("cannot read secret file {:?}", path.value))
@@ -168,10 +175,19 @@ fn from_file(path: &Located<String>, folder: &Path, env: &Env<'_>) -> Result<Str
             .label(error.to_string())
             .help("relative paths start at the folder of this file")
     })?;
+    found.extend(readable_by_others(&file, path, env));
 
     let text = String::from_utf8(bytes)
         .map_err(|_| Diagnostic::error(format!("secret file {:?} is not text", path.value)).at(&path.span))?;
     Ok(text.trim().to_owned())
+}
+
+/// The warning of a file that holds something secret and that others may read. `None`: they may not.
+pub(super) fn readable_by_others(file: &Path, written: &Located<String>, env: &Env<'_>) -> Option<Diagnostic> {
+    let mode = (env.mode)(file).filter(|mode| mode & READABLE_BY_OTHERS != 0)?;
+    let message = format!("{:?} can be read by every user of this machine", written.value);
+    let label = format!("take the permission away: chmod {:o}", mode & 0o770);
+    Some(Diagnostic::warning(message).at(&written.span).label(label))
 }
 
 #[cfg(test)]

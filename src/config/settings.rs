@@ -73,11 +73,18 @@ pub struct Admin {
     pub listen: SocketAddr,
     /// The SHA-256 of the key that requests have to show. `None`: none is asked for.
     pub key: Option<[u8; 32]>,
+    /// `None`: connections are not encrypted.
+    pub tls: Option<TlsFiles>,
 }
 
 impl fmt::Debug for Admin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Admin").field("listen", &self.listen).field("key", &self.key.is_some()).finish()
+        formatter
+            .debug_struct("Admin")
+            .field("listen", &self.listen)
+            .field("key", &self.key.is_some())
+            .field("tls", &self.tls)
+            .finish()
     }
 }
 

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use serde_json::{Value, json};
 
+use super::rates::RouteRates;
 use crate::callers::{Callers, Use, day_of};
 use crate::clock;
-use crate::config::{Auth, CallerProfile, Settings};
+use crate::config::{Auth, CallerProfile, RequestLimits, Settings};
 use crate::engine::{self, Engine};
 use crate::metrics::Metrics;
 use crate::observe::{AccessLog, Logs, Observer, SharedObserver, Target};
@@ -28,6 +29,7 @@ pub struct LiveParts {
     pub(super) routes: SharedRoutes,
     pub(super) control: Control,
     pub(super) drain: DrainTime,
+    pub(super) rates: Arc<ArcSwap<RouteRates>>,
     pub(super) admin_key: Arc<ArcSwapOption<[u8; 32]>>,
     /// Watches its files by itself.
     pub(super) tls: Option<Arc<SharedTls>>,
@@ -58,6 +60,8 @@ pub(crate) struct Prepared {
     /// How many agents are new or have changed.
     pub(crate) changed_agents: usize,
     pub(super) agents: Vec<Arc<engine::Agent>>,
+    /// Those of each agent.
+    pub(super) limits: Vec<RequestLimits>,
     pub(super) rules: engine::RetentionRules,
     pub(super) auth: Auth,
     pub(super) profiles: Vec<CallerProfile>,
@@ -65,6 +69,7 @@ pub(crate) struct Prepared {
     pub(super) routes: server::Routes,
     pub(super) observer: Observer,
     pub(super) drain: Duration,
+    pub(super) rates: RouteRates,
     pub(super) admin_key: Option<[u8; 32]>,
 }
 
@@ -85,7 +90,12 @@ impl LiveParts {
 
     /// Takes a configuration. Routes come last: a request that finds a new route finds its agents.
     pub(crate) fn apply(&self, prepared: Prepared) {
-        let Prepared { agents, rules, auth, profiles, server, routes, observer, drain, admin_key, .. } = prepared;
+        let Prepared {
+            agents, limits, rules, auth, profiles, server, routes, rates, observer, drain, admin_key, ..
+        } = prepared;
+        for (agent, limits) in agents.iter().zip(limits) {
+            agent.usage.set_shared_limits(limits);
+        }
         self.engine.replace(agents, rules);
         self.callers.replace(&auth, &profiles);
         self.control.replace_settings(server);
@@ -93,6 +103,7 @@ impl LiveParts {
         self.admin_key.store(admin_key.map(Arc::new));
         // Its files were opened again, so that rotated logs are let go.
         self.observer.store(Arc::new(observer));
+        self.rates.store(Arc::new(rates));
         self.routes.replace(routes);
     }
 }

@@ -40,22 +40,26 @@ impl Gateway {
         let live = parts.engine.agents();
         let mut changed_agents = 0;
         let mut agents = Vec::with_capacity(settings.agents.len());
+        let mut limits = Vec::with_capacity(settings.agents.len());
         for agent in &settings.agents {
             let is_same = settings.fingerprint(&agent.name) == running.fingerprint(&agent.name);
-            match live.iter().find(|known| is_same && known.name == agent.name) {
+            let known = live.iter().find(|known| known.name == agent.name);
+            match known.filter(|_| is_same) {
                 Some(known) => agents.push(Arc::clone(known)),
                 None => {
                     changed_agents += 1;
-                    agents.push(self.agent(agent, observer.metrics())?);
+                    agents.push(self.agent(agent, observer.metrics(), known.map(|known| &**known))?);
                 }
             }
+            limits.push(agent.limits);
         }
 
-        let served = self.routes(settings, &parts.callers)?;
+        let (served, rates) = self.routes(settings, &parts.callers, &parts.rates.load())?;
         let rules = retention_rules(settings, &served, &parts.callers);
         Ok(Prepared {
             changed_agents,
             agents,
+            limits,
             rules,
             auth: settings.auth.clone(),
             profiles: settings.callers.clone(),
@@ -63,6 +67,7 @@ impl Gateway {
             routes: server::Routes::build(served).map_err(anyhow::Error::msg)?,
             observer: open_logs(settings, observer.metrics())?,
             drain: settings.server.drain,
+            rates,
             admin_key: settings.admin.as_ref().and_then(|admin| admin.key),
         })
     }

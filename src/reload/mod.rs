@@ -215,12 +215,15 @@ fn keep_what_needs_restart(new: &mut Settings, running: &Settings) -> Vec<&'stat
     keep("store.path", is_file && new.store.path != running.store.path);
     let listens = |settings: &Settings| settings.admin.as_ref().map(|admin| admin.listen);
     keep("admin.listen", listens(new) != listens(running));
+    let tls = |settings: &Settings| settings.admin.as_ref().and_then(|admin| admin.tls.clone());
+    keep("admin.tls", tls(new) != tls(running));
 
     new.server.listen = running.server.listen;
     new.server.workers = running.server.workers;
     new.store.kind = running.store.kind;
     new.store.path.clone_from(&running.store.path);
-    if listens(new) != listens(running) {
+    // As a whole: a key that is left out for certificates is asked for until those are.
+    if listens(new) != listens(running) || tls(new) != tls(running) {
         new.admin.clone_from(&running.admin);
     }
     restart

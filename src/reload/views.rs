@@ -54,7 +54,11 @@ pub(super) fn settings(settings: &Settings) -> Value {
         "agents": agents(settings),
         "routes": routes(settings),
         "admin": settings.admin.as_ref().map(|admin| {
-            json!({ "listen": admin.listen.to_string(), "key": admin.key.is_some() })
+            let client_ca = admin.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+            json!({
+                "listen": admin.listen.to_string(), "key": admin.key.is_some(), "tls": admin.tls.is_some(),
+                "client_ca": client_ca,
+            })
         }),
         "observe": {
             "access_log": observe.access_log.as_ref().map(|log| json!({

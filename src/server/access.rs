@@ -15,8 +15,9 @@ use super::connection::ConnectionInfo;
 use super::routes::Routed;
 use super::slots::Slot;
 use super::{Gateway, Served, base_url};
-use crate::callers::{Caller, Credential, Permit, Shown, Use};
+use crate::callers::{Caller, Credential, Permit, Shown, ShownCertificate, Use};
 use crate::config::CertificateName;
+use crate::tls::ClientCertificate;
 
 /// The longest name that a proxy may pass on, in bytes.
 const MAX_CERTIFICATE_NAME: usize = 512;
@@ -55,8 +56,10 @@ pub(super) async fn admit(
 
     let peer = connection.peer.ip();
     let from = base_url::client_address(gateway, head, peer).unwrap_or(peer);
-    let certificate = certificate(gateway, head, connection);
-    let shown = shown(&head.headers, certificate.as_deref());
+    let name = certificate_name(gateway, head, connection);
+    let own = own_certificate(gateway, connection);
+    let certificate = name.as_deref().map(|name| ShownCertificate { name, own });
+    let shown = shown(&head.headers, certificate);
     let caller = gateway.callers.authenticate(route.auth, shown, from).await?;
     caller.may_use(route.scope.protocol, route.agent())?;
     let (rate, permits) = count(gateway, route, &caller)?;
@@ -67,18 +70,7 @@ pub(super) async fn admit(
 ///
 /// # Errors
 /// If its credentials or rights ended, or beyond a limit.
-pub(super) fn admit_message(
-    gateway: &Gateway,
-    route: &Served,
-    caller: &Arc<Caller>,
-    connection: &ConnectionInfo,
-) -> Result<Permits, Fault> {
-    let certificate = connection.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
-    if certificate.is_some_and(|certificate| !certificate.is_valid())
-        && let Some(fault) = caller.refuse_certificate()
-    {
-        return Err(fault);
-    }
+pub(super) fn admit_message(gateway: &Gateway, route: &Served, caller: &Arc<Caller>) -> Result<Permits, Fault> {
     caller.recheck(route.scope.protocol, route.agent())?;
     count(gateway, route, caller).map(|(_, permits)| permits)
 }
@@ -108,13 +100,13 @@ pub(super) fn revoked(
 }
 
 /// What a request shows of its caller. Queries are never read: they end up in logs.
-fn shown<'a>(headers: &'a HeaderMap, certificate: Option<&'a str>) -> Shown<'a> {
+fn shown<'a>(headers: &'a HeaderMap, certificate: Option<ShownCertificate<'a>>) -> Shown<'a> {
     let authorization = credential(headers, "authorization");
     let api_key = credential(headers, "x-api-key");
     Shown { authorization, api_key, certificate }
 }
 
-fn credential<'a>(headers: &'a HeaderMap, name: &str) -> Credential<'a> {
+pub(super) fn credential<'a>(headers: &'a HeaderMap, name: &str) -> Credential<'a> {
     let mut values = headers.get_all(name);
     match (values.next(), values.next()) {
         (None, _) => Credential::None,
@@ -123,14 +115,21 @@ fn credential<'a>(headers: &'a HeaderMap, name: &str) -> Credential<'a> {
     }
 }
 
+/// The certificate of a connection, if it is the caller's own: not that of a proxy which passes on the caller's name.
+fn own_certificate<'a>(gateway: &Gateway, connection: &'a ConnectionInfo) -> Option<&'a Arc<ClientCertificate>> {
+    let server = gateway.settings();
+    let is_own = server.certificates.as_ref().is_some_and(|settings| settings.header.is_none());
+    connection.tls.as_ref()?.certificate.as_ref().filter(|_| is_own)
+}
+
 /// The name in the client certificate: in that of the connection, or what a trusted proxy passes on in the configured
 /// header. A name that is not the only one is none.
-fn certificate(gateway: &Gateway, head: &RequestHead, connection: &ConnectionInfo) -> Option<String> {
+fn certificate_name(gateway: &Gateway, head: &RequestHead, connection: &ConnectionInfo) -> Option<String> {
     let server = gateway.settings();
     let settings = server.certificates.as_ref()?;
     let Some(header) = settings.header.as_deref() else {
         // It may have expired since the handshake, or lost its authority.
-        let certificate = connection.tls.as_ref()?.certificate.as_ref().filter(|certificate| certificate.is_valid())?;
+        let certificate = connection.valid_certificate()?;
         let mut names = match settings.caller {
             CertificateName::SanUri => certificate.uris(),
             CertificateName::SanDns => certificate.dns_names(),

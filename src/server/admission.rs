@@ -23,16 +23,17 @@ pub(super) struct Connections {
     open: Mutex<OpenConnections>,
 }
 
-struct Limits {
-    max: usize,
-    max_per_address: usize,
-    max_per_loopback_address: usize,
+/// How many connections there may be.
+pub(super) struct Limits {
+    pub(super) max: usize,
+    pub(super) max_per_address: usize,
+    pub(super) max_per_loopback_address: usize,
     /// Exempt from the limit per address, since each one stands for many clients.
-    proxies: Vec<IpNet>,
+    pub(super) proxies: Vec<IpNet>,
 }
 
 impl Limits {
-    fn new(limits: ServerLimits, proxies: Vec<IpNet>) -> Self {
+    pub(super) fn new(limits: ServerLimits, proxies: Vec<IpNet>) -> Self {
         Self {
             max: limits.connections,
             max_per_address: limits.connections_per_address,
@@ -58,14 +59,8 @@ pub(super) struct Permit {
 }
 
 impl Connections {
-    pub(super) fn new(limits: ServerLimits, proxies: Vec<IpNet>, metrics: Arc<Metrics>) -> Arc<Self> {
-        let open = OpenConnections {
-            limits: Limits::new(limits, proxies),
-            total: 0,
-            by_address: HashMap::new(),
-            rejected: 0,
-            last_logged: None,
-        };
+    pub(super) fn new(limits: Limits, metrics: Arc<Metrics>) -> Arc<Self> {
+        let open = OpenConnections { limits, total: 0, by_address: HashMap::new(), rejected: 0, last_logged: None };
         Arc::new(Self { metrics, open: Mutex::new(open) })
     }
 
@@ -173,7 +168,8 @@ mod tests {
             page: 1 << 20,
         };
 
-        Connections::new(limits, vec![network::parse(proxy).expect("a network")], Metrics::new())
+        let proxies = vec![network::parse(proxy).expect("a network")];
+        Connections::new(Limits::new(limits, proxies), Metrics::new())
     }
 
     fn address(text: &str) -> IpAddr {

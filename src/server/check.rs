@@ -94,7 +94,7 @@ pub(super) async fn check_request(
         Destination::Own(_) => Target::Health,
         Destination::Nowhere(fault) => return Err(refused(fault.clone())),
     };
-    guard::check_origin(gateway, target, head, host.as_ref()).map_err(refused)?;
+    guard::check_origin(&gateway.settings().hosts, target, head, host.as_ref()).map_err(refused)?;
 
     match destination {
         Destination::Endpoint(routed) => {

@@ -53,6 +53,11 @@ pub(super) struct TlsInfo {
 }
 
 impl ConnectionInfo {
+    /// The certificate that the client showed, if it is still valid: see [`ClientCertificate::is_valid`].
+    pub(super) fn valid_certificate(&self) -> Option<&Arc<ClientCertificate>> {
+        self.tls.as_ref()?.certificate.as_ref().filter(|certificate| certificate.is_valid())
+    }
+
     /// The connection of a request that has not reached the application yet.
     pub(super) fn of_raw(request: &Request) -> Rc<Self> {
         // Invariant: `on_connect_ext` adds it to every connection.
@@ -223,14 +228,15 @@ impl AsyncWrite for Socket {
 pub(super) struct TimedBody {
     body: BoxBody,
     clock: Rc<Clock>,
-    log: Arc<RequestLog>,
+    /// `None`: the request is not logged.
+    log: Option<Arc<RequestLog>>,
     sent: u64,
     /// False while it was asked for bytes and has more of them.
     is_complete: bool,
 }
 
 impl TimedBody {
-    pub(super) fn new(body: BoxBody, clock: Rc<Clock>, log: Arc<RequestLog>) -> Self {
+    pub(super) fn new(body: BoxBody, clock: Rc<Clock>, log: Option<Arc<RequestLog>>) -> Self {
         // The body of an answer to HEAD is never asked for.
         Self { body, clock, log, sent: 0, is_complete: true }
     }
@@ -240,7 +246,9 @@ impl Drop for TimedBody {
     fn drop(&mut self) {
         self.clock.on_response_end(Instant::now());
         let is_whole = matches!(self.body.size(), BodySize::Sized(size) if self.sent >= size);
-        self.log.answered(self.sent, self.is_complete || is_whole);
+        if let Some(log) = &self.log {
+            log.answered(self.sent, self.is_complete || is_whole);
+        }
     }
 }
 

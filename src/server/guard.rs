@@ -14,8 +14,9 @@ use interlingua_core::exchange::{self, Endpoint, MediaTypes};
 use interlingua_core::{Fault, FaultKind};
 
 use super::bodies::BodyReservation;
+use super::hosts::{self, AllowedHosts};
 use super::routes::Routed;
-use super::{Gateway, Served, base_url, hosts};
+use super::{Gateway, Served, base_url};
 use crate::config::{Host, Origins};
 
 /// The target of a request, which determines what pages may send it.
@@ -27,6 +28,8 @@ pub(super) enum Target<'a> {
     Preflight(&'a Served),
     /// `/healthz` and `/readyz`.
     Health,
+    /// What the admin listener serves.
+    Operators,
 }
 
 /// Checks the size of the head. Larger heads than those of any setting are rejected while they are parsed.
@@ -49,32 +52,45 @@ pub(super) fn check_head_size(gateway: &Gateway, head: &RequestHead) -> Result<(
 /// # Errors
 /// If it is missing, invalid or not allowed.
 pub(super) fn check_host(gateway: &Gateway, head: &RequestHead, is_probe: bool) -> Result<Option<Host>, Fault> {
-    let bad_head = |message: &str| Fault::new(FaultKind::BadHead, message);
-    let check = |host: &Host| {
-        if gateway.settings().hosts.include(host, is_probe) {
-            return Ok(());
-        }
-        let message = format!("host '{host}' is not served by this gateway");
-        let detail = format!("host '{host}' is not in server.allowed_hosts");
-        Err(Fault::new(FaultKind::Misdirected, message).with_detail(detail))
-    };
+    let settings = gateway.settings();
+    let requested = check_named_host(&settings.hosts, head, is_probe)?;
+    let forwarded = base_url::forwarded_info(gateway, head);
+    let Some(mut host) = forwarded.host else { return Ok(requested) };
+    check_allowed(&settings.hosts, &host, is_probe)?;
+    host.port = host.port.or(forwarded.port);
+    Ok(Some(host))
+}
 
+/// The host that a request names. `None` for HTTP/1.0, where it need not name one.
+///
+/// # Errors
+/// If it is missing, invalid or not allowed.
+pub(super) fn check_named_host(
+    allowed: &AllowedHosts,
+    head: &RequestHead,
+    is_probe: bool,
+) -> Result<Option<Host>, Fault> {
+    let bad_head = |message: &str| Fault::new(FaultKind::BadHead, message);
     let requested = base_url::requested_host(head).map_err(bad_head)?;
     let requested = requested
         .map(|host| host.parse::<Host>().map_err(|_| bad_head("the request names an invalid host")))
         .transpose()?;
     match &requested {
-        Some(host) => check(host)?,
+        Some(host) => check_allowed(allowed, host, is_probe)?,
         // HTTP/1.0 is used by the probes of load balancers. Browsers do not use it.
         None if head.version < Version::HTTP_11 => {}
         None => return Err(bad_head("the request has no Host header")),
     }
+    Ok(requested)
+}
 
-    let forwarded = base_url::forwarded_info(gateway, head);
-    let Some(mut host) = forwarded.host else { return Ok(requested) };
-    check(&host)?;
-    host.port = host.port.or(forwarded.port);
-    Ok(Some(host))
+fn check_allowed(allowed: &AllowedHosts, host: &Host, is_probe: bool) -> Result<(), Fault> {
+    if allowed.include(host, is_probe) {
+        return Ok(());
+    }
+    let message = format!("host '{host}' is not served by this gateway");
+    let detail = format!("host '{host}' is not in server.allowed_hosts");
+    Err(Fault::new(FaultKind::Misdirected, message).with_detail(detail))
 }
 
 /// Checks that a request from a web page comes from the gateway's own origin or from one that the route allows.
@@ -82,7 +98,7 @@ pub(super) fn check_host(gateway: &Gateway, head: &RequestHead, is_probe: bool) 
 /// # Errors
 /// If it comes from another page.
 pub(super) fn check_origin(
-    gateway: &Gateway,
+    allowed_hosts: &AllowedHosts,
     target: Target<'_>,
     head: &RequestHead,
     host: Option<&Host>,
@@ -93,7 +109,7 @@ pub(super) fn check_origin(
     };
     let allowed = |origin: &str| match target {
         Target::Endpoint(route, _) | Target::Preflight(route) => route.cors.include(origin),
-        Target::Health => false,
+        Target::Health | Target::Operators => false,
     };
 
     let mut origins = head.headers.get_all("origin");
@@ -103,7 +119,7 @@ pub(super) fn check_origin(
         };
         let is_own_origin = || {
             origin.parse().is_ok_and(|origin| {
-                gateway.settings().hosts.is_public(&origin) || host.is_some_and(|host| hosts::is_same(&origin, host))
+                allowed_hosts.is_public(&origin) || host.is_some_and(|host| hosts::is_same(&origin, host))
             })
         };
         if is_own_origin() || allowed(origin) {
@@ -115,13 +131,13 @@ pub(super) fn check_origin(
     // Requests for images, scripts, frames and links have no Origin. A page cannot read their responses, but it could
     // trigger them.
     let site = head.headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    let is_foreign = matches!(site, Some(b"cross-site" | b"same-site"));
+    let is_foreign = site.is_some_and(|site| !matches!(site, b"none" | b"same-origin"));
     let is_link = head.headers.get("sec-fetch-dest").is_some_and(|dest| dest == "document")
         && matches!(head.method, Method::GET | Method::HEAD);
     let is_public = match target {
         Target::Endpoint(_, endpoint) => endpoint.public,
         Target::Health => true,
-        Target::Preflight(_) => false,
+        Target::Preflight(_) | Target::Operators => false,
     };
     if is_foreign && !(is_link && is_public) && !allowed("null") {
         return refused("other sites");

@@ -3,13 +3,14 @@
 //! Equivalent to actix-web's own server, but with sockets that have clocks, with limits on connections, and with TLS
 //! whose certificates can be replaced.
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_http::{HttpService, KeepAlive, Payload, Protocol, Request, Response};
+use actix_http::{HttpServiceBuilder, KeepAlive, Payload, Protocol, Request, Response};
 use actix_server::{GracefulShutdownSignal, Server};
 use actix_service::{
     IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt, apply_fn_factory, fn_factory, fn_service,
@@ -25,6 +26,7 @@ use super::admission::{Connections, REJECTED_RESPONSE};
 use super::clock::Clock;
 use super::connection::{Connection, ConnectionInfo, Socket, TimedBody};
 use super::{Gateway, endpoint, request_log};
+use crate::config::ServerTimeouts;
 use crate::tls::SharedTls;
 
 /// Connections that the kernel queues until they are accepted.
@@ -62,13 +64,33 @@ fn service(
     shutdown: &GracefulShutdownSignal,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = actix_http::error::DispatchError, InitError = ()>
 + use<> {
-    let gateway = Arc::clone(gateway);
-    let expect_gateway = Arc::clone(&gateway);
-    let settings_gateway = Arc::clone(&gateway);
-    let tls = gateway.settings().tls.clone();
-    let connections = Arc::clone(connections);
-    let (shutdown, stopping) = (shutdown.clone(), shutdown.clone());
-    let http = HttpService::build()
+    let (expect_gateway, settings_gateway) = (Arc::clone(gateway), Arc::clone(gateway));
+    let http = http(shutdown)
+        // By default, actix-http would answer every `Expect: 100-continue` with 100.
+        .expect(fn_service(move |request: Request| expect(Arc::clone(&expect_gateway), request)))
+        .on_connect_ext(|socket: &Socket, data| {
+            data.insert(socket.info());
+        })
+        .finish(request_service(Arc::clone(gateway)));
+    let setup = Setup {
+        timeouts: Arc::new(move || settings_gateway.settings().timeouts),
+        tls: gateway.settings().tls.clone(),
+        connections: Arc::clone(connections),
+        shutdown: shutdown.clone(),
+    };
+    on_connections(http, setup)
+}
+
+/// HTTP/1.1 on sockets that have clocks.
+pub(super) fn http<S>(shutdown: &GracefulShutdownSignal) -> HttpServiceBuilder<Socket, S>
+where
+    S: ServiceFactory<Request, Config = ()>,
+    S::Error: Into<Response<BoxBody>> + 'static,
+    S::InitError: fmt::Debug,
+    <S::Service as Service<Request>>::Future: 'static,
+{
+    let shutdown = shutdown.clone();
+    HttpServiceBuilder::default()
         // Close idle connections at once when the server stops.
         .graceful_shutdown_signal(move || {
             let shutdown = shutdown.clone();
@@ -80,22 +102,20 @@ fn service(
         .client_disconnect_timeout(LINGER_TIMEOUT)
         // A client that closes its sending side has left: drop its pending requests at once.
         .h1_allow_half_closed(false)
-        // By default, actix-http would answer every `Expect: 100-continue` with 100.
-        .expect(fn_service(move |request: Request| expect(Arc::clone(&expect_gateway), request)))
-        .on_connect_ext(|socket: &Socket, data| {
-            data.insert(socket.info());
-        })
-        .finish(request_service(gateway));
+}
 
+/// The service that handles accepted connections: each is set up, and passed to `http`.
+pub(super) fn on_connections<F>(
+    http: F,
+    setup: Setup,
+) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = F::Error, InitError = F::InitError> + use<F>
+where
+    F: ServiceFactory<(Socket, Protocol, Option<SocketAddr>), Config = (), Response = ()>,
+    F::Service: 'static,
+    F::Future: 'static,
+{
     fn_factory(move || {
-        let http = http.new_service(());
-        let setup = Setup {
-            gateway: Arc::clone(&settings_gateway),
-            tls: tls.clone(),
-            connections: Arc::clone(&connections),
-            shutdown: stopping.clone(),
-        };
-
+        let (http, setup) = (http.new_service(()), setup.clone());
         async move {
             // Shared, since a TLS handshake is awaited before the connection is passed to it.
             let http = Rc::new(http.await?);
@@ -106,11 +126,12 @@ fn service(
 
 /// What is needed to set up a connection.
 #[derive(Clone)]
-struct Setup {
-    gateway: Arc<Gateway>,
-    tls: Option<Arc<SharedTls>>,
-    connections: Arc<Connections>,
-    shutdown: GracefulShutdownSignal,
+pub(super) struct Setup {
+    /// Those in force: a reload may replace them.
+    pub(super) timeouts: Arc<dyn Fn() -> ServerTimeouts + Send + Sync>,
+    pub(super) tls: Option<Arc<SharedTls>>,
+    pub(super) connections: Arc<Connections>,
+    pub(super) shutdown: GracefulShutdownSignal,
 }
 
 impl Setup {
@@ -122,7 +143,7 @@ impl Setup {
         // `None` if the client has disconnected already.
         let connection = stream.peer_addr().ok().map(|peer| {
             let Some(permit) = self.connections.admit(peer.ip()) else { return Err(stream) };
-            let clock = Rc::new(Clock::new(self.gateway.settings().timeouts, self.tls.is_some(), Instant::now()));
+            let clock = Rc::new(Clock::new((self.timeouts)(), self.tls.is_some(), Instant::now()));
             let opening = open(stream, peer, Rc::clone(&clock), self.tls.clone(), self.shutdown.clone());
             let served = async move {
                 let Some(socket) = opening.await else { return Ok(()) };
@@ -216,7 +237,7 @@ fn request_service(
                 Ok(response) => {
                     let mut response: Response<BoxBody> = response.into();
                     request_log::end(&log, &mut response, *phase.borrow());
-                    Ok(response.map_body(|_, body| TimedBody::new(body, clock, log)))
+                    Ok(response.map_body(|_, body| TimedBody::new(body, clock, Some(log))))
                 }
                 Err(rejection) => {
                     clock.on_response_end(Instant::now());

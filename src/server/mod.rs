@@ -200,7 +200,8 @@ pub fn listen(
     let address = listener.local_addr()?;
     let (phase, is_in_phase) = watch::channel(Phase::Serving);
     let metrics = Arc::clone(observer.load().metrics());
-    let connections = admission::Connections::new(settings.limits, settings.trusted_proxies.clone(), metrics);
+    let limits = admission::Limits::new(settings.limits, settings.trusted_proxies.clone());
+    let connections = admission::Connections::new(limits, metrics);
     let gateway = Arc::new(Gateway {
         engine,
         callers,

@@ -280,8 +280,7 @@ impl Connection {
         incoming: Incoming,
         revoked: Option<LocalBoxFuture<'static, Fault>>,
     ) -> Result<(), Closed> {
-        let connection = info_of(&self.request);
-        let admitted = access::admit_message(&self.gateway, &self.routed.route, &self.caller, &connection);
+        let admitted = access::admit_message(&self.gateway, &self.routed.route, &self.caller);
         // Decode it anyway, since the error may have to refer to the id of the request.
         let (mut exchange, decoded) = self.decode(incoming).await;
         let _permits = match admitted {

@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use rustls::server::danger::ClientCertVerifier;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 
 use super::files::{Contents, Parsed, TlsFileError, TlsFiles, read_file};
 
@@ -22,6 +23,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 pub struct SharedTls {
     files: TlsFiles,
     current: ArcSwap<LoadedTls>,
+    /// Has a new value after each reload: the generation.
+    changes: watch::Sender<u64>,
     watched: Mutex<Watched>,
 }
 
@@ -62,13 +65,18 @@ impl SharedTls {
         let contents = Contents::read(&files, &read_file)?;
         let watched = Mutex::new(Watched { in_force: contents.digest(), refused: None });
         let current = ArcSwap::from_pointee(LoadedTls::new(contents.parse(&files)?, 0));
-        Ok(Self { files, current, watched })
+        Ok(Self { files, current, changes: watch::Sender::new(0), watched })
     }
 
     /// The configuration in force.
     #[must_use]
     pub fn load(&self) -> Arc<LoadedTls> {
         self.current.load_full()
+    }
+
+    /// Has a new value after each reload.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Reads the files and puts them in force if they have changed and can be used. Blocks.
@@ -91,6 +99,7 @@ impl SharedTls {
             Ok(parsed) => {
                 let generation = self.current.load().generation + 1;
                 self.current.store(Arc::new(LoadedTls::new(parsed, generation)));
+                self.changes.send_replace(generation);
                 *watched = Watched { in_force: digest, refused: None };
                 tracing::info!("the TLS certificate was reloaded");
                 TlsReload::Replaced

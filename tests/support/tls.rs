@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,
@@ -57,6 +58,13 @@ impl Authority {
     /// An identity of a client with a URI and a DNS name.
     pub fn client(&self, uri: &str, dns: &str) -> Identity {
         self.sign(&client_params(uri, dns))
+    }
+
+    /// The same, valid until a time in seconds since 1970.
+    pub fn client_until(&self, uri: &str, dns: &str, until: u64) -> Identity {
+        let mut params = client_params(uri, dns);
+        params.not_after = date_time_ymd(1970, 1, 1) + Duration::from_secs(until);
+        self.sign(&params)
     }
 
     /// One that has expired.

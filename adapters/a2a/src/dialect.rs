@@ -89,6 +89,14 @@ impl Operation {
     }
 }
 
+/// The names of all JSON-RPC methods, each with the version it is of.
+pub fn rpc_methods() -> impl Iterator<Item = (&'static str, Generation)> {
+    Operation::METHODS.iter().flat_map(|(_, new, old)| {
+        let old = old.map(|name| (name, Generation::V03));
+        [(*new, Generation::V1)].into_iter().chain(old)
+    })
+}
+
 /// The versions a route serves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServedVersions<'a> {

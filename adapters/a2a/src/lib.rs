@@ -38,7 +38,7 @@ use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 
 pub use card::{Algorithm, CardOptions, CardSigning, Flow, Flows, Provider, Requirement, Scheme, Skill};
 pub use connect::{A2aUpstream, UpstreamContext, UpstreamOptions, UpstreamStatusText};
-pub use dialect::{Binding, Generation};
+pub use dialect::{Binding, Generation, rpc_methods};
 pub use options::{
     ArtifactPer, CardFrom, CardWithoutVersion, Deduplicate, Extension, Incomplete, MissingVersion, Options, PushEvents,
     PushV03, Reasoning, ReplyAs, StatusText, Tools, TurnEnd, WhileWorking,

@@ -1,7 +1,9 @@
 //! What each path of the admin listener answers. Reading changes nothing, and every change is in the audit log.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use actix_web::dev::RequestHead;
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::{BytesMut, Payload};
@@ -10,8 +12,11 @@ use futures_util::StreamExt as _;
 use interlingua_core::{Fault, FaultKind, RunId};
 use serde_json::{Value, json};
 
-use super::super::guard::is_json;
-use super::{State, guard};
+use super::super::access;
+use super::super::connection::{ConnectionInfo, info_of};
+use super::super::guard::{self, check_named_host, check_origin, is_json};
+use super::State;
+use super::guard::{Asked, check_credentials};
 use crate::engine::LiveFilter;
 use crate::metrics::{Format, Levels};
 use crate::observe::{Action, AuditEntry};
@@ -27,7 +32,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_RUNS: usize = 200;
 
 /// Where a request goes.
-enum Target {
+pub(super) enum Target {
     Healthz,
     Readyz,
     Metrics,
@@ -79,21 +84,31 @@ impl Target {
 
 /// Answers one request.
 pub(super) async fn serve(state: &State, request: &HttpRequest, payload: Payload) -> HttpResponse {
-    let mut response = match answer(state, request, payload).await {
-        Ok(response) => response,
-        Err(fault) => refused(state, request, &fault),
-    };
+    let connection = info_of(request);
+    match answer(state, request, &connection, payload).await {
+        Ok(response) => with_headers(response),
+        Err(fault) => refuse(state, request.head(), &connection, &fault),
+    }
+}
+
+fn with_headers(mut response: HttpResponse) -> HttpResponse {
     let headers = response.headers_mut();
     headers.insert(HeaderName::from_static("cache-control"), HeaderValue::from_static("no-store"));
     headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
     response
 }
 
-async fn answer(state: &State, request: &HttpRequest, payload: Payload) -> Result<HttpResponse, Fault> {
-    let head = request.head();
-    let target = Target::find(request.path());
+/// Where a request goes, judged by its head alone, before a byte of its body is read or asked for. A page in the
+/// operator's browser can reach the listener like any other server of the machine, so a foreign origin is refused even
+/// without a key.
+///
+/// # Errors
+/// The first failure of host, origin, method, credentials, and path.
+pub(super) fn judge(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Result<Target, Fault> {
+    let target = Target::find(head.uri.path());
     let is_probe = target.as_ref().is_some_and(Target::is_probe);
-    guard::check_origin(&state.hosts, head, is_probe)?;
+    let host = check_named_host(&state.hosts, head, is_probe)?;
+    check_origin(&state.hosts, guard::Target::Operators, head, host.as_ref())?;
     if let Some(target) = &target
         && !target.methods().contains(&head.method.as_str())
     {
@@ -102,13 +117,24 @@ async fn answer(state: &State, request: &HttpRequest, payload: Payload) -> Resul
         return Err(fault);
     }
     if !is_probe {
-        guard::check_key(state.admin.key.load().as_deref(), &state.wrong_keys, head)?;
+        let key = state.admin.key.load();
+        let certificate = state.admin.tls.as_ref().is_some_and(|tls| tls.load().verifier.is_some());
+        let asked = Asked { key: key.as_deref(), certificate };
+        check_credentials(&asked, &state.failures, head, connection)?;
     }
+    target.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, format!("nothing is at '{}'", head.uri.path())))
+}
 
-    let Some(target) = target else {
-        return Err(Fault::new(FaultKind::NoSuchPath, format!("nothing is at '{}'", request.path())));
-    };
+async fn answer(
+    state: &State,
+    request: &HttpRequest,
+    connection: &ConnectionInfo,
+    payload: Payload,
+) -> Result<HttpResponse, Fault> {
+    let head = request.head();
+    let target = judge(state, head, connection)?;
     let body = read_body(request, payload).await?;
+    connection.clock.on_body_end();
     if head.method == Method::GET || head.method == Method::HEAD {
         return show(state, request, &target);
     }
@@ -151,7 +177,7 @@ async fn change(state: &State, request: &HttpRequest, target: Target, body: &[u8
         }
         Target::Cancel(id) => {
             admin.engine.operator_cancel(id).await?;
-            audit(state, request, AuditEntry::new(Action::RunCanceled).target(id.to_string()));
+            audit(state, request.peer_addr(), AuditEntry::new(Action::RunCanceled).target(id.to_string()));
             Ok(answer_with(202, &json!({ "id": id.to_string() })))
         }
         Target::Log => {
@@ -161,7 +187,7 @@ async fn change(state: &State, request: &HttpRequest, target: Target, body: &[u8
                 return Err(Fault::invalid("filter", "write {\"filter\": \"info\"}"));
             };
             admin.log.set(filter).map_err(|error| Fault::invalid("filter", error))?;
-            audit(state, request, AuditEntry::new(Action::LogLevel).detail(filter));
+            audit(state, request.peer_addr(), AuditEntry::new(Action::LogLevel).detail(filter));
             tracing::info!(filter, "the log level was changed");
             Ok(ok(&json!({ "filter": filter })))
         }
@@ -169,11 +195,10 @@ async fn change(state: &State, request: &HttpRequest, target: Target, body: &[u8
     }
 }
 
-fn audit(state: &State, request: &HttpRequest, entry: AuditEntry) {
+fn audit(state: &State, peer: Option<SocketAddr>, entry: AuditEntry) {
     let entry = entry.who("operator");
-    let from = request.peer_addr().map(|peer| peer.ip());
-    state.admin.observer.load().audit(match from {
-        Some(from) => entry.from(from),
+    state.admin.observer.load().audit(match peer {
+        Some(peer) => entry.from(peer.ip()),
         None => entry,
     });
 }
@@ -288,18 +313,16 @@ async fn read_body(request: &HttpRequest, mut payload: Payload) -> Result<BytesM
     tokio::time::timeout(BODY_TIMEOUT, read).await.unwrap_or_else(late)
 }
 
-/// A refusal. Refused keys, and what pages of other origins tried, are in the audit log.
-fn refused(state: &State, request: &HttpRequest, fault: &Fault) -> HttpResponse {
-    let code = fault.code();
-    tracing::debug!(path = request.path(), code, "admin request refused: {}", fault.message);
+/// Answers a request that is refused. Refused keys, and what pages of other origins tried, are in the audit log.
+pub(super) fn refuse(state: &State, head: &RequestHead, connection: &ConnectionInfo, fault: &Fault) -> HttpResponse {
+    let (code, path, peer) = (fault.code(), head.uri.path(), Some(connection.peer));
+    tracing::debug!(path, code, "admin request refused: {}", fault.message);
     match fault.kind {
         FaultKind::Unauthenticated => {
-            let entry = AuditEntry::new(Action::CredentialRefused).target(request.path()).detail("admin key");
-            audit(state, request, entry);
+            audit(state, peer, AuditEntry::new(Action::CredentialRefused).target(path).detail("admin"));
         }
         FaultKind::Forbidden | FaultKind::Misdirected | FaultKind::RateLimited => {
-            let path = request.path().to_owned();
-            audit(state, request, AuditEntry::new(Action::AdminCall).target(path).detail(code));
+            audit(state, peer, AuditEntry::new(Action::AdminCall).target(path).detail(code));
         }
         _ => {}
     }
@@ -317,9 +340,9 @@ fn refused(state: &State, request: &HttpRequest, fault: &Fault) -> HttpResponse 
         header("allow", &fault.allow.join(", "));
     }
     if let Some(pause) = fault.retry_after {
-        header("retry-after", &pause.as_secs().max(1).to_string());
+        header("retry-after", &access::seconds(pause).max(1).to_string());
     }
-    response
+    with_headers(response)
 }
 
 fn ok(body: &Value) -> HttpResponse {

@@ -1,32 +1,36 @@
 //! The listener for operators: metrics, health with reasons, the configuration in force, runs, reload, the log level.
 //!
 //! A server of its own with one worker: the endpoints of clients and those of operators share no port, and a busy
-//! gateway still answers its operator. Not here: who may use it ([`guard`]), and what each path answers ([`api`]).
+//! gateway still answers its operator. Not here: who may use it ([`guard`]), what each path answers ([`api`]), and its
+//! sockets ([`listener`]).
 
 mod api;
 mod guard;
+mod listener;
 
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::dev::{Server, ServerHandle};
-use actix_web::web::{self, Payload};
-use actix_web::{App, HttpRequest, HttpServer};
+use actix_web::dev::ServerHandle;
 use arc_swap::ArcSwapOption;
 use interlingua_core::event::Millis;
+use interlingua_core::rate::Rate;
 
-use self::guard::WrongKeys;
 use super::Control;
 use super::hosts::AllowedHosts;
+use crate::callers::Failures;
 use crate::engine::Engine;
 use crate::observe::{LogFilter, SharedObserver};
 use crate::ports::Reload;
+use crate::tls::SharedTls;
 
-/// Connections at once. More wait.
-const MAX_CONNECTIONS: usize = 64;
-/// How long a client may take to send a head, and how long it may be idle.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many wrong keys of one address are answered with 401, at once and in a minute. Then it is 429.
+const MAX_WRONG_KEYS: NonZeroU32 = match NonZeroU32::new(10) {
+    Some(count) => count,
+    None => NonZeroU32::MIN,
+};
 
 /// What operators see and change.
 pub struct Admin {
@@ -42,6 +46,8 @@ pub struct Admin {
     pub log: LogFilter,
     /// The SHA-256 of the key that requests have to show. `None`: none is asked for.
     pub key: Arc<ArcSwapOption<[u8; 32]>>,
+    /// `None` without TLS.
+    pub tls: Option<Arc<SharedTls>>,
     /// When the gateway began to serve.
     pub started: Millis,
 }
@@ -49,7 +55,7 @@ pub struct Admin {
 struct State {
     admin: Admin,
     hosts: AllowedHosts,
-    wrong_keys: WrongKeys,
+    failures: Failures,
 }
 
 /// An admin listener that is running.
@@ -73,23 +79,9 @@ impl AdminServer {
 pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServer> {
     let address = listener.local_addr()?;
     let hosts = AllowedHosts::new(None, None, address.ip());
-    let state = Arc::new(State { admin, hosts, wrong_keys: WrongKeys::default() });
-    let server: Server = HttpServer::new(move || {
-        let state = Arc::clone(&state);
-        App::new().default_service(web::to(move |request: HttpRequest, payload: Payload| {
-            let state = Arc::clone(&state);
-            async move { api::serve(&state, &request, payload).await }
-        }))
-    })
-    .workers(1)
-    .max_connections(MAX_CONNECTIONS)
-    .client_request_timeout(CLIENT_TIMEOUT)
-    .client_disconnect_timeout(CLIENT_TIMEOUT)
-    .keep_alive(CLIENT_TIMEOUT)
-    .disable_signals()
-    .listen(listener)?
-    .run();
-
+    let failures = Failures::new(Rate { count: MAX_WRONG_KEYS, per: Duration::from_secs(60) }, MAX_WRONG_KEYS.get());
+    let state = Arc::new(State { admin, hosts, failures });
+    let server = listener::listen(listener, &state)?;
     let handle = server.handle();
     actix_web::rt::spawn(async move {
         if let Err(error) = server.await {

@@ -1,0 +1,149 @@
+//! The sockets of the admin listener: with the clocks, TLS and bounds of the listener of clients.
+//!
+//! Not here: what is answered ([`super::api`]).
+
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_http::{Payload as RawPayload, Request, Response};
+use actix_server::{GracefulShutdownSignal, Server};
+use actix_service::{
+    IntoServiceFactory as _, Service as _, ServiceFactory, ServiceFactoryExt as _, apply_fn_factory, fn_service,
+    map_config,
+};
+use actix_web::body::BoxBody;
+use actix_web::dev::AppConfig;
+use actix_web::rt::net::TcpStream;
+use actix_web::web::{self, Payload};
+use actix_web::{App, HttpRequest, HttpResponse};
+use tokio::time::Instant;
+
+use super::super::admission::{Connections, Limits};
+use super::super::connection::{ConnectionInfo, Socket, TimedBody};
+use super::super::listener::{Setup, http, on_connections};
+use super::{State, api};
+use crate::config::ServerTimeouts;
+
+/// Connections that the kernel queues until they are accepted.
+const BACKLOG: i32 = 64;
+/// Connections at once; more are refused.
+const MAX_CONNECTIONS: usize = 64;
+/// Connections of one other machine.
+const MAX_PER_ADDRESS: usize = 16;
+/// How long operators may take. There are no WebSockets.
+const TIMEOUTS: ServerTimeouts = ServerTimeouts {
+    head: Duration::from_secs(5),
+    body: Duration::from_secs(5),
+    write: Duration::from_secs(5),
+    idle: Duration::from_secs(10),
+    message: Duration::from_secs(5),
+    ping: Duration::from_secs(5),
+};
+
+/// Serves operators on a listener.
+pub(super) fn listen(listener: TcpListener, state: &Arc<State>) -> io::Result<Server> {
+    socket2::SockRef::from(&listener).listen(BACKLOG)?;
+    let limits = Limits {
+        max: MAX_CONNECTIONS,
+        max_per_address: MAX_PER_ADDRESS,
+        max_per_loopback_address: MAX_CONNECTIONS,
+        proxies: Vec::new(),
+    };
+    let connections = Connections::new(limits, Arc::clone(state.admin.observer.load().metrics()));
+
+    let builder = Server::build()
+        .workers(1)
+        // Above our own limit, since connections beyond it would wait instead of being refused.
+        .max_concurrent_connections(2 * MAX_CONNECTIONS)
+        .shutdown_timeout(1)
+        .disable_signals();
+    let shutdown = builder.graceful_shutdown_signal();
+    let state = Arc::clone(state);
+    let factory = move || service(&state, &connections, &shutdown);
+    Ok(builder.listen("admin", listener, factory)?.run())
+}
+
+/// The service that handles a connection.
+fn service(
+    state: &Arc<State>,
+    connections: &Arc<Connections>,
+    shutdown: &GracefulShutdownSignal,
+) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = actix_http::error::DispatchError, InitError = ()>
++ use<> {
+    let judging = Arc::clone(state);
+    let http = http(shutdown)
+        .expect(fn_service(move |request: Request| {
+            let state = Arc::clone(&judging);
+            async move { expect(&state, request) }
+        }))
+        .on_connect_ext(|socket: &Socket, data| {
+            data.insert(socket.info());
+        })
+        .finish(request_service(Arc::clone(state)));
+    let setup = Setup {
+        timeouts: Arc::new(|| TIMEOUTS),
+        tls: state.admin.tls.clone(),
+        connections: Arc::clone(connections),
+        shutdown: shutdown.clone(),
+    };
+    on_connections(http, setup)
+}
+
+/// Checks the head of a request whose client waits for `100 Continue`.
+fn expect(state: &State, request: Request) -> Result<Request, Response<BoxBody>> {
+    let connection = ConnectionInfo::of_raw(&request);
+    match api::judge(state, request.head(), &connection) {
+        Ok(_) => Ok(request),
+        Err(fault) => {
+            // The client may still send the body.
+            connection.clock.on_request(true);
+            connection.clock.on_response_end(Instant::now());
+            Err(api::refuse(state, request.head(), &connection, &fault).into())
+        }
+    }
+}
+
+/// The service that handles requests, and reports them to the clock of their connection.
+fn request_service(
+    state: Arc<State>,
+) -> impl ServiceFactory<
+    Request,
+    Config = (),
+    Response = Response<TimedBody>,
+    Error = HttpResponse<BoxBody>,
+    InitError = (),
+    Service = impl actix_service::Service<
+        Request,
+        Response = Response<TimedBody>,
+        Error = HttpResponse<BoxBody>,
+        Future: 'static,
+    > + 'static,
+> {
+    let app = App::new().default_service(web::to(move |request: HttpRequest, payload: Payload| {
+        let state = Arc::clone(&state);
+        async move { api::serve(&state, &request, payload).await }
+    }));
+    let app = app.into_factory().map_err(|error: actix_web::Error| error.error_response());
+    let app = map_config(app, |()| AppConfig::default());
+
+    apply_fn_factory(app, move |mut request: Request, app| {
+        let clock = Rc::clone(&ConnectionInfo::of_raw(&request).clock);
+        clock.on_request(!matches!(request.payload(), RawPayload::None));
+        let response = app.call(request);
+        async move {
+            match response.await {
+                Ok(response) => {
+                    let response: Response<BoxBody> = response.into();
+                    Ok(response.map_body(|_, body| TimedBody::new(body, clock, None)))
+                }
+                Err(rejection) => {
+                    clock.on_response_end(Instant::now());
+                    Err(rejection)
+                }
+            }
+        }
+    })
+}
