@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::process::{self, Running};
 use crate::report::{Outcome, Report};
 use crate::suites::{self, Kind, Suite};
-use crate::{node, python, root, steps, target};
+use crate::{browser, node, python, root, steps, target};
 
 /// The gateway is ready in milliseconds; the limit allows for an unoptimised build on a busy machine.
 const GATEWAY_READY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -54,11 +54,16 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
     let prepared = match suite.kind {
         Kind::Python => python::interpreter(suite.name, &sources.join("requirements.txt"))
             .map(|interpreter| (interpreter, sources.clone())),
-        Kind::Node => node::prepared(suite.name, &sources, &shared),
+        Kind::Node | Kind::Browser => node::prepared(suite.name, &sources, &shared),
     };
     let (program, folder) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return Ok(Outcome::NotRun(format!("its packages cannot be installed: {error:#}"))),
+    };
+    let browser = match suite.kind {
+        // A suite that is left out would look like one that passes.
+        Kind::Browser => Some(browser::installed()?),
+        Kind::Python | Kind::Node => None,
     };
 
     // Logs and the store are kept here after the run for inspection.
@@ -88,6 +93,9 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
             .env("PYTHONDONTWRITEBYTECODE", "1");
         if let Some(upstream) = &upstream {
             command.env("UPSTREAM_URL", upstream.url());
+        }
+        if let Some(browser) = &browser {
+            command.env("CHROMIUM", browser);
         }
         match process::run_and_read(&mut command, suite.limit) {
             Ok((status, output)) => match counts(&output) {

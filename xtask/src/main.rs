@@ -41,6 +41,7 @@
 //! Not here: code of the gateway itself.
 
 mod bench;
+mod browser;
 mod conformance;
 mod faults;
 mod fuzz;

@@ -1,7 +1,6 @@
 //! Node packages for conformance suites: one folder per `package.json`, installed once, and a newer Node if the
 //! installed one is too old.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -32,7 +31,8 @@ pub(crate) fn prepared(name: &str, suite: &Path, shared: &Path) -> Result<(PathB
 
     for script in scripts {
         let script = script?.path();
-        if script.extension() == Some(OsStr::new("mjs")) {
+        // Some scripts have a list beside them.
+        if script.extension().is_some_and(|extension| extension == "mjs" || extension == "txt") {
             std::fs::copy(&script, folder.join(script.file_name().expect("a listed file has a name")))?;
         }
     }

@@ -22,6 +22,8 @@ pub(crate) struct Suite {
 pub(crate) enum Kind {
     Python,
     Node,
+    /// Node with Chromium, whose path is in `CHROMIUM`.
+    Browser,
 }
 
 pub(crate) const ALL: &[Suite] = &[
@@ -141,5 +143,14 @@ pub(crate) const ALL: &[Suite] = &[
         upstream: Some("issuer.mjs"),
         in_ci: true,
         limit: Duration::from_secs(180),
+    },
+    // A page of another origin, in Chromium.
+    Suite {
+        name: "foreign-page",
+        kind: Kind::Browser,
+        scripts: &["client.mjs"],
+        upstream: Some("agent.mjs"),
+        in_ci: true,
+        limit: Duration::from_secs(300),
     },
 ];
