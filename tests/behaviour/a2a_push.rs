@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::agent::{approval_request, frames, text_reply, text_reply_then_hang, text_reply_until};
+use crate::support::callers::{AUTH, key_of, write_keys};
 use crate::support::gateway::{Gateway, JSON, agent};
 use crate::support::poll_until;
 use crate::support::process::Process;
@@ -404,4 +405,65 @@ async fn a_receiver_learns_that_a_task_was_answered_over_another_protocol_even_a
             "{restarts}: {received:?}"
         );
     }
+}
+
+/// `returnImmediately`, with a push receiver.
+fn at_once_to(receiver: &Upstream) -> Value {
+    let mut configuration = to(receiver);
+    configuration["returnImmediately"] = true.into();
+    configuration
+}
+
+#[tokio::test]
+async fn receivers_of_a_removed_caller_get_nothing_more() {
+    for store in [MEMORY, FILE] {
+        let upstream = Upstream::always(text_reply_until(&["one"], "go"));
+        let folder = tempfile::tempdir().expect("a folder");
+        write_keys(folder.path(), &["ann", "bob"]);
+        let source = format!("{AUTH}{}", config(store, &upstream, ALLOWED));
+        let gateway = Gateway::in_folder(&source, folder.path().to_owned()).await;
+        let (ann, bob) = (gateway.as_caller("ann"), gateway.as_caller("bob"));
+        let (hers, his) = (receiver(), receiver());
+        for (caller, receiver) in [(&ann, &hers), (&bob, &his)] {
+            send(caller, json!({ "text": "hi" }), None, at_once_to(receiver)).await;
+            wait_for_last(receiver, "one").await;
+        }
+
+        write_keys(folder.path(), &["bob"]);
+        poll_until("ann to be refused", async || (ann.get("/a2a/demo/tasks").await.status == 401).then_some(())).await;
+        upstream.open("go");
+        wait_for_last(&his, "COMPLETED").await;
+        // Hers would have come as early as his.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(notifications(&hers), ["task SUBMITTED", "WORKING", "one"], "{store}");
+    }
+}
+
+#[tokio::test]
+async fn receivers_of_a_caller_who_was_removed_meanwhile_get_nothing_after_a_restart() {
+    let upstream = Upstream::always(text_reply_then_hang(&["one"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    write_keys(folder.path(), &["ann", "bob"]);
+    let server = "[server]\nlisten = \"127.0.0.1:0\"\n";
+    let source = format!("{server}{AUTH}{}", config(FILE, &upstream, ALLOWED));
+    std::fs::write(folder.path().join("gateway.toml"), source).expect("a file");
+    let process = Process::start(folder.path());
+
+    let (hers, his) = (receiver(), receiver());
+    for (caller, receiver) in [("ann", &hers), ("bob", &his)] {
+        let key = key_of(caller);
+        let headers = [JSON, &[("a2a-version", "1.0"), ("x-api-key", key.as_str())]].concat();
+        let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] });
+        let body = json!({ "message": message, "configuration": at_once_to(receiver) }).to_string();
+        let made = process.open("POST", "/a2a/demo/message:send", &headers, body.as_bytes()).await.response().await;
+        assert_eq!(made.status, 200, "{}", made.text());
+        wait_for_last(receiver, "one").await;
+    }
+    process.kill();
+    write_keys(folder.path(), &["bob"]);
+    let _process = Process::start(folder.path());
+
+    wait_for_last(&his, "FAILED").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(notifications(&hers), ["task SUBMITTED", "WORKING", "one"]);
 }

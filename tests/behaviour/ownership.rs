@@ -1,36 +1,49 @@
 //! What is not yours does not exist: every operation of every protocol, on the resources of another caller, answers word
-//! for word as for what never was, in each store, over each route, and after a restart.
+//! for word as for what never was, in each store, over each route, and after a restart. Another caller is one with
+//! another key, one of the same name by a token, one without credentials, and the caller herself on a route or in a
+//! tenant whose sessions are apart.
 //!
-//! Not here: routes and tenants of one caller (`owners.rs`), credentials that are refused.
+//! Not here: what an agent remembers (`memory.rs` beside this), credentials that are refused.
 
+mod memory;
 mod operations;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use self::operations::{Operation, operations, rpc_methods};
-use crate::support::agent::remembering;
+use self::operations::{Operation, operations};
 use crate::support::callers::{AUTH, write_keys};
-use crate::support::gateway::{DEMO, Gateway, JSON, agent, user_turn_in};
+use crate::support::gateway::{DEMO, Gateway, JSON};
 use crate::support::http::{Exchange, Response};
+use crate::support::issuer::Issuer;
 use crate::support::pairs::{ALL_PROTOCOLS, Decision, Interrupt, Protocol, ROUTES};
 use crate::support::socket::Socket;
 
 /// A version header of A2A that its older generation ignores on its own paths.
 const V1: (&str, &str) = ("a2a-version", "1.0");
 
-/// The routes of all protocols, once for callers with keys, and once below `/open` for anyone.
-fn config(store: &str) -> String {
+/// The routes of all protocols: for callers with keys or tokens, below `/open` for anyone, and below `/apart` with
+/// sessions of their own.
+fn config(store: &str, auth: &str) -> String {
     let a2a = "protocol = \"a2a\"\n";
     let options = "options = { push_allow = [\"127.0.0.1\"], push_allow_http = true }\n";
     let routes = ROUTES.replace(a2a, &format!("{a2a}{options}"));
-    let open: String = routes
-        .split("[[routes]]\n")
-        .filter(|route| !route.is_empty())
-        .map(|route| format!("[[routes]]\nauth = \"none\"\n{}", route.replacen("path = \"", "path = \"/open", 1)))
-        .collect();
-    format!("{AUTH}[store]\n{store}\n{DEMO}{routes}{open}")
+    let below = |path: &str, own: &str| -> String {
+        routes
+            .split("[[routes]]\n")
+            .filter(|route| !route.is_empty())
+            .map(|route| format!("[[routes]]\n{own}\n{}", route.replacen("path = \"", &format!("path = \"{path}"), 1)))
+            .collect()
+    };
+    let (open, apart) = (below("/open", "auth = \"none\""), below("/apart", "shared_sessions = false"));
+    format!("{auth}[store]\n{store}\n{DEMO}{routes}{open}{apart}")
+}
+
+/// Keys, and tokens of these issuers.
+fn auth(issuers: &[&Issuer]) -> String {
+    let issuers: Vec<String> = issuers.iter().map(|issuer| issuer.settings("")).collect();
+    format!("{AUTH}jwt = [{}]\n", issuers.join(", "))
 }
 
 /// What belongs to Ann.
@@ -91,6 +104,16 @@ impl Anns {
         let made = ann.open("POST", &path, &[V1, JSON[0]], body.to_string().as_bytes()).await.response().await;
         assert_eq!(made.status, 200, "{}", made.text());
         made.json()["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Some of her runs in each state, others for each number.
+    fn some(&self, number: usize, in_each: usize) -> Vec<&Interrupt> {
+        let ended: Vec<&Interrupt> = self.ended.iter().collect();
+        let [running, waiting] = [&self.running, &self.waiting].map(|runs| runs.iter().map(|(_, run)| run).collect());
+        let states: [Vec<&Interrupt>; 3] = [ended, running, waiting];
+        let pick = |runs: &Vec<&'_ Interrupt>, at: usize| at % runs.len();
+        let numbers = (0..in_each).map(|offset| number + 2 * offset);
+        numbers.flat_map(|at| states.iter().map(move |runs| runs[pick(runs, at)])).collect()
     }
 
     fn runs(&self) -> impl Iterator<Item = &Interrupt> {
@@ -228,28 +251,48 @@ async fn send(gateway: &Gateway, base: &str, operation: &Operation, values: &Val
     gateway.open(operation.method, &path, &headers, body.as_bytes()).await.response().await
 }
 
-/// Asserts that another caller gets the same answer for what is Ann's as for what never was.
-async fn assert_nothing_there(anns: &Anns, other: &Gateway, base: &str, who: &str) {
+/// Someone else than Ann on a route of hers.
+struct Other<'a> {
+    who: &'a str,
+    gateway: Gateway,
+    /// In front of the paths of all operations.
+    base: &'a str,
+    /// How many of Ann's runs in each state every operation is tried with.
+    runs: usize,
+    /// True if it tries all operations, and has lists of its own.
+    all: bool,
+    /// The operations that are tried.
+    tries: fn(&Operation) -> bool,
+}
+
+impl<'a> Other<'a> {
+    fn new(who: &'a str, gateway: Gateway, base: &'a str, runs: usize) -> Self {
+        Self { who, gateway, base, runs, all: true, tries: |_| true }
+    }
+}
+
+/// Asserts that another caller gets the same answer for what is Ann's as for what never was. `first`: from which of her
+/// runs on; each operation begins with the next one, so that together they try all of them.
+async fn assert_nothing_there(anns: &Anns, other: &Other<'_>, first: usize) {
+    let Other { who, gateway, base, runs, tries, .. } = other;
     let mut differences = BTreeMap::new();
-    for operation in operations() {
+    for (number, operation) in operations().into_iter().enumerate().filter(|(_, operation)| tries(operation)) {
         let names_run = operation.names("{run}");
         let is_of_run = names_run || operation.names("{session}") || operation.names("{item}");
-        for (number, run) in anns.runs().enumerate().take(if is_of_run { usize::MAX } else { 1 }) {
-            // Each run in two of the spellings: together they have all of them several times.
-            for offset in 0..if names_run { 2 } else { 1 } {
-                let spell = if names_run { &SPELLINGS[(number + offset) % SPELLINGS.len()] } else { &SPELLINGS[0] };
-                let hers = anns.values(run).spelled(*spell);
-                let none = hers.never();
-                let found = send(other, base, &operation, &hers).await;
-                let nothing = send(other, base, &operation, &none).await;
-                let (found_text, nothing_text) = (masked(&found, &hers), masked(&nothing, &none));
-                // What names nothing of hers shows what the other caller has made meanwhile.
-                if found_text != nothing_text && operation.names("{") {
-                    let what = format!("{who}: {} {base}{} {:?}", operation.method, operation.path, operation.body);
-                    differences.entry(what).or_insert((found_text, nothing_text, hers.0));
-                }
-                assert!(!found.text().contains("my secret"), "{who}: {}", operation.path);
+        let chosen = anns.some(first + number, *runs);
+        for (at, run) in chosen.into_iter().enumerate().take(if is_of_run { usize::MAX } else { 1 }) {
+            let spell = if names_run { &SPELLINGS[(number + at) % SPELLINGS.len()] } else { &SPELLINGS[0] };
+            let hers = anns.values(run).spelled(*spell);
+            let none = hers.never();
+            let found = send(gateway, base, &operation, &hers).await;
+            let nothing = send(gateway, base, &operation, &none).await;
+            let (found_text, nothing_text) = (masked(&found, &hers), masked(&nothing, &none));
+            // What names nothing of hers shows what the other caller has made meanwhile.
+            if found_text != nothing_text && operation.names("{") {
+                let what = format!("{who}: {} {base}{} {:?}", operation.method, operation.path, operation.body);
+                differences.entry(what).or_insert((found_text, nothing_text, hers.0));
             }
+            assert!(!found.text().contains("my secret"), "{who}: {}", operation.path);
         }
     }
 
@@ -333,10 +376,31 @@ async fn assert_ann_has_all(anns: &Anns, ann: &Gateway, is_running: bool) {
     }
 }
 
-async fn test_ownership(store: &str, restarts: bool) {
+/// Everyone who is not Ann as she is on the first routes.
+fn others<'a>(gateway: &Gateway, token: String) -> Vec<Other<'a>> {
+    let ann = || gateway.as_caller("ann");
+    let in_a_tenant = Other {
+        all: false,
+        tries: |operation| operation.path.contains("/acme/"),
+        ..Other::new("Ann in another tenant", ann(), "", 1)
+    };
+    vec![
+        Other::new("Bob", gateway.as_caller("bob"), "", 2),
+        Other::new("Ann by a token", gateway.with_key(Some(token)), "", 1),
+        Other::new("anyone", gateway.with_key(None), "/open", 1),
+        // Her own key proves nothing where no one asks for it: she is anyone there.
+        Other::new("Ann, unasked", ann(), "/open", 1),
+        Other::new("Ann on a route of its own", ann(), "/apart", 1),
+        in_a_tenant,
+    ]
+}
+
+/// `first`: from which of her runs on they are tried.
+async fn test_ownership(store: &str, restarts: bool, first: usize) {
     let folder = tempfile::tempdir().expect("a folder");
-    write_keys(folder.path(), &["ann", "bob", "eve"]);
-    let config = config(store);
+    write_keys(folder.path(), &["ann", "bob"]);
+    let issuer = Issuer::start().await;
+    let config = config(store, &auth(&[&issuer]));
     let mut gateway = Gateway::in_folder(&config, folder.path().to_owned()).await;
     let anns = Anns::make(&gateway.as_caller("ann")).await;
     if restarts {
@@ -346,20 +410,19 @@ async fn test_ownership(store: &str, restarts: bool) {
 
     let ann = gateway.as_caller("ann");
     let before = anns.snapshot(&ann).await;
-    let anonymous = gateway.with_key(None);
-    // Before either has a session of the same name as Ann's.
-    let bob = gateway.as_caller("bob");
-    assert_lists_are_empty(&anns, &bob, "").await;
-    assert_lists_are_empty(&anns, &anonymous, "/open").await;
-    for (other, base, who) in [
-        (bob, "", "Bob"),
-        (anonymous, "/open", "anyone"),
-        // Her own key proves nothing where no one asks for it: she is anyone there.
-        (gateway.as_caller("ann"), "/open", "Ann, unasked"),
-    ] {
-        assert_no_socket_finds(&anns, &other, base).await;
-        assert_nothing_there(&anns, &other, base, who).await;
-        assert_lists_are_empty_of_runs(&anns, &other, base).await;
+    let others = others(&gateway, issuer.token("ann"));
+    // Before any of them has a session of the same name as Ann's.
+    for other in others.iter().filter(|other| other.all) {
+        assert_lists_are_empty(&anns, &other.gateway, other.base).await;
+    }
+    for other in &others {
+        if other.all {
+            assert_no_socket_finds(&anns, &other.gateway, other.base).await;
+        }
+        assert_nothing_there(&anns, other, first).await;
+        if other.all {
+            assert_lists_are_empty_of_runs(&anns, &other.gateway, other.base).await;
+        }
     }
 
     assert_eq!(anns.snapshot(&ann).await, before, "nothing of hers has changed");
@@ -377,56 +440,24 @@ async fn assert_lists_are_empty_of_runs(anns: &Anns, other: &Gateway, base: &str
 
 #[tokio::test]
 async fn what_is_anothers_does_not_exist_in_memory() {
-    test_ownership("kind = \"memory\"", false).await;
+    test_ownership("kind = \"memory\"", false, 0).await;
 }
 
 #[tokio::test]
 async fn what_is_anothers_does_not_exist_in_a_file() {
-    test_ownership("kind = \"sqlite\"\npath = \"runs.db\"", false).await;
+    test_ownership("kind = \"sqlite\"\npath = \"runs.db\"", false, 1).await;
 }
 
 #[tokio::test]
 async fn what_is_anothers_does_not_exist_after_a_restart() {
-    test_ownership("kind = \"sqlite\"\npath = \"runs.db\"", true).await;
-}
-
-#[tokio::test]
-async fn an_agent_that_remembers_knows_callers_apart() {
-    let upstream = remembering();
-    let folder = tempfile::tempdir().expect("a folder");
-    write_keys(folder.path(), &["ann", "bob"]);
-    let route = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{agent}\"\n";
-    let open = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/open/{agent}\"\nauth = \"none\"\n";
-    let friday = agent("friday", &upstream.url("/process"), "", "");
-    let config = format!("{AUTH}[store]\nkind = \"memory\"\n{friday}{route}{open}");
-    let gateway = Gateway::in_folder(&config, folder.path().to_owned()).await;
-    let (ann, bob) = (gateway.as_caller("ann"), gateway.as_caller("bob"));
-
-    let reply = async |caller: &Gateway, path: &str, session: &str, user: &str, text: &str| {
-        let mut body = user_turn_in(session, text);
-        (body["user_id"], body["stream"]) = (user.into(), false.into());
-        let answer = caller.post(&format!("{path}/friday/process"), &body).await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        answer.json()["output"][0]["content"][0]["text"].as_str().expect("a text").to_owned()
-    };
-    assert_eq!(reply(&ann, "/agents", "s1", "ada", "my secret").await, "before: []");
-    assert_eq!(reply(&bob, "/agents", "s1", "ada", "what did I say?").await, "before: []");
-    assert_eq!(reply(&gateway, "/open", "s1", "ada", "and I?").await, "before: []");
-    assert_eq!(reply(&ann, "/agents", "s1", "ada", "again").await, "before: [my secret]");
-
-    // The names that the agent was given for Ann open nothing for others.
-    let made = upstream.requests()[0].json();
-    let name = |field: &str| made[field].as_str().expect("a name").to_owned();
-    for (caller, path) in [(&bob, "/agents"), (&gateway, "/open")] {
-        assert_eq!(reply(caller, path, &name("session_id"), &name("user_id"), "let me in").await, "before: []");
-    }
+    test_ownership("kind = \"sqlite\"\npath = \"runs.db\"", true, 4).await;
 }
 
 #[tokio::test]
 async fn an_unstored_response_is_found_on_its_own_socket_only() {
     let folder = tempfile::tempdir().expect("a folder");
     write_keys(folder.path(), &["ann", "bob"]);
-    let gateway = Gateway::in_folder(&config("kind = \"memory\""), folder.path().to_owned()).await;
+    let gateway = Gateway::in_folder(&config("kind = \"memory\"", AUTH), folder.path().to_owned()).await;
     let mut sockets = Vec::new();
     for caller in ["ann", "ann", "bob"] {
         let credentials = gateway.as_caller(caller).credentials();
@@ -453,5 +484,12 @@ fn every_endpoint_is_tried() {
     let stale: Vec<_> =
         tried.iter().filter(|(method, path)| !mounted.contains(&(*method, (*path).to_owned()))).collect();
     assert!(stale.is_empty(), "rows of operations() without an endpoint: {stale:?}");
-    assert_eq!(rpc_methods().len(), 21, "eleven operations of A2A, one of which the older version has not");
+}
+
+/// A page of another origin tries every endpoint in a real browser (`tests/conformance/foreign-page`).
+#[test]
+fn the_browser_tries_every_endpoint() {
+    let mounted: Vec<String> = operations::mounted().iter().map(|(method, path)| format!("{method} {path}")).collect();
+    let listed = include_str!("../conformance/foreign-page/endpoints.txt");
+    assert_eq!(listed.lines().collect::<Vec<_>>(), mounted, "endpoints.txt lists other endpoints than are mounted");
 }

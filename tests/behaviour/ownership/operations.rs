@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use interlingua_a2a::Generation;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::AgentCard;
 use interlingua_core::exchange::Mount;
@@ -242,34 +243,9 @@ fn a2a_old() -> Vec<Operation> {
     operations
 }
 
-/// The methods of the JSON-RPC binding, each with its version.
-pub(super) fn rpc_methods() -> Vec<(&'static str, Option<&'static str>)> {
-    let new = [
-        "SendMessage",
-        "SendStreamingMessage",
-        "GetTask",
-        "ListTasks",
-        "CancelTask",
-        "SubscribeToTask",
-        "CreateTaskPushNotificationConfig",
-        "GetTaskPushNotificationConfig",
-        "ListTaskPushNotificationConfigs",
-        "DeleteTaskPushNotificationConfig",
-        "GetExtendedAgentCard",
-    ];
-    let old = [
-        "message/send",
-        "message/stream",
-        "tasks/get",
-        "tasks/cancel",
-        "tasks/resubscribe",
-        "tasks/pushNotificationConfig/set",
-        "tasks/pushNotificationConfig/get",
-        "tasks/pushNotificationConfig/list",
-        "tasks/pushNotificationConfig/delete",
-        "agent/getAuthenticatedExtendedCard",
-    ];
-    new.map(|name| (name, Some("1.0"))).into_iter().chain(old.map(|name| (name, None))).collect()
+/// The methods of the JSON-RPC binding, each with its version: those that the adapter has.
+fn rpc_methods() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+    interlingua_a2a::rpc_methods().map(|(name, version)| (name, (version == Generation::V1).then_some("1.0")))
 }
 
 fn a2a_rpc() -> Vec<Operation> {
