@@ -89,7 +89,6 @@ pub struct Running {
     server: server::Listening,
     /// Bound, and not served yet.
     admin_listener: Option<TcpListener>,
-    admin_tls: Option<Arc<SharedTls>>,
     admin: Option<AdminServer>,
 }
 
@@ -233,7 +232,8 @@ impl Gateway {
             .collect::<anyhow::Result<Vec<_>>>()?;
         let tls = settings.server.tls.clone().map(SharedTls::open).transpose().context("TLS")?.map(Arc::new);
         let admin_tls = settings.admin.as_ref().and_then(|admin| admin.tls.clone());
-        let admin_tls = admin_tls.map(SharedTls::open).transpose().context("TLS of the admin listener")?.map(Arc::new);
+        let admin_tls =
+            admin_tls.map(SharedTls::without_http2).transpose().context("TLS of the admin listener")?.map(Arc::new);
         let listener = listen(settings.server.listen)?;
         let admin_listener = settings.admin.as_ref().map(|admin| listen(admin.listen)).transpose()?;
         // Webhooks must not reach the gateway itself.
@@ -283,8 +283,9 @@ impl Gateway {
             admin_key: Arc::new(ArcSwapOption::from_pointee(admin_key)),
             rates: Arc::new(ArcSwap::from_pointee(rates)),
             tls,
+            admin_tls,
         };
-        Ok(Running { address: server.address, parts, store, server, admin_listener, admin_tls, admin: None })
+        Ok(Running { address: server.address, parts, store, server, admin_listener, admin: None })
     }
 
     /// `running`: the agent of this name until now. What is counted of it goes on.
@@ -388,11 +389,11 @@ impl Running {
     /// # Errors
     /// Errors of the server and of the store.
     pub async fn run(self, stop: impl Future<Output = ()> + 'static) -> anyhow::Result<()> {
-        let Self { parts, store, server, admin, admin_tls, .. } = self;
+        let Self { parts, store, server, admin, .. } = self;
         let (engine, observer) = (parts.engine.clone(), Arc::clone(&parts.observer));
         let watch = tokio::task::spawn_local(Arc::clone(&parts.callers).watch());
         let housekeeping = tokio::task::spawn_local(engine.clone().housekeeping());
-        let watching: Vec<_> = [parts.tls.clone(), admin_tls]
+        let watching: Vec<_> = [parts.tls.clone(), parts.admin_tls.clone()]
             .into_iter()
             .flatten()
             .map(|tls| tokio::task::spawn_local(tls.watch()))
@@ -458,7 +459,7 @@ impl Running {
     pub fn serve_admin(&mut self, reload: Arc<dyn Reload>, log: LogFilter) -> anyhow::Result<Option<SocketAddr>> {
         let Some(listener) = self.admin_listener.take() else { return Ok(None) };
         let LiveParts { engine, control, observer, admin_key, .. } = self.parts.clone();
-        let (key, tls, started) = (admin_key, self.admin_tls.clone(), clock::now());
+        let (key, tls, started) = (admin_key, self.parts.admin_tls.clone(), clock::now());
         let admin = server::Admin { engine, control, observer, reload, log, key, tls, started };
         let admin = server::listen_admin(listener, admin)?;
         let address = admin.address;

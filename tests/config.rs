@@ -373,6 +373,9 @@ fn defaults_are_applied() {
         sockets_per_caller: 256,
         sockets_per_loopback_address: 4096,
         followers: 20_000,
+        http2_streams: 100,
+        http2_resets: 200,
+        http2_control_frames: 1000,
     };
     assert_eq!(settings.server.limits, limits);
     assert_eq!(settings.server.drain, Duration::from_secs(30));
@@ -412,6 +415,7 @@ fn values_of_the_file_override_defaults() {
     assert_eq!((limits.receivers, limits.pushes), (50, 200));
     assert_eq!((limits.head, limits.sockets, limits.sockets_per_caller), (16 << 10, 100, 10));
     assert_eq!((limits.sockets_per_loopback_address, limits.followers), (10, 2000));
+    assert_eq!((limits.http2_streams, limits.http2_resets, limits.http2_control_frames), (50, 20, 500));
     assert_eq!(settings.server.trusted_proxies.len(), 2);
     assert_eq!(settings.server.forwarded, Forwarded::Forwarded);
     assert_eq!(settings.server.allowed_hosts.as_ref().map(Vec::len), Some(3));

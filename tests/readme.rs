@@ -242,8 +242,17 @@ fn tested_clients() -> Vec<(String, String)> {
 #[test]
 fn the_readme_lists_the_tested_official_clients() {
     /// Dependencies of other clients and of the suites' scripts.
-    const NOT_CLIENTS: [&str; 7] =
-        ["langchain-core", "cryptography", "httpx", "websockets", "zod", "ai", "prometheus-client"];
+    const NOT_CLIENTS: [&str; 9] = [
+        "langchain-core",
+        "cryptography",
+        "httpx",
+        "httpx[http2]",
+        "undici",
+        "websockets",
+        "zod",
+        "ai",
+        "prometheus-client",
+    ];
     let readme = read("README.md");
     let (_, named) = readme.split_once("Official clients that are tested").expect("the README names them");
     let named = named.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");

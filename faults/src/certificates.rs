@@ -43,25 +43,25 @@ path = "/agents/{agent}"
 "#;
 
 /// Signs the certificates of the gateway.
-struct Authority {
+pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 /// A certificate with its key.
-struct Pair {
+pub(crate) struct Pair {
     cert: String,
     key: String,
     der: Vec<u8>,
 }
 
 impl Authority {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Ok(Self { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)? })
     }
 
-    fn pair(&self) -> Result<Pair> {
+    pub(crate) fn pair(&self) -> Result<Pair> {
         let key = KeyPair::generate()?;
         let params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
         let cert = params.signed_by(&key, &self.issuer)?;
@@ -69,7 +69,7 @@ impl Authority {
     }
 
     /// A client that trusts it.
-    fn client(&self) -> Result<Arc<ClientConfig>> {
+    pub(crate) fn client(&self) -> Result<Arc<ClientConfig>> {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.as_ref().der().clone())?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -79,7 +79,7 @@ impl Authority {
 }
 
 impl Pair {
-    fn write(&self, folder: &Path) -> Result<()> {
+    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         fs::write(folder.join("cert.pem"), &self.cert)?;
         // Not at once, as no deployment does.
         thread::sleep(Duration::from_millis(20));

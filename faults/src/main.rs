@@ -22,6 +22,7 @@ mod frames;
 mod framing;
 mod gateway;
 mod http;
+mod http2_floods;
 mod jwks;
 mod kills;
 mod monsters;
@@ -69,6 +70,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "jwks", limit: Duration::from_secs(240), run: jwks::run },
     Scenario { name: "bombs", limit: Duration::from_secs(600), run: bombs::run },
     Scenario { name: "framing", limit: Duration::from_secs(60), run: framing::run },
+    Scenario { name: "http2-floods", limit: Duration::from_secs(180), run: http2_floods::run },
     Scenario { name: "foreign-pages", limit: Duration::from_secs(60), run: foreign_pages::run },
     Scenario { name: "certificates", limit: Duration::from_secs(240), run: certificates::run },
     Scenario { name: "slow-clients", limit: Duration::from_secs(120), run: slow_clients::run },

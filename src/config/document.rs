@@ -210,6 +210,16 @@ pub(super) struct ServerLimitsTable {
     /// Streamed responses in total.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) followers: Located<u64>,
+    /// Requests under way on one HTTP/2 connection.
+    #[schemars(range(min = 1, max = 1_000))]
+    pub(super) http2_streams: Located<u64>,
+    /// Requests that a client may reset at once on one HTTP/2 connection; a tenth of it more each second.
+    #[schemars(range(min = 10, max = 100_000))]
+    pub(super) http2_resets: Located<u64>,
+    /// Frames of an HTTP/2 connection that bring no request on (PING, SETTINGS, PRIORITY, empty DATA, unexpected
+    /// WINDOW_UPDATE) at once; a tenth of it more each second.
+    #[schemars(range(min = 100, max = 1_000_000))]
+    pub(super) http2_control_frames: Located<u64>,
 }
 
 impl Default for ServerLimitsTable {
@@ -229,6 +239,9 @@ impl Default for ServerLimitsTable {
             sockets: 4_096.into(),
             sockets_per_caller: None,
             followers: 20_000.into(),
+            http2_streams: 100.into(),
+            http2_resets: 200.into(),
+            http2_control_frames: 1_000.into(),
         }
     }
 }

@@ -182,6 +182,9 @@ fn server_limits(
     let per_caller = table.sockets_per_caller.as_ref();
     let per_caller = per_caller.map(|located| number(located, "sockets_per_caller", 1, MAX_CONNECTIONS));
     let followers = number(&table.followers, "followers", 1, MAX_CONNECTIONS);
+    let http2_streams = number(&table.http2_streams, "http2_streams", 1, 1_000);
+    let http2_resets = number(&table.http2_resets, "http2_resets", 10, 100_000);
+    let http2_control_frames = number(&table.http2_control_frames, "http2_control_frames", 100, 1_000_000);
     let page = validator.at_least(&table.page, "page", Size::kibibytes(64));
     // The HTTP library rejects heads of more than 128 KiB, whose target it does not know.
     let head = validator.size_between(&table.head, "head", Size::kibibytes(4), Size::kibibytes(64));
@@ -213,6 +216,9 @@ fn server_limits(
         sockets_per_caller: per_caller.unwrap_or(256),
         sockets_per_loopback_address: per_caller.unwrap_or(sockets),
         followers,
+        http2_streams,
+        http2_resets,
+        http2_control_frames,
     }
 }
 

@@ -437,6 +437,12 @@ pub struct ServerLimits {
     pub sockets_per_loopback_address: usize,
     /// Streamed responses in total.
     pub followers: usize,
+    /// Requests under way on one HTTP/2 connection.
+    pub http2_streams: usize,
+    /// Requests that a client may reset at once on one HTTP/2 connection; a tenth of it more each second.
+    pub http2_resets: usize,
+    /// Frames that bring no request on, at once on one HTTP/2 connection; a tenth of it more each second.
+    pub http2_control_frames: usize,
 }
 
 /// Where runs and sessions are stored, and for how long.

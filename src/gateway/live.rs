@@ -31,8 +31,9 @@ pub struct LiveParts {
     pub(super) drain: DrainTime,
     pub(super) rates: Arc<ArcSwap<RouteRates>>,
     pub(super) admin_key: Arc<ArcSwapOption<[u8; 32]>>,
-    /// Watches its files by itself.
+    /// Also watch their files by themselves.
     pub(super) tls: Option<Arc<SharedTls>>,
+    pub(super) admin_tls: Option<Arc<SharedTls>>,
 }
 
 /// How long runs may continue after a signal to stop. Clones are one value.
@@ -86,6 +87,14 @@ impl LiveParts {
             })
         });
         shown.collect()
+    }
+
+    /// Reads the files of TLS again. Blocks. They would be read soon anyway, but who asks for a reload counts on it once
+    /// it is done.
+    pub(crate) fn reload_tls(&self) {
+        for tls in [&self.tls, &self.admin_tls].into_iter().flatten() {
+            tls.reload();
+        }
     }
 
     /// Takes a configuration. Routes come last: a request that finds a new route finds its agents.

@@ -94,6 +94,7 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     auth_failures: Named,
     limited: Named,
+    tls_handshakes_failed: Counter,
     store: StoreMetrics,
     push_attempts: Named,
     push_given_up: Counter,
@@ -256,6 +257,7 @@ impl Metrics {
             requests: Family::default(),
             auth_failures: Family::default(),
             limited: Family::default(),
+            tls_handshakes_failed: Counter::default(),
             store: StoreMetrics { commit: Histogram::new(COMMIT_BOUNDS), failures: Counter::default() },
             push_attempts: Family::default(),
             push_given_up: Counter::default(),
@@ -280,7 +282,8 @@ impl Metrics {
         for reason in REASONS {
             drop(self.auth_failures.get_or_create(&[("reason", reason)]));
         }
-        for limit in ["connections", "connections_per_address", "body", "overload", "rate"] {
+        let limits = ["connections", "connections_per_address", "body", "overload", "rate"];
+        for limit in limits.into_iter().chain(["http2_resets", "http2_control_frames"]) {
             drop(self.limited.get_or_create(&[("limit", limit)]));
         }
         for result in ["delivered", "failed"] {
@@ -307,6 +310,8 @@ impl Metrics {
         registry.register("requests", "Answers to requests, by status", self.requests.clone());
         registry.register("auth_failures", "Credentials that were refused", self.auth_failures.clone());
         registry.register("limited", "Requests that exceeded a limit", self.limited.clone());
+        let (name, help) = ("tls_handshakes_failed", "TLS handshakes of clients that failed");
+        registry.register(name, help, self.tls_handshakes_failed.clone());
         self.register_durations(registry);
         self.register_upstreams(registry);
 
@@ -401,6 +406,11 @@ impl Metrics {
     /// Counts a request that exceeded a limit, by the limit's name.
     pub fn limited(&self, limit: &'static str) {
         self.limited.get_or_create(&[("limit", limit)]).inc();
+    }
+
+    /// Counts a TLS handshake of a client that failed, or did not end in time.
+    pub fn tls_handshake_failed(&self) {
+        self.tls_handshakes_failed.inc();
     }
 
     /// Counts a webhook that was sent.

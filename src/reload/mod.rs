@@ -182,6 +182,9 @@ impl Inner {
         let (loaded, files) = self.gateway.load_watching(&self.file);
         // Also those of a file with errors: it is tried again once it changes.
         self.watched().replace(files);
+        if loaded.is_ok() {
+            self.parts.reload_tls();
+        }
         loaded
     }
 

@@ -166,6 +166,9 @@ mod tests {
             receivers: 1,
             pushes: 2,
             page: 1 << 20,
+            http2_streams: 1,
+            http2_resets: 10,
+            http2_control_frames: 100,
         };
 
         let proxies = vec![network::parse(proxy).expect("a network")];

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use actix_web::dev::RequestHead;
+use actix_web::http::Version;
 use interlingua_core::network;
 
 use super::forwarded::{self, ForwardedInfo};
@@ -33,7 +34,15 @@ pub(super) fn requested_host(head: &RequestHead) -> Result<Option<&str>, &'stati
         return Err("the request has several Host headers");
     }
     let host = host.map(|host| host.to_str().map_err(|_| "the Host header is not text")).transpose()?;
-    Ok(head.uri.authority().map(|authority| authority.as_str()).or(host))
+    let target = head.uri.authority().map(|authority| authority.as_str());
+    if head.version == Version::HTTP_2
+        && let (Some(target), Some(host)) = (target, host)
+        && !target.eq_ignore_ascii_case(host)
+    {
+        // RFC 9113, section 8.3.1.
+        return Err("the Host header differs from the host of the request");
+    }
+    Ok(target.or(host))
 }
 
 /// What trusted proxies report about the request.

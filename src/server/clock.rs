@@ -41,6 +41,18 @@ enum Phase {
     /// The response is sent, but the rest of the body, which is discarded, has to arrive before the next head. Since
     /// when.
     Discarding(Instant),
+    /// HTTP/2: requests overlap. Each has a [`BodyClock`], and its response a time for each piece.
+    Multiplexed(Streams),
+}
+
+/// What an HTTP/2 connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Streams {
+    open: usize,
+    /// Since when none is open.
+    idle_since: Instant,
+    /// Since when a head, or a frame other than DATA, is incomplete.
+    head_since: Option<Instant>,
 }
 
 impl Clock {
@@ -63,6 +75,44 @@ impl Clock {
         self.phase.set(Phase::Idle(now));
     }
 
+    /// The client speaks HTTP/2. Its first frame has the time of a head.
+    pub(super) fn on_multiplexed(&self, now: Instant) {
+        self.phase.set(Phase::Multiplexed(Streams { open: 0, idle_since: now, head_since: Some(now) }));
+    }
+
+    /// Frames of HTTP/2 were read. `was_between`: the connection was between two of them meanwhile. `is_inside`: a head,
+    /// or a frame other than DATA, is incomplete now. More bytes of it do not extend its deadline.
+    pub(super) fn on_frames(&self, was_between: bool, is_inside: bool, now: Instant) {
+        self.update(|streams| {
+            let since = streams.head_since.filter(|_| !was_between).unwrap_or(now);
+            streams.head_since = is_inside.then_some(since);
+        });
+    }
+
+    /// A request over HTTP/2 begins.
+    pub(super) fn on_stream_begin(&self) {
+        self.update(|streams| streams.open += 1);
+    }
+
+    /// A request over HTTP/2 is answered, or was abandoned.
+    pub(super) fn on_stream_end(&self, now: Instant) {
+        self.update(|streams| {
+            streams.open = streams.open.saturating_sub(1);
+            streams.idle_since = now;
+        });
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Streams)) {
+        if let Phase::Multiplexed(mut streams) = self.phase.get() {
+            change(&mut streams);
+            self.phase.set(Phase::Multiplexed(streams));
+        }
+    }
+
+    fn is_multiplexed(&self) -> bool {
+        matches!(self.phase.get(), Phase::Multiplexed(_))
+    }
+
     /// Bytes were read. More bytes of a head do not extend its deadline.
     pub(super) fn on_read(&self, bytes: &[u8], now: Instant) {
         if bytes.is_empty() {
@@ -76,7 +126,7 @@ impl Clock {
             }
             Phase::Head(_) => self.store_tail(bytes),
             Phase::Busy => self.pipelined.set(true),
-            Phase::Handshake(_) | Phase::Discarding(_) => {}
+            Phase::Handshake(_) | Phase::Discarding(_) | Phase::Multiplexed(_) => {}
         }
     }
 
@@ -91,6 +141,9 @@ impl Clock {
 
     /// A head is complete, and its request is passed to the service.
     pub(super) fn on_request(&self, has_body: bool) {
+        if self.is_multiplexed() {
+            return;
+        }
         self.body_pending.set(has_body);
         // If the last bytes do not end the head, the body of this request or the next request has begun.
         let tail = self.tail.replace([0; 3]);
@@ -113,6 +166,9 @@ impl Clock {
 
     /// The response has been handed over to be written.
     pub(super) fn on_response_end(&self, now: Instant) {
+        if self.is_multiplexed() {
+            return;
+        }
         // With bytes of the next head read already, its time starts now: there may never be another read.
         let pipelined = self.pipelined.replace(false);
         self.phase.set(match (self.body_pending.replace(false), pipelined) {
@@ -131,12 +187,14 @@ impl Clock {
 
     /// A write succeeded.
     pub(super) fn on_write(&self, now: Instant) {
-        if self.blocked_since.take().is_some()
-            && let Phase::Idle(_) = self.phase.get()
-        {
-            // The end of a response was written late: the idle time starts now.
+        if self.blocked_since.take().is_none() {
+            return;
+        }
+        // The end of a response was written late: the idle time starts now.
+        if let Phase::Idle(_) = self.phase.get() {
             self.phase.set(Phase::Idle(now));
         }
+        self.update(|streams| streams.idle_since = now);
     }
 
     /// When to close the connection if nothing else happens. `None` while a request is being answered.
@@ -148,6 +206,11 @@ impl Clock {
             Phase::Discarding(since) if self.body_late.get() => Some(since + LATE_LINGER.min(self.timeouts.head)),
             Phase::Handshake(since) | Phase::Head(since) | Phase::Discarding(since) => Some(since + self.timeouts.head),
             Phase::Busy => None,
+            Phase::Multiplexed(Streams { head_since: Some(since), .. }) => Some(since + self.timeouts.head),
+            Phase::Multiplexed(Streams { open: 0, idle_since, .. }) if write.is_none() => {
+                Some(idle_since + self.timeouts.idle)
+            }
+            Phase::Multiplexed(_) => None,
         };
 
         match (read, write) {
@@ -175,7 +238,9 @@ impl Clock {
         match (self.blocked_since.get(), self.phase.get()) {
             (Some(_), _) => "the client did not read its response",
             (None, Phase::Handshake(_)) => "the TLS handshake did not end in time",
-            (None, Phase::Head(_)) => "the head of a request did not come in time",
+            (None, Phase::Head(_) | Phase::Multiplexed(Streams { head_since: Some(_), .. })) => {
+                "the head of a request did not come in time"
+            }
             (None, Phase::Discarding(_)) => "the rest of a discarded body did not come in time",
             (None, _) => "no further request came in time",
         }
@@ -337,6 +402,44 @@ mod tests {
         assert!(!clock.can_send_timeout());
 
         clock.on_handshake_end(now);
+        assert_eq!(seconds_left(&clock, now), Some(75));
+    }
+
+    #[test]
+    fn an_http2_connection_is_idle_without_streams_and_a_head_has_its_time() {
+        let mut now = Instant::now();
+        let clock = Clock::new(TIMEOUTS, true, now);
+        clock.on_handshake_end(now);
+        clock.on_multiplexed(now);
+        assert_eq!(seconds_left(&clock, now), Some(10), "the first frame");
+        clock.on_frames(true, false, now);
+        assert_eq!(seconds_left(&clock, now), Some(75));
+
+        // Frames that begin no stream do not extend the idle time.
+        now += Duration::from_secs(5);
+        clock.on_frames(true, false, now);
+        assert_eq!(seconds_left(&clock, now), Some(70));
+        // A head that comes slowly, then another one that begins with its end.
+        clock.on_frames(false, true, now);
+        now += Duration::from_secs(4);
+        clock.on_frames(false, true, now);
+        assert_eq!(seconds_left(&clock, now), Some(6));
+        clock.on_frames(true, true, now);
+        assert!(seconds_left(&clock, now) == Some(10) && !clock.can_send_timeout());
+        clock.on_frames(true, false, now);
+
+        // What reports requests over HTTP/1.1 changes nothing.
+        clock.on_stream_begin();
+        clock.on_request(true);
+        clock.on_stream_begin();
+        clock.on_response_end(now);
+        clock.on_stream_end(now);
+        assert_eq!(seconds_left(&clock, now), None, "one is open");
+        clock.on_write_blocked(now);
+        clock.on_stream_end(now);
+        assert_eq!(seconds_left(&clock, now), Some(50));
+        now += Duration::from_secs(20);
+        clock.on_write(now);
         assert_eq!(seconds_left(&clock, now), Some(75));
     }
 

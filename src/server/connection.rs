@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use actix_http::Request;
-use actix_web::HttpRequest;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::rt::net::TcpStream;
 use actix_web::web::Bytes;
+use actix_web::{HttpMessage as _, HttpRequest};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
@@ -60,15 +60,17 @@ impl ConnectionInfo {
 
     /// The connection of a request that has not reached the application yet.
     pub(super) fn of_raw(request: &Request) -> Rc<Self> {
-        // Invariant: `on_connect_ext` adds it to every connection.
-        request.conn_data::<Rc<Self>>().cloned().expect("a connection has its facts")
+        let own = || request.extensions().get::<Rc<Self>>().cloned();
+        // Invariant: `on_connect_ext` adds it to every connection, and HTTP/2 to every request.
+        request.conn_data::<Rc<Self>>().cloned().or_else(own).expect("a connection has its facts")
     }
 }
 
 /// The connection of a request.
 pub(super) fn info_of(request: &HttpRequest) -> Rc<ConnectionInfo> {
-    // Invariant: `on_connect_ext` adds it to every connection.
-    request.conn_data::<Rc<ConnectionInfo>>().cloned().expect("a connection has its facts")
+    let own = || request.extensions().get::<Rc<ConnectionInfo>>().cloned();
+    // Invariant: `on_connect_ext` adds it to every connection, and HTTP/2 to every request.
+    request.conn_data::<Rc<ConnectionInfo>>().cloned().or_else(own).expect("a connection has its facts")
 }
 
 /// A TCP socket that reports writes to the clock of its connection, as the kernel sees them.
@@ -177,6 +179,14 @@ impl Socket {
 
     pub(super) fn info(&self) -> Rc<ConnectionInfo> {
         Rc::clone(&self.info)
+    }
+
+    /// True if the client chose HTTP/2 in the handshake.
+    pub(super) fn is_http2(&self) -> bool {
+        match &self.transport {
+            Transport::Plain(_) => false,
+            Transport::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+        }
     }
 
     /// The bytes of HTTP, in plain text.

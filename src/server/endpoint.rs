@@ -7,6 +7,7 @@ use actix_http::{Request, Response};
 use actix_web::body::BoxBody;
 use actix_web::web::Payload;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
+use tokio::time::Instant;
 
 use super::check::{self, Checked};
 use super::connection::{ConnectionInfo, info_of};
@@ -19,18 +20,24 @@ use crate::store::Health;
 ///
 /// # Errors
 /// The response to a refused request.
-pub(super) async fn expect(
-    gateway: &Gateway,
-    connection: &ConnectionInfo,
-    request: Request,
-) -> Result<Request, Response<BoxBody>> {
-    match check::check_request(gateway, request.head(), connection).await {
+pub(super) async fn expect(gateway: Arc<Gateway>, request: Request) -> Result<Request, Response<BoxBody>> {
+    let connection = ConnectionInfo::of_raw(&request);
+    let log = request_log::begin(&gateway, &request);
+    let refusal = match check::check_request(&gateway, request.head(), &connection).await {
         Ok(checked) => {
             request.extensions_mut().insert(checked);
-            Ok(request)
+            return Ok(request);
         }
-        Err(refusal) => Err(handle::refuse(gateway, request.head(), &refusal).into()),
-    }
+        Err(refusal) => refusal,
+    };
+
+    // The client may still send the body.
+    connection.clock.on_request(true);
+    connection.clock.on_response_end(Instant::now());
+    let mut response = handle::refuse(&gateway, request.head(), &refusal).into();
+    request_log::end(&log, &mut response, *gateway.phase.borrow());
+    log.answered(0, true);
+    Err(response)
 }
 
 /// Answers one request. It keeps its route even if the routes are replaced meanwhile.

@@ -152,7 +152,7 @@ pub(super) fn check_origin(
 /// If the endpoint does not accept it, or there is no memory for it now.
 pub(super) fn check_body(gateway: &Gateway, routed: &Routed, head: &RequestHead) -> Result<BodyReservation, Fault> {
     // A body of unknown length may be empty and then needs no content type. But if there is one, it must be right.
-    let has_type = announces_body(&head.headers).unwrap_or_else(|| head.headers.contains_key("content-type"));
+    let has_type = announces_body(head).unwrap_or_else(|| head.headers.contains_key("content-type"));
     body_type(routed.endpoint().reads, &head.headers, has_type)?;
 
     let limit = max_body(gateway, &routed.route);
@@ -220,12 +220,14 @@ pub(super) fn is_json(head: &HeaderMap) -> bool {
     exchange::is_json(&content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase())
 }
 
-/// True if a request has a body. `None` if that is unknown: a chunked body may be empty.
-fn announces_body(head: &HeaderMap) -> Option<bool> {
-    if head.contains_key("transfer-encoding") {
+/// True if a request has a body. `None` if that is unknown: a chunked body may be empty, and so may one over HTTP/2
+/// without a length.
+fn announces_body(head: &RequestHead) -> Option<bool> {
+    let length = head.headers.get("content-length");
+    if head.headers.contains_key("transfer-encoding") || (head.version == Version::HTTP_2 && length.is_none()) {
         return None;
     }
-    Some(head.get("content-length").is_some_and(|length| length.as_bytes().iter().any(|digit| *digit != b'0')))
+    Some(length.is_some_and(|length| length.as_bytes().iter().any(|digit| *digit != b'0')))
 }
 
 /// Adds the response headers for browsers: CORS, caching, and no content sniffing.

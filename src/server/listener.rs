@@ -25,8 +25,9 @@ use tokio::time::Instant;
 use super::admission::{Connections, REJECTED_RESPONSE};
 use super::clock::Clock;
 use super::connection::{Connection, ConnectionInfo, Socket, TimedBody};
-use super::{Gateway, endpoint, request_log};
+use super::{Gateway, endpoint, http2, request_log};
 use crate::config::ServerTimeouts;
+use crate::metrics::Metrics;
 use crate::tls::SharedTls;
 
 /// Connections that the kernel queues until they are accepted.
@@ -67,7 +68,7 @@ fn service(
     let (expect_gateway, settings_gateway) = (Arc::clone(gateway), Arc::clone(gateway));
     let http = http(shutdown)
         // By default, actix-http would answer every `Expect: 100-continue` with 100.
-        .expect(fn_service(move |request: Request| expect(Arc::clone(&expect_gateway), request)))
+        .expect(fn_service(move |request: Request| endpoint::expect(Arc::clone(&expect_gateway), request)))
         .on_connect_ext(|socket: &Socket, data| {
             data.insert(socket.info());
         })
@@ -75,10 +76,39 @@ fn service(
     let setup = Setup {
         timeouts: Arc::new(move || settings_gateway.settings().timeouts),
         tls: gateway.settings().tls.clone(),
+        metrics: Arc::clone(gateway.observer.load().metrics()),
         connections: Arc::clone(connections),
         shutdown: shutdown.clone(),
     };
-    on_connections(http, setup)
+    on_connections(http, over_http2(Arc::clone(gateway)), setup)
+}
+
+/// The service that handles connections over HTTP/2.
+fn over_http2(
+    gateway: Arc<Gateway>,
+) -> impl ServiceFactory<
+    Socket,
+    Config = (),
+    Response = (),
+    Error = actix_http::error::DispatchError,
+    InitError = (),
+    Service: 'static,
+    Future: 'static,
+> {
+    let app = request_service(Arc::clone(&gateway));
+    fn_factory(move || {
+        let (app, gateway) = (app.new_service(()), Arc::clone(&gateway));
+        async move {
+            let app = Rc::new(app.await?);
+            Ok(fn_service(move |socket: Socket| {
+                let served = http2::serve(socket, Rc::clone(&app), Arc::clone(&gateway));
+                async move {
+                    served.await;
+                    Ok(())
+                }
+            }))
+        }
+    })
 }
 
 /// HTTP/1.1 on sockets that have clocks.
@@ -104,22 +134,27 @@ where
         .h1_allow_half_closed(false)
 }
 
-/// The service that handles accepted connections: each is set up, and passed to `http`.
-pub(super) fn on_connections<F>(
+/// The service that handles accepted connections: each is set up, and passed to `http`, or to `http2` if the client
+/// chose that in the handshake.
+pub(super) fn on_connections<F, G>(
     http: F,
+    http2: G,
     setup: Setup,
-) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = F::Error, InitError = F::InitError> + use<F>
+) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = F::Error, InitError = F::InitError> + use<F, G>
 where
     F: ServiceFactory<(Socket, Protocol, Option<SocketAddr>), Config = (), Response = ()>,
     F::Service: 'static,
     F::Future: 'static,
+    G: ServiceFactory<Socket, Config = (), Response = (), Error = F::Error, InitError = F::InitError>,
+    G::Service: 'static,
+    G::Future: 'static,
 {
     fn_factory(move || {
-        let (http, setup) = (http.new_service(()), setup.clone());
+        let (http, http2, setup) = (http.new_service(()), http2.new_service(()), setup.clone());
         async move {
-            // Shared, since a TLS handshake is awaited before the connection is passed to it.
-            let http = Rc::new(http.await?);
-            Ok(fn_service(move |stream: TcpStream| setup.handle(stream, Rc::clone(&http))))
+            // Shared, since a TLS handshake is awaited before the connection is passed to one of them.
+            let (http, http2) = (Rc::new(http.await?), Rc::new(http2.await?));
+            Ok(fn_service(move |stream: TcpStream| setup.handle(stream, Rc::clone(&http), Rc::clone(&http2))))
         }
     })
 }
@@ -130,23 +165,35 @@ pub(super) struct Setup {
     /// Those in force: a reload may replace them.
     pub(super) timeouts: Arc<dyn Fn() -> ServerTimeouts + Send + Sync>,
     pub(super) tls: Option<Arc<SharedTls>>,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) connections: Arc<Connections>,
     pub(super) shutdown: GracefulShutdownSignal,
 }
 
 impl Setup {
     /// Handles an accepted connection to its end.
-    fn handle<S>(&self, stream: TcpStream, http: Rc<S>) -> impl Future<Output = Result<(), S::Error>> + use<S>
+    fn handle<S, T>(
+        &self,
+        stream: TcpStream,
+        http: Rc<S>,
+        http2: Rc<T>,
+    ) -> impl Future<Output = Result<(), S::Error>> + use<S, T>
     where
         S: Service<(Socket, Protocol, Option<SocketAddr>), Response = ()>,
+        T: Service<Socket, Response = (), Error = S::Error>,
     {
         // `None` if the client has disconnected already.
         let connection = stream.peer_addr().ok().map(|peer| {
             let Some(permit) = self.connections.admit(peer.ip()) else { return Err(stream) };
             let clock = Rc::new(Clock::new((self.timeouts)(), self.tls.is_some(), Instant::now()));
-            let opening = open(stream, peer, Rc::clone(&clock), self.tls.clone(), self.shutdown.clone());
+            let tls = self.tls.clone().map(|tls| (tls, Handshake(Some(Arc::clone(&self.metrics)))));
+            let opening = open(stream, peer, Rc::clone(&clock), tls, self.shutdown.clone());
             let served = async move {
                 let Some(socket) = opening.await else { return Ok(()) };
+                if socket.is_http2() {
+                    // Boxed: a connection over HTTP/1.1 needs no room for it.
+                    return Box::pin(http2.call(socket)).await;
+                }
                 http.call((socket, Protocol::Http1, Some(peer))).await
             };
             Ok(Connection::new(served, clock, peer, permit))
@@ -170,43 +217,52 @@ impl Setup {
     }
 }
 
+/// A TLS handshake, which counts as failed if it is dropped before its end: it may also take too long.
+struct Handshake(Option<Arc<Metrics>>);
+
+impl Handshake {
+    /// It is complete, or no longer matters.
+    fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        if let Some(metrics) = self.0.take() {
+            metrics.tls_handshake_failed();
+        }
+    }
+}
+
 /// Prepares a connection for HTTP. `None` if that fails, or the server stops before.
 async fn open(
     stream: TcpStream,
     peer: SocketAddr,
     clock: Rc<Clock>,
-    tls: Option<Arc<SharedTls>>,
+    tls: Option<(Arc<SharedTls>, Handshake)>,
     shutdown: GracefulShutdownSignal,
 ) -> Option<Socket> {
+    let (tls, handshake) = tls.unzip();
     let opened = tokio::select! {
         biased;
-        opened = Socket::open(stream, peer, clock, tls.as_ref()) => opened,
-        () = shutdown.notified() => return None,
+        opened = Socket::open(stream, peer, clock, tls.as_ref()) => opened.map(Some),
+        () = shutdown.notified() => Ok(None),
     };
 
     match opened {
-        Ok(socket) => Some(socket),
+        Ok(socket) => {
+            if let Some(handshake) = handshake {
+                handshake.end();
+            }
+            socket
+        }
         Err(error) => {
             // Not a warning: scanners would fill the log.
             tracing::debug!(client = %peer.ip(), %error, "the TLS handshake failed");
             None
         }
     }
-}
-
-/// Checks the head of a request whose client waits for `100 Continue`.
-async fn expect(gateway: Arc<Gateway>, request: Request) -> Result<Request, Response<BoxBody>> {
-    let connection = ConnectionInfo::of_raw(&request);
-    let log = request_log::begin(&gateway, &request);
-    let mut checked = endpoint::expect(&gateway, &connection, request).await;
-    if let Err(response) = &mut checked {
-        // The client may still send the body.
-        connection.clock.on_request(true);
-        connection.clock.on_response_end(Instant::now());
-        request_log::end(&log, response, *gateway.phase.borrow());
-        log.answered(0, true);
-    }
-    checked
 }
 
 /// The service that handles requests, and reports them to the clock of their connection.

@@ -16,6 +16,7 @@ mod forwarded;
 mod guard;
 mod handle;
 mod hosts;
+mod http2;
 mod listener;
 mod messages;
 mod request_log;
@@ -49,9 +50,9 @@ pub use self::routes::{Routes, SharedRoutes};
 pub use self::served::Served;
 use self::slots::Slots;
 
-/// Log directives that suppress useless lines of the HTTP library: the number of threads it starts, and an error for
-/// every protocol violation of a WebSocket client. A log filter that names these targets takes precedence.
-pub const QUIET: [&str; 3] = ["actix_server=warn", "actix_http::ws=off", "actix_ws=off"];
+/// Log directives that suppress useless lines of the HTTP libraries: the number of threads they start, and a line for
+/// every protocol violation of a client. A log filter that names these targets takes precedence.
+pub const QUIET: [&str; 4] = ["actix_server=warn", "actix_http::ws=off", "actix_ws=off", "h2=error"];
 
 /// The settings of the server.
 #[derive(Clone, Debug)]

@@ -129,7 +129,6 @@ impl Contents {
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
 
         if verifier.is_some() {
             // A resumed session is not verified again: it would outlive the authority that signed its certificate.

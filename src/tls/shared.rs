@@ -22,6 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// The configuration for new connections. Shared by the listener and what reloads it.
 pub struct SharedTls {
     files: TlsFiles,
+    offers_http2: bool,
     current: ArcSwap<LoadedTls>,
     /// Has a new value after each reload: the generation.
     changes: watch::Sender<u64>,
@@ -57,15 +58,27 @@ struct Watched {
 }
 
 impl SharedTls {
-    /// Loads the files.
+    /// Loads the files, for a listener that serves HTTP/2 and HTTP/1.1.
     ///
     /// # Errors
     /// The first file that cannot be used.
     pub fn open(files: TlsFiles) -> Result<Self, TlsFileError> {
+        Self::load_files(files, true)
+    }
+
+    /// Loads the files, for a listener that serves HTTP/1.1 only.
+    ///
+    /// # Errors
+    /// The first file that cannot be used.
+    pub fn without_http2(files: TlsFiles) -> Result<Self, TlsFileError> {
+        Self::load_files(files, false)
+    }
+
+    fn load_files(files: TlsFiles, offers_http2: bool) -> Result<Self, TlsFileError> {
         let contents = Contents::read(&files, &read_file)?;
         let watched = Mutex::new(Watched { in_force: contents.digest(), refused: None });
-        let current = ArcSwap::from_pointee(LoadedTls::new(contents.parse(&files)?, 0));
-        Ok(Self { files, current, changes: watch::Sender::new(0), watched })
+        let current = ArcSwap::from_pointee(LoadedTls::new(contents.parse(&files)?, offers_http2, 0));
+        Ok(Self { files, offers_http2, current, changes: watch::Sender::new(0), watched })
     }
 
     /// The configuration in force.
@@ -98,7 +111,7 @@ impl SharedTls {
         match contents.and_then(|contents| contents.parse(&self.files)) {
             Ok(parsed) => {
                 let generation = self.current.load().generation + 1;
-                self.current.store(Arc::new(LoadedTls::new(parsed, generation)));
+                self.current.store(Arc::new(LoadedTls::new(parsed, self.offers_http2, generation)));
                 self.changes.send_replace(generation);
                 *watched = Watched { in_force: digest, refused: None };
                 tracing::info!("the TLS certificate was reloaded");
@@ -133,7 +146,9 @@ impl fmt::Debug for SharedTls {
 }
 
 impl LoadedTls {
-    fn new(parsed: Parsed, generation: u64) -> Self {
+    fn new(mut parsed: Parsed, offers_http2: bool, generation: u64) -> Self {
+        let protocols: &[&[u8]] = if offers_http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
+        parsed.config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Self { config: Arc::new(parsed.config), verifier: parsed.verifier, generation }
     }
 }

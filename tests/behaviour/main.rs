@@ -34,6 +34,7 @@ mod framing;
 mod heads;
 mod heartbeats;
 mod hitl;
+mod http2;
 mod input;
 mod keys;
 mod leaving;

@@ -311,6 +311,50 @@ async fn the_binary_says_https_keeps_the_old_pair_and_repeats_no_key() {
 }
 
 #[tokio::test]
+async fn a_reload_replaces_the_certificate_and_failed_handshakes_are_counted() {
+    let (folder, authority) = folder();
+    let path = folder.path();
+    let server = "[admin]\nlisten = \"127.0.0.1:0\"";
+    std::fs::write(path.join("gateway.toml"), config("", server, "")).expect("a file");
+    let process = Process::start_logging(path);
+    let client = client(&authority, None, &VERSIONS);
+    let shown = async || {
+        let stream = connect(process.address, &client).await.expect("a handshake");
+        stream.get_ref().1.peer_certificates().expect("a certificate").to_vec()
+    };
+
+    // The files are looked at every two seconds: a reload does not wait for that.
+    for _ in 0..3 {
+        let new = authority.server();
+        new.write(path);
+        let reloaded = process.operate("POST", "/api/reload", &[], b"").await;
+        assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+        assert_eq!(shown().await, new.chain());
+    }
+    let reloads = || {
+        let log = std::fs::read_to_string(path.join("log")).expect("a file");
+        log.matches("configuration reloaded").count()
+    };
+    let before = reloads();
+    let new = authority.server();
+    new.write(path);
+    process.hang_up();
+    poll_until("the reload", async || (reloads() > before).then_some(())).await;
+    assert_eq!(shown().await, new.chain());
+
+    let metrics = process.operate("GET", "/metrics", &[], b"").await;
+    assert!(metrics.text().contains("interlingua_tls_handshakes_failed_total 0\n"), "{}", metrics.text());
+    Exchange::send(process.address, b"GET / HTTP/1.1\r\n\r\n").await.bytes().await;
+    let stranger = crate::support::tls::client(&Authority::new(), None, &VERSIONS);
+    assert!(connect(process.address, &stranger).await.is_err());
+    poll_until("two failures", async || {
+        let metrics = process.operate("GET", "/metrics", &[], b"").await;
+        metrics.text().contains("interlingua_tls_handshakes_failed_total 2\n").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_thousand_replacements_under_load_fail_no_request() {
     let (folder, authority) = folder();
     let gateway = start(folder.path(), "", "").await;

@@ -8,6 +8,7 @@ pub mod callers;
 pub mod framing;
 pub mod gateway;
 pub mod http;
+pub mod http2;
 pub mod issuer;
 pub mod pairs;
 pub mod paths;

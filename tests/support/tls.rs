@@ -124,7 +124,14 @@ pub fn client(
             builder.with_client_auth_cert(identity.chain(), key).expect("a pair")
         }
     };
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+/// The same client for HTTP/2.
+pub fn over_http2(client: &ClientConfig) -> Arc<ClientConfig> {
+    let mut config = client.clone();
+    config.alpn_protocols = vec![b"h2".to_vec()];
     Arc::new(config)
 }
 

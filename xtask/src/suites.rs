@@ -127,11 +127,11 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
-    // Keys, and tokens of an issuer of their own.
+    // Keys, tokens of an issuer of their own, and client certificates at a gateway of their own.
     Suite {
         name: "callers",
         kind: Kind::Python,
-        scripts: &["client.py"],
+        scripts: &["client.py", "tls.py"],
         upstream: Some("issuer.py"),
         in_ci: true,
         limit: Duration::from_secs(180),
@@ -139,7 +139,7 @@ pub(crate) const ALL: &[Suite] = &[
     Suite {
         name: "callers-node",
         kind: Kind::Node,
-        scripts: &["client.mjs"],
+        scripts: &["client.mjs", "tls.mjs"],
         upstream: Some("issuer.mjs"),
         in_ci: true,
         limit: Duration::from_secs(180),

@@ -86,10 +86,12 @@ fn service(
     let setup = Setup {
         timeouts: Arc::new(|| TIMEOUTS),
         tls: state.admin.tls.clone(),
+        metrics: Arc::clone(state.admin.observer.load().metrics()),
         connections: Arc::clone(connections),
         shutdown: shutdown.clone(),
     };
-    on_connections(http, setup)
+    // Its TLS does not offer HTTP/2.
+    on_connections(http, fn_service(|_: Socket| async { Ok(()) }), setup)
 }
 
 /// Checks the head of a request whose client waits for `100 Continue`.

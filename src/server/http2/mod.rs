@@ -1,0 +1,206 @@
+//! HTTP/2 towards clients, over TLS, on the `h2` library: each stream is a request of the same application as a request
+//! over HTTP/1.1, with the same check, limits and logs.
+//!
+//! actix-web has its own HTTP/2, on a version of the library that is no longer maintained, and with no bound on what a
+//! client may open, reset or leave unread. Not here: WebSockets, which come over HTTP/1.1, and HTTP/2 without TLS.
+
+mod convert;
+mod floods;
+mod frames;
+mod socket;
+mod stream;
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use actix_http::{Request, Response};
+use actix_service::Service;
+use actix_web::HttpResponse;
+use actix_web::body::BoxBody;
+use bytes::Bytes;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use h2::Reason;
+use h2::server::{Builder, Connection};
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep};
+
+use self::floods::FloodGuard;
+use self::socket::GuardedSocket;
+use self::stream::Shared;
+use super::connection::{Socket, TimedBody};
+use super::{Gateway, Phase};
+use crate::config::ServerLimits;
+
+/// Bytes of request bodies that a client may send before they are read: of one stream, and of all.
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
+/// Bytes of an answer that are buffered for one stream.
+const MAX_SEND_BUFFER: usize = 32 << 10;
+/// What a head may exceed its limit by and still be refused in the protocol of its endpoint. Larger ones get a bare 431.
+const HEAD_MARGIN: usize = 8 << 10;
+/// How long a client may take to confirm that it opens no more streams.
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a connection may take to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Serves a connection to its end.
+pub(super) async fn serve<S>(socket: Socket, app: Rc<S>, gateway: Arc<Gateway>)
+where
+    S: Service<Request, Response = Response<TimedBody>, Error = HttpResponse<BoxBody>> + 'static,
+{
+    let (info, now) = (socket.info(), Instant::now());
+    let limits = gateway.settings().limits;
+    info.clock.on_multiplexed(now);
+    let guard = Rc::new(FloodGuard::new(&limits, Rc::clone(&info.clock), now));
+
+    let handshake = builder(&limits).handshake(GuardedSocket::new(socket, Rc::clone(&guard)));
+    let stopping = reached(gateway.phase.clone(), |phase| phase == Phase::Stopping);
+    let opened = tokio::select! {
+        biased;
+        opened = handshake => opened,
+        () = stopping => return,
+    };
+    match opened {
+        Ok(connection) => {
+            let shared = Rc::new(Shared { gateway, app, connection: info, guard });
+            Server { connection, shared, leaving: Leaving::No }.run().await;
+        }
+        Err(error) => tracing::debug!(client = %info.peer.ip(), %error, "an HTTP/2 connection did not begin"),
+    }
+}
+
+/// The limits that the library checks.
+fn builder(limits: &ServerLimits) -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(u32::try_from(limits.http2_streams).unwrap_or(u32::MAX))
+        // Also bounds the CONTINUATION frames of a head.
+        .max_header_list_size(u32::try_from(limits.head + HEAD_MARGIN).unwrap_or(u32::MAX))
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buffer_size(MAX_SEND_BUFFER)
+        // Of streams that are reset before they begin. The guard counts all that are reset.
+        .max_pending_accept_reset_streams(limits.http2_resets);
+    builder
+}
+
+/// Waits for a phase of the server.
+async fn reached(mut phase: watch::Receiver<Phase>, is_reached: fn(Phase) -> bool) {
+    // An error means that the server is gone.
+    let _ = phase.wait_for(|phase| is_reached(*phase)).await;
+}
+
+/// How far a connection is on its way to its end.
+enum Leaving {
+    No,
+    /// The client was asked to open no more streams. Runs once none is open.
+    Asked(Option<Pin<Box<Sleep>>>),
+    /// It is being closed. Runs until the client is cut off.
+    Closing(Pin<Box<Sleep>>),
+}
+
+struct Server<S> {
+    connection: Connection<GuardedSocket, Bytes>,
+    shared: Rc<Shared<S>>,
+    leaving: Leaving,
+}
+
+impl<S> Server<S>
+where
+    S: Service<Request, Response = Response<TimedBody>, Error = HttpResponse<BoxBody>> + 'static,
+{
+    /// Accepts streams until the connection ends. Streams end with it.
+    async fn run(mut self) {
+        let phase = &self.shared.gateway.phase;
+        let mut draining = pin!(reached(phase.clone(), |phase| phase != Phase::Serving).fuse());
+        let mut stopping = pin!(reached(phase.clone(), |phase| phase == Phase::Stopping).fuse());
+        let (mut is_draining, mut is_stopping, mut is_used) = (false, false, false);
+        let mut streams = FuturesUnordered::new();
+
+        poll_fn(|context| {
+            is_draining |= draining.as_mut().poll(context).is_ready();
+            is_stopping |= stopping.as_mut().poll(context).is_ready();
+            // A client that connects meanwhile may ask something first.
+            if matches!(self.leaving, Leaving::No) && (is_stopping || (is_draining && is_used)) {
+                self.connection.graceful_shutdown();
+                self.leaving = Leaving::Asked(None);
+            }
+            loop {
+                if self.must_close() {
+                    streams.clear();
+                }
+                match self.connection.poll_accept(context) {
+                    Poll::Ready(Some(Ok((request, respond)))) => {
+                        is_used = true;
+                        if !self.is_closing() {
+                            streams.push(stream::serve(Rc::clone(&self.shared), request, respond));
+                        }
+                    }
+                    Poll::Ready(Some(Err(error))) => {
+                        tracing::debug!(client = %self.shared.connection.peer.ip(), %error, "connection closed");
+                        return Poll::Ready(());
+                    }
+                    Poll::Ready(None) => return Poll::Ready(()),
+                    // Reading stops where a limit was exceeded.
+                    Poll::Pending if self.shared.guard.exceeded().is_some() && !self.is_closing() => {}
+                    Poll::Pending => break,
+                }
+            }
+
+            while let Poll::Ready(Some(())) = streams.poll_next_unpin(context) {}
+            self.poll_left(context, streams.is_empty() && !self.connection.has_streams())
+        })
+        .await;
+    }
+
+    const fn is_closing(&self) -> bool {
+        matches!(self.leaving, Leaving::Closing(_))
+    }
+
+    /// Begins to close the connection if the client has exceeded a limit or its time. True when it begins.
+    fn must_close(&mut self) -> bool {
+        if self.is_closing() {
+            return false;
+        }
+        let connection = &self.shared.connection;
+        let reason = match self.shared.guard.exceeded() {
+            Some(limit) => {
+                tracing::debug!(client = %connection.peer.ip(), "connection closed: more than limits.{limit}");
+                self.shared.gateway.observer.load().metrics().limited(limit);
+                Reason::ENHANCE_YOUR_CALM
+            }
+            None if connection.clock.is_expired() => Reason::NO_ERROR,
+            None => return false,
+        };
+
+        self.close(reason);
+        true
+    }
+
+    fn close(&mut self, reason: Reason) {
+        self.connection.abrupt_shutdown(reason);
+        self.leaving = Leaving::Closing(Box::pin(tokio::time::sleep(CLOSE_TIMEOUT)));
+    }
+
+    /// Closes a connection whose client does not confirm that it leaves, and cuts off one that does not let it close.
+    fn poll_left(&mut self, context: &mut Context<'_>, is_idle: bool) -> Poll<()> {
+        match &mut self.leaving {
+            Leaving::No => {}
+            Leaving::Closing(timer) => return timer.as_mut().poll(context),
+            Leaving::Asked(timer) if !is_idle => *timer = None,
+            Leaving::Asked(timer) => {
+                let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(LEAVE_TIMEOUT)));
+                if timer.as_mut().poll(context).is_ready() {
+                    self.close(Reason::NO_ERROR);
+                    context.waker().wake_by_ref();
+                }
+            }
+        }
+        Poll::Pending
+    }
+}
