@@ -30,7 +30,7 @@ use crate::config::{
 };
 use crate::engine::{self, Engine, Scope};
 use crate::metrics::Metrics;
-use crate::observe::{Action, AuditEntry, LogFilter};
+use crate::observe::{Action, AuditEntry, LogFilter, forward_logs};
 use crate::ports::{Reload, WebhookClient};
 use crate::server::{self, AdminServer, Served};
 use crate::store::{Memory, OwnerBounds, OwnerBoundsOf, Retention, Sqlite, SqliteOptions, Store};
@@ -48,6 +48,8 @@ const SERVER_STOP_TIMEOUT: Duration = Duration::from_millis(700);
 /// How long the store may take to close. Together with the engine's time after the drain, this stays within the
 /// promised five seconds.
 const STORE_CLOSE_TIMEOUT: Duration = Duration::from_millis(1200);
+/// How long collectors and logs may take to take the last of what is sent and written; less than the store has.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum time to wait for the first event of an agent before a streamed response starts without it.
 const MAX_FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -244,7 +246,10 @@ impl Gateway {
         let (routes, rates) = self.routes(settings, &callers, &RouteRates::default())?;
         let rules = retention_rules(settings, &routes, &callers);
         let webhooks = Arc::clone(&webhooks) as Arc<dyn WebhookClient>;
-        let observer = Arc::new(ArcSwap::from_pointee(live::open_logs(settings, &metrics)?));
+        let observer = live::open_logs(settings, &metrics, None)?;
+        metrics.count_callers(settings.observe.caller_label);
+        forward_logs(observer.otlp());
+        let observer = Arc::new(ArcSwap::from_pointee(observer));
         let limits = limits(settings);
         let engine = Engine::new(agents, Arc::clone(&store), webhooks, rules, Arc::clone(&callers), limits, metrics);
 
@@ -305,6 +310,7 @@ impl Gateway {
         }
         Ok(Arc::new(engine::Agent {
             name: agent.name.clone(),
+            protocol: agent.upstream.protocol.as_str().into(),
             card: card(agent),
             upstream,
             history: match agent.history {
@@ -431,7 +437,10 @@ impl Running {
         }
         let logs = observer.load_full();
         logs.audit(AuditEntry::new(Action::Stopped));
-        let flushed = tokio::task::spawn_blocking(move || logs.flush(STORE_CLOSE_TIMEOUT));
+        let flushed = tokio::task::spawn_blocking(move || {
+            forward_logs(None);
+            logs.flush(FLUSH_TIMEOUT);
+        });
         let closing = async { tokio::join!(store.close(), flushed).0 };
         match tokio::time::timeout(STORE_CLOSE_TIMEOUT, closing).await {
             Ok(closed) => closed?,

@@ -1,8 +1,10 @@
-//! What the engine and callers need of the world besides agents and stores, as traits: sending webhooks, and reading the
-//! keys of token issuers. And what the admin listener needs of the configuration.
+//! What the engine and callers need of the world besides agents and stores, as traits: sending webhooks, reading the keys
+//! of token issuers, and sending telemetry. And what the admin listener needs of the configuration.
 //!
 //! Below those who call these, and the rooms that implement them. Not here: the way to an agent
 //! ([`crate::upstream::Upstream`]) and what keeps runs ([`crate::store::Store`]).
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
@@ -59,4 +61,44 @@ pub trait JwksFetcher: Send + Sync + 'static {
     /// # Errors
     /// Why there is no such body, for the log.
     fn get(&self, url: Url) -> BoxFuture<'static, Result<Bytes, String>>;
+}
+
+/// What a collector of telemetry is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Metrics.
+    Metrics,
+    /// Log records.
+    Logs,
+}
+
+impl Signal {
+    /// Its name in paths and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Traces => "traces",
+            Self::Metrics => "metrics",
+            Self::Logs => "logs",
+        }
+    }
+}
+
+/// Sends telemetry to a collector.
+pub trait TelemetryClient: Send + Sync + 'static {
+    /// Sends an encoded request of OTLP. Resolves in bounded time to the encoded response, which is bounded too.
+    fn export(&self, signal: Signal, request: Bytes) -> BoxFuture<'static, Result<Bytes, ExportError>>;
+}
+
+/// Why a collector did not take something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportError {
+    /// True if the same may be sent again.
+    pub retryable: bool,
+    /// The pause that the collector asks for.
+    pub retry_after: Option<Duration>,
+    /// For the log.
+    pub reason: String,
 }

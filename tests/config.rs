@@ -401,6 +401,18 @@ fn defaults_are_applied() {
 #[test]
 fn values_of_the_file_override_defaults() {
     let settings = good("everything");
+    let observe = &settings.observe;
+    let traces = observe.traces.as_ref().expect("traces");
+    assert_eq!((traces.sample, traces.content, traces.collector.grpc), (0.1, false, false));
+    assert_eq!(traces.collector.headers[0].1.expose_secret(), "hunter2");
+    let metrics = observe.metrics.as_ref().expect("metrics");
+    assert_eq!(
+        (metrics.collector.endpoint.as_str(), metrics.every.as_secs()),
+        ("https://collector.example.com/otlp", 10)
+    );
+    assert!(metrics.collector.headers.is_empty(), "headers go to their own collector only");
+    assert_eq!(observe.logs.as_ref().map(|logs| &logs.endpoint), Some(&traces.collector.endpoint));
+    assert!(observe.service_name == "front" && observe.caller_label);
     assert_eq!(settings.server.public_url.as_deref(), Some("https://agents.example.com/gateway"));
     assert_eq!(settings.server.max_body, 1 << 20);
 

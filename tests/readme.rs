@@ -252,6 +252,8 @@ fn the_readme_lists_the_tested_official_clients() {
         "zod",
         "ai",
         "prometheus-client",
+        "grpcio",
+        "opentelemetry-proto",
     ];
     let readme = read("README.md");
     let (_, named) = readme.split_once("Official clients that are tested").expect("the README names them");

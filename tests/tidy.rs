@@ -61,7 +61,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("callers", &["config", "files", "keys", "tls", "ports", "secrets", "clock"]),
     ("upstream", &["ports", "secrets", "clock", "metrics"]),
     ("store", &["secrets", "clock", "metrics"]),
-    ("observe", &["metrics", "secrets", "clock"]),
+    ("observe", &["metrics", "ports", "secrets", "clock"]),
     ("metrics", &[]),
     ("public_url", &["config"]),
     ("config", &["routing", "tls", "secrets", "keys", "files"]),

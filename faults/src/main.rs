@@ -12,6 +12,7 @@ mod abandoned;
 mod bombs;
 mod certificates;
 mod check;
+mod collectors;
 mod credentials;
 mod drain;
 mod endpoints;
@@ -63,6 +64,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "abandoned", limit: Duration::from_secs(300), run: abandoned::run },
     Scenario { name: "kills", limit: Duration::from_secs(900), run: kills::run },
     Scenario { name: "store", limit: Duration::from_secs(600), run: store::run },
+    Scenario { name: "collectors", limit: Duration::from_secs(600), run: collectors::run },
     Scenario { name: "endpoints", limit: Duration::from_secs(300), run: endpoints::run },
     Scenario { name: "reload", limit: Duration::from_secs(300), run: reload::run },
     Scenario { name: "drain", limit: Duration::from_secs(120), run: drain::run },

@@ -1,5 +1,5 @@
 //! The log: to standard error, as text or JSON, with the secrets of the configuration masked. Its filter can be changed
-//! while the gateway is running.
+//! while the gateway is running. What it lets through of warnings and errors is sent to a collector, if there is one.
 
 use std::io::IsTerminal as _;
 
@@ -9,7 +9,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt, registry, reload};
 
 use super::LogFormat;
-use crate::observe::LogFilter;
+use crate::observe::{LogFilter, LogForwarder};
 use crate::secrets::MaskingWriter;
 
 /// Initializes the global log subscriber. Returns its filter.
@@ -21,7 +21,7 @@ pub(super) fn start(filter: &str, format: LogFormat) -> anyhow::Result<LogFilter
         LogFormat::Pretty => lines.with_target(false).compact().boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    registry().with(layer).with(lines).try_init()?;
+    registry().with(layer).with(lines).with(LogForwarder).try_init()?;
 
     Ok(LogFilter::new(filter, move |filter| {
         let filter = parse(filter).map_err(|error| format!("{error:#}"))?;

@@ -25,6 +25,7 @@ mod listen;
 mod located;
 mod mask;
 mod observe;
+mod observe_settings;
 mod operators;
 mod options;
 mod pool_settings;
@@ -44,16 +45,16 @@ use std::path::{Path, PathBuf};
 
 pub use self::diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use self::host::{Host, HostName, Origin, Origins, implied_port};
+pub use self::observe_settings::{AccessLog, Collector, Observe, Reports, Traces};
 pub use self::options::Options;
 pub use self::pool_settings::{Affinity, Eject, Endpoint, HealthCheck, RetryBudget, UpstreamLimits};
 pub use self::protocols::{ClientProtocol, Connected, Protocols, UpstreamProtocol};
 pub use self::schema::schema;
 pub use self::secret::Env;
 pub use self::settings::{
-    AccessLog, Admin, Agent, Auth, CallerLimits, CallerProfile, CertificateName, Certificates, Forwarded, Header,
-    History, HistoryLimit, JwksSource, JwtAlgorithm, JwtIssuer, Methods, Mount, Observe, OnDisconnect, ParallelTurns,
-    RequestLimits, Retention, Route, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind, Timeouts,
-    Upstream,
+    Admin, Agent, Auth, CallerLimits, CallerProfile, CertificateName, Certificates, Forwarded, Header, History,
+    HistoryLimit, JwksSource, JwtAlgorithm, JwtIssuer, Methods, Mount, OnDisconnect, ParallelTurns, RequestLimits,
+    Retention, Route, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind, Timeouts, Upstream,
 };
 
 pub use crate::routing::EndpointPattern;

@@ -20,6 +20,7 @@ use url::Url;
 
 use super::fingerprint::Fingerprint;
 use super::host::{Host, Origins};
+use super::observe_settings::Observe;
 use super::options::Options;
 use super::pool_settings::{Affinity, Eject, Endpoint, HealthCheck, RetryBudget, UpstreamLimits};
 use crate::tls::TlsFiles;
@@ -86,26 +87,6 @@ impl fmt::Debug for Admin {
             .field("tls", &self.tls)
             .finish()
     }
-}
-
-/// What the gateway logs about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observe {
-    /// `None`: no access log is written.
-    pub access_log: Option<AccessLog>,
-    /// The file of the audit log. `None`: none is written.
-    pub audit: Option<PathBuf>,
-}
-
-/// The access log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessLog {
-    /// The file. `None`: standard output.
-    pub path: Option<PathBuf>,
-    /// True: one JSON object per line. False: lines for people.
-    pub json: bool,
-    /// True: sessions are logged as a hash that changes with each start of the gateway.
-    pub hash_sessions: bool,
 }
 
 /// How the gateway itself is reached.

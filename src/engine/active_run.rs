@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) pending: Vec<Pending>,
     /// Turns that wait for the one under way.
     pub(super) queued: VecDeque<Turn>,
+    /// Who called for the last turn, by the name that they proved.
+    pub(super) caller: Option<Arc<str>>,
     /// Why it was canceled, if not by its client.
     pub(super) cancel_reason: Option<Fault>,
     /// True if it ends with the turn under way.
@@ -127,6 +129,7 @@ impl ActiveRun {
                 about,
                 pending: Vec::new(),
                 queued: VecDeque::new(),
+                caller: None,
                 cancel_reason: None,
                 ends_after_turn: false,
                 visibility,
@@ -386,7 +389,8 @@ impl ActiveRun {
         });
         let took = Duration::from_millis(run.finished_at.unwrap_or(run.created_at).saturating_sub(run.created_at));
         let protocol = &*state.about.protocol;
-        self.agent.metrics.run_ended(&RunEnd { protocol, outcome: end.as_str(), code, took });
+        let caller = state.caller.as_ref();
+        self.agent.metrics.run_ended(&RunEnd { protocol, outcome: end.as_str(), code, caller, took });
     }
 
     /// How many readers it has now, and how many turns wait in it.

@@ -15,6 +15,8 @@ use crate::upstream::Upstream;
 pub struct Agent {
     /// As `gateway.toml` names it.
     pub name: String,
+    /// The protocol it speaks.
+    pub protocol: Arc<str>,
     /// What clients may know of it.
     pub card: Arc<AgentCard>,
     /// The way to it.

@@ -38,6 +38,7 @@ impl Caller<'_> {
         conversation: &mut Option<Conversation>,
     ) -> Result<(), Fault> {
         let Some(pool) = self.agent.upstream.pool() else {
+            self.turn.attempts.placed(None);
             let via = self.via(None);
             let started = self.agent.upstream.start(&prepared.turn_request(), via)?;
             return conversation.insert(started).begin().await;
@@ -67,6 +68,7 @@ impl Caller<'_> {
                 );
             }
             prepared.home = Some(seat.key().clone());
+            self.turn.attempts.placed(Some(seat.url()));
             // Nothing is awaited between the two: the place belongs to the conversation.
             let via = self.via(Some(seat));
             let started = conversation.insert(self.agent.upstream.start(&prepared.turn_request(), via)?);
@@ -78,6 +80,7 @@ impl Caller<'_> {
                 return Err(fault);
             }
 
+            self.turn.attempts.retried(fault.code());
             tracing::debug!(%fault, tried, "the agent did not take the turn: trying again");
             // Its place is free for others meanwhile.
             *conversation = None;
@@ -115,7 +118,12 @@ impl Caller<'_> {
     }
 
     fn via(&self, seat: Option<Seat>) -> Via<'_> {
-        Via { seat, trace: self.turn.trace.as_deref(), forwarded: self.turn.forwarded.clone() }
+        Via {
+            seat,
+            trace: self.turn.trace.as_deref(),
+            forwarded: self.turn.forwarded.clone(),
+            attempts: Arc::clone(&self.turn.attempts),
+        }
     }
 
     /// Where turns of a session go: an agent that remembers nothing can be asked anywhere.

@@ -57,6 +57,7 @@ mod transcripts;
 mod turn;
 mod turn_driver;
 mod turn_log;
+mod turn_trace;
 mod unreached;
 mod unstored;
 mod upstream_ids;

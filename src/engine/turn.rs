@@ -19,7 +19,7 @@ use super::session::{Queued, Session, TurnGuard};
 use crate::callers::{Caller, Permit, Use};
 use crate::observe::RequestLog;
 use crate::upstream::pool::EndpointKey;
-use crate::upstream::{Forwarded, Trace};
+use crate::upstream::{Attempts, Forwarded, Trace};
 
 /// A turn to be taken.
 pub(super) struct Turn {
@@ -42,8 +42,14 @@ pub(super) struct Turn {
     pub(super) protocol: &'static str,
     /// What is known of the request that it came with, for the logs. `None` once the turn has ended.
     pub(super) request: Option<Arc<RequestLog>>,
+    /// When it came.
+    pub(super) came_at: Instant,
     /// When it was taken up. `None` before.
     pub(super) began_at: Option<Instant>,
+    /// How it came to its agent.
+    pub(super) attempts: Arc<Attempts>,
+    /// How many pending items it answers.
+    pub(super) answers: usize,
     /// How long the agent took to its first event.
     pub(super) first_event: Option<Duration>,
     /// The path of the route it came by, for the log.
@@ -180,7 +186,10 @@ impl Turn {
             trace: origin.trace,
             forwarded: origin.forwarded,
             request: origin.request,
+            came_at: Instant::now(),
             began_at: None,
+            attempts: Arc::default(),
+            answers: 0,
             first_event: None,
             route: origin.route,
             resumes: None,

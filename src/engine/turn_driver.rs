@@ -169,6 +169,7 @@ impl<'a> TurnDriver<'a> {
         let (guard, mut prepared) = self.prepare().await?;
         // As clients of the Agent API see it, so that one search of the logs finds both sides of a run.
         prepared.request.id = Some(format!("response_{}", self.run.id()));
+        self.turn.answers = prepared.answered.len();
         let decisions = turn_log::decisions(&prepared);
         self.note_request(&mut prepared);
         if !prepared.freed.is_empty() {
@@ -216,7 +217,9 @@ impl<'a> TurnDriver<'a> {
 
     fn note_request(&self, prepared: &mut Prepared) {
         let now = clock::now();
+        let caller = Some(&self.turn.caller).filter(|caller| caller.is_authenticated());
         self.run.update(Publish::Now, |state| {
+            state.caller = caller.map(|caller| caller.name.as_str().into());
             state.record.set_time(now);
             state.set(RunState::Running, now);
             if let Some(input) = prepared.input.take() {

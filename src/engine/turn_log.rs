@@ -3,6 +3,7 @@
 //! Not here: refusals of requests that never became a turn (`crate::server`).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::answer::{self, Answer, AnswerBody};
@@ -12,7 +13,8 @@ use interlingua_core::{Blame, Fault, FaultKind};
 
 use super::active_run::ActiveRun;
 use super::turn::{Prepared, Turn};
-use crate::observe::{self, Action, AuditEntry, TurnPart};
+use super::turn_trace;
+use crate::observe::{self, Action, AuditEntry, RequestLog, TurnPart, finish_reason};
 use crate::upstream::Trace;
 
 /// How much of a text from a client or an agent is logged, in bytes.
@@ -48,21 +50,50 @@ impl TurnReport<'_> {
     }
 }
 
-/// The turn as the access log has it.
-fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>) -> TurnPart {
+/// The turn as the access log, its spans and the metrics of GenAI have it.
+fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>, request: &RequestLog) -> TurnPart {
     let failure = report.failure();
-    run.view(|view| TurnPart {
-        run: run.id().to_string(),
-        agent: turn.agent.name.clone(),
-        session: loggable(&view.run().session_id).into_owned(),
-        outcome: view.info.state.as_str(),
-        code: failure.map(|(code, ..)| loggable(code).into_owned()),
-        blame: failure.map(|(_, blame, _)| blame.as_str()),
-        events: view.record.len(),
-        took: report.took,
-        first_event: turn.first_event,
-        usage: view.run().usage().and_then(observe::usage),
+    let noted = turn.attempts.take();
+    let is_traced = request.is_sampled();
+    run.view(|view| {
+        let state = view.info.state;
+        let waits_for = state.is_waiting().then_some(view.pending.len());
+        TurnPart {
+            run: run.id().to_string(),
+            agent: turn.agent.name.clone(),
+            agent_version: turn.agent.card.version.clone(),
+            provider: Arc::clone(&turn.agent.protocol),
+            server: noted.endpoint.as_deref().and_then(host_and_port),
+            session: loggable(&view.run().session_id).into_owned(),
+            outcome: state.as_str(),
+            code: failure.map(|(code, ..)| loggable(code).into_owned()),
+            error_type: failure.map(|(code, ..)| own_code(code)),
+            blame: failure.map(|(_, blame, _)| blame.as_str()),
+            events: view.record.len(),
+            queued: noted.placed_at.map(|placed_at| placed_at.saturating_duration_since(turn.came_at)),
+            began_at: turn.began_at,
+            took: report.took,
+            first_event: turn.first_event,
+            usage: view.run().usage().and_then(observe::usage),
+            retries: noted.retries,
+            first_retries: noted.first_retries.into_iter().map(|retry| (retry.at, retry.reason)).collect(),
+            answers: turn.answers,
+            waits_for,
+            span: turn.trace.as_deref().map(|trace| trace.ids().1),
+            tools: if is_traced { turn_trace::tools(view, request.wants_content()) } else { Vec::new() },
+            messages: request.wants_content().then(|| Box::new(turn_trace::said(view, finish_reason(state.as_str())))),
+        }
     })
+}
+
+/// A code of the gateway's own; `_OTHER` for one that an agent has made up.
+fn own_code(code: &str) -> &'static str {
+    FaultKind::ALL.iter().map(|kind| kind.code()).find(|own| *own == code).unwrap_or("_OTHER")
+}
+
+fn host_and_port(url: &str) -> Option<(String, u16)> {
+    let url = url::Url::parse(url).ok()?;
+    Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
 }
 
 /// Which items a turn answers, and with which decision.
@@ -95,7 +126,7 @@ pub(super) fn turn_ended(run: &ActiveRun, turn: &mut Turn, report: &TurnReport<'
         run.view(|view| (view.run().session_id.clone(), view.info.protocol.clone(), view.info.state.as_str()));
     let request = turn.request.take();
     if let Some(request) = &request {
-        request.set_turn(turn_part(run, turn, report));
+        request.set_turn(turn_part(run, turn, report, request));
     }
 
     let request = request.as_ref().map(|request| request.id());

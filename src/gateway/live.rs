@@ -13,12 +13,14 @@ use serde_json::{Value, json};
 use super::rates::RouteRates;
 use crate::callers::{Callers, Use, day_of};
 use crate::clock;
-use crate::config::{Auth, CallerProfile, RequestLimits, Settings};
+use crate::config::{self, Auth, CallerProfile, RequestLimits, Settings};
 use crate::engine::{self, Engine};
 use crate::metrics::Metrics;
-use crate::observe::{AccessLog, Logs, Observer, SharedObserver, Target};
+use crate::observe::{AccessLog, Logs, Observer, Otlp, OtlpSettings, SharedObserver, Target, forward_logs};
+use crate::ports::TelemetryClient;
 use crate::server::{self, Control, SharedRoutes};
 use crate::tls::SharedTls;
+use crate::upstream::otlp::{Collector, OtlpProtocol};
 
 /// The parts of a running gateway that a reload replaces. Clones are the same parts.
 #[derive(Clone)]
@@ -69,6 +71,7 @@ pub(crate) struct Prepared {
     pub(super) server: server::Settings,
     pub(super) routes: server::Routes,
     pub(super) observer: Observer,
+    pub(super) caller_label: bool,
     pub(super) drain: Duration,
     pub(super) rates: RouteRates,
     pub(super) admin_key: Option<[u8; 32]>,
@@ -97,10 +100,35 @@ impl LiveParts {
         }
     }
 
+    /// Reports to this one from now on.
+    fn observe(&self, observer: Observer, caller_label: bool) {
+        let observer = Arc::new(observer);
+        observer.metrics().count_callers(caller_label);
+        forward_logs(observer.otlp());
+        let before = self.observer.swap(Arc::clone(&observer));
+        if let Some(before) = before.otlp()
+            && !observer.otlp().is_some_and(|now| Arc::ptr_eq(now, before))
+        {
+            before.retire();
+        }
+    }
+
     /// Takes a configuration. Routes come last: a request that finds a new route finds its agents.
     pub(crate) fn apply(&self, prepared: Prepared) {
         let Prepared {
-            agents, limits, rules, auth, profiles, server, routes, rates, observer, drain, admin_key, ..
+            agents,
+            limits,
+            rules,
+            auth,
+            profiles,
+            server,
+            routes,
+            rates,
+            observer,
+            drain,
+            admin_key,
+            caller_label,
+            ..
         } = prepared;
         for (agent, limits) in agents.iter().zip(limits) {
             agent.usage.set_shared_limits(limits);
@@ -111,18 +139,54 @@ impl LiveParts {
         self.drain.set(drain);
         self.admin_key.store(admin_key.map(Arc::new));
         // Its files were opened again, so that rotated logs are let go.
-        self.observer.store(Arc::new(observer));
+        self.observe(observer, caller_label);
         self.rates.store(Arc::new(rates));
         self.routes.replace(routes);
     }
 }
 
-/// Opens the logs of a configuration.
-pub(super) fn open_logs(settings: &Settings, metrics: &Arc<Metrics>) -> anyhow::Result<Observer> {
+/// Opens the logs of a configuration. `otlp`: what sends to its collectors already.
+pub(super) fn open_logs(
+    settings: &Settings,
+    metrics: &Arc<Metrics>,
+    otlp: Option<Arc<Otlp>>,
+) -> anyhow::Result<Observer> {
     let access = settings.observe.access_log.as_ref().map(|log| AccessLog {
         target: log.path.clone().map_or(Target::Stdout, Target::File),
         json: log.json,
         hash_sessions: log.hash_sessions,
     });
-    Ok(Observer::open(&Logs { access, audit: settings.observe.audit.clone() }, Arc::clone(metrics))?)
+    let otlp = match otlp {
+        Some(otlp) => Some(otlp),
+        None => start_otlp(&settings.observe, metrics)?,
+    };
+    Ok(Observer::open(&Logs { access, audit: settings.observe.audit.clone() }, Arc::clone(metrics), otlp)?)
+}
+
+/// Starts sending to collectors. `None`: nothing is sent.
+fn start_otlp(observe: &config::Observe, metrics: &Arc<Metrics>) -> anyhow::Result<Option<Arc<Otlp>>> {
+    if observe.traces.is_none() && observe.metrics.is_none() && observe.logs.is_none() {
+        return Ok(None);
+    }
+
+    let client = |collector: &config::Collector| -> anyhow::Result<Arc<dyn TelemetryClient>> {
+        let protocol = if collector.grpc { OtlpProtocol::Grpc } else { OtlpProtocol::Http };
+        let client = Collector::new(collector.endpoint.clone(), protocol, &collector.headers);
+        Ok(Arc::new(client.map_err(anyhow::Error::msg)?))
+    };
+    let reports = observe.metrics.as_ref();
+    let otlp = Otlp::start(
+        OtlpSettings {
+            service_name: observe.service_name.clone(),
+            traces: observe.traces.as_ref().map(|traces| client(&traces.collector)).transpose()?,
+            sample: observe.traces.as_ref().map_or(0.0, |traces| traces.sample),
+            content: observe.traces.as_ref().is_some_and(|traces| traces.content),
+            metrics: reports
+                .map(|reports| Ok::<_, anyhow::Error>((client(&reports.collector)?, reports.every)))
+                .transpose()?,
+            logs: observe.logs.as_ref().map(client).transpose()?,
+        },
+        metrics,
+    );
+    Ok(Some(Arc::new(otlp?)))
 }

@@ -54,6 +54,8 @@ impl Gateway {
             limits.push(agent.limits);
         }
 
+        // Its connection and what waits to be sent stay, unless it goes elsewhere now.
+        let otlp = observer.otlp().filter(|_| settings.observe.sends_like(&running.observe)).cloned();
         let (served, rates) = self.routes(settings, &parts.callers, &parts.rates.load())?;
         let rules = retention_rules(settings, &served, &parts.callers);
         Ok(Prepared {
@@ -65,7 +67,8 @@ impl Gateway {
             profiles: settings.callers.clone(),
             server: server_settings(settings, parts.tls.clone()),
             routes: server::Routes::build(served).map_err(anyhow::Error::msg)?,
-            observer: open_logs(settings, observer.metrics())?,
+            observer: open_logs(settings, observer.metrics(), otlp)?,
+            caller_label: settings.observe.caller_label,
             drain: settings.server.drain,
             rates,
             admin_key: settings.admin.as_ref().and_then(|admin| admin.key),

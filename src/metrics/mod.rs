@@ -6,6 +6,8 @@
 //!
 //! Not here: who may read them (`crate::server`).
 
+mod caller;
+mod gen_ai;
 mod histogram;
 mod process;
 mod text;
@@ -20,6 +22,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use self::caller::{CallerLabel, Callers};
+
+pub use self::gen_ai::{Distribution, GenAiMetrics, TurnEnd, TurnSeries};
 pub use self::histogram::{Histogram, LocalCounts};
 pub use self::text::Format;
 
@@ -49,6 +54,8 @@ struct RunLabels {
     protocol: String,
     outcome: &'static str,
     code: &'static str,
+    #[prometheus(flatten)]
+    caller: CallerLabel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -73,6 +80,8 @@ struct RequestLabels {
     route: Arc<str>,
     protocol: &'static str,
     code: u16,
+    #[prometheus(flatten)]
+    caller: CallerLabel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -101,6 +110,9 @@ pub struct Metrics {
     reloads: Named,
     last_reload_successful: Gauge,
     lines_dropped: Named,
+    telemetry_dropped: Named,
+    gen_ai: GenAiMetrics,
+    callers: Callers,
     levels: LevelGauges,
 }
 
@@ -185,6 +197,8 @@ pub struct RunEnd<'a> {
     pub outcome: &'static str,
     /// Our code for a failure, `agent` for a code that the agent made up, empty if there is none.
     pub code: &'static str,
+    /// Who began its last turn. `None`: they proved no name.
+    pub caller: Option<&'a Arc<str>>,
     /// From its first input to its end.
     pub took: Duration,
 }
@@ -213,7 +227,8 @@ impl AgentMetrics {
     /// Counts a run that ended.
     pub fn run_ended(&self, end: &RunEnd<'_>) {
         let (agent, protocol) = (Arc::clone(&self.name), end.protocol.to_owned());
-        let labels = RunLabels { agent, protocol, outcome: end.outcome, code: end.code };
+        let caller = self.metrics.callers.label(end.caller);
+        let labels = RunLabels { agent, protocol, outcome: end.outcome, code: end.code, caller };
         self.metrics.runs.get_or_create(&labels).inc();
         let labels = OutcomeLabels { agent: labels.agent, outcome: end.outcome };
         self.metrics.run_duration.get_or_create(&labels).observe(end.took);
@@ -264,6 +279,9 @@ impl Metrics {
             reloads: Family::default(),
             last_reload_successful: Gauge::default(),
             lines_dropped: Family::default(),
+            telemetry_dropped: Family::default(),
+            gen_ai: GenAiMetrics::default(),
+            callers: Callers::default(),
             levels: LevelGauges::default(),
         };
 
@@ -288,6 +306,9 @@ impl Metrics {
         }
         for result in ["delivered", "failed"] {
             drop(self.push_attempts.get_or_create(&[("result", result)]));
+        }
+        for signal in ["traces", "metrics", "logs"] {
+            drop(self.telemetry_dropped.get_or_create(&[("signal", signal)]));
         }
         for result in ["taken", "failed"] {
             drop(self.reloads.get_or_create(&[("result", result)]));
@@ -325,6 +346,8 @@ impl Metrics {
         let (name, help) = ("config_last_reload_successful", "1 unless the last reload failed");
         registry.register(name, help, self.last_reload_successful.clone());
         registry.register("log_lines_dropped", "Lines that could not be written", self.lines_dropped.clone());
+        let help = "Spans, reports of metrics and log records that no collector took";
+        registry.register("otlp_dropped", help, self.telemetry_dropped.clone());
     }
 
     fn register_durations(&self, registry: &mut Registry) {
@@ -385,8 +408,9 @@ impl Metrics {
     }
 
     /// Counts an answer. `route` is its path as configured, empty outside of all routes.
-    pub fn answered(&self, route: &Arc<str>, protocol: &'static str, status: u16) {
-        let labels = RequestLabels { route: Arc::clone(route), protocol, code: status };
+    pub fn answered(&self, route: &Arc<str>, protocol: &'static str, status: u16, caller: Option<&Arc<str>>) {
+        let caller = self.callers.label(caller);
+        let labels = RequestLabels { route: Arc::clone(route), protocol, code: status, caller };
         self.requests.get_or_create(&labels).inc();
     }
 
@@ -429,6 +453,22 @@ impl Metrics {
         let result = if taken { "taken" } else { "failed" };
         self.reloads.get_or_create(&[("result", result)]).inc();
         self.last_reload_successful.set(i64::from(taken));
+    }
+
+    /// Counts spans, reports or log records that no collector took.
+    pub fn telemetry_dropped(&self, signal: &'static str, count: u64) {
+        self.telemetry_dropped.get_or_create(&[("signal", signal)]).inc_by(count);
+    }
+
+    /// What is counted of turns for collectors.
+    #[must_use]
+    pub const fn gen_ai(&self) -> &GenAiMetrics {
+        &self.gen_ai
+    }
+
+    /// Whether requests and runs are counted by caller from now on.
+    pub fn count_callers(&self, on: bool) {
+        self.callers.set(on);
     }
 
     /// Counts a line that could not be written to this log.
@@ -496,7 +536,7 @@ mod tests {
         let metrics = Metrics::new();
         let agent = metrics.agent("a \"b\"\\\n");
         let took = Duration::from_secs(3);
-        agent.run_ended(&RunEnd { protocol: "a2a", outcome: "failed", code: "TIMEOUT", took });
+        agent.run_ended(&RunEnd { protocol: "a2a", outcome: "failed", code: "TIMEOUT", caller: None, took });
         let _stream = metrics.open_stream(&Arc::from("/x"), "a2a");
         drop(metrics.open_stream(&Arc::from("/x"), "a2a"));
         let upstream = UpstreamLevel {

@@ -1,8 +1,9 @@
 //! The access log: one line for each request, with the turn that it began.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -28,29 +29,24 @@ pub struct AccessLog {
     pub hash_sessions: bool,
 }
 
+/// The key of hashes of sessions: unused before and never shown, so that hashes cannot be looked up.
+static SESSION_KEY: LazyLock<[u8; 32]> =
+    LazyLock::new(|| Sha256::digest(format!("{:032x}{}", clock::new_trace_id(), clock::new_id())).into());
+
 pub(super) struct Access {
     lines: LineWriter,
     json: bool,
-    /// The key of hashes; `None` if sessions are logged as they are.
-    session_key: Option<[u8; 16]>,
 }
 
 impl Access {
     pub(super) fn open(log: &AccessLog, metrics: Arc<Metrics>) -> io::Result<Self> {
-        // Unused before and never shown, so that hashes cannot be looked up.
-        let session_key = log.hash_sessions.then(|| {
-            let mut key = [0; 16];
-            let hash = Sha256::digest(format!("{}{}", clock::new_id(), std::process::id()));
-            key.copy_from_slice(&hash[..16]);
-            key
-        });
-        Ok(Self { lines: LineWriter::open("access", &log.target, PAUSE, metrics)?, json: log.json, session_key })
+        Ok(Self { lines: LineWriter::open("access", &log.target, PAUSE, metrics)?, json: log.json })
     }
 
-    pub(super) fn write(&self, parts: RequestParts) {
-        let (json, key) = (self.json, self.session_key);
+    pub(super) fn write(&self, parts: Arc<RequestParts>) {
+        let json = self.json;
         self.lines.write(move |out| {
-            let line = Line::new(&parts, key.as_ref());
+            let line = Line::new(&parts);
             if json {
                 out.push_str(&serde_json::to_string(&line).unwrap_or_default());
             } else {
@@ -64,8 +60,9 @@ impl Access {
     }
 }
 
+/// A line of the access log.
 #[derive(Serialize)]
-struct Line<'a> {
+pub(super) struct Line<'a> {
     time: String,
     request: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,11 +94,22 @@ struct Line<'a> {
 struct TurnFields<'a> {
     run: &'a str,
     agent: &'a str,
-    session: String,
+    session: Cow<'a, str>,
+    /// Host and port. Left out if the agent was not reached, or is in this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoint: Option<String>,
     events: u64,
     turn_ms: u64,
+    /// The part of it that it waited for its session and for a place at an endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queued_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     first_event_ms: Option<u64>,
+    /// How often a request was sent to the agent again.
+    retries: u32,
+    /// Why, of the first of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    retry_reasons: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     input_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,7 +123,7 @@ const fn is_zero(status: &u16) -> bool {
 }
 
 impl<'a> Line<'a> {
-    fn new(parts: &'a RequestParts, session_key: Option<&[u8; 16]>) -> Self {
+    pub(super) fn new(parts: &'a RequestParts) -> Self {
         let turn = parts.turn.as_ref();
         let outcome = match turn {
             Some(turn) => turn.outcome,
@@ -143,17 +151,22 @@ impl<'a> Line<'a> {
             turn: turn.map(|turn| TurnFields {
                 run: &turn.run,
                 agent: &turn.agent,
-                session: session_key.map_or_else(|| turn.session.clone(), |key| hash(key, &turn.session)),
+                session: shown_session(&turn.session, parts.hide_session),
+                endpoint: turn.server.as_ref().map(|(host, port)| format!("{host}:{port}")),
                 events: turn.events,
                 turn_ms: millis(turn.took),
+                queued_ms: turn.queued.map(millis),
                 first_event_ms: turn.first_event.map(millis),
+                retries: turn.retries,
+                retry_reasons: turn.first_retries.iter().map(|(_, reason)| reason.as_str()).collect(),
                 input_tokens: turn.usage.map(|usage| usage.0),
                 output_tokens: turn.usage.map(|usage| usage.1),
             }),
         }
     }
 
-    fn write_pretty(&self, out: &mut String) {
+    /// Writes it for people.
+    pub(super) fn write_pretty(&self, out: &mut String) {
         let Self { time, method, path, status, outcome, duration_ms, .. } = self;
         let status = if *status == 0 { "-".to_owned() } else { status.to_string() };
         let _ = write!(out, "{time} {status} {method} {} {duration_ms}ms {outcome}", path.escape_debug());
@@ -169,6 +182,10 @@ impl<'a> Line<'a> {
             field("agent", Some(turn.agent));
             field("run", Some(turn.run));
             field("session", Some(&turn.session));
+            field("endpoint", turn.endpoint.as_deref());
+            if turn.retries > 0 {
+                field("retries", Some(&turn.retries.to_string()));
+            }
         }
         field("caller", self.caller);
         field("client", self.client.as_deref());
@@ -176,13 +193,18 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A session as it is logged when it is not to be known: the same for the same session until the gateway ends.
-fn hash(key: &[u8; 16], session: &str) -> String {
-    let hash = Sha256::new().chain_update(key).chain_update(session).finalize();
-    hash[..8].iter().fold(String::new(), |mut text, byte| {
+/// A session as it is shown. `hide`: as a hash, which is the same for the same session until the gateway ends.
+pub(super) fn shown_session(session: &str, hide: bool) -> Cow<'_, str> {
+    if !hide {
+        return Cow::Borrowed(session);
+    }
+
+    let hash = Sha256::new().chain_update(*SESSION_KEY).chain_update(session).finalize();
+    let text = hash[..8].iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
-    })
+    });
+    Cow::Owned(text)
 }
 
 fn millis(time: Duration) -> u64 {
@@ -197,7 +219,7 @@ mod tests {
     #[test]
     fn a_line_names_the_turn_and_hides_its_session_if_asked() {
         let turn = TurnPart { run: "r".into(), session: "s\n".into(), outcome: "completed", ..TurnPart::default() };
-        let parts = RequestParts {
+        let mut parts = RequestParts {
             id: "req_1".into(),
             method: "POST".into(),
             path: "/x\n".into(),
@@ -205,24 +227,27 @@ mod tests {
             turn: Some(turn),
             ..RequestParts::default()
         };
-        let line = serde_json::to_value(Line::new(&parts, None)).expect("JSON");
+        let line = serde_json::to_value(Line::new(&parts)).expect("JSON");
         assert_eq!(
             (&line["session"], &line["outcome"], &line["status"]),
             (&"s\n".into(), &"completed".into(), &200.into())
         );
-        let hashed = serde_json::to_value(Line::new(&parts, Some(&[7; 16]))).expect("JSON");
-        assert_eq!(hashed["session"].as_str().map(str::len), Some(16));
 
         let mut pretty = String::new();
-        Line::new(&parts, None).write_pretty(&mut pretty);
+        Line::new(&parts).write_pretty(&mut pretty);
         assert_eq!(pretty, "1970-01-01T00:00:00.000Z 200 POST /x\\n 0ms completed run=r session=s\\n request=req_1");
+
+        parts.hide_session = true;
+        let hashed = || serde_json::to_value(Line::new(&parts)).expect("JSON")["session"].clone();
+        assert_eq!(hashed().as_str().map(str::len), Some(16));
+        assert_eq!(hashed(), hashed(), "the same for the same session");
     }
 
     #[test]
     fn a_request_without_a_turn_reports_what_became_of_it() {
         let outcome = |status, client_left| {
             let parts = RequestParts { status, client_left, ..RequestParts::default() };
-            Line::new(&parts, None).outcome.to_owned()
+            Line::new(&parts).outcome.to_owned()
         };
         assert_eq!(
             [outcome(200, false), outcome(404, false), outcome(0, true)],

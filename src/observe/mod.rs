@@ -1,13 +1,18 @@
-//! What the operator gets to know: the access log, the audit log, and the level of the log at run time.
+//! What the operator gets to know: the access log, the audit log, what collectors are sent, and the level of the log at
+//! run time.
 //!
 //! Not here: numbers (`crate::metrics`), and log lines, which all code writes with `tracing`.
 
 mod access;
 mod audit;
+mod conventions;
 mod filter;
 mod lines;
+mod log_layer;
 mod observer;
+mod otlp;
 mod parts;
+mod quiet;
 mod request_log;
 mod time;
 
@@ -16,10 +21,13 @@ use serde_json::Value;
 
 pub use self::access::AccessLog;
 pub use self::audit::{Action, AuditEntry, append_audit};
+pub use self::conventions::finish_reason;
 pub use self::filter::LogFilter;
 pub use self::lines::Target;
+pub use self::log_layer::{LogForwarder, forward_logs};
 pub use self::observer::{Logs, Observer, SharedObserver};
-pub use self::parts::TurnPart;
+pub use self::otlp::{Otlp, OtlpSettings};
+pub use self::parts::{ServerSpan, ToolPart, TurnPart};
 pub use self::request_log::RequestLog;
 
 /// The tokens that an agent reported: input and output. `None` if it is in no known form.

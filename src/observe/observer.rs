@@ -3,15 +3,16 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
 use super::access::{Access, AccessLog};
 use super::audit::{Audit, AuditEntry};
 use super::lines::Target;
+use super::otlp::Otlp;
 use super::parts::RequestParts;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, TurnEnd};
 
 /// Which logs there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,14 +31,17 @@ pub struct Observer {
     metrics: Arc<Metrics>,
     access: Option<Access>,
     audit: Option<Audit>,
+    otlp: Option<Arc<Otlp>>,
+    /// True: sessions are shown as hashes.
+    hides_sessions: bool,
 }
 
 impl Observer {
-    /// Opens the logs.
+    /// Opens the logs. `otlp`: what sends to collectors, if anything is sent.
     ///
     /// # Errors
     /// If a file cannot be opened; the error names it.
-    pub fn open(logs: &Logs, metrics: Arc<Metrics>) -> io::Result<Self> {
+    pub fn open(logs: &Logs, metrics: Arc<Metrics>, otlp: Option<Arc<Otlp>>) -> io::Result<Self> {
         let access = logs.access.as_ref().map(|log| {
             let name = match &log.target {
                 Target::Stdout => "standard output".to_owned(),
@@ -49,19 +53,36 @@ impl Observer {
             let opened = Audit::open(path, Arc::clone(&metrics));
             opened.map_err(|error| opening("audit log", &path.display().to_string(), &error))
         });
-        Ok(Self { access: access.transpose()?, audit: audit.transpose()?, metrics })
+        let hides_sessions = logs.access.as_ref().is_some_and(|log| log.hash_sessions);
+        Ok(Self { access: access.transpose()?, audit: audit.transpose()?, metrics, otlp, hides_sessions })
     }
 
     /// No logs; requests are counted.
     #[must_use]
     pub const fn silent(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, access: None, audit: None }
+        Self { metrics, access: None, audit: None, otlp: None, hides_sessions: false }
     }
 
     /// What the gateway counts.
     #[must_use]
     pub const fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// What sends to collectors. `None`: nothing is sent.
+    #[must_use]
+    pub const fn otlp(&self) -> Option<&Arc<Otlp>> {
+        self.otlp.as_ref()
+    }
+
+    /// The share of new traces that are sent. `None`: requests are not traced.
+    pub(super) fn sample(&self) -> Option<f64> {
+        self.otlp.as_ref().and_then(|otlp| otlp.sample())
+    }
+
+    /// True if spans have what is said.
+    pub(super) fn wants_content(&self) -> bool {
+        self.otlp.as_ref().is_some_and(|otlp| otlp.wants_content())
     }
 
     /// Writes an entry to the audit log, if there is one.
@@ -71,21 +92,46 @@ impl Observer {
         }
     }
 
-    /// Waits until what was logged is written, at most for this time.
+    /// Waits until what was logged is written and sent, at most for this time in all.
     pub fn flush(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        let left = || deadline.saturating_duration_since(Instant::now());
         if let Some(audit) = &self.audit {
-            audit.flush(limit);
+            audit.flush(left());
         }
         if let Some(access) = &self.access {
-            access.flush(limit);
+            access.flush(left());
+        }
+        if let Some(otlp) = &self.otlp {
+            otlp.flush(left());
         }
     }
 
     /// A request has ended.
-    pub(super) fn ended(&self, parts: RequestParts) {
+    pub(super) fn ended(&self, mut parts: RequestParts) {
         let status = if parts.status == 0 { CLIENT_LEFT } else { parts.status };
         let route = parts.route.clone().unwrap_or_else(|| Arc::from(""));
-        self.metrics.answered(&route, parts.protocol, status);
+        self.metrics.answered(&route, parts.protocol, status, parts.caller.as_ref());
+        if self.access.is_none() && self.otlp.is_none() {
+            return;
+        }
+
+        parts.hide_session = self.hides_sessions;
+        let parts = Arc::new(parts);
+        if let Some(otlp) = &self.otlp {
+            otlp.trace(&parts);
+            otlp.log_access(&parts);
+            if let Some(turn) = parts.turn.as_ref().filter(|_| otlp.sends_metrics()) {
+                self.metrics.gen_ai().turn_ended(&TurnEnd {
+                    provider: &turn.provider,
+                    agent: &turn.agent,
+                    error: turn.error_type,
+                    took: turn.took,
+                    first_chunk: turn.first_event,
+                    tokens: turn.usage,
+                });
+            }
+        }
         if let Some(access) = &self.access {
             access.write(parts);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::{Agent, Diagnostics, Methods, Mount, Origins, Settings};
+use crate::config::{Agent, Collector, Diagnostics, Methods, Mount, Origins, Settings};
 
 /// Errors and warnings, each with its position.
 pub(super) fn diagnostics(diagnostics: &Diagnostics) -> Value {
@@ -67,7 +67,27 @@ pub(super) fn settings(settings: &Settings) -> Value {
                 "session": if log.hash_sessions { "hashed" } else { "plain" },
             })),
             "audit": observe.audit.as_ref().map(|path| path.display().to_string()),
+            "traces": observe.traces.as_ref().map(|traces| json!({
+                "collector": collector(&traces.collector), "sample": traces.sample, "content": traces.content,
+            })),
+            "metrics": observe.metrics.as_ref().map(|reports| json!({
+                "collector": collector(&reports.collector), "every_ms": millis(reports.every),
+            })),
+            "logs": observe.logs.as_ref().map(collector),
+            "service_name": observe.service_name,
+            "caller_label": observe.caller_label,
         },
+    })
+}
+
+fn collector(collector: &Collector) -> Value {
+    let endpoint = &collector.endpoint;
+    let headers: Vec<&str> = collector.headers.iter().map(|(name, _)| name.as_str()).collect();
+    json!({
+        // Its query may hold a secret.
+        "endpoint": format!("{}{}", endpoint.origin().ascii_serialization(), endpoint.path()),
+        "protocol": if collector.grpc { "grpc" } else { "http" },
+        "headers": headers,
     })
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: 
     match checked {
         Ok(Checked::Endpoint(routed, mut admitted, body)) => {
             let (route, rate) = (Arc::clone(&routed.route), admitted.rate.take());
-            request_log::note_route(&request, &route);
+            request_log::note_route(&request, &route, routed.endpoint().path);
             request_log::note_caller(&request, &admitted.caller);
             let mut response = if routed.endpoint().websocket && request.headers().contains_key("upgrade") {
                 websocket::serve(&gateway, &routed, admitted, &request, payload).await
@@ -71,7 +71,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: 
         }
         Err(refusal) => {
             if let Some(route) = refusal.reporter.route() {
-                request_log::note_route(&request, route);
+                request_log::note_route(&request, route, "");
             }
             handle::refuse(&gateway, request.head(), &refusal)
         }

@@ -200,6 +200,8 @@ struct RequestParts<'a> {
     base_url: String,
     caller: Arc<callers::Caller>,
     log: Option<Arc<RequestLog>>,
+    /// The trace that agents get.
+    trace: Option<Arc<Trace>>,
 }
 
 impl<'a> RequestParts<'a> {
@@ -222,12 +224,15 @@ impl<'a> RequestParts<'a> {
             base_url: super::base_url::of_mount(gateway, route, head),
             caller: gateway.callers.anonymous(),
             log: None,
+            trace: None,
         }
     }
 
     /// The same request, of a caller that is known.
     fn of(self, request: &HttpRequest, caller: &Arc<callers::Caller>) -> Self {
-        Self { caller: Arc::clone(caller), log: request_log::of(request), ..self }
+        let log = request_log::of(request);
+        let trace = request_log::trace_of(log.as_deref(), request.headers());
+        Self { caller: Arc::clone(caller), log, trace, ..self }
     }
 
     /// Clones all borrowed parts, to move them to another thread.
@@ -245,6 +250,7 @@ impl<'a> RequestParts<'a> {
             base_url: self.base_url,
             caller: self.caller,
             log: self.log,
+            trace: self.trace,
         }
     }
 
@@ -286,7 +292,7 @@ impl<'a> RequestParts<'a> {
         scope.caller = Arc::clone(&self.caller);
         scope.request.clone_from(&self.log);
         restrict(&mut scope);
-        scope.trace = Trace::read(headers.iter().copied()).map(Arc::new);
+        scope.trace.clone_from(&self.trace);
         scope.forwarded = scope.forwarded.read(headers.iter().copied());
         if let Some(path) = &route.partition {
             scope.owner = scope.owner.on_route(path);

@@ -10,8 +10,8 @@ use actix_web::HttpMessage;
 use actix_web::HttpRequest;
 use actix_web::HttpResponse;
 use actix_web::body::BoxBody;
-use actix_web::http::header::{HeaderName, HeaderValue};
-use actix_web::http::{ConnectionType, StatusCode};
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{ConnectionType, StatusCode, Version};
 use interlingua_core::{Fault, FaultKind, network};
 
 use super::connection::ConnectionInfo;
@@ -20,6 +20,7 @@ use super::{Gateway, Phase, base_url};
 use crate::callers::Caller;
 use crate::metrics::REASONS;
 use crate::observe::RequestLog;
+use crate::upstream::Trace;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -50,8 +51,46 @@ pub(super) fn begin(gateway: &Gateway, request: &Request) -> Arc<RequestLog> {
     let path = request.head().uri.path();
     let log = RequestLog::begin(observer, request.head().method.as_str(), path, given.map(str::to_owned));
     log.set_client(base_url::client_address(gateway, request.head(), peer).unwrap_or(peer));
+    log.set_connection(version(request.head().version), ConnectionInfo::of_raw(request).tls.is_some());
+    log.trace(|| client_trace(request.headers()).map(|trace| trace.ids()));
     request.extensions_mut().insert(Arc::clone(&log));
     log
+}
+
+/// The trace that a client's request is part of.
+fn client_trace(headers: &HeaderMap) -> Option<Trace> {
+    if !headers.contains_key("traceparent") {
+        return None;
+    }
+    let is_of_trace = |name: &str| matches!(name, "traceparent" | "tracestate");
+    let named = headers.iter().filter(|(name, _)| is_of_trace(name.as_str()));
+    // What is no text makes its header no trace, and not another one's.
+    let named: Vec<(&str, &str)> =
+        named.map(|(name, value)| (name.as_str(), value.to_str().unwrap_or("\u{7f}"))).collect();
+    Trace::read(named.iter().copied())
+}
+
+/// The trace that agents get: with the request's own span as the caller, if requests are traced.
+pub(super) fn trace_of(log: Option<&RequestLog>, headers: &HeaderMap) -> Option<Arc<Trace>> {
+    let client = client_trace(headers);
+    let trace = match log.and_then(RequestLog::span) {
+        Some(span) => client
+            .filter(|client| client.ids().0 == span.trace)
+            .map(|client| client.child(span.span))
+            .or_else(|| Some(Trace::new(span.trace, span.span, span.sampled))),
+        None => client,
+    };
+    trace.map(Arc::new)
+}
+
+const fn version(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "0.9",
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        Version::HTTP_3 => "3",
+        _ => "1.1",
+    }
 }
 
 fn is_id(id: &str) -> bool {
@@ -70,9 +109,10 @@ pub(super) fn of_raw(request: &Request) -> Option<Arc<RequestLog>> {
 }
 
 /// Notes where a request goes.
-pub(super) fn note_route(request: &HttpRequest, route: &Served) {
+/// `endpoint`: the path below the route, as its protocol names it; empty if the request was refused before.
+pub(super) fn note_route(request: &HttpRequest, route: &Served, endpoint: &'static str) {
     if let Some(log) = of(request) {
-        log.set_route(&route.scope.path, route.scope.protocol);
+        log.set_route(&route.scope.path, route.scope.protocol, endpoint);
     }
 }
 

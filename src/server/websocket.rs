@@ -300,6 +300,7 @@ impl Connection {
         };
         scope.connection = Some(Arc::clone(&self.cache));
         scope.request.clone_from(&self.log);
+        scope.trace = request_log::trace_of(self.log.as_deref(), self.request.headers());
         let gateway = Arc::clone(&self.gateway);
         let outcome = {
             let running = handle::run_exchange(&gateway, &mut *exchange, call, &scope);

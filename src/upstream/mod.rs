@@ -6,6 +6,7 @@
 //! Not here: what an answer means (the connectors and [`interlingua_core::normalize`]), what becomes of a run whose
 //! agent fails, and when to stop reading because there is no follower (the engine).
 
+mod attempts;
 mod card;
 pub mod client;
 mod conversation;
@@ -13,6 +14,7 @@ pub mod demo;
 mod forwarded;
 pub mod http;
 pub mod jwks;
+pub mod otlp;
 pub mod pool;
 pub mod push;
 mod send_error;
@@ -33,6 +35,7 @@ use serde::de::DeserializeOwned;
 
 use pool::{EndpointPool, Seat};
 
+pub use attempts::{Attempts, Noted, Retry};
 pub use conversation::{Body, Conversation, Flow, Form, Reply, Transport};
 pub use forwarded::Forwarded;
 pub use send_error::{Reach, Refused, SendCause, SendError};
@@ -67,6 +70,8 @@ pub struct Via<'a> {
     pub trace: Option<&'a Trace>,
     /// The headers of the client's request that agents may get.
     pub forwarded: Forwarded,
+    /// Where it is noted what is sent again.
+    pub attempts: Arc<Attempts>,
 }
 
 /// The way to one agent.

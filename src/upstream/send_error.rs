@@ -45,6 +45,14 @@ pub enum Reach {
 }
 
 impl SendError {
+    /// What went wrong, in a word or two: a code, or the status that it was answered with.
+    pub(super) fn to_reason(&self) -> String {
+        match &self.cause {
+            SendCause::Fault(fault) => fault.code().to_owned(),
+            SendCause::Refused(refused) => format!("status {}", refused.status),
+        }
+    }
+
     /// True if something took too long.
     pub(super) fn is_timeout(&self) -> bool {
         matches!(&self.cause, SendCause::Fault(fault) if fault.kind == FaultKind::UpstreamTimeout)

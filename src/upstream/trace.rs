@@ -43,13 +43,27 @@ impl Trace {
         Some(Self { parent: parent.to_owned(), state: passes.then_some(state) })
     }
 
+    /// A trace that begins with this span of ours.
+    #[must_use]
+    pub fn new(trace: u128, span: u64, sampled: bool) -> Self {
+        Self { parent: format!("00-{trace:032x}-{span:016x}-{:02x}", u8::from(sampled)), state: None }
+    }
+
+    /// The ids of the trace and of the span that calls, and whether the caller records it.
+    #[must_use]
+    pub fn ids(&self) -> (u128, u64, bool) {
+        let trace = u128::from_str_radix(self.trace_id(), 16).unwrap_or_default();
+        let span = u64::from_str_radix(self.span_id(), 16).unwrap_or_default();
+        let flags = u8::from_str_radix(&self.parent[FLAGS], 16).unwrap_or_default();
+        (trace, span, flags & 1 == 1)
+    }
+
     /// The same trace as an agent gets it that is called within this span of ours. In version 00, because that is what we
     /// speak, whatever the client does. Of the flags those that this version knows are kept: sampled, random.
     #[must_use]
-    pub fn child(&self, span: [u8; 8]) -> Self {
+    pub fn child(&self, span: u64) -> Self {
         const KNOWN_FLAGS: u8 = 0b11;
         let flags = u8::from_str_radix(&self.parent[FLAGS], 16).unwrap_or_default() & KNOWN_FLAGS;
-        let span = u64::from_be_bytes(span);
         let parent = format!("00-{}-{span:016x}-{flags:02x}", self.trace_id());
         Self { parent, state: self.state.clone() }
     }
@@ -110,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_child_has_the_trace_and_the_state_of_its_parent_and_a_span_of_its_own() {
-        let span = [0, 1, 2, 3, 0xfc, 0xfd, 0xfe, 0xff];
+        let span = 0x0001_0203_fcfd_feff;
         for (parent, child) in [
             (PARENT.to_owned(), "00-4bf92f3577b34da6a3ce929d0e0e4736-00010203fcfdfeff-01"),
             (
@@ -124,6 +138,8 @@ mod tests {
             assert_eq!((found.parent.as_str(), found.state.as_deref()), (child, Some("a=1")));
             assert_eq!((found.trace_id(), found.span_id()), (trace.trace_id(), "00010203fcfdfeff"));
             assert_eq!(trace.span_id(), "00f067aa0ba902b7");
+            assert_eq!(found.ids(), (trace.ids().0, span, child.ends_with('1')));
+            assert_eq!(Trace::new(trace.ids().0, span, child.ends_with('1')).ids(), found.ids());
             let headers = [("traceparent", found.parent.as_str())].into_iter();
             assert_eq!(Trace::read(headers).map(|read| read.parent), Some(child.to_owned()), "it is one itself");
         }

@@ -108,6 +108,7 @@ impl Fixture {
         });
         let metrics = Metrics::new();
         let agent = engine::Agent {
+            protocol: "agent-api".into(),
             name: AGENT.to_owned(),
             card: Arc::clone(&card),
             upstream,

@@ -1,6 +1,6 @@
 //! The access log: exactly one line for each request, with the id that its client got.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::agent::{text_reply, text_reply_then_hang};
 use crate::support::gateway::{JSON, ROUTE, agent, user_turn};
@@ -111,4 +111,22 @@ async fn lines_for_people_have_the_same_facts() {
     .await;
     assert!(text.contains(" 200 POST /agents/friday/process ") && text.contains(" completed agent=friday"), "{text}");
     assert!(text.contains(&format!("request={id}")) && text.lines().count() == 1, "{text}");
+}
+
+#[tokio::test]
+async fn a_line_has_the_endpoint_the_waits_and_what_was_sent_again() {
+    let unavailable = Reply::complete(503, &[("retry-after", "0")], "starting");
+    let upstream = Upstream::in_order([unavailable.clone(), unavailable, text_reply(&["hi"])]);
+    let (folder, process) = process(&upstream, "access_log = { path = \"access.jsonl\" }");
+    let body = user_turn("hello").to_string();
+    process.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await.response().await;
+    let line = lines(&folder, 1).await.remove(0);
+    assert_eq!(line["endpoint"], upstream.address().to_string(), "{line}");
+    assert_eq!(
+        (line["retries"].as_u64(), &line["retry_reasons"]),
+        (Some(2), &json!(["status 503", "status 503"])),
+        "{line}"
+    );
+    let [queued, first, whole] = ["queued_ms", "first_event_ms", "turn_ms"].map(|name| line[name].as_u64());
+    assert!(queued.is_some() && first.is_some() && whole >= first, "{line}");
 }

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
+use crate::support::collector::{http_collector, received};
 use crate::support::gateway::{JSON, agent, user_turn};
 use crate::support::process::{Process, binary, run};
 use crate::support::upstream::{ReceivedRequest, Reply, Upstream};
@@ -15,10 +16,12 @@ const IN_VARIABLE: &str = "canary-variable-4f9c1d7e2b";
 const IN_FILE: &str = "canary-file-8a3e5b1f60c2";
 const IN_URL: &str = "canary-url-97d2c4e8a1b3";
 const IN_ADMIN_KEY: &str = "canary-admin-key-0123456789-abcdefghij";
+const IN_COLLECTOR_KEY: &str = "canary-collector-key-2c81f0";
 const IN_AUTHORIZATION: &str = "canary-client-bearer-71e5";
 const IN_API_KEY: &str = "canary-client-api-key-c3a9";
 const IN_QUERY: &str = "canary-client-query-5d20";
-const ALL: [&str; 7] = [IN_VARIABLE, IN_FILE, IN_URL, IN_ADMIN_KEY, IN_AUTHORIZATION, IN_API_KEY, IN_QUERY];
+const ALL: [&str; 8] =
+    [IN_VARIABLE, IN_FILE, IN_URL, IN_ADMIN_KEY, IN_COLLECTOR_KEY, IN_AUTHORIZATION, IN_API_KEY, IN_QUERY];
 
 /// Repeats what it was sent: as the body of a refusal, or as the error of a run.
 fn echo(request: &ReceivedRequest) -> Reply {
@@ -40,18 +43,21 @@ fn start(folder: &Path, format: &str) -> Process {
 }
 
 fn with_secrets(mut command: std::process::Command) -> std::process::Command {
-    command.env("IN_VARIABLE", IN_VARIABLE).env("ADMIN_KEY", IN_ADMIN_KEY);
+    command.env("IN_VARIABLE", IN_VARIABLE).env("ADMIN_KEY", IN_ADMIN_KEY).env("COLLECTOR_KEY", IN_COLLECTOR_KEY);
     command
 }
 
-fn config(upstream: &Upstream) -> String {
+fn config(upstream: &Upstream, collector: &Upstream) -> String {
     let headers =
         "headers = { x-key = { env = \"IN_VARIABLE\" }, authorization = { file = \"secret\", prefix = \"Bearer \" } }";
     format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n\
          [admin]\nlisten = \"127.0.0.1:0\"\nkey = {{ env = \"ADMIN_KEY\" }}\n\
-         [observe]\naccess_log = {{ path = \"access.jsonl\" }}\naudit = \"audit.jsonl\"\n{}\
+         [observe]\naccess_log = {{ path = \"access.jsonl\" }}\naudit = \"audit.jsonl\"\n\
+         traces = {{ endpoint = \"{}\", content = true, headers = {{ x-key = {{ env = \"COLLECTOR_KEY\" }} }} }}\n\
+         metrics = {{}}\nlogs = {{}}\n{}\
          [[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{{agent}}\"\n",
+        collector.url(""),
         agent("friday", &upstream.url(&format!("/process?token={IN_URL}")), "", headers)
     )
 }
@@ -80,14 +86,14 @@ async fn use_it(process: &Process) {
 
 #[tokio::test]
 async fn no_secret_is_shown_to_operators() {
-    let upstream = Upstream::with_handler(echo);
+    let (upstream, collector) = (Upstream::with_handler(echo), http_collector());
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("secret"), IN_FILE).expect("a file");
-    std::fs::write(path("gateway.toml"), config(&upstream)).expect("a file");
+    std::fs::write(path("gateway.toml"), config(&upstream, &collector)).expect("a file");
 
     for format in ["json", "pretty"] {
-        std::fs::write(path("gateway.toml"), config(&upstream)).expect("a file");
+        std::fs::write(path("gateway.toml"), config(&upstream, &collector)).expect("a file");
         let process = start(folder.path(), format);
         use_it(&process).await;
         let key = format!("Bearer {IN_ADMIN_KEY}");
@@ -107,7 +113,7 @@ async fn no_secret_is_shown_to_operators() {
         }
 
         // A secret that was written where only references may stand, and one in a line with an error.
-        let wrong = config(&upstream).replace("{ env = \"IN_VARIABLE\" }", &format!("\"{IN_VARIABLE}\""));
+        let wrong = config(&upstream, &collector).replace("{ env = \"IN_VARIABLE\" }", &format!("\"{IN_VARIABLE}\""));
         std::fs::write(path("gateway.toml"), wrong).expect("a file");
         let refused = process.operate("POST", "/api/reload", &headers, b"").await;
         assert_eq!(refused.status, 422, "{}", refused.text());
@@ -122,10 +128,18 @@ async fn no_secret_is_shown_to_operators() {
         assert!(!text.is_empty(), "{name}");
         expect_none(name, &text);
     }
+    // Before it is parsed: all bytes, whatever they mean.
+    let sent = received(&collector);
+    assert!(!sent.spans.is_empty() && !sent.metrics.is_empty() && !sent.logs.is_empty(), "{sent:?}");
+    let bytes = String::from_utf8_lossy(&sent.raw).into_owned();
+    assert!(bytes.contains("***") && bytes.contains("turn failed"), "the agent's words were sent");
+    expect_none("telemetry", &bytes);
+    assert!(collector.requests().iter().all(|request| request.headers["x-key"] == IN_COLLECTOR_KEY));
+
     let log = std::fs::read_to_string(path("log-json")).expect("the log");
     assert!(log.contains("***") && log.contains("turn failed"), "the agent's words were logged: {log}");
 
-    std::fs::write(path("gateway.toml"), config(&upstream)).expect("a file");
+    std::fs::write(path("gateway.toml"), config(&upstream, &collector)).expect("a file");
     for command in ["check", "routes"] {
         let output = with_secrets(binary(folder.path())).arg(command).output().expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));

@@ -58,6 +58,7 @@ mod sessions;
 mod slow_clients;
 mod stopping;
 mod store_fails;
+mod telemetry;
 mod tls;
 mod tokens;
 mod tracing;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use crate::support::agent::{text_reply, text_reply_then_hang};
+use crate::support::callers::{AUTH, key_of, write_keys};
 use crate::support::gateway::{JSON, ROUTE, agent, user_turn};
 use crate::support::poll_until;
 use crate::support::process::Process;
@@ -125,4 +126,37 @@ async fn levels_are_read_at_each_scrape_and_both_formats_are_written() {
     let began = Instant::now();
     let length = process.operate("GET", "/metrics", &[], b"").await.body.len();
     assert!(began.elapsed().as_millis() < 500 && length < 1 << 20, "{:?}, {length} bytes", began.elapsed());
+}
+
+#[tokio::test]
+async fn callers_are_a_label_only_if_the_operator_wants_it() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    for wanted in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+             [store]\nkind = \"memory\"\n[observe]\ncaller_label = {wanted}\n{AUTH}{}{ROUTE}",
+            agent("good", &upstream.url("/process"), "", "")
+        );
+        std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
+        write_keys(folder.path(), &["ada"]);
+        let process = Process::start(folder.path());
+        let bearer = format!("Bearer {}", key_of("ada"));
+        let headers = [JSON[0], ("authorization", bearer.as_str())];
+        let body = user_turn("hello").to_string();
+        process.open("POST", "/agents/good/process", &headers, body.as_bytes()).await.response().await;
+        process.open("GET", "/nothing", &[], b"").await.response().await;
+
+        let text = poll_until("the run to be counted", async || {
+            let text = process.operate("GET", "/metrics", &[], b"").await.text().to_owned();
+            text.contains("interlingua_runs_total{").then_some(text)
+        })
+        .await;
+        let counted = |line: &str| text.lines().any(|found| found == line);
+        let run = "interlingua_runs_total{agent=\"good\",protocol=\"agent-api\",outcome=\"completed\",code=\"\"";
+        let missing = "interlingua_requests_total{route=\"\",protocol=\"\",code=\"404\"";
+        let (by_ada, by_no_one) = if wanted { (",caller=\"ada\"", ",caller=\"anonymous\"") } else { ("", "") };
+        assert!(counted(&format!("{run}{by_ada}}} 1")), "{text}");
+        assert!(counted(&format!("{missing}{by_no_one}}} 1")), "{text}");
+    }
 }

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod callers;
+pub mod collector;
 pub mod framing;
 pub mod gateway;
 pub mod http;

@@ -38,7 +38,7 @@ pub(crate) const ALL: &[Suite] = &[
     Suite {
         name: "operations",
         kind: Kind::Python,
-        scripts: &["client.py"],
+        scripts: &["client.py", "telemetry.py"],
         upstream: None,
         in_ci: true,
         limit: Duration::from_secs(60),

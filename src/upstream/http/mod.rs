@@ -44,8 +44,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::card::WellKnownCache;
 use super::pool::{CheckThresholds, EndpointPool, PoolSettings, Seat};
 use super::{
-    Body, Conversation, Form, Forwarded, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError, Trace,
-    Transport, Upstream, Via,
+    Attempts, Body, Conversation, Form, Forwarded, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError,
+    Trace, Transport, Upstream, Via,
 };
 use crate::secrets;
 use client_pool::{Attempt, ClientPool};
@@ -193,6 +193,7 @@ impl Upstream for HttpUpstream {
             endpoint,
             trace: via.trace.cloned(),
             forwarded: via.forwarded,
+            attempts: via.attempts,
             is_decision,
             is_answered: Arc::default(),
         };
@@ -225,6 +226,7 @@ struct HttpTransport {
     endpoint: usize,
     trace: Option<Trace>,
     forwarded: Forwarded,
+    attempts: Arc<Attempts>,
     /// The turn answers what the agent asked.
     is_decision: bool,
     /// A request of the turn was answered: the others have to go to the same endpoint.
@@ -238,6 +240,7 @@ struct Resend {
     is_here: bool,
     is_decision: bool,
     is_lookup: bool,
+    attempts: Arc<Attempts>,
 }
 
 impl Resend {
@@ -262,6 +265,7 @@ impl Transport for HttpTransport {
             is_here: agent.endpoints.len() == 1 || is_answered.load(Ordering::Relaxed),
             is_decision: self.is_decision,
             is_lookup: purpose == Purpose::Lookup,
+            attempts: Arc::clone(&self.attempts),
         };
         let request = agent.request(request, self.endpoint, self.trace.as_ref(), &self.forwarded);
         async move {
@@ -302,6 +306,7 @@ impl Agent {
             }
 
             retried += 1;
+            resend.attempts.retried(error.to_reason());
             tracing::debug!(reason = shown(&error), retried, "the agent did not take the request: retrying");
             sleep(pause).await;
         }

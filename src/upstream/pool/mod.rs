@@ -347,6 +347,12 @@ impl Seat {
         self.index
     }
 
+    /// The endpoint's URL without query and user info.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.pool.endpoints[self.index].1
+    }
+
     /// The endpoint's name.
     #[must_use]
     pub fn key(&self) -> &EndpointKey {

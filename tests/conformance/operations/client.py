@@ -35,6 +35,7 @@ FAMILIES = {
     "interlingua_push_attempts": "counter",
     "interlingua_push_given_up": "counter",
     "interlingua_reloads": "counter",
+    "interlingua_otlp_dropped": "counter",
     "process_cpu_seconds": "counter",
     "process_resident_memory_bytes": "gauge",
 }

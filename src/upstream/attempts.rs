@@ -1,0 +1,71 @@
+//! What is noted while a turn is begun: where it was sent, when there was a place for it, and what was sent again.
+//!
+//! Shared by the engine, which chooses endpoints, and the transport, which sends. Not here: what is decided by it (nothing
+//! is), and who reads it (the access log and spans).
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use interlingua_core::event::Millis;
+
+use crate::clock;
+
+/// The most requests sent again of which more than the number is noted.
+const MAX_RETRIES: usize = 8;
+
+/// Notes of one turn.
+#[derive(Debug, Default)]
+pub struct Attempts(Mutex<Noted>);
+
+/// What is known of a turn's way to its agent.
+#[derive(Clone, Debug, Default)]
+pub struct Noted {
+    /// The URL of the endpoint that was chosen last, without user info and query. `None`: none was.
+    pub endpoint: Option<String>,
+    /// When there was a place for the turn at an endpoint.
+    pub placed_at: Option<Instant>,
+    /// How often a request was sent again.
+    pub retries: u32,
+    /// The first of those.
+    pub first_retries: Vec<Retry>,
+}
+
+/// A request that was sent again.
+#[derive(Clone, Debug)]
+pub struct Retry {
+    /// When it was known that it has to be.
+    pub at: Millis,
+    /// The endpoint that did not take it.
+    pub endpoint: Option<String>,
+    /// The code of the fault, or the status that it was answered with.
+    pub reason: String,
+}
+
+impl Attempts {
+    /// There is a place for the turn at this endpoint. `None`: the agent is in this process.
+    pub fn placed(&self, endpoint: Option<&str>) {
+        let mut noted = self.noted();
+        noted.endpoint = endpoint.map(str::to_owned);
+        noted.placed_at.get_or_insert_with(Instant::now);
+    }
+
+    /// A request is sent again.
+    pub fn retried(&self, reason: impl Into<String>) {
+        let mut noted = self.noted();
+        noted.retries += 1;
+        if noted.first_retries.len() < MAX_RETRIES {
+            let retry = Retry { at: clock::now(), endpoint: noted.endpoint.clone(), reason: reason.into() };
+            noted.first_retries.push(retry);
+        }
+    }
+
+    /// All notes so far.
+    #[must_use]
+    pub fn take(&self) -> Noted {
+        std::mem::take(&mut self.noted())
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
