@@ -36,11 +36,11 @@ use crate::server::{self, AdminServer, Served};
 use crate::store::{Memory, OwnerBounds, OwnerBoundsOf, Retention, Sqlite, SqliteOptions, Store};
 use crate::tls::SharedTls;
 use crate::upstream::demo::Demo;
-use crate::upstream::http::{Endpoint, HealthCheck, HttpSettings, HttpUpstream};
+use crate::upstream::http::{ConnectionSettings, Endpoint, HealthCheck, HttpSettings, HttpUpstream, Proxy};
 use crate::upstream::jwks::HttpJwksFetcher;
 use crate::upstream::pool::{Affinity, BudgetSettings, CheckThresholds, EjectSettings, PoolSettings};
 use crate::upstream::push::HttpWebhookClient;
-use crate::upstream::{Forwarded, InProcessAgent, Upstream};
+use crate::upstream::{Forwarded, Identity, InProcessAgent, Upstream};
 
 /// How long clients may take to read the end of their responses once no run is active. An idle gateway must exit within
 /// a second, whatever connections clients leave open.
@@ -50,6 +50,8 @@ const SERVER_STOP_TIMEOUT: Duration = Duration::from_millis(700);
 const STORE_CLOSE_TIMEOUT: Duration = Duration::from_millis(1200);
 /// How long collectors and logs may take to take the last of what is sent and written; less than the store has.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// The name of a gateway without `public_url` in the tokens that it signs.
+const DEFAULT_ISSUER: &str = "interlingua";
 /// The maximum time to wait for the first event of an agent before a streamed response starts without it.
 const MAX_FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -79,7 +81,8 @@ struct ClientEntry {
 struct UpstreamEntry {
     name: &'static str,
     declared: UpstreamProtocol,
-    open: fn(&config::Agent) -> Result<Arc<dyn Upstream>, String>,
+    /// The other argument is the gateway's name in tokens for agents.
+    open: fn(&config::Agent, &str) -> Result<Arc<dyn Upstream>, String>,
 }
 
 /// A gateway that is listening.
@@ -130,12 +133,12 @@ impl Gateway {
         ) -> Result<Box<dyn Connector>, String> {
             U::connect(url.map_or("", Url::as_str), options.copy::<U::Options>().ok_or("invalid options")?)
         }
-        fn open<U: UpstreamAdapter>(agent: &config::Agent) -> Result<Arc<dyn Upstream>, String> {
+        fn open<U: UpstreamAdapter>(agent: &config::Agent, issuer: &str) -> Result<Arc<dyn Upstream>, String> {
             let endpoints = agent.upstream.endpoints.iter().map(|endpoint| {
                 let connector = connect::<U>(Some(&endpoint.url), &agent.upstream.options)?;
                 Ok(Endpoint { connector, url: Some(endpoint.url.clone()), weight: endpoint.weight })
             });
-            Ok(Arc::new(HttpUpstream::new(endpoints.collect::<Result<_, String>>()?, http_settings(agent))?))
+            Ok(Arc::new(HttpUpstream::new(endpoints.collect::<Result<_, String>>()?, http_settings(agent, issuer))?))
         }
 
         let declared =
@@ -156,7 +159,7 @@ impl Gateway {
         let declared = UpstreamProtocol::new::<A::Options>(A::NAME).schema(A::options_schema()).built_in().try_connect(
             |_, options| Ok(Connected { capabilities: open::<A>(options)?.capabilities(), warnings: Vec::new() }),
         );
-        self.register(UpstreamEntry { name: A::NAME, declared, open: |agent| open::<A>(&agent.upstream.options) })
+        self.register(UpstreamEntry { name: A::NAME, declared, open: |agent, _| open::<A>(&agent.upstream.options) })
     }
 
     fn register(mut self, entry: UpstreamEntry) -> Self {
@@ -230,7 +233,7 @@ impl Gateway {
         let agents = settings
             .agents
             .iter()
-            .map(|agent| self.agent(agent, &metrics, None))
+            .map(|agent| self.agent(agent, settings, &metrics, None))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let tls = settings.server.tls.clone().map(SharedTls::open).transpose().context("TLS")?.map(Arc::new);
         let admin_tls = settings.admin.as_ref().and_then(|admin| admin.tls.clone());
@@ -297,12 +300,14 @@ impl Gateway {
     fn agent(
         &self,
         agent: &config::Agent,
+        settings: &Settings,
         metrics: &Arc<Metrics>,
         running: Option<&engine::Agent>,
     ) -> anyhow::Result<Arc<engine::Agent>> {
         let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
         let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
-        let upstream = (entry.open)(agent).map_err(anyhow::Error::msg)?;
+        let issuer = settings.server.public_url.as_deref().unwrap_or(DEFAULT_ISSUER);
+        let upstream = (entry.open)(agent, issuer).map_err(anyhow::Error::msg)?;
         let usage = running.map_or_else(|| Arc::new(Usage::shared(agent.limits)), |running| Arc::clone(&running.usage));
         if let Some(watching) = upstream.watch() {
             // It ends with the agent.
@@ -590,20 +595,33 @@ fn socket(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
-fn http_settings(agent: &config::Agent) -> HttpSettings {
+fn http_settings(agent: &config::Agent, issuer: &str) -> HttpSettings {
     let upstream = &agent.upstream;
     HttpSettings {
         agent: agent.name.clone(),
         pool: pool_settings(upstream),
         health: upstream.health.as_ref().map(health_check),
         headers: upstream.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect(),
-        connect: upstream.timeouts.connect,
+        connection: ConnectionSettings {
+            connect: upstream.timeouts.connect,
+            tls: upstream.tls.as_ref().map(|tls| tls.trust.clone()),
+            server_name: upstream.tls.as_ref().and_then(|tls| tls.server_name.clone()),
+            proxy: upstream.proxy.as_ref().map(|proxy| {
+                let config::Proxy { url, credentials } = proxy.clone();
+                Proxy { url, credentials }
+            }),
+        },
         first_byte: upstream.timeouts.first_byte,
         idle: upstream.timeouts.idle,
         total: upstream.timeouts.total,
         retries: upstream.retries,
         max_event: upstream.max_event,
         forward: upstream.forward.clone(),
+        identity: match &upstream.identity {
+            config::Identity::None => Identity::None,
+            config::Identity::Derived => Identity::Derived,
+            config::Identity::Jwt(key) => Identity::Jwt { key: Arc::clone(key), issuer: issuer.to_owned() },
+        },
     }
 }
 

@@ -12,6 +12,7 @@ pub mod config;
 pub mod engine;
 mod files;
 mod gateway;
+pub mod identity;
 pub mod keys;
 pub mod metrics;
 pub mod observe;

@@ -13,8 +13,8 @@ use std::time::Duration;
 use interlingua::Gateway;
 use interlingua::config::{
     self, Affinity, CallerLimits, ClientProtocol, Connected, Diagnostics, EndpointPattern, Env, Forwarded, History,
-    JwksSource, JwtAlgorithm, OnDisconnect, ParallelTurns, Protocols, ServerLimits, ServerTimeouts, Settings,
-    StoreKind, UpstreamProtocol,
+    IdentityKind, JwksSource, JwtAlgorithm, OnDisconnect, ParallelTurns, Protocols, ServerLimits, ServerTimeouts,
+    Settings, StoreKind, UpstreamProtocol,
 };
 use interlingua_core::Method;
 use interlingua_core::answer::ALL_DECISIONS;
@@ -466,6 +466,18 @@ fn an_agent_may_have_several_endpoints() {
     assert_eq!((health.path.as_str(), health.every, health.unhealthy), ("/health?deep=no", Duration::from_secs(5), 2));
     assert_eq!((upstream.limits.runs, upstream.limits.queue), (100, 200));
     assert!(!format!("{settings:?}").contains("team=k"));
+
+    let upstream = |name: &str| &settings.agent(name).expect("an agent of the file").upstream;
+    assert_eq!(upstream("friday").identity.kind(), IdentityKind::None);
+    let monday = upstream("monday");
+    let tls = monday.tls.as_ref().expect("it has TLS settings");
+    assert!(tls.has_ca && tls.has_certificate && monday.identity.kind() == IdentityKind::Jwt);
+    assert_eq!(tls.server_name.as_deref(), Some("agent.internal"));
+    let proxy = upstream("tuesday").proxy.as_ref().expect("it has a proxy");
+    let (name, password) = proxy.credentials.as_ref().expect("with credentials");
+    assert_eq!((proxy.url.as_str(), name.as_str(), password.expose_secret()), ("http://proxy:3128/", "ada", "hunter2"));
+    assert!(!format!("{settings:?}").contains("hunter"));
+    assert!(upstream("wednesday").proxy.as_ref().is_some_and(|open| open.credentials.is_none()));
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn file(path: &Path, _: usize) -> std::io::Result<Vec<u8>> {
         (made.cert.pem(), made.signing_key.serialize_pem())
     });
     let content = match path.file_name().and_then(|name| name.to_str()) {
-        Some("key.pem") => &IDENTITY.1,
+        Some("key.pem" | "identity.pem") => &IDENTITY.1,
         Some("cert.pem" | "clients.pem") => &IDENTITY.0,
         Some("keys.toml") => "",
         _ => "a secret",

@@ -138,7 +138,7 @@ async fn a_refused_connection_is_unreachable() {
 async fn a_connection_that_is_not_accepted_times_out() {
     let unresponsive = scripted::FullBacklog::new().await;
     let client = Client::with(format!("http://{}/process", unresponsive.address), |settings| {
-        settings.connect = Duration::from_millis(300);
+        settings.connection.connect = Duration::from_millis(300);
 
         // Shorter, but starts only once connected.
         settings.first_byte = Duration::from_millis(50);
@@ -152,7 +152,7 @@ async fn a_connection_that_is_not_accepted_times_out() {
 async fn a_tls_handshake_that_never_completes_times_out() {
     let agent = scripted::Upstream::always(Reply::frames(FRAMES));
     let url = agent.url("/process").replace("http:", "https:");
-    let client = Client::with(url, |settings| settings.connect = Duration::from_millis(300));
+    let client = Client::with(url, |settings| settings.connection.connect = Duration::from_millis(300));
     assert_fault(&client.fault().await, FaultKind::UpstreamTimeout, "did not accept a connection");
     assert_eq!(agent.requests().len(), 0);
 }

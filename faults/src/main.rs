@@ -26,6 +26,7 @@ mod http;
 mod http2_floods;
 mod jwks;
 mod kills;
+mod leaving;
 mod monsters;
 mod others;
 #[path = "../../tests/support/paths.rs"]
@@ -66,6 +67,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "store", limit: Duration::from_secs(600), run: store::run },
     Scenario { name: "collectors", limit: Duration::from_secs(600), run: collectors::run },
     Scenario { name: "endpoints", limit: Duration::from_secs(300), run: endpoints::run },
+    Scenario { name: "leaving", limit: Duration::from_secs(120), run: leaving::run },
     Scenario { name: "reload", limit: Duration::from_secs(300), run: reload::run },
     Scenario { name: "drain", limit: Duration::from_secs(120), run: drain::run },
     Scenario { name: "credentials", limit: Duration::from_secs(120), run: credentials::run },

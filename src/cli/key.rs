@@ -1,4 +1,5 @@
-//! `interlingua key`: makes, lists and revokes API keys. A running gateway notices within a second.
+//! `interlingua key`: makes, lists and revokes API keys, which a running gateway notices within a second; and prints the
+//! public keys of the gateway's own tokens.
 //!
 //! Not here: what a key is ([`crate::keys`]).
 
@@ -12,6 +13,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::clock;
+use crate::config::{Identity, Settings};
+use crate::gateway::Gateway;
 use crate::keys::{self, KeyEntry, NewKey};
 
 #[derive(clap::Subcommand, Debug)]
@@ -35,6 +38,11 @@ pub(super) enum Key {
         /// The id of the key: what is between the first two underscores
         id: String,
     },
+    /// Print the public keys of the tokens that agents get with `identity = "jwt"`, as a JSON Web Key Set
+    Public {
+        /// Only that of this agent
+        agent: Option<String>,
+    },
 }
 
 fn period(text: &str) -> Result<Period, String> {
@@ -45,7 +53,11 @@ fn period(text: &str) -> Result<Period, String> {
 impl Key {
     /// Runs the command on the key file of this configuration. The error is the exit code, if the configuration names
     /// none.
-    pub(super) fn run(&self, config: &Path) -> Result<anyhow::Result<()>, i32> {
+    pub(super) fn run(&self, gateway: &Gateway, config: &Path) -> Result<anyhow::Result<()>, i32> {
+        if let Self::Public { agent } = self {
+            let settings = super::load(gateway, config)?;
+            return Ok(public(&settings, agent.as_deref()));
+        }
         let file = match key_file(config) {
             Ok(file) => file,
             Err(error) => {
@@ -57,6 +69,8 @@ impl Key {
             Self::New { caller, expires } => new(config, &file, caller, *expires),
             Self::List { json } => list(&file, *json),
             Self::Revoke { id } => revoke(&file, id),
+            // Needs no key file: done above.
+            Self::Public { .. } => Ok(()),
         })
     }
 }
@@ -148,6 +162,23 @@ fn list(file: &Path, as_json: bool) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn public(settings: &Settings, agent: Option<&str>) -> anyhow::Result<()> {
+    let wanted = settings.agents.iter().filter(|one| agent.is_none_or(|agent| one.name == agent));
+    let mut keys = Vec::new();
+    for one in wanted {
+        if let Identity::Jwt(key) = &one.upstream.identity
+            && !keys.contains(&key.public())
+        {
+            keys.push(key.public());
+        }
+    }
+    match agent {
+        Some(agent) => anyhow::ensure!(!keys.is_empty(), "there is no agent {agent:?} with identity = \"jwt\""),
+        None => anyhow::ensure!(!keys.is_empty(), "no agent has identity = \"jwt\""),
+    }
+    super::print(&serde_json::to_string_pretty(&json!({ "keys": keys }))?)
 }
 
 fn revoke(file: &Path, id: &str) -> anyhow::Result<()> {

@@ -111,7 +111,7 @@ fn run(gateway: &Gateway) -> i32 {
         }),
         Command::Routes { json } => load(gateway, config).map(|settings| routes::list(gateway, &settings, json)),
         Command::Schema => Ok(print_schema(gateway)),
-        Command::Key(key) => key.run(config),
+        Command::Key(key) => key.run(gateway, config),
         Command::Call(call) => Ok(call.run()),
         Command::Health { url } => Ok(health::check(&url)),
     };

@@ -11,7 +11,8 @@ use interlingua_core::size::Size;
 use super::diagnostics::Diagnostic;
 use super::document::AgentTable;
 use super::located::{Entries, Located, Table};
-use super::settings::{Agent, History, HistoryLimit, Upstream};
+use super::settings::{Agent, History, HistoryLimit};
+use super::upstream_settings::Upstream;
 use super::validator::Validator;
 use super::{limits, upstreams};
 

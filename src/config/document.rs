@@ -11,11 +11,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer};
 
 use super::access::{AgentLimitsTable, AuthTable, CallerTable, RouteLimitsTable, Texts, route_auth_schema};
+use super::connection_tables::{ProxyValue, UpstreamTlsTable};
 use super::headers::HeaderValue;
 use super::located::{Entries, Located, Table};
 use super::operators::{AdminTable, ObserveTable};
-use super::pool_settings::Affinity;
+use super::secret::SecretTable;
 use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns, StoreKind};
+use super::upstream_settings::{Affinity, IdentityKind};
 
 /// Replaces a protocol's own options in the tree, since only the protocol can deserialize them: the index at which
 /// `Validator` holds them.
@@ -370,6 +372,15 @@ pub(super) struct UpstreamTable {
     pub(super) headers: Entries<HeaderValue>,
     /// Names of headers of the client's request that the agent gets. By default it gets only those of the trace.
     pub(super) forward: Vec<Located<String>>,
+    /// What the agent learns of the caller: nothing ("none"), an id that no other agent gets ("derived"), or a token that
+    /// the gateway signs and that is valid for a minute ("jwt").
+    pub(super) identity: Located<IdentityKind>,
+    /// The key that signs the tokens: PKCS #8 in PEM, for ES256 or EdDSA.
+    pub(super) identity_key: Option<Located<SecretTable>>,
+    /// TLS towards the agent's servers, if it is not that of the system.
+    pub(super) tls: Option<Located<Table<UpstreamTlsTable>>>,
+    /// The proxy that all requests to the agent go through. Proxies of the environment are never used.
+    pub(super) proxy: Option<Located<ProxyValue>>,
     /// How long the gateway waits for the upstream.
     pub(super) timeouts: Table<TimeoutsTable>,
     /// How often a request is retried if the agent cannot have started on it: no connection was made, or the upstream
@@ -398,6 +409,10 @@ impl Default for UpstreamTable {
             limits: Table::default(),
             headers: Entries::default(),
             forward: Vec::new(),
+            identity: IdentityKind::None.into(),
+            identity_key: None,
+            tls: None,
+            proxy: None,
             timeouts: Table::default(),
             retries: 2.into(),
             max_event: Size::mebibytes(8).into(),

@@ -28,12 +28,24 @@ const MAX_FILE_LEN: usize = 1 << 20;
 /// The fingerprint of each agent, by name.
 pub(super) fn of_agents(tree: &DeTable<'_>, folder: &Path, env: &Env<'_>) -> HashMap<String, Fingerprint> {
     let Some(DeValue::Table(agents)) = tree.get("agents").map(Spanned::get_ref) else { return HashMap::new() };
+    let server = tree.get("server").and_then(|server| server.get_ref().get("public_url"));
+    let public_url = server.and_then(|url| url.get_ref().as_str());
     let one = |agent: &DeValue<'_>| {
         let mut hash = Sha256::new();
         add(agent, folder, env, &mut hash);
+        // The name of the gateway in its tokens.
+        if is_signed(agent) {
+            add_text(public_url.unwrap_or_default(), &mut hash);
+        }
         Fingerprint(hash.finalize().into())
     };
     agents.iter().map(|(name, agent)| (name.get_ref().to_string(), one(agent.get_ref()))).collect()
+}
+
+/// True if the agent gets tokens.
+fn is_signed(agent: &DeValue<'_>) -> bool {
+    let upstream = agent.get("upstream").map(Spanned::get_ref);
+    upstream.and_then(|upstream| upstream.get("identity")).and_then(|kind| kind.get_ref().as_str()) == Some("jwt")
 }
 
 /// Adds a value with its type, and where each part of it ends.
@@ -104,6 +116,8 @@ mod tests {
         for changed in [source.replace("//x", "//y"), source.replace('2', "3"), source.replace("retries", "other")] {
             assert_ne!(fingerprint(&changed, "1"), known, "{changed}");
         }
+        let at = |host: &str| format!("{source}identity = \"jwt\"\n[server]\npublic_url = \"http://{host}\"\n");
+        assert_ne!(fingerprint(&at("a"), "1"), fingerprint(&at("b"), "1"), "the tokens name another gateway");
         let in_file = source.replace("env = ", "file = ");
         assert_ne!(fingerprint(&in_file, "1"), fingerprint(&in_file, "2"));
     }

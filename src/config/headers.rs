@@ -13,12 +13,15 @@ use super::diagnostics::Diagnostic;
 use super::located::{Entries, Located};
 use super::mask;
 use super::secret::{Env, SecretTable};
-use super::settings::Header;
 use super::tree::Rejected;
+use super::upstream_settings::Header;
+use crate::identity::{CALLER_HEADER, TOKEN_HEADER};
 
 /// Headers that the gateway sets itself, depending on the request, or that belong to one connection (RFC 9110, section
 /// 7.6.1).
-const RESERVED: [&str; 13] = [
+const RESERVED: [&str; 15] = [
+    CALLER_HEADER,
+    TOKEN_HEADER,
     "accept",
     "accept-encoding",
     "connection",

@@ -14,6 +14,7 @@ mod agents;
 mod auth;
 mod callers;
 mod carried;
+mod connection_tables;
 mod diagnostics;
 mod document;
 mod exposure;
@@ -28,7 +29,6 @@ mod observe;
 mod observe_settings;
 mod operators;
 mod options;
-mod pool_settings;
 mod protocols;
 mod resolve;
 mod routes;
@@ -38,6 +38,8 @@ mod settings;
 mod suggest;
 mod tls;
 mod tree;
+mod upstream_connection;
+mod upstream_settings;
 mod upstreams;
 mod validator;
 
@@ -47,14 +49,17 @@ pub use self::diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use self::host::{Host, HostName, Origin, Origins, implied_port};
 pub use self::observe_settings::{AccessLog, Collector, Observe, Reports, Traces};
 pub use self::options::Options;
-pub use self::pool_settings::{Affinity, Eject, Endpoint, HealthCheck, RetryBudget, UpstreamLimits};
 pub use self::protocols::{ClientProtocol, Connected, Protocols, UpstreamProtocol};
 pub use self::schema::schema;
 pub use self::secret::Env;
 pub use self::settings::{
-    Admin, Agent, Auth, CallerLimits, CallerProfile, CertificateName, Certificates, Forwarded, Header, History,
-    HistoryLimit, JwksSource, JwtAlgorithm, JwtIssuer, Methods, Mount, OnDisconnect, ParallelTurns, RequestLimits,
-    Retention, Route, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind, Timeouts, Upstream,
+    Admin, Agent, Auth, CallerLimits, CallerProfile, CertificateName, Certificates, Forwarded, History, HistoryLimit,
+    JwksSource, JwtAlgorithm, JwtIssuer, Methods, Mount, OnDisconnect, ParallelTurns, RequestLimits, Retention, Route,
+    Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind,
+};
+pub use self::upstream_settings::{
+    Affinity, Eject, Endpoint, Header, HealthCheck, Identity, IdentityKind, Proxy, RetryBudget, Timeouts, Upstream,
+    UpstreamLimits, UpstreamTls,
 };
 
 pub use crate::routing::EndpointPattern;

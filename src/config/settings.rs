@@ -10,11 +10,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::network::IpNet;
 use interlingua_core::rate::Rate;
 use schemars::JsonSchema;
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
@@ -22,7 +20,7 @@ use super::fingerprint::Fingerprint;
 use super::host::{Host, Origins};
 use super::observe_settings::Observe;
 use super::options::Options;
-use super::pool_settings::{Affinity, Eject, Endpoint, HealthCheck, RetryBudget, UpstreamLimits};
+use super::upstream_settings::Upstream;
 use crate::tls::TlsFiles;
 
 /// The validated configuration.
@@ -510,83 +508,6 @@ pub enum ParallelTurns {
     Queue,
     /// It is rejected.
     Refuse,
-}
-
-/// How an agent is reached.
-#[derive(Clone)]
-pub struct Upstream {
-    /// The name of a protocol that is compiled in.
-    pub protocol: String,
-    /// Never empty, except for agents that are part of the gateway.
-    pub endpoints: Vec<Endpoint>,
-    /// Which endpoint takes the turns of a session, if there are several.
-    pub affinity: Affinity,
-    /// How the endpoints are checked. `None`: only by the runs they get.
-    pub health: Option<HealthCheck>,
-    /// When endpoints get no runs for a while.
-    pub eject: Eject,
-    /// How many requests are sent again.
-    pub retry_budget: RetryBudget,
-    /// How many runs each endpoint takes at a time.
-    pub limits: UpstreamLimits,
-    /// Headers to add to every request.
-    pub headers: Vec<Header>,
-    /// Names, in lower case, of the headers of a client's request that the agent gets.
-    pub forward: Vec<String>,
-    /// How long the gateway waits for the upstream.
-    pub timeouts: Timeouts,
-    /// How often a request is retried if the agent cannot have started on it.
-    pub retries: u32,
-    /// The largest event accepted, in bytes.
-    pub max_event: usize,
-    /// What the agent takes and gives, with the options and settings as they are.
-    pub capabilities: UpstreamCapabilities,
-    /// The protocol's own options.
-    pub options: Options,
-}
-
-impl fmt::Debug for Upstream {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Upstream")
-            .field("protocol", &self.protocol)
-            .field("endpoints", &self.endpoints)
-            .field("affinity", &self.affinity)
-            .field("health", &self.health)
-            .field("eject", &self.eject)
-            .field("retry_budget", &self.retry_budget)
-            .field("limits", &self.limits)
-            .field("headers", &self.headers)
-            .field("forward", &self.forward)
-            .field("timeouts", &self.timeouts)
-            .field("retries", &self.retries)
-            .field("max_event", &self.max_event)
-            .field("capabilities", &self.capabilities)
-            .field("options", &self.options)
-            .finish()
-    }
-}
-
-/// A header to add to every request. Its value is never printed, secret or not.
-#[derive(Clone, Debug)]
-pub struct Header {
-    /// In lower case.
-    pub name: String,
-    /// The complete value, one line of printable ASCII.
-    pub value: SecretString,
-}
-
-/// How long the gateway waits for an upstream. All are greater than zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Limit for a connection, name lookup and TLS included.
-    pub connect: Duration,
-    /// For the first byte of the response, once the request is sent.
-    pub first_byte: Duration,
-    /// Between two reads of the response.
-    pub idle: Duration,
-    /// For the complete response.
-    pub total: Duration,
 }
 
 /// A path at which agents are served over one protocol.

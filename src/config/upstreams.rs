@@ -3,10 +3,12 @@
 //! Not here: what the agent is and who keeps its history ([`super::agents`]).
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{HistoryNeed, UpstreamCapabilities};
 use interlingua_core::size::Size;
+use secrecy::ExposeSecret as _;
 use url::Url;
 
 use super::diagnostics::Diagnostic;
@@ -16,11 +18,14 @@ use super::document::{
 use super::headers;
 use super::located::{Located, Table};
 use super::options::Options;
-use super::pool_settings::{Affinity, Eject, Endpoint, HealthCheck, RetryBudget, UpstreamLimits};
 use super::protocols::{Protocols, UpstreamProtocol};
-use super::settings::{Timeouts, Upstream};
 use super::suggest;
+use super::upstream_connection;
+use super::upstream_settings::{
+    Affinity, Eject, Endpoint, HealthCheck, Identity, IdentityKind, RetryBudget, Timeouts, Upstream, UpstreamLimits,
+};
 use super::validator::Validator;
+use crate::identity::IdentityKey;
 
 pub(super) fn resolve(
     agent: &Located<String>,
@@ -31,12 +36,16 @@ pub(super) fn resolve(
     let headers =
         headers::resolve(&table.headers, validator.folder, validator.env, &validator.rejected, &mut validator.found);
     let forward = headers::forward(&table.forward, &headers, &mut validator.found);
+    let identity = identity(table, validator);
     let timeouts = timeouts(&table.timeouts, validator);
     let retries = Located { value: u64::from(table.retries.value), span: table.retries.span.clone() };
     let retries = validator.between(&retries, "retries", 0, 10);
     let max_event = validator.at_least(&table.max_event, "max_event", Size::kibibytes(1));
     let endpoints = endpoints(agent, table, validator);
     let health = table.health.as_ref().and_then(|health| health_check(health, validator));
+    let tls = table.tls.as_ref().and_then(|tls| upstream_connection::tls(tls, &endpoints, validator));
+    let pinned = table.tls.as_ref().and_then(|tls| tls.value.server_name.as_ref()).map(|name| &name.span);
+    let proxy = table.proxy.as_ref().and_then(|proxy| upstream_connection::proxy(proxy, pinned, validator));
     let eject = eject(table.eject.as_ref(), endpoints.len(), validator);
     let retry_budget = retry_budget(&table.retry_budget, validator);
     let limits = limits(&table.limits, validator);
@@ -73,6 +82,9 @@ pub(super) fn resolve(
         limits,
         headers,
         forward,
+        identity: identity?,
+        tls,
+        proxy,
         timeouts,
         retries: u32::try_from(retries).unwrap_or(0),
         max_event,
@@ -137,6 +149,15 @@ fn check_url(
             ))
             .at(&name.span)
             .label("leave it out: the agent is part of the gateway"),
+        );
+    }
+    let connection = [table.tls.as_ref().map(|tls| &tls.span), table.proxy.as_ref().map(|proxy| &proxy.span)];
+    let identity = (table.identity.value != IdentityKind::None).then_some(&table.identity.span);
+    for span in connection.into_iter().chain([identity]).flatten().filter(|_| declared.built_in) {
+        validator.report(
+            Diagnostic::error(format!("protocol {:?} has no server to connect to", protocol.value))
+                .at(span)
+                .label("leave it out: the agent is part of the gateway"),
         );
     }
     if let Some(health) = &table.health
@@ -273,6 +294,46 @@ fn limits(table: &UpstreamLimitsTable, validator: &mut Validator<'_, '_>) -> Ups
         queue: validator.between_u32(&table.queue, "queue", 0, 1_000_000),
         wait: validator.positive(&table.wait, "wait"),
     }
+}
+
+/// What the agent learns of callers. `None` if the key cannot be used.
+fn identity(table: &UpstreamTable, validator: &mut Validator<'_, '_>) -> Option<Identity> {
+    let wanted = &table.identity;
+    let Some(located) = &table.identity_key else {
+        return match wanted.value {
+            IdentityKind::None => Some(Identity::None),
+            IdentityKind::Derived => Some(Identity::Derived),
+            IdentityKind::Jwt => {
+                let error = Diagnostic::error("identity = \"jwt\" needs a key").at(&wanted.span);
+                validator.report(error.label("write identity_key = { file = \"identity.pem\" }"));
+                None
+            }
+        };
+    };
+
+    let key = match located.value.read(&located.span, validator.folder, validator.env, &mut validator.found) {
+        Ok(key) => key,
+        Err(_) if validator.rejected.any_in(&located.span) => return None,
+        Err(error) => {
+            validator.report(error);
+            return None;
+        }
+    };
+    let key = match IdentityKey::from_pem(key.expose_secret()) {
+        Ok(key) => key,
+        Err(reason) => {
+            let error = Diagnostic::error(format!("\"identity_key\" {reason}")).at(&located.span);
+            let label = "make one with `openssl genpkey -algorithm ed25519`";
+            validator.report(error.label(label));
+            return None;
+        }
+    };
+    if wanted.value == IdentityKind::Jwt {
+        return Some(Identity::Jwt(Arc::new(key)));
+    }
+    let warning = Diagnostic::warning("\"identity_key\" is not used").at(&located.span);
+    validator.report(warning.label("only with identity = \"jwt\""));
+    Some(if wanted.value == IdentityKind::Derived { Identity::Derived } else { Identity::None })
 }
 
 /// Which endpoint takes the turns of a session. One alone takes all of them.

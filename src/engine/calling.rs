@@ -16,7 +16,7 @@ use super::faults;
 use super::session_doc::SessionDoc;
 use super::turn::{Prepared, Turn};
 use crate::upstream::pool::{Affinity, EndpointKey, EndpointPool, Home, Outcome, Reason, Seat, Target, Want};
-use crate::upstream::{Conversation, Via};
+use crate::upstream::{self, Conversation, Via};
 
 /// The pause before a turn is begun again; it doubles each time.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -37,11 +37,27 @@ impl Caller<'_> {
         prepared: &mut Prepared,
         conversation: &mut Option<Conversation>,
     ) -> Result<(), Fault> {
+        let mut may_be_known = false;
+        let begun = self.begin(prepared, conversation, &mut may_be_known).await;
+        prepared.is_unknown = begun.is_err() && !may_be_known;
+        begun
+    }
+
+    /// `may_be_known`: set once an endpoint may know of the turn.
+    async fn begin(
+        &self,
+        prepared: &mut Prepared,
+        conversation: &mut Option<Conversation>,
+        may_be_known: &mut bool,
+    ) -> Result<(), Fault> {
         let Some(pool) = self.agent.upstream.pool() else {
             self.turn.attempts.placed(None);
             let via = self.via(None);
             let started = self.agent.upstream.start(&prepared.turn_request(), via)?;
-            return conversation.insert(started).begin().await;
+            let started = conversation.insert(started);
+            let begun = started.begin().await;
+            *may_be_known = started.may_be_known();
+            return begun;
         };
 
         let (home, was_new) = {
@@ -74,6 +90,7 @@ impl Caller<'_> {
             let started = conversation.insert(self.agent.upstream.start(&prepared.turn_request(), via)?);
             let Err(fault) = started.begin().await else { return Ok(()) };
 
+            *may_be_known |= started.may_be_known();
             started.report(outcome(Some(&fault), None, false));
             let moves = pool.len() > 1 && started.can_move() && tried < pool.retries() && pool.may_retry(endpoint);
             if !moves {
@@ -118,11 +135,15 @@ impl Caller<'_> {
     }
 
     fn via(&self, seat: Option<Seat>) -> Via<'_> {
+        let Turn { session, caller, trace, forwarded, attempts, .. } = self.turn;
+        let known = upstream::Caller { owner: &session.owner, name: &caller.name };
+        let caller = caller.is_authenticated().then_some(known);
         Via {
             seat,
-            trace: self.turn.trace.as_deref(),
-            forwarded: self.turn.forwarded.clone(),
-            attempts: Arc::clone(&self.turn.attempts),
+            trace: trace.as_deref(),
+            forwarded: forwarded.clone(),
+            attempts: Arc::clone(attempts),
+            caller,
         }
     }
 

@@ -226,7 +226,7 @@ fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &En
             doc.connector_state = state;
             doc.connector_user.clone_from(&prepared.request.user_id);
         }
-    } else {
+    } else if !prepared.is_unknown {
         doc.stale = true;
     }
 

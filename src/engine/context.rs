@@ -100,6 +100,7 @@ impl ContextBuilder {
             said,
             home: None,
             resent: None,
+            is_unknown: false,
         };
         Ok(Outcome::Ready(Box::new(prepared)))
     }

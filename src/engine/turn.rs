@@ -134,6 +134,8 @@ pub(super) struct Prepared {
     pub(super) home: Option<EndpointKey>,
     /// Set if the history is sent to another endpoint: by which id the agent knew the session before.
     pub(super) resent: Option<String>,
+    /// True if the agent was not reached: no endpoint knows of the turn.
+    pub(super) is_unknown: bool,
 }
 
 impl Prepared {

@@ -8,8 +8,9 @@
 //! Not here: the keys of sessions in the store ([`super::session`]).
 
 use interlingua_core::Owner;
-use sha2::{Digest, Sha256};
-use uuid::{Builder, Uuid};
+use uuid::Uuid;
+
+use crate::identity::derived_id;
 
 /// The id by which the agent knows a session. `user`: set if another user has a session of the same name.
 pub(super) fn session(owner: &Owner, name: &str, user: Option<&str>) -> String {
@@ -17,29 +18,17 @@ pub(super) fn session(owner: &Owner, name: &str, user: Option<&str>) -> String {
         return name.to_owned();
     }
     let parts = ["session", owner.key(), name];
-    derived(parts.iter().copied().chain(user))
+    derived_id(parts.iter().copied().chain(user))
 }
 
 /// The id by which the agent knows a user.
 pub(super) fn user(owner: &Owner, name: &str) -> String {
-    if is_plain(owner, name) { name.to_owned() } else { derived(["user", owner.key(), name]) }
+    if is_plain(owner, name) { name.to_owned() } else { derived_id(["user", owner.key(), name]) }
 }
 
 fn is_plain(owner: &Owner, name: &str) -> bool {
     let looks_derived = Uuid::try_parse(name).is_ok_and(|id| id.get_version_num() == 8);
     owner.is_shared() && !looks_derived
-}
-
-fn derived<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        // With its length: no two lists of parts are the same bytes.
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part.as_bytes());
-    }
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash.finalize()[..16]);
-    Builder::from_custom_bytes(bytes).into_uuid().to_string()
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl Gateway {
                 Some(known) => agents.push(Arc::clone(known)),
                 None => {
                     changed_agents += 1;
-                    agents.push(self.agent(agent, observer.metrics(), known.map(|known| &**known))?);
+                    agents.push(self.agent(agent, settings, observer.metrics(), known.map(|known| &**known))?);
                 }
             }
             limits.push(agent.limits);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::{Agent, Collector, Diagnostics, Methods, Mount, Origins, Settings};
+use crate::config::{Agent, Collector, Diagnostics, Identity, Methods, Mount, Origins, Settings};
 
 /// Errors and warnings, each with its position.
 pub(super) fn diagnostics(diagnostics: &Diagnostics) -> Value {
@@ -114,6 +114,12 @@ fn agent(agent: &Agent) -> Value {
             }).collect::<Value>(),
             "affinity": upstream.affinity,
             "headers": headers,
+            "forward": upstream.forward,
+            "identity": identity(&upstream.identity),
+            "tls": upstream.tls.as_ref().map(|tls| json!({
+                "ca": tls.has_ca, "certificate": tls.has_certificate, "server_name": tls.server_name,
+            })),
+            "proxy": upstream.proxy.as_ref().map(|proxy| proxy.url.as_str()),
             "retries": upstream.retries,
             "max_event": upstream.max_event,
             "timeouts_ms": {
@@ -122,6 +128,15 @@ fn agent(agent: &Agent) -> Value {
             },
         },
     })
+}
+
+/// What an agent learns of callers, with the key that verifies it.
+fn identity(identity: &Identity) -> Value {
+    let key = match identity {
+        Identity::Jwt(key) => Some(key.public()),
+        Identity::None | Identity::Derived => None,
+    };
+    json!({ "kind": identity.kind(), "public_key": key })
 }
 
 /// The routes in force, with what answers without authentication.

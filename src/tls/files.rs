@@ -143,15 +143,7 @@ impl Contents {
 
     fn certified_key(&self, files: &TlsFiles) -> Result<CertifiedKey, TlsFileError> {
         let chain = certificates(&self.cert).map_err(|reason| files.error(TlsFile::Cert, reason))?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| {
-            let is_encrypted = self.key.windows(9).any(|part| part == b"ENCRYPTED");
-            let reason = if is_encrypted {
-                "is encrypted: the gateway needs the key without a passphrase"
-            } else {
-                "holds no private key in PEM"
-            };
-            files.error(TlsFile::Key, reason)
-        })?;
+        let key = private_key(&self.key).map_err(|reason| files.error(TlsFile::Key, reason))?;
         let key = ring::sign::any_supported_type(&key)
             .map_err(|_| files.error(TlsFile::Key, "is not an RSA, ECDSA or Ed25519 key that can be used"))?;
 
@@ -167,7 +159,19 @@ impl Contents {
     }
 }
 
-fn certificates(content: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+/// The private key in PEM. The error is the predicate of a sentence.
+pub(super) fn private_key(content: &[u8]) -> Result<PrivateKeyDer<'static>, &'static str> {
+    PrivateKeyDer::from_pem_slice(content).map_err(|_| {
+        let is_encrypted = content.windows(9).any(|part| part == b"ENCRYPTED");
+        if is_encrypted {
+            "is encrypted: the gateway needs the key without a passphrase"
+        } else {
+            "holds no private key in PEM"
+        }
+    })
+}
+
+pub(super) fn certificates(content: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     match CertificateDer::pem_slice_iter(content).collect::<Result<Vec<_>, _>>() {
         Ok(found) if !found.is_empty() => Ok(found),
         Ok(_) => Err("holds no certificate in PEM".to_owned()),

@@ -206,6 +206,8 @@ pub struct Conversation {
     is_decision: bool,
     /// The endpoint may work on it, or has refused a decision: it cannot move to another one.
     is_bound: bool,
+    /// The endpoint may have taken a request of it.
+    is_taken: bool,
     /// What the last request says about the endpoint, if it was not answered.
     unanswered: Option<Outcome>,
 }
@@ -228,6 +230,7 @@ impl Conversation {
             seat: None,
             is_decision: false,
             is_bound: false,
+            is_taken: false,
             unanswered: None,
         }
     }
@@ -243,6 +246,12 @@ impl Conversation {
     #[must_use]
     pub fn can_move(&self) -> bool {
         !self.is_bound
+    }
+
+    /// True if the endpoint may know of the turn by now.
+    #[must_use]
+    pub fn may_be_known(&self) -> bool {
+        self.is_taken
     }
 
     /// The agent's answer has begun.
@@ -339,17 +348,15 @@ impl Conversation {
     fn note_reach(&mut self, reply: &Result<Reply, SendError>, is_lookup: bool) {
         let is_late = self.since.elapsed() >= self.total;
         self.unanswered = reply.as_ref().err().map(|error| error.outcome(is_late));
-        let is_reached = match reply {
-            Ok(_) => true,
-            Err(error) => match error.reach {
-                Reach::NotSent => false,
-                // It is for people to decide again.
-                Reach::NotTaken => self.is_decision,
-                Reach::Maybe => true,
-            },
+        let (is_bound, is_taken) = match reply.as_ref().err().map(|error| error.reach) {
+            Some(Reach::NotSent) => (false, false),
+            // It is for people to decide again.
+            Some(Reach::NotTaken) => (self.is_decision, false),
+            Some(Reach::Maybe) | None => (true, true),
         };
         // Looking something up begins nothing.
-        self.is_bound |= is_reached && !is_lookup;
+        self.is_bound |= is_bound && !is_lookup;
+        self.is_taken |= is_taken && !is_lookup;
     }
 
     /// Begins what the turn wants next.

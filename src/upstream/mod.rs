@@ -12,6 +12,7 @@ pub mod client;
 mod conversation;
 pub mod demo;
 mod forwarded;
+mod headers;
 pub mod http;
 pub mod jwks;
 pub mod otlp;
@@ -26,10 +27,10 @@ use std::future::ready;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
-use interlingua_core::Fault;
 use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
+use interlingua_core::{Fault, Owner};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
@@ -38,6 +39,7 @@ use pool::{EndpointPool, Seat};
 pub use attempts::{Attempts, Noted, Retry};
 pub use conversation::{Body, Conversation, Flow, Form, Reply, Transport};
 pub use forwarded::Forwarded;
+pub use headers::Identity;
 pub use send_error::{Reach, Refused, SendCause, SendError};
 pub use timeouts::ResponseTimeouts;
 pub use tls::install_crypto;
@@ -72,6 +74,17 @@ pub struct Via<'a> {
     pub forwarded: Forwarded,
     /// Where it is noted what is sent again.
     pub attempts: Arc<Attempts>,
+    /// Who calls. `None`: a caller that did not prove who it is.
+    pub caller: Option<Caller<'a>>,
+}
+
+/// A caller that proved who it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// To whom the session belongs.
+    pub owner: &'a Owner,
+    /// The caller's name.
+    pub name: &'a str,
 }
 
 /// The way to one agent.

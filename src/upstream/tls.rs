@@ -1,4 +1,6 @@
 //! TLS towards agents and receivers: one cryptography provider, and the certificates of the system, read once.
+//!
+//! Not here: agents with TLS settings of their own ([`crate::tls::ClientTls`]).
 
 use std::sync::{Once, OnceLock};
 

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -15,13 +16,17 @@ use crate::support::upstream::{ReceivedRequest, Reply, Upstream};
 const IN_VARIABLE: &str = "canary-variable-4f9c1d7e2b";
 const IN_FILE: &str = "canary-file-8a3e5b1f60c2";
 const IN_URL: &str = "canary-url-97d2c4e8a1b3";
+const IN_PROXY: &str = "canary-proxy-6b0d9e27f3";
 const IN_ADMIN_KEY: &str = "canary-admin-key-0123456789-abcdefghij";
 const IN_COLLECTOR_KEY: &str = "canary-collector-key-2c81f0";
 const IN_AUTHORIZATION: &str = "canary-client-bearer-71e5";
 const IN_API_KEY: &str = "canary-client-api-key-c3a9";
 const IN_QUERY: &str = "canary-client-query-5d20";
-const ALL: [&str; 8] =
-    [IN_VARIABLE, IN_FILE, IN_URL, IN_ADMIN_KEY, IN_COLLECTOR_KEY, IN_AUTHORIZATION, IN_API_KEY, IN_QUERY];
+const ALL: [&str; 9] =
+    [IN_VARIABLE, IN_FILE, IN_URL, IN_PROXY, IN_ADMIN_KEY, IN_COLLECTOR_KEY, IN_AUTHORIZATION, IN_API_KEY, IN_QUERY];
+
+/// The key that signs tokens for the agent.
+static IDENTITY_KEY: LazyLock<String> = LazyLock::new(|| rcgen::KeyPair::generate().expect("a key").serialize_pem());
 
 /// Repeats what it was sent: as the body of a refusal, or as the error of a run.
 fn echo(request: &ReceivedRequest) -> Reply {
@@ -44,12 +49,19 @@ fn start(folder: &Path, format: &str) -> Process {
 
 fn with_secrets(mut command: std::process::Command) -> std::process::Command {
     command.env("IN_VARIABLE", IN_VARIABLE).env("ADMIN_KEY", IN_ADMIN_KEY).env("COLLECTOR_KEY", IN_COLLECTOR_KEY);
+    command.env("IN_PROXY", IN_PROXY);
     command
 }
 
 fn config(upstream: &Upstream, collector: &Upstream) -> String {
     let headers =
         "headers = { x-key = { env = \"IN_VARIABLE\" }, authorization = { file = \"secret\", prefix = \"Bearer \" } }";
+    // The agent is its own proxy: it gets what a proxy gets.
+    let others = format!(
+        "proxy = {{ url = \"http://{}\", user = \"ada\", password = {{ env = \"IN_PROXY\" }} }}\n\
+         identity = \"jwt\"\nidentity_key = {{ file = \"identity.pem\" }}",
+        upstream.address()
+    );
     format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n\
          [admin]\nlisten = \"127.0.0.1:0\"\nkey = {{ env = \"ADMIN_KEY\" }}\n\
@@ -58,12 +70,17 @@ fn config(upstream: &Upstream, collector: &Upstream) -> String {
          metrics = {{}}\nlogs = {{}}\n{}\
          [[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{{agent}}\"\n",
         collector.url(""),
-        agent("friday", &upstream.url(&format!("/process?token={IN_URL}")), "", headers)
+        agent("friday", &upstream.url(&format!("/process?token={IN_URL}")), "", &format!("{headers}\n{others}"))
     )
 }
 
 /// Fails if a text has a secret in it, plainly, in Base64 or as part of a URL.
 fn expect_none(place: &str, text: &str) {
+    let credentials = BASE64_STANDARD.encode(format!("ada:{IN_PROXY}"));
+    let key = IDENTITY_KEY.lines().filter(|line| !line.starts_with("-----"));
+    for part in key.chain([credentials.as_str()]) {
+        assert!(!text.contains(part), "{place} has {part}:\n{text}");
+    }
     for secret in ALL {
         let encoded = BASE64_STANDARD.encode(secret);
         let forms = [secret, encoded.trim_end_matches('='), &secret.replace('-', "%2D")];
@@ -90,6 +107,7 @@ async fn no_secret_is_shown_to_operators() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("secret"), IN_FILE).expect("a file");
+    std::fs::write(path("identity.pem"), &*IDENTITY_KEY).expect("a file");
     std::fs::write(path("gateway.toml"), config(&upstream, &collector)).expect("a file");
 
     for format in ["json", "pretty"] {

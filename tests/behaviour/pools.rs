@@ -3,7 +3,7 @@
 //! Not here: the rules of ejection and choice, with a clock that is moved by hand (`src/upstream/pool`).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use crate::support::agent::{approval_request, frames, response, text_reply, text_reply_then_hang, text_reply_until};
 use crate::support::gateway::{Gateway, ROUTE, agent, last_input_text, user_turn, user_turn_in};
+use crate::support::http::Response;
+use crate::support::pairs::{ALL_PROTOCOLS, Decision, Protocol, ROUTES};
 use crate::support::poll_until;
 use crate::support::upstream::{ReceivedRequest, Reply, Upstream, unused_address};
 
@@ -43,17 +45,20 @@ fn is_decision(request: &ReceivedRequest) -> bool {
 struct Remembering {
     upstream: Upstream,
     is_down: Arc<AtomicBool>,
+    decided: Arc<AtomicUsize>,
 }
 
 impl Remembering {
     fn new() -> Self {
         let is_down = Arc::new(AtomicBool::new(false));
-        let down = Arc::clone(&is_down);
+        let decided = Arc::new(AtomicUsize::new(0));
+        let (down, taken) = (Arc::clone(&is_down), Arc::clone(&decided));
         let sessions: Mutex<HashMap<String, usize>> = Mutex::default();
         let upstream = Upstream::with_handler(move |request| {
             if down.load(Ordering::Relaxed) {
                 return Reply::complete(503, &[], "starting");
             }
+            taken.fetch_add(usize::from(is_decision(request)), Ordering::Relaxed);
             let body = request.json();
             let id = body["session_id"].as_str().expect("a session").to_owned();
             let mut sessions = sessions.lock().expect("no handler panics");
@@ -61,7 +66,7 @@ impl Remembering {
             *said += body["input"].as_array().map_or(0, Vec::len);
             if last_input_text(&body) == "ask" { approval_request("appr-1") } else { text_reply(&[&said.to_string()]) }
         });
-        Self { upstream, is_down }
+        Self { upstream, is_down, decided }
     }
 
     fn url(&self) -> String {
@@ -74,6 +79,11 @@ impl Remembering {
 
     fn count(&self) -> usize {
         self.upstream.requests().len()
+    }
+
+    /// How many decisions it took.
+    fn decided(&self) -> usize {
+        self.decided.load(Ordering::Relaxed)
     }
 }
 
@@ -331,6 +341,61 @@ async fn a_decision_waits_for_the_endpoint_that_asked() {
         gateway.run_turn("friday", &decision("s", "appr-1")).await.expect_completed();
         let taken = home.upstream.requests().iter().filter(|request| is_decision(request)).count();
         assert_eq!((taken, other.count()), (2, 0), "refused once, then taken");
+    }
+}
+
+/// A gateway with a route of every protocol for an agent with these two endpoints, which refuses turns whose home is
+/// away.
+async fn strict(one: &Remembering, other: &Remembering) -> Gateway {
+    let settings = "affinity = \"strict\"\neject = { failures = 1, pause = \"300ms\", longest = \"300ms\" }";
+    let agent = pool(&[one.url(), other.url()], settings).replace("agents.friday", "agents.demo");
+    Gateway::with_config(&format!("[store]\nkind = \"memory\"\n{agent}{ROUTES}")).await
+}
+
+/// Fails unless an answer says in its protocol that the agent cannot be reached.
+fn expect_refused(client: Protocol, answer: &Response) {
+    let body = answer.json();
+    let found = match client {
+        Protocol::AgentApi => (answer.status, body["code"].clone()),
+        Protocol::Responses => (answer.status, body["error"]["code"].clone()),
+        Protocol::A2a => (answer.status, body["error"]["details"][0]["metadata"]["code"].clone()),
+        Protocol::AgKit => (answer.status, body["error"]["code"].clone()),
+        Protocol::Hitl => (answer.status, body["status"].clone()),
+    };
+    let expected = match client {
+        Protocol::AgentApi => (502, "UPSTREAM_UNREACHABLE"),
+        Protocol::Responses => (502, "upstream_error"),
+        Protocol::A2a => (500, "UPSTREAM_UNREACHABLE"),
+        Protocol::AgKit => (502, "upstream_unreachable"),
+        Protocol::Hitl => (200, "error"),
+    };
+    assert_eq!(found, (expected.0, json!(expected.1)), "{client:?}: {}", answer.text());
+}
+
+#[tokio::test]
+async fn every_protocol_says_in_its_own_words_that_a_home_is_away() {
+    for client in ALL_PROTOCOLS {
+        let (one, other) = (Remembering::new(), Remembering::new());
+        let gateway = strict(&one, &other).await;
+        let asked = client.ask(&gateway, "s", "ask").await;
+        let (home, other) = by_home(one, other);
+
+        home.set_down(true);
+        for _ in 0..2 {
+            let refused = client.answer(&gateway, &asked, Decision::Accept).await.expect("it can be answered");
+            expect_refused(client, &refused);
+        }
+        assert_eq!(other.count(), 0, "{client:?}: the other one knows nothing of it");
+
+        // The item is open until it is answered where it was asked.
+        home.set_down(false);
+        let done = poll_until("the home to be back", async || {
+            let answer = client.answer(&gateway, &asked, Decision::Accept).await.expect("it can be answered");
+            (answer.status == 200 && !answer.text().contains("cannot be reached")).then_some(answer)
+        })
+        .await;
+        assert!(!done.text().contains("UPSTREAM"), "{client:?}: {}", done.text());
+        assert_eq!((home.decided(), other.count()), (1, 0), "{client:?}: the tool is called once");
     }
 }
 

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod callers;
 pub mod collector;
 pub mod framing;
+pub mod front;
 pub mod gateway;
 pub mod http;
 pub mod http2;

@@ -55,6 +55,13 @@ impl Authority {
         self.sign(&params)
     }
 
+    /// An identity of a server of this name, and of no other.
+    pub fn server_named(&self, name: &str) -> Identity {
+        let mut params = CertificateParams::new([name.to_owned()]).expect("parameters");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(&params)
+    }
+
     /// An identity of a client with a URI and a DNS name.
     pub fn client(&self, uri: &str, dns: &str) -> Identity {
         self.sign(&client_params(uri, dns))

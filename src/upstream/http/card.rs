@@ -14,8 +14,8 @@ use reqwest::{StatusCode, Url};
 
 use super::failure::shown;
 use super::{Agent, unpacked};
-use crate::upstream::Forwarded;
 use crate::upstream::card::Fetched;
+use crate::upstream::headers::TurnHeaders;
 
 /// The largest document, in bytes.
 const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
@@ -43,9 +43,9 @@ impl Agent {
         let headers = wanted.headers.iter().map(|(name, value)| ((*name).into(), (*value).to_owned())).collect();
         let purpose = Purpose::Lookup;
         let request = HttpRequest { method: "GET", url: url.as_str().to_owned(), headers, body: Vec::new(), purpose };
-        let request = self.request(request, endpoint, None, &Forwarded::default()).map_err(fault)?;
-        let client = self.clients.client(url.scheme() == "https").map_err(fault)?;
-        let response = client.execute(request).await.map_err(|error| fatal(error_chain(&error.without_url())))?;
+        let request = self.request(request, endpoint, &TurnHeaders::default()).map_err(fault)?;
+        let sending = self.clients.send(request, true).map_err(fault)?;
+        let response = sending.await.map_err(|error| fatal(error_chain(&error.without_url())))?;
         match response.status() {
             status if status.is_success() => {}
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE => {

@@ -42,13 +42,16 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::card::WellKnownCache;
+use super::headers::{CallerHeader, TurnHeaders};
 use super::pool::{CheckThresholds, EndpointPool, PoolSettings, Seat};
 use super::{
-    Attempts, Body, Conversation, Form, Forwarded, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError,
-    Trace, Transport, Upstream, Via,
+    Attempts, Body, Conversation, Form, Identity, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError,
+    Transport, Upstream, Via,
 };
 use crate::secrets;
 use client_pool::{Attempt, ClientPool};
+
+pub use client_pool::{ConnectionSettings, Proxy};
 
 /// How much of a refusal's body is read, in bytes.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
@@ -69,8 +72,8 @@ const STALE_CONNECTION: Duration = Duration::from_millis(500);
 pub struct HttpSettings {
     /// The operator's headers, names in lower case. They override those of the protocol.
     pub headers: Vec<(String, SecretString)>,
-    /// Limit for a connection, name lookup and TLS included.
-    pub connect: Duration,
+    /// How connections are made.
+    pub connection: ConnectionSettings,
     /// Limit for the head of the answer, from the moment the connection is open.
     pub first_byte: Duration,
     /// Limit for a silence within the answer.
@@ -83,7 +86,9 @@ pub struct HttpSettings {
     pub max_event: usize,
     /// Names, in lower case, of the headers of a client's request that the agent gets.
     pub forward: Vec<String>,
-    /// The agent's name, for the log.
+    /// What the agent learns of the caller.
+    pub identity: Identity,
+    /// The agent's name, for the log and for tokens.
     pub agent: String,
     /// How its endpoints are used.
     pub pool: PoolSettings,
@@ -95,13 +100,14 @@ impl Default for HttpSettings {
     fn default() -> Self {
         Self {
             headers: Vec::new(),
-            connect: Duration::from_secs(5),
+            connection: ConnectionSettings { connect: Duration::from_secs(5), ..ConnectionSettings::default() },
             first_byte: Duration::from_secs(60),
             idle: Duration::from_secs(120),
             total: Duration::from_secs(60 * 60),
             retries: 2,
             max_event: 8 * 1024 * 1024,
             forward: Vec::new(),
+            identity: Identity::None,
             agent: String::new(),
             pool: PoolSettings::default(),
             health: None,
@@ -162,7 +168,7 @@ impl HttpUpstream {
             value.set_sensitive(true);
             headers.append(known, value);
         }
-        let clients = ClientPool::new(settings.connect);
+        let clients = ClientPool::new(settings.connection.clone());
         let weights =
             endpoints.iter().map(|one| (one.url.as_ref().map(failure::shown).unwrap_or_default(), one.weight));
         let checks = settings.health.as_ref().map(|check| check.thresholds);
@@ -188,11 +194,12 @@ impl Upstream for HttpUpstream {
         let endpoint = via.seat.as_ref().map_or(0, Seat::endpoint);
         let is_decision = !request.answered.is_empty();
         let turn = self.0.endpoints[endpoint].connector.turn(request)?;
+        let HttpSettings { identity, agent, .. } = &self.0.settings;
+        let caller = via.caller.and_then(|caller| CallerHeader::new(identity, agent, caller));
         let transport = HttpTransport {
             agent: Arc::clone(&self.0),
             endpoint,
-            trace: via.trace.cloned(),
-            forwarded: via.forwarded,
+            headers: TurnHeaders { trace: via.trace.cloned(), forwarded: via.forwarded, caller },
             attempts: via.attempts,
             is_decision,
             is_answered: Arc::default(),
@@ -224,8 +231,7 @@ struct HttpTransport {
     agent: Arc<Agent>,
     /// The index of the endpoint that the turn is taken at.
     endpoint: usize,
-    trace: Option<Trace>,
-    forwarded: Forwarded,
+    headers: TurnHeaders,
     attempts: Arc<Attempts>,
     /// The turn answers what the agent asked.
     is_decision: bool,
@@ -233,9 +239,10 @@ struct HttpTransport {
     is_answered: Arc<AtomicBool>,
 }
 
-/// What may be sent again.
+/// How a request is sent, and whether it may be sent again.
 struct Resend {
     endpoint: usize,
+    caller: Option<CallerHeader>,
     /// False: the turn is begun again at another endpoint.
     is_here: bool,
     is_decision: bool,
@@ -262,12 +269,13 @@ impl Transport for HttpTransport {
         let is_answered = Arc::clone(&self.is_answered);
         let resend = Resend {
             endpoint: self.endpoint,
+            caller: self.headers.caller.clone(),
             is_here: agent.endpoints.len() == 1 || is_answered.load(Ordering::Relaxed),
             is_decision: self.is_decision,
             is_lookup: purpose == Purpose::Lookup,
             attempts: Arc::clone(&self.attempts),
         };
-        let request = agent.request(request, self.endpoint, self.trace.as_ref(), &self.forwarded);
+        let request = agent.request(request, self.endpoint, &self.headers);
         async move {
             let response = agent.send(request?, &resend, since).await?;
             let reply = match purpose {
@@ -284,8 +292,9 @@ impl Transport for HttpTransport {
 
     fn cancel(&self, request: HttpRequest) -> BoxFuture<'static, ()> {
         let agent = Arc::clone(&self.agent);
-        let request = agent.request(request, self.endpoint, self.trace.as_ref(), &self.forwarded);
-        async move { agent.cancel(request).await }.boxed()
+        let (endpoint, caller) = (self.endpoint, self.headers.caller.clone());
+        let request = agent.request(request, endpoint, &self.headers);
+        async move { agent.cancel(request, endpoint, caller.as_ref()).await }.boxed()
     }
 }
 
@@ -294,7 +303,7 @@ impl Agent {
     async fn send(&self, request: Request, resend: &Resend, since: Instant) -> Result<Response, SendError> {
         let mut retried = 0;
         loop {
-            let error = match self.attempt(&request, since).await {
+            let error = match self.attempt(&request, resend, since).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
@@ -334,13 +343,14 @@ impl Agent {
         })
     }
 
-    async fn cancel(&self, request: Result<Request, Fault>) {
-        let limit = self.settings.connect + REFUSAL_TIMEOUT;
+    async fn cancel(&self, request: Result<Request, Fault>, endpoint: usize, caller: Option<&CallerHeader>) {
+        let limit = self.clients.connect() + REFUSAL_TIMEOUT;
         let sent = async {
-            let request = request?;
-            let client = self.clients.client(request.url().scheme() == "https")?;
+            let mut request = request?;
+            self.identify(&mut request, endpoint, caller)?;
             let url = request.url().clone();
-            client.execute(request).await.map_err(|error| failure::before_answer(error, &url))
+            let is_own = self.is_own(endpoint, &url);
+            self.clients.send(request, is_own)?.await.map_err(|error| failure::before_answer(error, &url))
         };
         match timeout(limit, sent).await {
             Ok(Ok(response)) if response.status().is_success() => {}
@@ -353,12 +363,12 @@ impl Agent {
     }
 
     /// Sends a request once and waits for the head of the answer.
-    async fn attempt(&self, request: &Request, since: Instant) -> Result<Response, SendError> {
-        let client = self.clients.client(request.url().scheme() == "https")?;
+    async fn attempt(&self, request: &Request, resend: &Resend, since: Instant) -> Result<Response, SendError> {
         let url = request.url().clone();
-        let request = request.try_clone().expect("a body in memory can be sent twice");
+        let mut request = request.try_clone().expect("a body in memory can be sent twice");
+        self.identify(&mut request, resend.endpoint, resend.caller.as_ref())?;
         let attempt = Arc::new(Attempt::default());
-        let sending = attempt.watch(client.execute(request));
+        let sending = attempt.watch(self.clients.send(request, self.is_own(resend.endpoint, &url))?);
         tokio::pin!(sending);
 
         let began = Instant::now();
@@ -376,7 +386,7 @@ impl Agent {
                 }
                 Err(_) => {
                     // The time is counted from the connection; how long that may take has a bound of its own.
-                    let counted = attempt.connected(began, settings.connect) + settings.first_byte;
+                    let counted = attempt.connected(began, self.clients.connect()) + settings.first_byte;
                     if counted <= silent {
                         return Err(SendError::from(failure::timed_out(
                             "the agent did not begin to answer in time",

@@ -10,7 +10,7 @@ use interlingua_core::{Fault, FaultKind};
 use tokio::time::{sleep, timeout};
 
 use super::{Agent, HealthCheck};
-use crate::upstream::Forwarded;
+use crate::upstream::headers::TurnHeaders;
 
 impl Agent {
     /// Checks every endpoint for as long as the agent exists.
@@ -38,12 +38,11 @@ impl Agent {
             |detail: String| Fault::new(FaultKind::UpstreamUnreachable, "the check failed").with_detail(detail);
         let url = self.endpoints[endpoint].url.as_ref().and_then(|url| url.join(&check.path).ok());
         let url = url.ok_or_else(|| failed("the endpoint has no URL".to_owned()))?;
-        let is_secure = url.scheme() == "https";
         let (purpose, headers) = (Purpose::Lookup, Vec::new());
         let request = HttpRequest { method: "GET", url: url.into(), headers, body: Vec::new(), purpose };
-        let request = self.request(request, endpoint, None, &Forwarded::default())?;
+        let request = self.request(request, endpoint, &TurnHeaders::default())?;
 
-        let answer = timeout(check.timeout, self.clients.client(is_secure)?.execute(request)).await;
+        let answer = timeout(check.timeout, self.clients.send(request, true)?).await;
         match answer {
             Ok(Ok(response)) if response.status().is_success() => Ok(()),
             Ok(Ok(response)) => Err(failed(format!("status {}", response.status()))),

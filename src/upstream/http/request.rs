@@ -7,7 +7,7 @@ use reqwest::header::{self, HeaderName, HeaderValue};
 use reqwest::{Request, Url};
 
 use super::Agent;
-use crate::upstream::{Forwarded, Trace};
+use crate::upstream::headers::{CallerHeader, TurnHeaders};
 
 impl Agent {
     /// The request as it goes out. The operator's headers win over the protocol's, these over the client's trace.
@@ -15,13 +15,11 @@ impl Agent {
         &self,
         ask: HttpRequest,
         endpoint: usize,
-        trace: Option<&Trace>,
-        forwarded: &Forwarded,
+        TurnHeaders { trace, forwarded, .. }: &TurnHeaders,
     ) -> Result<Request, Fault> {
-        let wrong = |what: String| Fault::new(FaultKind::Internal, "the agent could not be asked").with_detail(what);
         let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
         let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
-        let its_own = self.endpoints[endpoint].url.as_ref().is_none_or(|own| own.origin() == url.origin());
+        let its_own = self.is_own(endpoint, &url);
         let mut request = Request::new(method, url);
         let headers = request.headers_mut();
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json;q=0.9"));
@@ -64,4 +62,30 @@ impl Agent {
         }
         Ok(request)
     }
+
+    /// Says who calls, unless the request goes to another origin. Done for each attempt: a token is used once.
+    pub(super) fn identify(
+        &self,
+        request: &mut Request,
+        endpoint: usize,
+        caller: Option<&CallerHeader>,
+    ) -> Result<(), Fault> {
+        if let Some(caller) = caller
+            && self.is_own(endpoint, request.url())
+        {
+            let (name, value) = caller.header();
+            let value = HeaderValue::from_str(&value).map_err(|_| wrong(format!("the value of header {name}")))?;
+            request.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+        Ok(())
+    }
+
+    /// True if a URL has the origin of this endpoint.
+    pub(super) fn is_own(&self, endpoint: usize, url: &Url) -> bool {
+        self.endpoints[endpoint].url.as_ref().is_none_or(|own| own.origin() == url.origin())
+    }
+}
+
+fn wrong(what: String) -> Fault {
+    Fault::new(FaultKind::Internal, "the agent could not be asked").with_detail(what)
 }

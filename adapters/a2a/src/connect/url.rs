@@ -69,17 +69,20 @@ pub(super) fn below(url: &str, path: &str) -> String {
     format!("{}{path}{query}", base.trim_end_matches('/'))
 }
 
-/// One segment of a path: everything but unreserved characters is escaped (RFC 3986, section 2.3).
+/// One segment of a path: everything but unreserved characters is escaped (RFC 3986, section 2.3). What no URL can name,
+/// `.` and `..`, is escaped twice: once, parsers of URLs would still take it for a way out of the
+/// folder.
 pub(super) fn segment(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    // A dot segment would be resolved away by whatever stands in between.
     if text.bytes().all(is_plain) && !matches!(text, "." | "..") {
         return Cow::Borrowed(text);
     }
 
     let mut escaped = String::with_capacity(text.len() + 8);
     for byte in text.bytes() {
-        if is_plain(byte) && !matches!(text, "." | "..") {
+        if matches!(text, "." | "..") {
+            escaped.push_str("%252E");
+        } else if is_plain(byte) {
             escaped.push(char::from(byte));
         } else {
             let _ = write!(escaped, "%{byte:02X}");
@@ -129,6 +132,6 @@ mod tests {
         assert_eq!(below("http://a?key=1#x", "/tasks"), "http://a/tasks?key=1");
         assert_eq!(segment("T-1_~.x"), "T-1_~.x");
         assert_eq!(segment("a/b?c:é"), "a%2Fb%3Fc%3A%C3%A9");
-        assert_eq!(segment(".."), "%2E%2E");
+        assert_eq!((segment(".."), segment(".")), ("%252E%252E".into(), "%252E".into()));
     }
 }
