@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::config::ServerTimeouts;
 
 /// How long a client may read the refusal of a body that it did not send in time.
-const LATE_LINGER: Duration = Duration::from_millis(800);
+const LATE_LINGER: Duration = Duration::from_millis(500);
 
 /// What a connection is waiting for. Shared by the socket, which sees bytes, and the service, which sees requests.
 pub(super) struct Clock {

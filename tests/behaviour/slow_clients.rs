@@ -133,9 +133,9 @@ async fn a_request_body_must_arrive_within_its_timeout() {
         assert!(output.contains("did not come in time") && output.contains("MALFORMED_REQUEST"), "{output:?}");
 
         // The client has a moment to read the error.
-        assert_about(elapsed, 500 + 800);
+        assert_about(elapsed, 500 + 500);
         let (_, elapsed) = drip(Exchange::send(gateway.address, head.as_bytes()).await, piece.as_bytes()).await;
-        assert_about(elapsed, 500 + 800);
+        assert_about(elapsed, 500 + 500);
     }
 }
 
