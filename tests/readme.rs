@@ -242,7 +242,7 @@ fn tested_clients() -> Vec<(String, String)> {
 #[test]
 fn the_readme_lists_the_tested_official_clients() {
     /// Dependencies of other clients and of the suites' scripts.
-    const NOT_CLIENTS: [&str; 9] = [
+    const NOT_CLIENTS: [&str; 11] = [
         "langchain-core",
         "cryptography",
         "httpx",
