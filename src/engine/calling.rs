@@ -138,13 +138,7 @@ impl Caller<'_> {
         let Turn { session, caller, trace, forwarded, attempts, .. } = self.turn;
         let known = upstream::Caller { owner: &session.owner, name: &caller.name };
         let caller = caller.is_authenticated().then_some(known);
-        Via {
-            seat,
-            trace: trace.as_deref(),
-            forwarded: forwarded.clone(),
-            attempts: Arc::clone(attempts),
-            caller,
-        }
+        Via { seat, trace: trace.as_deref(), forwarded: forwarded.clone(), attempts: Arc::clone(attempts), caller }
     }
 
     /// Where turns of a session go: an agent that remembers nothing can be asked anywhere.

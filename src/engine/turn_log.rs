@@ -57,7 +57,9 @@ fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>, request: &Re
     let is_traced = request.is_sampled();
     run.view(|view| {
         let state = view.info.state;
-        let waits_for = state.is_waiting().then_some(view.pending.len());
+        // In protocols whose turns are runs of their own, the session waits.
+        let waits = state.is_waiting() || !view.pending.is_empty();
+        let reason = finish_reason(state.as_str(), waits);
         TurnPart {
             run: run.id().to_string(),
             agent: turn.agent.name.clone(),
@@ -78,10 +80,11 @@ fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>, request: &Re
             retries: noted.retries,
             first_retries: noted.first_retries.into_iter().map(|retry| (retry.at, retry.reason)).collect(),
             answers: turn.answers,
-            waits_for,
+            waits_for: waits.then_some(view.pending.len()),
+            finish_reason: reason,
             span: turn.trace.as_deref().map(|trace| trace.ids().1),
             tools: if is_traced { turn_trace::tools(view, request.wants_content()) } else { Vec::new() },
-            messages: request.wants_content().then(|| Box::new(turn_trace::said(view, finish_reason(state.as_str())))),
+            messages: request.wants_content().then(|| Box::new(turn_trace::said(view, reason))),
         }
     })
 }

@@ -60,15 +60,15 @@ pub(super) const RESUMED_EVENT: &str = "interlingua.resumed";
 pub(super) const PENDING_ITEMS: &str = "interlingua.pending_items";
 pub(super) const ACCESS_EVENT: &str = "interlingua.access";
 
-/// Why an agent stopped, in the words of the conventions as far as they have one. `outcome`: the state of its run.
+/// Why an agent stopped, in the words of the conventions as far as they have one. `outcome`: the state of its run;
+/// `waits`: it waits for a decision, or for a call to be run.
 #[must_use]
-pub fn finish_reason(outcome: &str) -> &str {
-    match outcome {
-        "completed" => "stop",
-        "incomplete" => "length",
-        "failed" => "error",
-        // It asks for a decision, or for a call to be run.
-        "waiting" | "waiting_for_auth" => "tool_call",
-        other => other,
+pub const fn finish_reason(outcome: &'static str, waits: bool) -> &'static str {
+    match outcome.as_bytes() {
+        _ if waits => "tool_call",
+        b"completed" => "stop",
+        b"incomplete" => "length",
+        b"failed" => "error",
+        _ => outcome,
     }
 }

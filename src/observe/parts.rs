@@ -100,8 +100,10 @@ pub struct TurnPart {
     pub first_retries: Vec<(Millis, String)>,
     /// How many pending items it answered.
     pub answers: usize,
-    /// How many items the run waits for after it. `None`: it does not wait.
+    /// How many items its run or session waits for after it. `None`: it does not wait.
     pub waits_for: Option<usize>,
+    /// Why the agent stopped, in the words of the conventions.
+    pub finish_reason: &'static str,
     /// The id of its span.
     pub span: Option<u64>,
     /// The calls of tools in it. Only of traced turns.

@@ -138,7 +138,9 @@ async fn failures_retries_and_waits_are_in_the_spans() {
     let turn = asked.span("invoke_agent");
     let names: Vec<&str> = turn.events.iter().map(|event| event.name.as_str()).collect();
     assert_eq!(names.first(), Some(&"interlingua.retry"), "{names:?}");
+    assert_eq!(names.last(), Some(&"interlingua.waiting"), "{names:?}");
     assert_eq!(text(&turn.events[0].attributes, "interlingua.retry.reason").as_deref(), Some("status 503"));
+    assert_eq!(text(&turn.attributes, "gen_ai.response.finish_reasons").as_deref(), Some("tool_call"));
 
     let answer = json!({
         "type": "mcp_approval_response", "role": "user",
@@ -247,15 +249,17 @@ async fn clients_decide_for_their_traces_and_the_share_for_the_others() {
 async fn a_run_that_outlives_its_request_has_both_spans_when_it_has_ended() {
     let upstream = Upstream::always(text_reply_until(&["so far"], "on"));
     let collector = http_collector();
-    let agent = agent("friday", &upstream.url("/process"), "", "");
-    let route = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{agent}\"\non_disconnect = \"detach\"\n";
-    let observe = format!("[observe]\ntraces = {{ endpoint = \"{}\" }}\n", collector.url(""));
-    let gateway = Gateway::with_config(&format!("[store]\nkind = \"memory\"\n{observe}{agent}{route}")).await;
+    let (_folder, process) = process_with(&upstream, &collector.url(""), "", "on_disconnect = \"detach\"\n");
     let body = user_turn("go").to_string();
-    let mut stream = gateway.open("POST", "/agents/friday/process", &[JSON], body.as_bytes()).await;
+    let mut stream = process.open("POST", "/agents/friday/process", &[JSON], body.as_bytes()).await;
     stream.read_until("so far").await;
     drop(stream);
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    poll_until("the gateway to notice it", async || {
+        let text = process.operate("GET", "/metrics", &[], b"").await.text().to_owned();
+        let open = "interlingua_streams_open{route=\"/agents/friday\",protocol=\"agent-api\"} 0";
+        text.lines().any(|line| line == open).then_some(())
+    })
+    .await;
     assert_eq!(received(&collector).spans.len(), 0);
 
     upstream.open("on");
@@ -378,10 +382,15 @@ async fn dropped(process: &Process) -> Vec<u64> {
 
 /// A process whose collectors are at this URL.
 fn process(upstream: &Upstream, endpoint: &str, further: &str) -> (tempfile::TempDir, Process) {
+    process_with(upstream, endpoint, further, "")
+}
+
+/// The same, with further lines of its route.
+fn process_with(upstream: &Upstream, endpoint: &str, further: &str, route: &str) -> (tempfile::TempDir, Process) {
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-         [observe]\ntraces = {{ endpoint = \"{endpoint}\"{further} }}\nmetrics = {{ every = \"1s\" }}\nlogs = {{}}\n{}{ROUTE}",
+         [observe]\ntraces = {{ endpoint = \"{endpoint}\"{further} }}\nmetrics = {{ every = \"1s\" }}\nlogs = {{}}\n{}{ROUTE}{route}",
         agent("friday", &upstream.url("/process"), "", "")
     );
     std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");

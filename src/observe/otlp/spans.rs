@@ -123,7 +123,7 @@ fn turn_span(parts: &RequestParts, turn: &TurnPart, ids: Ids, time: Range) -> Sp
         .text(names::AGENT_VERSION, &turn.agent_version)
         .text(names::CONVERSATION_ID, &shown_session(&turn.session, parts.hide_session))
         .text(names::RESPONSE_ID, &turn.run)
-        .texts(names::RESPONSE_FINISH_REASONS, names::finish_reason(turn.outcome))
+        .texts(names::RESPONSE_FINISH_REASONS, turn.finish_reason)
         .text(names::RUN_STATE, turn.outcome)
         .some_text(names::ERROR_TYPE, turn.error_type);
     if let Some((host, port)) = &turn.server {
