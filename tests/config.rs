@@ -4,10 +4,11 @@
 //! accepted with warnings, every file in `good` without. Only the tests of the shipped file depend on the built-in
 //! protocols and on files outside of this folder. Nothing depends on the environment.
 
+#[path = "config/fixture.rs"]
+mod fixture;
+
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use interlingua::Gateway;
@@ -23,6 +24,8 @@ use proptest::prelude::*;
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::json;
+
+use self::fixture::{env, file, mode};
 
 #[derive(Deserialize, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
@@ -150,53 +153,6 @@ fn protocols() -> Protocols {
         .upstream(upstream)
         .upstream(stateless)
         .upstream(UpstreamProtocol::new::<Required>("picky").built_in())
-}
-
-fn env(name: &str) -> Option<String> {
-    match name {
-        "FRIDAY_TOKEN" => Some("hunter2".to_owned()),
-        "ADMIN_KEY" => Some("an-admin-key-of-at-least-32-characters".to_owned()),
-        "TWO_LINES" => Some("hunter2\nhunter2".to_owned()),
-        "EMPTY" => Some(String::new()),
-        "SHORT" => Some("pin42".to_owned()),
-        _ => None,
-    }
-}
-
-fn file(path: &Path, _: usize) -> io::Result<Vec<u8>> {
-    let [identity, other] = identities();
-    let content = match path.strip_prefix("conf").unwrap_or(path).to_str() {
-        Some("secrets/friday.key" | "secrets/open-friday.key") => "hunter3\n",
-        Some("secrets/open-admin.key") => "an-admin-key-of-at-least-32-characters\n",
-        Some("tls/cert.pem" | "tls/clients.pem") => &identity.0,
-        Some("tls/key.pem" | "tls/open-key.pem") => &identity.1,
-        Some("tls/other-key.pem") => &other.1,
-        Some("tls/encrypted-key.pem") => {
-            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAA==\n-----END ENCRYPTED PRIVATE KEY-----\n"
-        }
-        Some("tls/empty.pem") => "nothing\n",
-        Some("keys.toml" | "secrets/keys.toml") => "# no keys yet\n",
-        Some("secrets/no-keys.toml") => "[[keys]]\nid = \"hunter2hunter\"\n",
-        _ => return Err(io::Error::new(io::ErrorKind::NotFound, "no such file")),
-    };
-    Ok(content.as_bytes().to_vec())
-}
-
-/// Two certificates with their keys, in PEM.
-fn identities() -> &'static [(String, String); 2] {
-    static IDENTITIES: LazyLock<[(String, String); 2]> = LazyLock::new(|| {
-        ["one", "another"].map(|name| {
-            let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
-            (made.cert.pem(), made.signing_key.serialize_pem())
-        })
-    });
-    &IDENTITIES
-}
-
-/// The permission bits of files: those that are called open are readable by everyone.
-fn mode(path: &Path) -> Option<u32> {
-    let is_open = path.file_name()?.to_str()?.starts_with("open");
-    Some(if is_open { 0o644 } else { 0o600 })
 }
 
 fn read(source: &str, name: &str) -> Result<(Settings, Diagnostics), Diagnostics> {
@@ -431,6 +387,10 @@ fn values_of_the_file_override_defaults() {
     assert_eq!(settings.server.trusted_proxies.len(), 2);
     assert_eq!(settings.server.forwarded, Forwarded::Forwarded);
     assert_eq!(settings.server.allowed_hosts.as_ref().map(Vec::len), Some(3));
+
+    let admin = settings.admin.as_ref().expect("a listener for operators");
+    assert_eq!((admin.listen.port(), admin.key.is_some()), (9191, true));
+    assert!(admin.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some()));
 
     let cors = settings.routes[0].cors.as_ref().expect("the route has some");
     assert!(cors.include("http://localhost:3000") && !cors.include("null") && !cors.include("https://evil.example"));

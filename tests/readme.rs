@@ -87,7 +87,7 @@ fn file(path: &Path, _: usize) -> std::io::Result<Vec<u8>> {
     });
     let content = match path.file_name().and_then(|name| name.to_str()) {
         Some("key.pem" | "identity.pem") => &IDENTITY.1,
-        Some("cert.pem" | "clients.pem") => &IDENTITY.0,
+        Some("cert.pem" | "clients.pem" | "operators.pem") => &IDENTITY.0,
         Some("keys.toml") => "",
         _ => "a secret",
     };
@@ -242,11 +242,12 @@ fn tested_clients() -> Vec<(String, String)> {
 #[test]
 fn the_readme_lists_the_tested_official_clients() {
     /// Dependencies of other clients and of the suites' scripts.
-    const NOT_CLIENTS: [&str; 11] = [
+    const NOT_CLIENTS: [&str; 12] = [
         "langchain-core",
         "cryptography",
         "httpx",
         "httpx[http2]",
+        "playwright-core",
         "undici",
         "websockets",
         "zod",

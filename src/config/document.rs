@@ -17,6 +17,7 @@ use super::located::{Entries, Located, Table};
 use super::operators::{AdminTable, ObserveTable};
 use super::secret::SecretTable;
 use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns, StoreKind};
+use super::tls_table::TlsTable;
 use super::upstream_settings::{Affinity, IdentityKind};
 
 /// Replaces a protocol's own options in the tree, since only the protocol can deserialize them: the index at which
@@ -101,18 +102,6 @@ pub(super) struct ServerTable {
     pub(super) allowed_hosts: Option<Vec<Located<String>>>,
     /// Encrypts connections, with TLS 1.2 or 1.3. By default they are not encrypted.
     pub(super) tls: Option<Located<Table<TlsTable>>>,
-}
-
-/// The files of TLS, in PEM and relative to the folder of this file. They are read again when they change.
-#[derive(serde::Deserialize, JsonSchema, Default)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct TlsTable {
-    /// The certificate of the gateway, then its issuers. Required.
-    pub(super) cert: Option<Located<String>>,
-    /// The private key of the first certificate. Required.
-    pub(super) key: Option<Located<String>>,
-    /// The authorities that sign the certificates of clients. By default clients are not asked for one.
-    pub(super) client_ca: Option<Located<String>>,
 }
 
 impl Default for ServerTable {

@@ -7,10 +7,11 @@ use std::net::IpAddr;
 
 use super::access::Texts;
 use super::diagnostics::Diagnostic;
-use super::document::{Document, ServerTable, TlsTable};
+use super::document::{Document, ServerTable};
 use super::located::{Located, Table};
 use super::secret;
 use super::settings::{Methods, Server};
+use super::tls_table::TlsTable;
 use super::tree::TomlValue;
 use super::validator::Validator;
 use crate::tls::TlsFiles;

@@ -37,6 +37,7 @@ mod secret;
 mod settings;
 mod suggest;
 mod tls;
+mod tls_table;
 mod tree;
 mod upstream_connection;
 mod upstream_settings;

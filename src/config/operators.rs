@@ -6,10 +6,10 @@ use interlingua_core::duration::Period;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::document::TlsTable;
 use super::headers::HeaderValue;
 use super::located::{Entries, Located, Table};
 use super::secret::SecretTable;
+use super::tls_table::TlsTable;
 
 /// A listener for operators: metrics, state, reload.
 #[derive(serde::Deserialize, JsonSchema)]

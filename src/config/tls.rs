@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::diagnostics::Diagnostic;
-use super::document::TlsTable;
 use super::located::{Located, Table};
+use super::tls_table::TlsTable;
 use super::validator::Validator;
 use crate::tls::{MAX_FILE_LEN, TlsFile, TlsFiles};
 

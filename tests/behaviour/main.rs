@@ -49,6 +49,7 @@ mod ownership;
 mod pairs;
 mod pools;
 mod quotas;
+mod rates;
 mod reload;
 mod responses_socket;
 mod revocation;

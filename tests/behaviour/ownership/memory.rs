@@ -1,4 +1,4 @@
-//! An agent that remembers: what it was told by one caller, or by one user of a caller, it never tells another.
+//! An agent that remembers: what one caller said, or one user of a caller, it never repeats to another.
 
 use serde_json::{Value, json};
 

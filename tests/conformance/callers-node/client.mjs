@@ -139,6 +139,18 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
     await assert.rejects((await agent(binding, { 'x-api-key': guest })).sendMessage(hello()), /Permission denied/)
   })
 
+  await on('too many requests are an error', async () => {
+    // One request a minute. The gateway looks at its keys every second.
+    const slow = await agent(binding, { 'x-api-key': interlingua('new', 'slow') })
+    let refused
+    for (const deadline = Date.now() + 10_000; !refused && Date.now() < deadline; await sleep(100)) {
+      await slow.sendMessage(hello()).catch(error => {
+        if (!/Unauthenticated/.test(error)) refused = error
+      })
+    }
+    assert.match(String(refused), /too many requests/i)
+  })
+
   await on('a task of another does not exist', async () => {
     const { id } = await (await agent(binding, { 'x-api-key': ann })).sendMessage(hello())
     const other = await agent(binding, { 'x-api-key': bob })

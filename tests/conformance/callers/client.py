@@ -3,6 +3,7 @@
 Keys are made and revoked with the program itself while the gateway runs; tokens come from `issuer.py`.
 """
 
+import asyncio
 import os
 import subprocess
 import time
@@ -207,6 +208,20 @@ for binding in ("JSONRPC", "HTTP+JSON"):
             async with Session(binding, **credentials) as session:
                 error = await fails(A2AClientError, session.send())
                 assert status in str(error), error
+
+    @on("too many requests are an error of the client")
+    async def _(binding=binding):
+        # One request a minute. The gateway looks at its keys every second.
+        async with Session(binding, apiKey=interlingua("new", "slow")) as session:
+            error, deadline = None, time.monotonic() + 10
+            while error is None or "401" in str(error):
+                assert time.monotonic() < deadline, error
+                await asyncio.sleep(0.1)
+                try:
+                    await session.send()
+                except A2AClientError as refused:
+                    error = refused
+            assert "429" in str(error), error
 
     @on("a task of another does not exist")
     async def _(binding=binding):
