@@ -38,28 +38,37 @@ impl Caller<'_> {
         conversation: &mut Option<Conversation>,
     ) -> Result<(), Fault> {
         let mut may_be_known = false;
-        let begun = self.begin(prepared, conversation, &mut may_be_known).await;
+        let begun = match self.agent.upstream.pool() {
+            Some(pool) => self.begin(pool, prepared, conversation, &mut may_be_known).await,
+            None => self.begin_here(prepared, conversation, &mut may_be_known).await,
+        };
         prepared.is_unknown = begun.is_err() && !may_be_known;
+        begun
+    }
+
+    /// Begins a turn with an agent that has no endpoints.
+    async fn begin_here(
+        &self,
+        prepared: &Prepared,
+        conversation: &mut Option<Conversation>,
+        may_be_known: &mut bool,
+    ) -> Result<(), Fault> {
+        self.turn.attempts.placed(None);
+        let started = self.agent.upstream.start(&prepared.turn_request(), self.via(None))?;
+        let started = conversation.insert(started);
+        let begun = started.begin().await;
+        *may_be_known = started.may_be_known();
         begun
     }
 
     /// `may_be_known`: set once an endpoint may know of the turn.
     async fn begin(
         &self,
+        pool: &Arc<EndpointPool>,
         prepared: &mut Prepared,
         conversation: &mut Option<Conversation>,
         may_be_known: &mut bool,
     ) -> Result<(), Fault> {
-        let Some(pool) = self.agent.upstream.pool() else {
-            self.turn.attempts.placed(None);
-            let via = self.via(None);
-            let started = self.agent.upstream.start(&prepared.turn_request(), via)?;
-            let started = conversation.insert(started);
-            let begun = started.begin().await;
-            *may_be_known = started.may_be_known();
-            return begun;
-        };
-
         let (home, was_new) = {
             let doc = self.turn.session.doc();
             (doc.home.clone(), is_new(&doc, prepared))

@@ -358,14 +358,14 @@ fn expect_refused(client: Protocol, answer: &Response) {
     let found = match client {
         Protocol::AgentApi => (answer.status, body["code"].clone()),
         Protocol::Responses => (answer.status, body["error"]["code"].clone()),
-        Protocol::A2a => (answer.status, body["error"]["details"][0]["metadata"]["code"].clone()),
+        Protocol::A2a => (answer.status, body["error"]["details"][0]["reason"].clone()),
         Protocol::AgKit => (answer.status, body["error"]["code"].clone()),
         Protocol::Hitl => (answer.status, body["status"].clone()),
     };
     let expected = match client {
         Protocol::AgentApi => (502, "UPSTREAM_UNREACHABLE"),
         Protocol::Responses => (502, "upstream_error"),
-        Protocol::A2a => (500, "UPSTREAM_UNREACHABLE"),
+        Protocol::A2a => (503, "UPSTREAM_UNAVAILABLE"),
         Protocol::AgKit => (502, "upstream_unreachable"),
         Protocol::Hitl => (200, "error"),
     };
