@@ -147,9 +147,8 @@ mod tests {
         let tunnel = target(&"gw:80".parse().expect("a target")).expect("a target");
         assert!(tunnel.authority().is_some_and(|host| host == "gw:80") && tunnel.path().is_empty());
 
-        let path = http::uri::PathAndQuery::from_static(".evil.example/a");
-        let odd = http::Uri::builder().scheme("https").authority("gw").path_and_query(path).build();
-        assert!(odd.is_err() || odd.is_ok_and(|odd| target(&odd).is_none()));
+        // What does not begin with a slash is no path for the library either.
+        assert!(".evil.example/a".parse::<http::uri::PathAndQuery>().is_err());
     }
 
     #[test]

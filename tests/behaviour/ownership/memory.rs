@@ -98,7 +98,7 @@ async fn users_and_tenants_of_one_caller_are_apart() {
             let text = format!("{text} {user}");
             let process = turn("a1", user, &text);
             assert_remembers(&ann, "/agents/friday/process", &[], &process, &remembered).await;
-            let invoke = json!({ "user_id": user, "session_id": "h1", "query": text });
+            let invoke = json!({ "user_id": user, "query": text });
             assert_remembers(&ann, "/hitl/friday/agent/invoke", &[], &invoke, &remembered).await;
             let send = json!({ "conversationId": "k1", "messages": [{ "role": "user", "content": text }] });
             let path = "/kit/friday/send-message";
