@@ -51,8 +51,8 @@ path = "/v1"
 
 /// What became of a bomb.
 struct Outcome {
-    /// What the client was told, or nothing.
-    told: String,
+    /// What the client received, or nothing.
+    received: String,
     took: f64,
     /// Bytes that the gateway grew by at most.
     grown: u64,
@@ -89,19 +89,19 @@ fn in_a_new_gateway(
     let hello = http::request("POST", "/agents/demo/process", &[], r#"{"input":[{"role":"user","content":"hi"}]}"#);
     ensure!(http::send(gateway.address, &hello)?.status == 200, "a new gateway does not serve");
     let (before, started) = (gateway.memory()?, Instant::now());
-    let (told, sent) = explode(&gateway, bomb)?;
+    let (received, sent) = explode(&gateway, bomb)?;
     let took = started.elapsed().as_secs_f64();
     let grown = gateway.peak()?.saturating_sub(before);
     ensure!(http::send(gateway.address, &hello)?.status == 200, "{}: it no longer serves", bomb.name);
-    Ok(Outcome { told, took, grown, sent })
+    Ok(Outcome { received, took, grown, sent })
 }
 
 fn judge(by: &str, bomb: &Bomb, outcome: &Outcome) -> Vec<Check> {
     let name = format!("{by}: {}", bomb.name);
-    let is_clear = bomb.expected.iter().any(|expected| outcome.told.contains(expected));
+    let is_clear = bomb.expected.iter().any(|expected| outcome.received.contains(expected));
     if !is_clear {
-        let tail = outcome.told.char_indices().rev().nth(300).map_or(0, |(at, _)| at);
-        eprintln!("{name}: {:.400} … {}", outcome.told, &outcome.told[tail..]);
+        let tail = outcome.received.char_indices().rev().nth(300).map_or(0, |(at, _)| at);
+        eprintln!("{name}: {:.400} … {}", outcome.received, &outcome.received[tail..]);
     }
     // What has an end may cost eight times its size.
     let bound = if bomb.has_end() { (8.0 * outcome.sent as f64 / MEBIBYTE).max(8.0) } else { 8.0 };
@@ -112,18 +112,18 @@ fn judge(by: &str, bomb: &Bomb, outcome: &Outcome) -> Vec<Check> {
     ]
 }
 
-/// Sends a bomb as a client, and returns what it was told and how much of it was taken.
+/// Sends a bomb as a client, and returns what it received and how much of it was taken.
 fn from_client(gateway: &Gateway, bomb: &Bomb) -> Result<(String, u64)> {
     let mut connection = TcpStream::connect(gateway.address)?;
     connection.set_nonblocking(true)?;
-    let (mut told, started) = (Vec::new(), Instant::now());
+    let (mut received, started) = (Vec::new(), Instant::now());
     let mut pieces = bomb.pieces();
     let (mut piece, mut at, mut sent, mut ended) = (pieces.next().unwrap_or_default(), 0, 0, false);
     while !ended && started.elapsed() < LIMIT {
         let mut buffer = [0; 4096];
         match connection.read(&mut buffer) {
             Ok(0) => ended = true,
-            Ok(count) => told.extend_from_slice(&buffer[..count]),
+            Ok(count) => received.extend_from_slice(&buffer[..count]),
             Err(error) => ended = error.kind() != ErrorKind::WouldBlock,
         }
         if at == piece.len() {
@@ -138,15 +138,15 @@ fn from_client(gateway: &Gateway, bomb: &Bomb) -> Result<(String, u64)> {
             _ => std::thread::sleep(Duration::from_millis(1)),
         }
     }
-    ensure!(told.len() < 1 << 20, "{}: told too much", bomb.name);
-    Ok((String::from_utf8_lossy(&told).into_owned(), sent))
+    ensure!(received.len() < 1 << 20, "{}: received too much", bomb.name);
+    Ok((String::from_utf8_lossy(&received).into_owned(), sent))
 }
 
-/// Asks the agent for a bomb, and returns what the client was told and how much the agent could send.
+/// Asks the agent for a bomb, and returns what the client received and how much the agent could send.
 fn from_agent(gateway: &Gateway, bomb: &Bomb) -> Result<(String, u64)> {
     let body = r#"{"input":[{"role":"user","content":[{"type":"text","text":"go"}]}]}"#;
-    let told = drain(gateway.address, &http::request("POST", "/agents/monster/process", &[], body))?;
-    Ok((told, bomb.sent()))
+    let received = drain(gateway.address, &http::request("POST", "/agents/monster/process", &[], body))?;
+    Ok((received, bomb.sent()))
 }
 
 /// Reads an answer as it comes, and keeps its beginning and its end.
@@ -154,16 +154,16 @@ fn drain(address: SocketAddr, request: &[u8]) -> Result<String> {
     let mut connection = TcpStream::connect(address)?;
     connection.set_read_timeout(Some(LIMIT * 2))?;
     connection.write_all(request)?;
-    let (mut told, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    let (mut received, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
     loop {
         match connection.read(&mut buffer) {
             Ok(0) | Err(_) => break,
-            Ok(count) => told.extend_from_slice(&buffer[..count]),
+            Ok(count) => received.extend_from_slice(&buffer[..count]),
         }
         // The last frame may repeat the whole text, up to the limit of a run.
-        if told.len() > 4 << 20 {
-            told.drain(4096..2 << 20);
+        if received.len() > 4 << 20 {
+            received.drain(4096..2 << 20);
         }
     }
-    Ok(String::from_utf8_lossy(&told).into_owned())
+    Ok(String::from_utf8_lossy(&received).into_owned())
 }

@@ -154,7 +154,7 @@ fn rotate(gateway: &Gateway, authority: &Authority, client: &Arc<ClientConfig>) 
         }
 
         break_files(folder, &pair, number / 2)?;
-        // It is read twice before it is told.
+        // It is read twice before it is reported.
         thread::sleep(SOON);
         story.wrong += usize::from(ask(gateway.address, client)? != in_force);
     }

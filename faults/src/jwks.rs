@@ -1,5 +1,5 @@
 //! An issuer of tokens whose keys are gone, slow, huge, elsewhere, rotated or without the key that is asked for, under load:
-//! whoever cannot be verified stays outside, in bounded time, and whoever was verified before notices nothing.
+//! who cannot be verified stays outside, in bounded time, and who was verified before notices nothing.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ const TOGETHER: usize = 50;
 /// Clients of the load.
 const CLIENTS: usize = 4;
 /// How long a request may wait for keys, with a margin for a busy machine.
-const PATIENCE: f64 = 7.0;
+const MAX_WAIT: f64 = 7.0;
 /// Where forgers are: an address with many failures is refused for a while, whatever it shows.
 const FORGERS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// How often keys may be asked for.
@@ -93,7 +93,7 @@ fn never_read(rig: &Rig) -> Result<Vec<Check>> {
     Ok(vec![
         Check::at_most("no keys yet: callers let in", all.iter().map(|one| one.let_in).sum::<usize>() as f64, 0.0, ""),
         Check::at_most("… answers but 503 and 401", all.iter().map(|one| one.other).sum::<usize>() as f64, 0.0, ""),
-        Check::at_most("… slowest answer", worst(|one| one.slowest), PATIENCE, "s"),
+        Check::at_most("… slowest answer", worst(|one| one.slowest), MAX_WAIT, "s"),
         Check::at_most("… requests to the issuer", worst(|one| one.asked as f64), 2.0, ""),
         Check::at_most("… memory grown", worst(|one| one.memory), 8.0, "MiB"),
         Check::at_most("… from the repair to the first caller", worst(|one| one.recovered), 35.0, "s"),

@@ -21,7 +21,7 @@ const CLIENTS: usize = 16;
 /// Duration of the outage. Clients go on until it is over.
 const OUTAGE: Duration = Duration::from_secs(60);
 /// How long a client that is refused comes again.
-const PATIENCE: Duration = Duration::from_secs(90);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum file size while the disk is full, in bytes.
 const MAX_FILE_BYTES: u64 = 6 << 20;
 
@@ -148,7 +148,7 @@ fn run_clients(address: SocketAddr, next: &AtomicUsize, observed: &Mutex<Observe
                     if completed { &mut observed.completed } else { &mut observed.failed }.insert(id, answer.body);
                     break;
                 }
-                Ok(answer) if answer.status == 503 && started.elapsed() < PATIENCE => observed.refused += 1,
+                Ok(answer) if answer.status == 503 && started.elapsed() < RETRY_TIMEOUT => observed.refused += 1,
                 Ok(answer) => {
                     observed.other.push(format!("{} {}", answer.status, answer.body));
                     break;

@@ -1,5 +1,5 @@
 //! What protects a gateway that is measured: keys, tokens, TLS, with the limits and logs of one that is put on the internet.
-//! Made anew for each process, in its folder.
+//! Made for each process, in its folder.
 
 use std::path::Path;
 use std::process::Command;
