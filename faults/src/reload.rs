@@ -17,7 +17,7 @@ const CLIENTS: usize = 50;
 /// Between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Requests, and reloads after them, until memory is measured first: the store and caches are filled by then.
-const WARM_UP_REQUESTS: u64 = 10_000;
+const WARM_UP_REQUESTS: u64 = 20_000;
 const WARM_UP: u64 = 100;
 const WARM_UP_LIMIT: Duration = Duration::from_secs(60);
 
