@@ -38,7 +38,7 @@ protocol = "agent-api"
 urls = [{urls}]
 affinity = "none"
 timeouts = { connect = "500ms", first_byte = "500ms" }
-limits = { runs = 8 }
+limits = { runs = 5 }
 eject = { pause = "2s", longest = "2s" }
 health = { path = "/health", every = "500ms", timeout = "250ms", healthy = 1, unhealthy = 3 }
 
