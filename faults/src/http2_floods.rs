@@ -282,7 +282,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     }
     checks.push(Check::at_most(
         "runs begun by floods",
-        (runs(address, &client)?.saturating_sub(before_runs)) as f64,
+        runs(address, &client)?.saturating_sub(before_runs) as f64,
         0.0,
         "",
     ));
