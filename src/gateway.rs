@@ -3,6 +3,7 @@
 mod live;
 mod prepare;
 mod rates;
+mod upstreams;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -22,6 +23,7 @@ pub use self::live::LiveParts;
 
 use self::live::DrainTime;
 use self::rates::RouteRates;
+use self::upstreams::http_settings;
 use crate::callers::{Callers, Usage, jwks};
 use crate::clock;
 use crate::config::{
@@ -36,11 +38,10 @@ use crate::server::{self, AdminServer, Served};
 use crate::store::{Memory, OwnerBounds, OwnerBoundsOf, Retention, Sqlite, SqliteOptions, Store};
 use crate::tls::SharedTls;
 use crate::upstream::demo::Demo;
-use crate::upstream::http::{ConnectionSettings, Endpoint, HealthCheck, HttpSettings, HttpUpstream, Proxy};
+use crate::upstream::http::{Endpoint, HttpUpstream};
 use crate::upstream::jwks::HttpJwksFetcher;
-use crate::upstream::pool::{Affinity, BudgetSettings, CheckThresholds, EjectSettings, PoolSettings};
 use crate::upstream::push::HttpWebhookClient;
-use crate::upstream::{Forwarded, Identity, InProcessAgent, Upstream};
+use crate::upstream::{Forwarded, InProcessAgent, Upstream};
 
 /// How long clients may take to read the end of their responses once no run is active. An idle gateway must exit within
 /// a second, whatever connections clients leave open.
@@ -77,12 +78,14 @@ struct ClientEntry {
     mount: fn(&Mount, &config::Options) -> Result<Mounted, String>,
 }
 
+/// Opens the way to an agent. The other argument is the gateway's name in tokens for agents.
+type OpenUpstream = fn(&config::Agent, &str) -> Result<Arc<dyn Upstream>, String>;
+
 #[derive(Clone)]
 struct UpstreamEntry {
     name: &'static str,
     declared: UpstreamProtocol,
-    /// The other argument is the gateway's name in tokens for agents.
-    open: fn(&config::Agent, &str) -> Result<Arc<dyn Upstream>, String>,
+    open: OpenUpstream,
 }
 
 /// A gateway that is listening.
@@ -593,67 +596,6 @@ fn socket(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
-}
-
-fn http_settings(agent: &config::Agent, issuer: &str) -> HttpSettings {
-    let upstream = &agent.upstream;
-    HttpSettings {
-        agent: agent.name.clone(),
-        pool: pool_settings(upstream),
-        health: upstream.health.as_ref().map(health_check),
-        headers: upstream.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect(),
-        connection: ConnectionSettings {
-            connect: upstream.timeouts.connect,
-            tls: upstream.tls.as_ref().map(|tls| tls.trust.clone()),
-            server_name: upstream.tls.as_ref().and_then(|tls| tls.server_name.clone()),
-            proxy: upstream.proxy.as_ref().map(|proxy| {
-                let config::Proxy { url, credentials } = proxy.clone();
-                Proxy { url, credentials }
-            }),
-        },
-        first_byte: upstream.timeouts.first_byte,
-        idle: upstream.timeouts.idle,
-        total: upstream.timeouts.total,
-        retries: upstream.retries,
-        max_event: upstream.max_event,
-        forward: upstream.forward.clone(),
-        identity: match &upstream.identity {
-            config::Identity::None => Identity::None,
-            config::Identity::Derived => Identity::Derived,
-            config::Identity::Jwt(key) => Identity::Jwt { key: Arc::clone(key), issuer: issuer.to_owned() },
-        },
-    }
-}
-
-fn pool_settings(upstream: &config::Upstream) -> PoolSettings {
-    PoolSettings {
-        affinity: match upstream.affinity {
-            config::Affinity::None => Affinity::None,
-            config::Affinity::Session => Affinity::Session,
-            config::Affinity::Strict => Affinity::Strict,
-        },
-        eject: EjectSettings {
-            failures: upstream.eject.failures,
-            share: upstream.eject.share,
-            pause: upstream.eject.pause,
-            longest: upstream.eject.longest,
-            most: upstream.eject.most,
-        },
-        budget: BudgetSettings { share: upstream.retry_budget.share, least: upstream.retry_budget.least },
-        runs: upstream.limits.runs,
-        queue: upstream.limits.queue,
-        wait: upstream.limits.wait,
-        checks: None,
-    }
-}
-
-fn health_check(health: &config::HealthCheck) -> HealthCheck {
-    HealthCheck {
-        path: health.path.clone(),
-        every: health.every,
-        timeout: health.timeout,
-        thresholds: CheckThresholds { healthy: health.healthy, unhealthy: health.unhealthy },
-    }
 }
 
 fn card(agent: &config::Agent) -> Arc<AgentCard> {

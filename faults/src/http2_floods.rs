@@ -128,6 +128,9 @@ fn bomb(number: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &block)
 }
 
+/// A frame: its kind, flags, stream and payload.
+type Received = (u8, u8, u32, Vec<u8>);
+
 /// A connection whose frames are written by hand.
 struct Raw {
     stream: StreamOwned<ClientConnection, TcpStream>,
@@ -150,8 +153,8 @@ impl Raw {
         Ok(raw)
     }
 
-    /// The next frame: its kind, flags, stream and payload. `None` at the end.
-    fn next(&mut self) -> Result<Option<(u8, u8, u32, Vec<u8>)>> {
+    /// The next frame. `None` at the end.
+    fn next(&mut self) -> Result<Option<Received>> {
         loop {
             if let Some(header) = self.unread.first_chunk::<9>() {
                 let end = 9 + u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;

@@ -44,6 +44,34 @@ fn last(response: &Value) -> &str {
 }
 
 #[tokio::test]
+async fn a_session_that_a_client_named_is_closed_to_other_users() {
+    let gateway = demo().await;
+    let named = async |user: &str, session: &str, query: &str| {
+        let body = json!({ "user_id": user, "query": query, "session_id": session });
+        gateway.post("/hitl/demo/agent/invoke", &body).await
+    };
+    assert_eq!(last(&named("ada", "trip", "echo hello").await.json()), "hello");
+    let own = invoke(&gateway, "ada", "echo mine").await.json();
+    assert_eq!(own["session_id"], "trip", "the last one used");
+    let made = invoke(&gateway, "bob", "echo his").await.json();
+
+    for (user, session) in [("bob", json!("trip")), ("ada", made["session_id"].clone())] {
+        let refused = named(user, session.as_str().expect("a name"), "echo theirs").await;
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert!(refused.text().contains(&format!("is not a session of user '{user}'")), "{}", refused.text());
+    }
+    assert_eq!(status(&gateway, "bob").await["session_id"], made["session_id"], "nothing was changed");
+    assert_eq!(last(&named("ada", "trip", "echo again").await.json()), "again");
+
+    // A session of another protocol that names no user is open to each of them.
+    let shared = gateway.post("/agents/demo/process", &user_turn_in("shared", "echo first")).await;
+    assert_eq!(shared.status, 200);
+    for user in ["ada", "bob"] {
+        assert_eq!(last(&named(user, "shared", "echo joined").await.json()), "joined");
+    }
+}
+
+#[tokio::test]
 async fn a_session_goes_through_its_whole_life_cycle() {
     let gateway = demo().await;
     assert_eq!(status(&gateway, "ada").await["status"], "not_found");

@@ -66,8 +66,11 @@ fn post(stream: u32) -> Vec<u8> {
     frame(kind::HEADERS, END_HEADERS, stream, &fields(&head))
 }
 
-/// What each protocol streams an answer for: path, headers, body, and how the stream ends.
-fn streams() -> Vec<(&'static str, Vec<(&'static str, &'static str)>, Value, &'static str)> {
+/// A request whose answer is streamed: path, headers, body, and how the stream ends.
+type Streamed = (&'static str, Vec<(&'static str, &'static str)>, Value, &'static str);
+
+/// One of each protocol.
+fn streams() -> Vec<Streamed> {
     let part = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "echo hi" }] });
     let a2a = [JSON, &[("a2a-version", "1.0")]].concat();
     vec![

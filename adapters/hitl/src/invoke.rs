@@ -48,21 +48,38 @@ impl Invoke {
     }
 
     /// Chooses the session. A session that has to be inspected before the agent is called is loaded next.
-    fn choose_session(&mut self, names: Names) -> Call {
+    ///
+    /// # Errors
+    /// If the request names a session that this service created for another user.
+    fn choose_session(&mut self, names: Names) -> Result<Call, Fault> {
         self.names = names;
         let active = || self.names.active().map(str::to_owned);
         let session = self.requested_session.clone().or_else(active).unwrap_or_else(|| self.names.new_name(&self.user));
         self.turn.session.clone_from(&session);
 
         let is_created_here = Names::is_created_for(&self.user, &session);
-        if !is_created_here || self.instructions.is_some() || self.route.options.session_idle.is_some() {
-            return Call::Session(SessionCall::Get { session });
+        if !is_created_here && !self.names.may_access(&session) {
+            return Err(self.not_theirs());
         }
-        self.store_names()
+        if !is_created_here || self.instructions.is_some() || self.route.options.session_idle.is_some() {
+            return Ok(Call::Session(SessionCall::Get { session }));
+        }
+        Ok(self.store_names())
+    }
+
+    fn not_theirs(&self) -> Fault {
+        let message = format!("'{}' is not a session of user '{}'", self.turn.session, self.user);
+        Fault::invalid("session_id", message)
     }
 
     /// Handles the loaded session.
-    fn handle_session(&mut self, view: &SessionView) -> Call {
+    ///
+    /// # Errors
+    /// If it belongs to another user.
+    fn handle_session(&mut self, view: &SessionView) -> Result<Call, Fault> {
+        if !self.names.has(&view.id) && !Names::is_open_to(&self.user, view) {
+            return Err(self.not_theirs());
+        }
         self.is_foreign = !Names::is_created_for(&self.user, &view.id);
         let idle_ms = self.route.options.session_idle.map(|idle| u64::try_from(idle.0.as_millis()).unwrap_or(u64::MAX));
 
@@ -75,7 +92,7 @@ impl Invoke {
             // The same instructions are in effect already.
             self.instructions = None;
         }
-        self.store_names()
+        Ok(self.store_names())
     }
 
     fn store_names(&mut self) -> Call {
@@ -119,8 +136,8 @@ impl Exchange for Invoke {
             return self.turn.reply(&reply, out);
         }
         Ok(Next::Call(match reply {
-            Reply::Documents(documents) => self.choose_session(Names::parse(documents)),
-            Reply::Session([view]) => self.handle_session(view),
+            Reply::Documents(documents) => self.choose_session(Names::parse(documents))?,
+            Reply::Session([view]) => self.handle_session(view)?,
             Reply::Done => self.start(),
             _ => return Err(fault::unexpected()),
         }))
