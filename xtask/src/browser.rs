@@ -23,22 +23,25 @@ pub(crate) fn installed() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("INTERLINGUA_CHROMIUM") {
         return Ok(PathBuf::from(path));
     }
-    if let Some(name) = found() {
-        return Ok(PathBuf::from(name));
+    if let Some(path) = found() {
+        return Ok(path);
     }
 
     println!("installing chromium with apt, once for this machine");
     install().context("there is no Chromium: install it, or set INTERLINGUA_CHROMIUM to its path")?;
     match found() {
-        Some(name) => Ok(PathBuf::from(name)),
+        Some(path) => Ok(path),
         None => bail!("the package chromium was installed, but none of {NAMES:?} starts"),
     }
 }
 
-/// The first name of a binary that starts. On some systems there are placeholders that do not.
-fn found() -> Option<&'static str> {
-    NAMES.into_iter().find(|name| {
-        let output = Command::new(name).arg("--version").output();
+/// The path of the first binary that starts: drivers do not search `PATH`. On some systems there are placeholders that do
+/// not start.
+fn found() -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let paths = NAMES.iter().flat_map(|name| std::env::split_paths(&folders).map(move |folder| folder.join(name)));
+    paths.into_iter().find(|path| {
+        let output = Command::new(path).arg("--version").output();
         output.is_ok_and(|output| output.status.success())
     })
 }
