@@ -207,6 +207,49 @@ async fn who_stores_more_than_the_own_bound_loses_their_own_oldest() {
     assert_eq!(bob.get("/agents/friday/runs").await.json()["total"], 5);
 }
 
+/// How many of these paths a caller finds.
+async fn found(caller: &Gateway, paths: &[String]) -> usize {
+    let mut found = 0;
+    for path in paths {
+        let answer = caller.open("GET", path, &[("a2a-version", "1.0")], b"").await.response().await;
+        found += usize::from(answer.status == 200);
+    }
+    found
+}
+
+#[tokio::test]
+async fn tasks_conversations_and_bytes_are_bounded_for_each_caller() {
+    let store = "[store]\nkind = \"memory\"\nretention = { age = \"16s\" }\n";
+    let upstream = Upstream::always(text_reply(&[&"x".repeat(40_000)]));
+    for (limit, kind) in [("tasks = 2", "task"), ("conversations = 2", "conversation"), ("stored = \"100KiB\"", "run")]
+    {
+        let folder = folder();
+        let gateway = gateway(&folder, store, &upstream, limit).await;
+        let callers = [gateway.as_caller("ann"), gateway.as_caller("bob")];
+        let mut made = [Vec::new(), Vec::new()];
+        for number in 0..4 {
+            for (caller, made) in callers.iter().zip(&mut made) {
+                made.push(match kind {
+                    "task" => format!("/a2a/friday/tasks/{}", task(caller, None).await),
+                    "conversation" => {
+                        let answer = caller.post("/v1/conversations", &json!({})).await;
+                        format!("/v1/conversations/{}", answer.json()["id"].as_str().expect("an id"))
+                    }
+                    _ => {
+                        let answer = turn(caller, &format!("s{number}")).await.json();
+                        format!("/agents/friday/runs/{}", answer["id"].as_str().expect("an id"))
+                    }
+                });
+            }
+        }
+
+        let [hers, his] = made;
+        poll_until("hers to be deleted", async || (found(&callers[0], &hers).await == 2).then_some(())).await;
+        assert_eq!(found(&callers[0], &hers[2..]).await, 2, "{limit}: the newest are kept");
+        assert_eq!(found(&callers[1], &his).await, 4, "{limit}: his are his");
+    }
+}
+
 #[tokio::test]
 async fn runs_of_an_agent_are_bounded_for_all_callers_together() {
     let upstream = Upstream::always(text_reply_until(&["hi"], "end"));
