@@ -16,9 +16,10 @@ const RELOADS: u64 = 1000;
 const CLIENTS: usize = 50;
 /// Between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Requests, and reloads after them, until memory is measured first: the store and caches are filled by then.
+/// Requests, and reloads after them, until memory is measured first: the store and caches are filled by then, and the
+/// allocator has what so many connections at once need.
 const WARM_UP_REQUESTS: u64 = 20_000;
-const WARM_UP: u64 = 100;
+const WARM_UP: u64 = 500;
 const WARM_UP_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
