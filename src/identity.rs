@@ -70,7 +70,7 @@ struct Dated<'a> {
 }
 
 impl Claims {
-    /// What the gateway `issuer` tells `agent` of a caller of this name. `None` if the caller has not proved who it is.
+    /// What the gateway `issuer` says to `agent` about a caller of this name. `None` if the caller has not proved who it is.
     #[must_use]
     pub fn new(issuer: &str, agent: &str, owner: &Owner, name: &str) -> Option<Self> {
         let (kind, caller_issuer, _) = owner.identity()?;

@@ -17,7 +17,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::Rig;
 use crate::check::Check;
-use crate::gateway::Gateway;
+use crate::gateway::{FAST_DEMO, Gateway};
 
 /// How often the files are replaced.
 const ROTATIONS: usize = 20;
@@ -25,21 +25,10 @@ const ROTATIONS: usize = 20;
 const SOON: Duration = Duration::from_secs(6);
 const CLIENTS: usize = 8;
 
-const FILE: &str = r#"
+const HEAD: &str = r#"
 [server]
 listen = "{{listen}}"
 tls = { cert = "cert.pem", key = "key.pem" }
-
-[store]
-kind = "memory"
-retention = { runs = 1000 }
-
-[agents.demo]
-upstream = { protocol = "demo", options = { pace_ms = 0 } }
-
-[[routes]]
-protocol = "agent-api"
-path = "/agents/{agent}"
 "#;
 
 /// Signs the certificates of the gateway.
@@ -91,7 +80,8 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     let (authority, folder) = (Authority::new()?, tempfile::tempdir()?);
     authority.pair()?.write(folder.path())?;
     let client = authority.client()?;
-    let gateway = Gateway::start_in(rig, folder, FILE, |address| ask(address, &client).is_ok())?;
+    let gateway =
+        Gateway::start_in(rig, folder, &format!("{HEAD}{FAST_DEMO}"), |address| ask(address, &client).is_ok())?;
     let address = gateway.address;
 
     let (over, answered, failed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));

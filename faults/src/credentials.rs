@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::check::Check;
-use crate::gateway::Gateway;
+use crate::gateway::{FAST_DEMO, Gateway};
 use crate::others::{beside, median, p99};
 use crate::{Rig, http};
 
@@ -23,13 +23,9 @@ const TOGETHER: usize = 25;
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(3);
 
-const FILE: &str = r#"
+const HEAD: &str = r#"
 [server]
 listen = "{{listen}}"
-
-[store]
-kind = "memory"
-retention = { runs = 1000 }
 
 [auth]
 keys = "keys.toml"
@@ -37,13 +33,6 @@ keys = "keys.toml"
 [observe]
 access_log = { format = "json", path = "access.jsonl" }
 audit = "audit.jsonl"
-
-[agents.demo]
-upstream = { protocol = "demo", options = { pace_ms = 0 } }
-
-[[routes]]
-protocol = "agent-api"
-path = "/agents/{agent}"
 "#;
 
 /// What those who try have seen.
@@ -57,7 +46,7 @@ struct Tried {
 }
 
 pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
-    let mut gateway = Gateway::start(rig, FILE)?;
+    let mut gateway = Gateway::start(rig, &format!("{HEAD}{FAST_DEMO}"))?;
     let key = gateway.new_key("ann")?;
     thread::sleep(Duration::from_millis(2500));
     let body = r#"{"stream":false,"input":[{"role":"user","content":"echo hello"}]}"#;

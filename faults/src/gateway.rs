@@ -34,6 +34,20 @@ protocol = "a2a"
 path = "/a2a/{agent}"
 "#;
 
+/// A store that stays small and one route, `/agents/demo`, in front of a demo agent that answers at once.
+pub(crate) const FAST_DEMO: &str = r#"
+[store]
+kind = "memory"
+retention = { runs = 1000 }
+
+[agents.demo]
+upstream = { protocol = "demo", options = { pace_ms = 0 } }
+
+[[routes]]
+protocol = "agent-api"
+path = "/agents/{agent}"
+"#;
+
 /// A ready gateway. Dropping it kills the process and removes its folder.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,

@@ -14,25 +14,14 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use crate::Rig;
 use crate::certificates::Authority;
 use crate::check::Check;
-use crate::gateway::Gateway;
+use crate::gateway::{FAST_DEMO, Gateway};
 use crate::others::p99;
 
-const FILE: &str = r#"
+const HEAD: &str = r#"
 [server]
 listen = "{{listen}}"
 tls = { cert = "cert.pem", key = "key.pem" }
 timeouts = { head = "3s", body = "3s", write = "3s", idle = "5s" }
-
-[store]
-kind = "memory"
-retention = { runs = 1000 }
-
-[agents.demo]
-upstream = { protocol = "demo", options = { pace_ms = 0 } }
-
-[[routes]]
-protocol = "agent-api"
-path = "/agents/{agent}"
 "#;
 
 /// How long a flood may go on.
@@ -271,7 +260,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     client.alpn_protocols = vec![b"h2".to_vec()];
     let client = Arc::new(client);
     let is_ready = |address| Raw::connect(address, &client, 1 << 20).and_then(|mut raw| raw.turn(0)).is_ok();
-    let gateway = Gateway::start_in(rig, folder, FILE, is_ready)?;
+    let gateway = Gateway::start_in(rig, folder, &format!("{HEAD}{FAST_DEMO}"), is_ready)?;
     let address = gateway.address;
 
     let mut checks = Vec::new();

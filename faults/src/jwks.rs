@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use crate::check::Check;
-use crate::gateway::Gateway;
+use crate::gateway::{FAST_DEMO, Gateway};
 use crate::tokens::{Answers, Issuer};
 use crate::{Rig, http};
 
@@ -34,20 +34,9 @@ const FORGERS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// How often keys may be asked for.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-const FILE: &str = r#"
+const HEAD: &str = r#"
 [server]
 listen = "{{listen}}"
-
-[store]
-kind = "memory"
-retention = { runs = 1000 }
-
-[agents.demo]
-upstream = { protocol = "demo", options = { pace_ms = 0 } }
-
-[[routes]]
-protocol = "agent-api"
-path = "/agents/{agent}"
 "#;
 
 pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
@@ -57,7 +46,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
 }
 
 fn start(rig: &Rig, issuer: &Issuer) -> Result<Gateway> {
-    Gateway::start(rig, &format!("{FILE}{}", issuer.settings()))
+    Gateway::start(rig, &format!("{HEAD}{FAST_DEMO}{}", issuer.settings()))
 }
 
 fn ask(address: SocketAddr, token: &str) -> Result<u16> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::{EncodeLabel as _, EncodeLabelSet, LabelSetEncoder};
 
-/// The most callers that are told apart. The rest of them are counted together.
+/// The most callers that have a label of their own. The rest of them are counted together.
 const MAX_CALLERS: usize = 1000;
 /// All callers beyond that.
 const OTHER: &str = "other";
@@ -24,7 +24,7 @@ impl EncodeLabelSet for CallerLabel {
     }
 }
 
-/// The callers that are told apart.
+/// The callers that have labels of their own.
 #[derive(Default)]
 pub(super) struct Callers {
     is_on: AtomicBool,
@@ -32,7 +32,7 @@ pub(super) struct Callers {
 }
 
 impl Callers {
-    /// Whether callers are told apart from now on.
+    /// Whether callers have labels from now on.
     pub(super) fn set(&self, on: bool) {
         self.is_on.store(on, Ordering::Relaxed);
     }

@@ -170,7 +170,7 @@ impl GenAiMetrics {
         let series = all.entry(key(end.error)).or_insert_with_key(TurnSeries::new);
         series.duration.observe(end.took.as_secs_f64());
 
-        // Only durations are told apart by failures.
+        // Only durations have a label for failures.
         let good = all.entry(key(None)).or_insert_with_key(TurnSeries::new);
         if let Some(first_chunk) = end.first_chunk {
             good.first_chunk.observe(first_chunk.as_secs_f64());

@@ -69,9 +69,6 @@ fn service(
     let http = http(shutdown)
         // By default, actix-http would answer every `Expect: 100-continue` with 100.
         .expect(fn_service(move |request: Request| endpoint::expect(Arc::clone(&expect_gateway), request)))
-        .on_connect_ext(|socket: &Socket, data| {
-            data.insert(socket.info());
-        })
         .finish(request_service(Arc::clone(gateway)));
     let setup = Setup {
         timeouts: Arc::new(move || settings_gateway.settings().timeouts),
@@ -132,6 +129,9 @@ where
         .client_disconnect_timeout(LINGER_TIMEOUT)
         // A client that closes its sending side has left: drop its pending requests at once.
         .h1_allow_half_closed(false)
+        .on_connect_ext(|socket: &Socket, data| {
+            data.insert(socket.info());
+        })
 }
 
 /// The service that handles accepted connections: each is set up, and passed to `http`, or to `http2` if the client

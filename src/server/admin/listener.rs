@@ -79,9 +79,6 @@ fn service(
             let state = Arc::clone(&judging);
             async move { expect(&state, request) }
         }))
-        .on_connect_ext(|socket: &Socket, data| {
-            data.insert(socket.info());
-        })
         .finish(request_service(Arc::clone(state)));
     let setup = Setup {
         timeouts: Arc::new(|| TIMEOUTS),
