@@ -286,7 +286,8 @@ fn is_source_path(word: &str) -> bool {
 }
 
 /// A prefix of at most `length` bytes, cut between characters.
-fn truncated(text: &str, length: usize) -> &str {
+#[must_use]
+pub fn truncated(text: &str, length: usize) -> &str {
     let mut end = length.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::answer::{self, Answer, AnswerBody};
+use interlingua_core::filter::truncated;
 use interlingua_core::pending::Pending;
 use interlingua_core::run::RunError;
 use interlingua_core::{Blame, Fault, FaultKind};
@@ -162,16 +163,12 @@ pub(super) fn turn_ended(run: &ActiveRun, turn: &mut Turn, report: &TurnReport<'
 
 /// A text from outside as it is logged: cut, and on one line.
 fn loggable(text: &str) -> Cow<'_, str> {
-    let mut end = text.len().min(MAX_TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let start = &text[..end];
-    if end == text.len() && !text.contains(|c: char| c.is_control()) {
+    let start = truncated(text, MAX_TEXT);
+    if start.len() == text.len() && !text.contains(|c: char| c.is_control()) {
         return Cow::Borrowed(text);
     }
     let mut line: String = start.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if end < text.len() {
+    if start.len() < text.len() {
         line.push('…');
     }
     Cow::Owned(line)

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use interlingua_core::call::RunView;
 use interlingua_core::event::Millis;
+use interlingua_core::filter::truncated;
 use interlingua_core::model::{self, MessageType, Role};
 use interlingua_core::run::{Message, Slot};
 use interlingua_core::{Event, Run};
@@ -35,21 +36,21 @@ pub(super) fn tools(view: RunView<'_>, with_content: bool) -> Vec<ToolPart> {
         let (started_at, ended_at) = times.of(index);
         if message.kind.is_output() {
             for output in message.slots.iter().filter_map(Slot::output) {
-                let known = tools.iter_mut().find(|tool| tool.call_id == cut(&output.call_id, MAX_NAME));
+                let known = tools.iter_mut().find(|tool| tool.call_id == truncated(&output.call_id, MAX_NAME));
                 let Some(tool) = known else { continue };
                 tool.ended_at = ended_at;
                 if let Some(content) = &mut tool.content {
-                    content.1 = cut(&output.output, MAX_TEXT).to_owned();
+                    content.1 = truncated(&output.output, MAX_TEXT).to_owned();
                 }
             }
             continue;
         }
         for slot in message.slots.iter().filter(|_| message.kind.is_call()) {
             let Some(head) = slot.call.as_ref().filter(|_| tools.len() < MAX_TOOLS) else { continue };
-            let content = || Box::new((cut(slot.text(), MAX_TEXT).to_owned(), String::new()));
+            let content = || Box::new((truncated(slot.text(), MAX_TEXT).to_owned(), String::new()));
             tools.push(ToolPart {
-                name: cut(&head.name, MAX_NAME).to_owned(),
-                call_id: cut(&head.call_id, MAX_NAME).to_owned(),
+                name: truncated(&head.name, MAX_NAME).to_owned(),
+                call_id: truncated(&head.call_id, MAX_NAME).to_owned(),
                 started_at,
                 ended_at: None,
                 is_client_run: message.kind == MessageType::FunctionCall,
@@ -83,18 +84,18 @@ fn messages(run: &Run) -> &[Message] {
 /// A message, as far as there is room. `None`: it has nothing that can be shown, or there is no room.
 fn to_value(message: &model::Message, room: &mut usize) -> Option<Value> {
     let mut take = |text: &str| {
-        let taken = cut(text, *room);
+        let taken = truncated(text, *room);
         *room -= taken.len();
         taken.to_owned()
     };
     let mut parts = Vec::new();
     if message.kind.is_call() {
         parts.extend(message.calls().map(|call| {
-            json!({ "type": "tool_call", "id": cut(&call.call_id, MAX_NAME), "name": cut(&call.name, MAX_NAME), "arguments": take(&call.arguments) })
+            json!({ "type": "tool_call", "id": truncated(&call.call_id, MAX_NAME), "name": truncated(&call.name, MAX_NAME), "arguments": take(&call.arguments) })
         }));
     } else if message.kind.is_output() {
         parts.extend(message.outputs().map(|output| {
-            json!({ "type": "tool_call_response", "id": cut(&output.call_id, MAX_NAME), "result": take(&output.output) })
+            json!({ "type": "tool_call_response", "id": truncated(&output.call_id, MAX_NAME), "result": take(&output.output) })
         }));
     } else {
         let kind = if message.kind == MessageType::Reasoning { "reasoning" } else { "text" };
@@ -104,15 +105,6 @@ fn to_value(message: &model::Message, room: &mut usize) -> Option<Value> {
 
     let role = message.role.as_ref().map_or("user", Role::as_str);
     (!parts.is_empty()).then(|| json!({ "role": role, "parts": parts }))
-}
-
-/// The beginning of a text.
-fn cut(text: &str, max: usize) -> &str {
-    let mut end = text.len().min(max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 /// When the messages of the last turn began and ended.

@@ -7,6 +7,7 @@ use std::fmt::{self, Write as _};
 use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwapOption;
+use interlingua_core::filter::truncated;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
@@ -60,11 +61,7 @@ struct Fields {
 
 impl Fields {
     fn add(&mut self, field: &Field, mut text: String) {
-        let mut end = text.len().min(MAX_FIELD);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
+        text.truncate(truncated(&text, MAX_FIELD).len());
         if field.name() == "message" {
             self.message = text;
         } else {

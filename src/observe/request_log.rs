@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use interlingua_core::filter::truncated;
+
 use super::audit::{Action, AuditEntry};
 use super::observer::Observer;
 use super::parts::{RequestParts, ServerSpan, TurnPart};
@@ -26,16 +28,12 @@ impl RequestLog {
     #[must_use]
     pub fn begin(observer: Arc<Observer>, method: &str, path: &str, id: Option<String>) -> Arc<Self> {
         let started = Instant::now();
-        let mut end = path.len().min(MAX_PATH);
-        while !path.is_char_boundary(end) {
-            end -= 1;
-        }
         let parts = RequestParts {
             at: clock::now(),
             started: Some(started),
             id: id.unwrap_or_else(|| clock::new_id().to_prefixed("req_")),
             method: method.to_owned(),
-            path: path[..end].to_owned(),
+            path: truncated(path, MAX_PATH).to_owned(),
             ..RequestParts::default()
         };
         Arc::new(Self { observer, started, parts: Mutex::new(parts) })

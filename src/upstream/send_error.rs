@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use interlingua_core::connector::{AgentTurn, Refusal};
+use interlingua_core::filter::truncated;
 use interlingua_core::{Fault, FaultKind};
 
 use super::pool::{Outcome, Reason};
@@ -117,11 +118,7 @@ pub(super) fn sanitized(fault: Fault) -> Fault {
 
 /// As much of a refusal as the log needs.
 fn beginning(text: &str) -> &str {
-    let mut end = text.len().min(BEGINNING);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    truncated(text, BEGINNING)
 }
 
 #[cfg(test)]
