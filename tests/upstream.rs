@@ -42,7 +42,8 @@ impl Client {
 
     fn start(&self) -> Conversation {
         let request = AgentRequest { session_id: Some("s1".to_owned()), ..AgentRequest::default() };
-        let request = TurnRequest { request: &request, session_state: &Json::null(), answered: &[] };
+        let state = Json::null();
+        let request = TurnRequest::new(&request, &state, &[]);
         self.upstream.start(&request, Via::default()).expect("it can be expressed")
     }
 

@@ -33,7 +33,8 @@ async fn run_turn(agent: &DemoUpstream, request: &AgentRequest, answered: &[Pend
     let mut record = Record::new(Run::new(RunId(Uuid::now_v7()), "demo", "s1", 0));
     record.start_turn(request.input.clone());
     let mut sink = Sink { record, normalizer: Normalizer::new(64 << 20) };
-    let request = TurnRequest { request, session_state: &Json::null(), answered };
+    let state = Json::null();
+    let request = TurnRequest::new(request, &state, answered);
     let mut conversation = agent.start(&request, Via::default()).expect("the demo agent always responds");
     conversation.begin().await.expect("no network");
     while let Some(chunk) = conversation.chunk().await.expect("no network") {
@@ -315,7 +316,8 @@ async fn a_long_reply_is_paced_and_streamed_as_it_is_produced() {
 
     let agent = DemoUpstream::new(Duration::ZERO);
     let pending_item = request(vec![Message::user("long 100000 600000")]);
-    let request = TurnRequest { request: &pending_item, session_state: &Json::null(), answered: &[] };
+    let state = Json::null();
+    let request = TurnRequest::new(&pending_item, &state, &[]);
     let mut conversation = agent.start(&request, Via::default()).expect("the demo agent always responds");
     conversation.begin().await.expect("no network");
 

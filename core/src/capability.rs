@@ -32,6 +32,15 @@ pub struct UpstreamCapabilities {
     pub usage: bool,
     /// The agent's reasoning is separate from its answer.
     pub reasoning: bool,
+    /// What the agent can ask of people.
+    pub asks: Asks,
+    /// How the outputs of calls that the client ran reach the agent.
+    pub tool_outputs: ToolOutputs,
+    /// Requests name each message by an id that stays the same in later turns.
+    pub message_ids: bool,
+    /// A run of this agent can hold events of this protocol that the model has no word for
+    /// ([`MessageType::ProtocolEvent`](crate::model::MessageType::ProtocolEvent)).
+    pub protocol_events: Option<&'static str>,
 }
 
 impl Default for UpstreamCapabilities {
@@ -48,8 +57,38 @@ impl Default for UpstreamCapabilities {
             resume: false,
             usage: false,
             reasoning: false,
+            asks: Asks::default(),
+            tool_outputs: ToolOutputs::Each,
+            message_ids: false,
+            protocol_events: None,
         }
     }
+}
+
+/// What an agent can ask of people, or a protocol show to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Asks {
+    /// Approval of a call.
+    pub approval: bool,
+    /// An answer to a question.
+    pub input: bool,
+    /// A login outside of the conversation.
+    pub auth: bool,
+}
+
+impl Asks {
+    /// Everything.
+    pub const ALL: Self = Self { approval: true, input: true, auth: true };
+}
+
+/// How the outputs of parallel calls that the client ran reach the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolOutputs {
+    /// Each as it comes.
+    Each,
+    /// All in one request: the agent refuses a request that lacks one.
+    Together,
 }
 
 /// What a protocol can carry to its clients and back.
@@ -76,6 +115,10 @@ pub struct ClientCapabilities {
     pub usage: bool,
     /// Reasoning goes out apart from the answer.
     pub reasoning: bool,
+    /// What people can be asked through this protocol.
+    pub asks: Asks,
+    /// Its clients read events of this protocol that the model has no word for.
+    pub protocol_events: Option<&'static str>,
 }
 
 impl Default for ClientCapabilities {
@@ -92,6 +135,8 @@ impl Default for ClientCapabilities {
             resume: false,
             usage: false,
             reasoning: false,
+            asks: Asks::default(),
+            protocol_events: None,
         }
     }
 }
@@ -102,6 +147,8 @@ impl Default for ClientCapabilities {
 pub enum HistoryNeed {
     /// The agent, by the id of the session. The gateway may still send it whole if it is configured so.
     KeptByAgent,
+    /// The agent alone: the protocol has no place for earlier turns.
+    KeptByAgentOnly,
     /// The gateway alone: every request contains all of it.
     SentEachTime,
 }
@@ -114,6 +161,8 @@ pub enum Cancel {
     CloseConnection,
     /// By a request of its own, besides.
     Request,
+    /// Not at all: it works on, and its answer is thrown away.
+    Ignored,
 }
 
 /// Kinds of media.

@@ -22,6 +22,7 @@
 //! Invariant: like [`crate::exchange`], nothing here waits, reads a clock, draws a random number or opens a socket.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -32,8 +33,10 @@ use crate::capability::UpstreamCapabilities;
 use crate::event::Millis;
 use crate::fault::{Fault, FaultKind};
 use crate::json::Json;
-use crate::model::AgentRequest;
+use crate::loss::Loss;
+use crate::model::{AgentRequest, Message};
 use crate::pending::Pending;
+use crate::probe::{AgentProbe, NoProbe};
 use crate::sse;
 
 /// One upstream-facing protocol.
@@ -133,10 +136,16 @@ pub trait Connector: Send + Sync + 'static {
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// Asks the agent what it is, without running it.
+    fn probe(&self) -> Box<dyn AgentProbe> {
+        Box::new(NoProbe::default())
+    }
 }
 
 /// What one turn asks of an agent. A turn copies what it needs.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TurnRequest<'a> {
     /// The request, with `id`, `session_id` and `user_id` set. Its input holds the history if
     /// [`UpstreamCapabilities::history`] asks for it.
@@ -145,6 +154,76 @@ pub struct TurnRequest<'a> {
     pub session_state: &'a Json,
     /// Pending items that the input answers. The answers stand in the input in canonical form.
     pub answered: &'a [Pending],
+    /// Where the earlier turns stand in the input. Empty: the input has only what is new, and the agent remembers the
+    /// rest. Instructions stand before it, the new messages after it.
+    pub history: Range<usize>,
+    /// How many turns of this run came before: with the request's id, this names a turn.
+    pub turn: u32,
+    /// An id for each message of the input that stays the same in later turns. Empty unless
+    /// [`UpstreamCapabilities::message_ids`].
+    pub message_ids: &'a [String],
+    /// Some client of this agent reads events of the agent's protocol that the model has no word for.
+    pub protocol_events: bool,
+    /// The agent's name in the configuration.
+    pub agent: &'a str,
+}
+
+impl<'a> TurnRequest<'a> {
+    /// The first turn of a run, without history.
+    #[must_use]
+    pub fn new(request: &'a AgentRequest, session_state: &'a Json, answered: &'a [Pending]) -> Self {
+        Self {
+            request,
+            session_state,
+            answered,
+            history: 0..0,
+            turn: 0,
+            message_ids: &[],
+            protocol_events: false,
+            agent: "",
+        }
+    }
+
+    /// With the earlier turns in this part of the input.
+    #[must_use]
+    pub fn with_history(mut self, history: Range<usize>) -> Self {
+        self.history = history;
+        self
+    }
+
+    /// As a later turn of its run.
+    #[must_use]
+    pub fn with_turn(mut self, turn: u32) -> Self {
+        self.turn = turn;
+        self
+    }
+
+    /// With an id for each message of the input.
+    #[must_use]
+    pub fn with_message_ids(mut self, ids: &'a [String]) -> Self {
+        self.message_ids = ids;
+        self
+    }
+
+    /// For clients that read events of the agent's protocol, or for none.
+    #[must_use]
+    pub fn with_protocol_events(mut self, are_read: bool) -> Self {
+        self.protocol_events = are_read;
+        self
+    }
+
+    /// To the agent of this name.
+    #[must_use]
+    pub fn with_agent(mut self, agent: &'a str) -> Self {
+        self.agent = agent;
+        self
+    }
+
+    /// The messages that the agent has not seen, each with its place in the input: all but the history.
+    pub fn new_messages(&self) -> impl Iterator<Item = (usize, &'a Message)> {
+        let history = self.history.clone();
+        self.request.input.iter().enumerate().filter(move |(place, _)| !history.contains(place))
+    }
 }
 
 /// What to do next.
@@ -171,6 +250,8 @@ pub struct HttpRequest {
     pub body: Vec<u8>,
     /// What its answer is.
     pub purpose: Purpose,
+    /// The operator allowed this host for the agent: it gets the agent's headers, as the agent's own origin does.
+    pub is_trusted: bool,
 }
 
 /// What the answer to a request is.
@@ -182,6 +263,8 @@ pub enum Purpose {
     /// A small document the turn needs first: read whole, handed to [`AgentTurn::on_lookup`]. Sent again after any
     /// failure.
     Lookup,
+    /// A lookup whose answer is the same for all: the gateway may keep it by the rules of HTTP.
+    Published,
 }
 
 impl HttpRequest {
@@ -193,14 +276,27 @@ impl HttpRequest {
             (Cow::Borrowed("content-type"), JSON.to_owned()),
             (Cow::Borrowed("accept"), format!("text/event-stream, {JSON}")),
         ];
-        Self { method: "POST", url: url.into(), headers, body, purpose: Purpose::Ask }
+        Self { method: "POST", url: url.into(), headers, body, purpose: Purpose::Ask, is_trusted: false }
     }
 
     /// A `GET` of a document.
     #[must_use]
     pub fn lookup(url: impl Into<String>) -> Self {
         let headers = vec![(Cow::Borrowed("accept"), "application/json".to_owned())];
-        Self { method: "GET", url: url.into(), headers, body: Vec::new(), purpose: Purpose::Lookup }
+        Self { method: "GET", url: url.into(), headers, body: Vec::new(), purpose: Purpose::Lookup, is_trusted: false }
+    }
+
+    /// A `GET` of a document that is the same for all.
+    #[must_use]
+    pub fn published(url: impl Into<String>) -> Self {
+        Self { purpose: Purpose::Published, ..Self::lookup(url) }
+    }
+
+    /// The same request to a host that the operator allowed for the agent.
+    #[must_use]
+    pub fn trusted(mut self) -> Self {
+        self.is_trusted = true;
+        self
     }
 
     /// The same request with one header more.
@@ -304,6 +400,30 @@ pub trait AgentTurn: Send + 'static {
     /// the turn has learned so far.
     fn cancel(&self) -> Option<HttpRequest> {
         None
+    }
+
+    /// True while a cancel has to wait for an id that comes with the next frames. The gateway then reads on for a moment,
+    /// discards what it reads, and asks [`cancel`](Self::cancel) again after each frame.
+    fn cancels_once_known(&self) -> bool {
+        false
+    }
+
+    /// What the agent made of the request from [`cancel`](Self::cancel). `Some`: a clause that says why it goes on.
+    fn cancel_refused(&self, status: u16, body: &[u8]) -> Option<String> {
+        let _ = (status, body);
+        None
+    }
+
+    /// The turn can be taken only with the whole history: its agent has forgotten what it is asked to go on from, or what
+    /// it remembers cannot be gone on from. Asked before the first request, and after a refusal that came before any
+    /// event. Once in a turn, the gateway then makes a new one with the history in the input.
+    fn needs_history(&self) -> bool {
+        false
+    }
+
+    /// What of the request the agent was not sent, and what of its answer has no place in a run. Read once, at the end.
+    fn losses(&self) -> &[Loss] {
+        &[]
     }
 
     /// What the connector wants back at the next turn of this session and user. None: nothing new.

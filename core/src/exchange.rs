@@ -24,6 +24,7 @@ use crate::capability::ClientCapabilities;
 use crate::event::Millis;
 use crate::fault::Fault;
 use crate::id::RunId;
+use crate::loss::Loss;
 use crate::out::{Head, Out};
 use crate::owner::Owner;
 use crate::push::PushNotifiers;
@@ -585,6 +586,12 @@ pub trait Exchange: Send + 'static {
     /// Writes a keep-alive into a quiet stream.
     fn heartbeat(&mut self, out: &mut Out) {
         out.comment("keep-alive");
+    }
+
+    /// What of the request is not passed on, and what of the answer this response does not show. Read once, when the
+    /// response is complete or its client has left.
+    fn losses(&self) -> &[Loss] {
+        &[]
     }
 
     /// The run that the request continues from, if it names one. Called after the request has failed: a connection that

@@ -123,6 +123,9 @@ open_set! {
         A2uiResponse = "a2ui_response",
         /// A user action in such an interface.
         A2uiAction = "a2ui_action",
+        /// An event of one protocol that the model has no word for: one data content
+        /// `{"protocol": "…", "event": {…}}`, the event as it came. Clients of that protocol get it back unchanged.
+        ProtocolEvent = "protocol_event",
     }
 }
 

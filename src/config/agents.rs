@@ -101,7 +101,7 @@ fn history(
     let needed = upstream.capabilities.history;
     let Some(configured) = configured else {
         return match needed {
-            HistoryNeed::KeptByAgent => History::Upstream,
+            HistoryNeed::KeptByAgent | HistoryNeed::KeptByAgentOnly => History::Upstream,
             HistoryNeed::SentEachTime => History::Gateway,
         };
     };

@@ -149,7 +149,7 @@ impl Prepared {
 
     /// The request as the connector gets it.
     pub(super) fn turn_request(&self) -> TurnRequest<'_> {
-        TurnRequest { request: &self.request, session_state: &self.connector_state, answered: &self.answered }
+        TurnRequest::new(&self.request, &self.connector_state, &self.answered)
     }
 }
 

@@ -370,7 +370,7 @@ impl Conversation {
         self.stage = match self.turn.next(now()).map_err(sanitized)? {
             Next::Finished => Stage::Done,
             Next::Send(request) => {
-                let is_lookup = request.purpose == interlingua_core::connector::Purpose::Lookup;
+                let is_lookup = request.purpose != interlingua_core::connector::Purpose::Ask;
                 Stage::Sending(self.transport.send(request, self.since), is_lookup)
             }
             Next::Wait(pause) => {

@@ -204,7 +204,8 @@ fn approvals_are_sent_as_text() {
     // Without the request in the history, the item says what was decided about.
     let input = vec![Decided::new(Decision::Accept).message(&item, false)];
     let request = AgentRequest { input: input.into(), ..AgentRequest::default() };
-    let turn = TurnRequest { request: &request, session_state: &Json::null(), answered: &[item] };
+    let (state, answered) = (Json::null(), [item]);
+    let turn = TurnRequest::new(&request, &state, &answered);
     let Ok(Next::Send(request)) = connector("{}").turn(&turn).expect("a turn").next(0) else { panic!("a request") };
     let body: Value = serde_json::from_slice(&request.body).expect("JSON");
     assert_eq!(body["messages"][0]["content"], "I approve send_mail.");

@@ -113,7 +113,7 @@ fn stop_request(url: &str, request: &AgentRequest) -> Option<HttpRequest> {
     let body =
         to_body(&Stop { user_id: request.user_id.as_deref(), session_id: request.session_id.as_deref() }).ok()?;
     let headers = vec![("content-type".into(), "application/json".to_owned())];
-    Some(HttpRequest { method: "POST", url: url.to_owned(), headers, body, purpose: Purpose::Ask })
+    Some(HttpRequest { method: "POST", url: url.to_owned(), headers, body, purpose: Purpose::Ask, is_trusted: false })
 }
 
 /// True for a path on a server. Two slashes would begin with the name of another one.
@@ -279,7 +279,8 @@ mod tests {
     }
 
     fn turn(connector: &dyn Connector, request: &AgentRequest, answered: &[Pending]) -> Box<dyn AgentTurn> {
-        let request = TurnRequest { request, session_state: &Json::null(), answered };
+        let state = Json::null();
+        let request = TurnRequest::new(request, &state, answered);
         connector.turn(&request).expect("a turn")
     }
 
@@ -410,7 +411,8 @@ mod tests {
     #[test]
     fn a_stop_url_may_be_a_path() {
         let request = AgentRequest::default();
-        let request = TurnRequest { request: &request, session_state: &Json::null(), answered: &[] };
+        let state = Json::null();
+        let request = TurnRequest::new(&request, &state, &[]);
         let stopped_at = |url: &str, stop: &str| {
             let options = UpstreamOptions { stop_url: Some(stop.to_owned()) };
             let connector = NativeUpstream::connect(url, options).expect("a URL");

@@ -31,7 +31,8 @@ fn events_exchange(query: &str) -> Box<dyn Exchange> {
 fn turn() -> Box<dyn AgentTurn> {
     let connector = NativeUpstream::connect("http://agent/process", UpstreamOptions::default()).expect("a URL");
     let request = AgentRequest::default();
-    let request = TurnRequest { request: &request, session_state: &Json::null(), answered: &[] };
+    let state = Json::null();
+    let request = TurnRequest::new(&request, &state, &[]);
     connector.turn(&request).expect("a turn")
 }
 

@@ -273,7 +273,7 @@ impl Driver {
                     let answer = answer.unwrap_or_else(|| panic!("no answer is left for {:?}", self.requests.last()));
 
                     match purpose {
-                        Purpose::Lookup => lookup(turn, answer)?,
+                        Purpose::Lookup | Purpose::Published => lookup(turn, answer)?,
                         Purpose::Ask => ask(turn, answer, recorder)?,
                     }
                 }

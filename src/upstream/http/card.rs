@@ -42,7 +42,14 @@ impl Agent {
         let fault = |fault: interlingua_core::Fault| NotFound::Fatal(fault.detail.unwrap_or(fault.message));
         let headers = wanted.headers.iter().map(|(name, value)| ((*name).into(), (*value).to_owned())).collect();
         let purpose = Purpose::Lookup;
-        let request = HttpRequest { method: "GET", url: url.as_str().to_owned(), headers, body: Vec::new(), purpose };
+        let request = HttpRequest {
+            method: "GET",
+            url: url.as_str().to_owned(),
+            headers,
+            body: Vec::new(),
+            purpose,
+            is_trusted: false,
+        };
         let request = self.request(request, endpoint, &TurnHeaders::default()).map_err(fault)?;
         let sending = self.clients.send(request, true).map_err(fault)?;
         let response = sending.await.map_err(|error| fatal(error_chain(&error.without_url())))?;

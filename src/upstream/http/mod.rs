@@ -272,7 +272,7 @@ impl Transport for HttpTransport {
             caller: self.headers.caller.clone(),
             is_here: agent.endpoints.len() == 1 || is_answered.load(Ordering::Relaxed),
             is_decision: self.is_decision,
-            is_lookup: purpose == Purpose::Lookup,
+            is_lookup: purpose != Purpose::Ask,
             attempts: Arc::clone(&self.attempts),
         };
         let request = agent.request(request, self.endpoint, &self.headers);
@@ -283,7 +283,7 @@ impl Transport for HttpTransport {
                     is_answered.store(true, Ordering::Relaxed);
                     agent.answer(response, since).map(|body| Reply::Answer(Box::new(body)))?
                 }
-                Purpose::Lookup => agent.document(response).await.map(Reply::Document)?,
+                Purpose::Lookup | Purpose::Published => agent.document(response).await.map(Reply::Document)?,
             };
             Ok(reply)
         }

@@ -39,7 +39,8 @@ impl Agent {
         let url = self.endpoints[endpoint].url.as_ref().and_then(|url| url.join(&check.path).ok());
         let url = url.ok_or_else(|| failed("the endpoint has no URL".to_owned()))?;
         let (purpose, headers) = (Purpose::Lookup, Vec::new());
-        let request = HttpRequest { method: "GET", url: url.into(), headers, body: Vec::new(), purpose };
+        let request =
+            HttpRequest { method: "GET", url: url.into(), headers, body: Vec::new(), purpose, is_trusted: false };
         let request = self.request(request, endpoint, &TurnHeaders::default())?;
 
         let answer = timeout(check.timeout, self.clients.send(request, true)?).await;

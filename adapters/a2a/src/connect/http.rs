@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::interface::Interface;
-use super::url::{below, segment};
 use crate::dialect::{Dialect, Generation, Operation};
 use crate::wire::{Encoded, Message};
+use interlingua_core::http_url::{below, segment};
 
 /// A message and what goes along with it.
 pub(super) struct SendParams<'a> {
@@ -59,7 +59,7 @@ impl RequestWriter<'_> {
             let name = if dialect.is_v03() { "x-a2a-extensions" } else { "a2a-extensions" };
             headers.push((name.into(), self.extensions.join(",")));
         }
-        HttpRequest { method, url, headers, body, purpose: Purpose::Ask }
+        HttpRequest { method, url, headers, body, purpose: Purpose::Ask, is_trusted: false }
     }
 
     /// The body of a JSON-RPC call.

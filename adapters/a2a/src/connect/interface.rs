@@ -6,8 +6,8 @@ use interlingua_core::tree::{Node, Object};
 use interlingua_core::{Fault, FaultKind};
 
 use super::options::{UpstreamOptions, is_card};
-use super::url::{Url, below};
 use crate::dialect::{Binding, Dialect, Generation};
+use interlingua_core::http_url::{Url, below};
 
 /// Interfaces of a card that are looked at.
 const MAX_INTERFACES: usize = 64;

@@ -24,7 +24,6 @@ mod session;
 mod slots;
 mod texts;
 mod turn;
-mod url;
 mod wire;
 
 use std::sync::Arc;

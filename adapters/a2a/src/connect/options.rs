@@ -4,8 +4,8 @@ use interlingua_core::duration::Period;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::url::Url;
 use crate::dialect::{Binding, Generation};
+use interlingua_core::http_url::Url;
 
 /// What an operator may choose for an upstream that speaks A2A.
 ///

@@ -239,7 +239,7 @@ impl Session {
     }
 
     pub(crate) fn turn(&self, request: &AgentRequest, answered: &[Pending]) -> Box<dyn AgentTurn> {
-        let turn = TurnRequest { request, session_state: &self.state, answered };
+        let turn = TurnRequest::new(request, &self.state, answered);
         self.connector.turn(&turn).expect("a turn")
     }
 

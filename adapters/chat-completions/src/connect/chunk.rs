@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use serde::de::{IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 
-use super::lenient::{Fields, JsonText, List, Number, Object, Raw, Text};
+use interlingua_core::lenient::{Fields, JsonText, List, Number, Object, Raw, Text};
 
 /// A chunk, or a whole completion.
 #[derive(Debug, Default)]

@@ -5,10 +5,8 @@
 mod besides;
 mod calls;
 mod chunk;
-mod error;
 mod finish;
 mod ids;
-mod lenient;
 mod messages;
 mod options;
 mod reader;

@@ -13,14 +13,14 @@ use serde_json::value::RawValue;
 use super::besides::{Audio, Details, Entries, ExecutedTools, Held};
 use super::calls::Calls;
 use super::chunk::{CallPiece, Choice, Chunk, Delta};
-use super::error::Complaint;
 use super::finish::{Reason, to_usage};
 use super::ids::Ids;
-use super::lenient::List;
 use super::messages::Messages;
 use super::options::ThinkTags;
 use super::state::ReasoningField;
 use super::think::Splitter;
+use interlingua_core::lenient::List;
+use interlingua_core::model_error::Complaint;
 
 /// The index of a call in the form before `tool_calls`, which knew but one.
 const FUNCTION_CALL: i64 = -1;

@@ -7,9 +7,9 @@ use interlingua_core::{Fault, FaultKind, Json};
 use serde_json::value::RawValue;
 
 use super::chunk::Chunk;
-use super::error::{garbage, map_refusal};
 use super::reader::Reader;
 use super::state::SessionState;
+use interlingua_core::model_error::{garbage, map_refusal};
 
 /// A turn with a Chat Completions server.
 pub(super) struct ChatTurn {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use interlingua_core::connector::Refusal;
-use interlingua_core::filter::client_text;
-use interlingua_core::{Fault, FaultKind};
+use crate::connector::Refusal;
+use crate::filter::client_text;
+use crate::{Fault, FaultKind};
 use serde_json::Value;
 
 /// Canonical codes, which the gateway's protocols know how to report.
@@ -23,7 +23,7 @@ const QUOTED: usize = 500;
 
 /// A complaint of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Complaint {
+pub struct Complaint {
     /// Its word for it, or the type where it has none. Empty: neither.
     code: String,
     /// Its sentence. Empty: none.
@@ -34,7 +34,7 @@ impl Complaint {
     /// Reads any of the forms in use. None: neither JSON nor plain text.
     ///
     /// See `docs/protocols/chat-completions.md#refusals`.
-    pub(super) fn parse(body: &[u8]) -> Option<Self> {
+    pub fn parse(body: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(body).ok()?.trim();
         match serde_json::from_str::<Value>(text) {
             Ok(value) => Self::of(&value),
@@ -82,7 +82,7 @@ impl Complaint {
     }
 
     /// Code and sentence for the error that ends a run. Unfiltered.
-    pub(super) fn into_error(self) -> (String, String) {
+    pub fn into_error(self) -> (String, String) {
         let code = self.canonical_code().map(str::to_owned).unwrap_or(self.code);
         let message = if self.message.is_empty() { "the agent failed".to_owned() } else { self.message };
         (code, message)
@@ -108,7 +108,7 @@ impl Complaint {
 }
 
 /// The fault in an answer whose status is no success.
-pub(super) fn map_refusal(refusal: &Refusal<'_>) -> Fault {
+pub fn map_refusal(refusal: &Refusal<'_>) -> Fault {
     let mut fault = refusal.to_fault();
     let complaint = Complaint::parse(refusal.body).unwrap_or_default();
     let code = complaint.canonical_code();
@@ -147,7 +147,7 @@ pub(super) fn map_refusal(refusal: &Refusal<'_>) -> Fault {
 }
 
 /// An answer that is not in this protocol.
-pub(super) fn garbage(data: &[u8]) -> Fault {
+pub fn garbage(data: &[u8]) -> Fault {
     let beginning = String::from_utf8_lossy(&data[..data.len().min(QUOTED)]).into_owned();
     Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be understood").with_detail(beginning)
 }

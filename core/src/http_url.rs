@@ -5,19 +5,19 @@ use std::fmt::Write as _;
 
 /// An `http` or `https` URL without user information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Url<'a> {
+pub struct Url<'a> {
     /// Scheme and authority, such as `https://agent.example:8443`.
-    pub(super) origin: &'a str,
+    pub origin: &'a str,
     /// Host and port as they stand.
     authority: &'a str,
     /// Path, query and fragment. May be empty.
-    pub(super) rest: &'a str,
+    pub rest: &'a str,
     is_secure: bool,
 }
 
 impl<'a> Url<'a> {
     /// None for other schemes, user information, and characters that clients and servers read differently.
-    pub(super) fn parse(text: &'a str) -> Option<Self> {
+    pub fn parse(text: &'a str) -> Option<Self> {
         let (scheme, after) = text.split_once("://")?;
         let is_secure = scheme.eq_ignore_ascii_case("https");
         if !is_secure && !scheme.eq_ignore_ascii_case("http") {
@@ -37,7 +37,7 @@ impl<'a> Url<'a> {
     }
 
     /// The host in lower case, without port, and without the brackets of an IPv6 address.
-    pub(super) fn host(&self) -> String {
+    pub fn host(&self) -> String {
         let host = match self.authority.strip_prefix('[') {
             Some(inner) => inner.split(']').next(),
             None => self.authority.split(':').next(),
@@ -46,12 +46,12 @@ impl<'a> Url<'a> {
     }
 
     /// The path without query and without slashes at its end.
-    pub(super) fn path(&self) -> &'a str {
+    pub fn path(&self) -> &'a str {
         self.rest.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/')
     }
 
     /// True if requests that would go to `self` may go to `other`: same host, and never from `https` to `http`.
-    pub(super) fn trusts(&self, other: &Url<'_>, allowed: &[String]) -> bool {
+    pub fn trusts(&self, other: &Url<'_>, allowed: &[String]) -> bool {
         if self.is_secure && !other.is_secure {
             return false;
         }
@@ -62,7 +62,7 @@ impl<'a> Url<'a> {
 }
 
 /// A path below a URL's own path. A query stays at the end.
-pub(super) fn below(url: &str, path: &str) -> String {
+pub fn below(url: &str, path: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
     let (base, rest) = url.split_at(end);
     let query = rest.split('#').next().unwrap_or_default();
@@ -72,7 +72,7 @@ pub(super) fn below(url: &str, path: &str) -> String {
 /// One segment of a path: everything but unreserved characters is escaped (RFC 3986, section 2.3). What no URL can name,
 /// `.` and `..`, is escaped twice: once, parsers of URLs would still take it for a way out of the
 /// folder.
-pub(super) fn segment(text: &str) -> Cow<'_, str> {
+pub fn segment(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     if text.bytes().all(is_plain) && !matches!(text, "." | "..") {
         return Cow::Borrowed(text);

@@ -38,7 +38,7 @@ fn skip_object<'de, A: MapAccess<'de>>(mut object: A) -> Result<(), A::Error> {
 }
 
 /// The name of a field, borrowed where it has no escapes.
-pub(super) struct Name<'a>(pub(super) Cow<'a, str>);
+pub struct Name<'a>(pub Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for Name<'de> {
 
 /// A text, or a number by its digits. Empty texts are absent: servers send them where others send nothing.
 #[derive(Debug, Default)]
-pub(super) struct Text<'a>(pub(super) Option<Cow<'a, str>>);
+pub struct Text<'a>(pub Option<Cow<'a, str>>);
 
 impl<'de> Deserialize<'de> for Text<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for Text<'de> {
 
 /// A whole number, also if it is written as a float or in quotes.
 #[derive(Debug, Default)]
-pub(super) struct Number(pub(super) Option<i64>);
+pub struct Number(pub Option<i64>);
 
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for Number {
 
 /// JSON that stays as it is. `null` is absent.
 #[derive(Debug, Default)]
-pub(super) struct Raw<'a>(pub(super) Option<&'a RawValue>);
+pub struct Raw<'a>(pub Option<&'a RawValue>);
 
 impl<'de> Deserialize<'de> for Raw<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -142,7 +142,7 @@ impl<'de> Deserialize<'de> for Raw<'de> {
 
 /// JSON text: what a string holds, or the text of any other value. Empty for `null`.
 #[derive(Debug, Default)]
-pub(super) struct JsonText<'a>(pub(super) Cow<'a, str>);
+pub struct JsonText<'a>(pub Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for JsonText<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -188,7 +188,7 @@ impl<'de> Deserialize<'de> for JsonText<'de> {
 }
 
 /// A type that is read field by field.
-pub(super) trait Fields<'de>: Default {
+pub trait Fields<'de>: Default {
     /// Reads the value of one field. Called once for each, with the value to be taken from `object`.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error>;
 
@@ -209,7 +209,7 @@ fn read_fields<'de, T: Fields<'de>, A: MapAccess<'de>>(value: &mut T, mut object
 
 /// An object. Absent where another type stands.
 #[derive(Debug)]
-pub(super) struct Object<T>(pub(super) Option<T>);
+pub struct Object<T>(pub Option<T>);
 
 impl<T> Default for Object<T> {
     fn default() -> Self {
@@ -246,9 +246,11 @@ impl<'de, T: Fields<'de>> Deserialize<'de> for Object<T> {
 ///
 /// The first entry needs no allocation: nearly every list in a chunk has one.
 #[derive(Debug)]
-pub(super) struct List<T> {
-    pub(super) first: Option<T>,
-    pub(super) rest: Vec<T>,
+pub struct List<T> {
+    /// The first entry.
+    pub first: Option<T>,
+    /// The entries after it.
+    pub rest: Vec<T>,
 }
 
 impl<T> Default for List<T> {

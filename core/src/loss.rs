@@ -1,0 +1,253 @@
+//! What a translation changes or leaves out, so that nothing is lost silently.
+//!
+//! An adapter notes a loss where it drops or changes something: a connector in its turn
+//! ([`AgentTurn::losses`](crate::connector::AgentTurn::losses)), a client protocol in its exchange
+//! ([`Exchange::losses`](crate::exchange::Exchange::losses)). Not here: counting and logging them (the gateway), and the
+//! table of all pairs (`docs/matrix.md`).
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A kind of content: a row of `docs/matrix.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContentKind {
+    /// Texts of either side.
+    Text,
+    /// The agent's reasoning.
+    Reasoning,
+    /// A refusal in words.
+    Refusal,
+    /// Which message a content belongs to, and their order.
+    Structure,
+    /// A call that the agent runs itself.
+    AgentCall,
+    /// The output of such a call.
+    AgentOutput,
+    /// A call that the client runs.
+    ClientCall,
+    /// The output of such a call.
+    ClientOutput,
+    /// The tools that a client declares.
+    ToolDeclaration,
+    /// Which tools a client allows or demands.
+    ToolChoice,
+    /// A call that needs a person's approval.
+    Approval,
+    /// Other arguments that a person gives a call.
+    ApprovalEdit,
+    /// The reason of a decision.
+    ApprovalReason,
+    /// A question to the client's user.
+    Question,
+    /// The schema of its answer.
+    Schema,
+    /// A login outside of the conversation.
+    Login,
+    /// Images in requests.
+    ImageIn,
+    /// Audio in requests.
+    AudioIn,
+    /// Video in requests.
+    VideoIn,
+    /// Files in requests.
+    FileIn,
+    /// JSON in requests.
+    DataIn,
+    /// Images in answers.
+    ImageOut,
+    /// Audio in answers.
+    AudioOut,
+    /// Video in answers.
+    VideoOut,
+    /// Files in answers.
+    FileOut,
+    /// JSON in answers.
+    DataOut,
+    /// Citations and other notes on a text.
+    Annotation,
+    /// What an answer cost.
+    Usage,
+    /// Why an answer ended.
+    EndReason,
+    /// The code of an error.
+    ErrorCode,
+    /// Instructions of the client.
+    Instructions,
+    /// Parameters of the model, such as a temperature.
+    Sampling,
+    /// The form that an answer is to have.
+    OutputFormat,
+    /// Earlier turns.
+    History,
+    /// Who the client's user is.
+    User,
+    /// Application data.
+    Metadata,
+    /// Events of one protocol that the model has no word for.
+    ProtocolEvent,
+    /// Values that only their author can read, such as signatures.
+    Opaque,
+    /// Where a request goes.
+    Routing,
+}
+
+impl ContentKind {
+    /// The value in log lines and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Reasoning => "reasoning",
+            Self::Refusal => "refusal",
+            Self::Structure => "structure",
+            Self::AgentCall => "agent_call",
+            Self::AgentOutput => "agent_output",
+            Self::ClientCall => "client_call",
+            Self::ClientOutput => "client_output",
+            Self::ToolDeclaration => "tool_declaration",
+            Self::ToolChoice => "tool_choice",
+            Self::Approval => "approval",
+            Self::ApprovalEdit => "approval_edit",
+            Self::ApprovalReason => "approval_reason",
+            Self::Question => "question",
+            Self::Schema => "schema",
+            Self::Login => "login",
+            Self::ImageIn => "image_in",
+            Self::AudioIn => "audio_in",
+            Self::VideoIn => "video_in",
+            Self::FileIn => "file_in",
+            Self::DataIn => "data_in",
+            Self::ImageOut => "image_out",
+            Self::AudioOut => "audio_out",
+            Self::VideoOut => "video_out",
+            Self::FileOut => "file_out",
+            Self::DataOut => "data_out",
+            Self::Annotation => "annotation",
+            Self::Usage => "usage",
+            Self::EndReason => "end_reason",
+            Self::ErrorCode => "error_code",
+            Self::Instructions => "instructions",
+            Self::Sampling => "sampling",
+            Self::OutputFormat => "output_format",
+            Self::History => "history",
+            Self::User => "user",
+            Self::Metadata => "metadata",
+            Self::ProtocolEvent => "protocol_event",
+            Self::Opaque => "opaque",
+            Self::Routing => "routing",
+        }
+    }
+}
+
+/// What became of a content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// It arrives in another form.
+    Changed,
+    /// It does not arrive.
+    Lost,
+}
+
+/// One way in which content does not arrive as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Loss {
+    /// Of what.
+    pub kind: ContentKind,
+    /// What became of it.
+    pub change: Change,
+    /// A short clause for operators, in the present tense, without any of the content.
+    pub how: &'static str,
+    /// How often it happened.
+    pub count: u32,
+}
+
+impl fmt::Display for Loss {
+    /// Such as `reasoning (this protocol has none) ×2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.kind.as_str(), self.how)?;
+        if self.count > 1 {
+            write!(f, " ×{}", self.count)?;
+        }
+        Ok(())
+    }
+}
+
+/// The losses of one turn or one response. Allocates nothing while there are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses(Vec<Loss>);
+
+impl Losses {
+    /// At most this many different ones are kept.
+    pub const MAX: usize = 32;
+
+    /// None so far.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Something does not arrive.
+    pub fn lost(&mut self, kind: ContentKind, how: &'static str) {
+        self.note(kind, Change::Lost, how);
+    }
+
+    /// Something arrives in another form.
+    pub fn changed(&mut self, kind: ContentKind, how: &'static str) {
+        self.note(kind, Change::Changed, how);
+    }
+
+    fn note(&mut self, kind: ContentKind, change: Change, how: &'static str) {
+        let known = self.0.iter_mut().find(|loss| loss.kind == kind && loss.change == change && loss.how == how);
+        if let Some(loss) = known {
+            loss.count = loss.count.saturating_add(1);
+        } else if self.0.len() < Self::MAX {
+            self.0.push(Loss { kind, change, how, count: 1 });
+        }
+    }
+
+    /// In the order in which they were noted first.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Loss] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_loss_is_counted_and_different_ones_are_bounded() {
+        let mut losses = Losses::new();
+        losses.lost(ContentKind::Usage, "not reported");
+        losses.lost(ContentKind::Usage, "not reported");
+        losses.changed(ContentKind::Usage, "not reported");
+        assert_eq!(losses.as_slice().iter().map(|loss| loss.count).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(losses.as_slice()[0].to_string(), "usage (not reported) ×2");
+
+        const HOW: [&str; Losses::MAX + 1] = {
+            let text = "0123456789abcdefghijklmnopqrstuvwxyz";
+            let mut all = [""; Losses::MAX + 1];
+            let mut next = 0;
+            while next < all.len() {
+                all[next] = text.split_at(next).1;
+                next += 1;
+            }
+            all
+        };
+        for how in HOW {
+            losses.lost(ContentKind::Text, how);
+        }
+        assert_eq!(losses.as_slice().len(), Losses::MAX);
+    }
+
+    #[test]
+    fn a_kind_has_one_name() {
+        for kind in [ContentKind::Text, ContentKind::ApprovalReason, ContentKind::ProtocolEvent] {
+            assert_eq!(serde_json::to_string(&kind).expect("a text"), format!("\"{}\"", kind.as_str()));
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Clients for tests: drivers and strict decoders of each client protocol.
