@@ -74,20 +74,39 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
     std::fs::create_dir_all(&scratch)?;
 
     let upstream = match suite.upstream {
-        Some(script) => Some(Server::upstream(Command::new(&program).arg(sources.join(script)), &scratch)?),
+        Some(upstream) => {
+            let mut command = Command::new(&program);
+            command.arg(folder.join(upstream.script)).env("PYTHONPATH", &shared);
+            Some(Server::upstream(command, upstream.ready, &scratch)?)
+        }
         None => None,
     };
-    let gateway = Server::gateway(&sources.join("gateway.toml"), upstream.as_ref(), &scratch)?;
+    // For a script that stands between the gateway and the upstream to disturb what they say.
+    let proxy = free_address()?;
+    let gateway = Server::gateway(&sources.join("gateway.toml"), upstream.as_ref(), proxy, &scratch)?;
 
     let (mut passed, mut failed) = (0, 0);
     let mut problems = Vec::new();
     for script in suite.scripts {
         println!("{} {script}, gateway at {}", suite.name, gateway.url());
-        let mut command = Command::new(&program);
+        // A suite in Node may share checks that are written in Python.
+        let mut command = match suite.kind {
+            Kind::Node | Kind::Browser if script.ends_with(".py") => {
+                let mut command = Command::new("python3");
+                command.arg(sources.join(script));
+                command
+            }
+            Kind::Python | Kind::Node | Kind::Browser => {
+                let mut command = Command::new(&program);
+                command.arg(folder.join(script));
+                command
+            }
+        };
         command
-            .arg(folder.join(script))
             .current_dir(&scratch)
             .env("GATEWAY_URL", gateway.url())
+            .env("GATEWAY_LOG", &gateway.log)
+            .env("PROXY_ADDRESS", proxy.to_string())
             .env("INTERLINGUA", target().join("debug/interlingua"))
             .env("PYTHONPATH", &shared)
             .env("PYTHONDONTWRITEBYTECODE", "1");
@@ -143,12 +162,13 @@ struct Server {
 }
 
 impl Server {
-    fn gateway(template: &Path, upstream: Option<&Server>, scratch: &Path) -> Result<Self> {
+    fn gateway(template: &Path, upstream: Option<&Server>, proxy: SocketAddr, scratch: &Path) -> Result<Self> {
         let address = free_address()?;
         let text = std::fs::read_to_string(template).with_context(|| format!("no {}", template.display()))?;
         let text = text
             .replace("{{listen}}", &address.to_string())
-            .replace("{{upstream}}", &upstream.map(Server::url).unwrap_or_default());
+            .replace("{{upstream}}", &upstream.map(Server::url).unwrap_or_default())
+            .replace("{{proxy}}", &format!("http://{proxy}"));
         let config = scratch.join("gateway.toml");
         std::fs::write(&config, text)?;
         let mut command = Command::new(target().join("debug/interlingua"));
@@ -156,12 +176,11 @@ impl Server {
         Self::start("gateway", command, address, scratch, "/readyz", GATEWAY_READY_TIMEOUT)
     }
 
-    fn upstream(script: &Command, scratch: &Path) -> Result<Self> {
+    fn upstream(mut command: Command, ready: &str, scratch: &Path) -> Result<Self> {
         let address = free_address()?;
-        let mut command = Command::new(script.get_program());
-        command.args(script.get_args()).args(["--port", &address.port().to_string()]);
+        command.args(["--port", &address.port().to_string()]);
         command.env("PYTHONDONTWRITEBYTECODE", "1");
-        Self::start("upstream", command, address, scratch, "/health", UPSTREAM_READY_TIMEOUT)
+        Self::start("upstream", command, address, scratch, ready, UPSTREAM_READY_TIMEOUT)
     }
 
     fn start(

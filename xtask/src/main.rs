@@ -25,12 +25,8 @@
 //!
 //! # Adding a conformance suite
 //!
-//! 1. Make the folder `tests/conformance/NAME/` with the script, a `gateway.toml` (`{{listen}}` stands for the
-//!    address, `{{upstream}}` for the upstream's base URL), and `requirements.txt` (Python) or `package.json` (Node,
-//!    at least 22), every version pinned.
-//! 2. The script finds the gateway in the environment variable `GATEWAY_URL`, checks with
-//!    `tests/conformance/shared/checks.py` or `checks.mjs`, and so ends with the line `N passed, N failed`.
-//! 3. Add a row to the table in [`suites`].
+//! Make a folder in `tests/conformance/` and add a row to the table in [`suites`]; `tests/conformance/README.md` says what
+//! belongs into the folder.
 //!
 //! # What is kept between runs
 //!

@@ -10,15 +10,35 @@ pub(crate) struct Suite {
     pub(crate) kind: Kind,
     /// Run in order against the same gateway.
     pub(crate) scripts: &'static [&'static str],
-    /// A script that serves an agent on `--port` and responds to `GET /health` once it is ready.
-    pub(crate) upstream: Option<&'static str>,
+    /// A server that the suite needs besides the gateway, most often its agent.
+    pub(crate) upstream: Option<Upstream>,
     /// True if `cargo xtask test` runs it. Others run only by name.
     pub(crate) in_ci: bool,
     /// Time limit of one script.
     pub(crate) limit: Duration,
 }
 
-/// The interpreter of the scripts. Packages are pinned in `requirements.txt` or `package.json` of the folder.
+/// A server in the folder of the suite, run by the interpreter of the suite.
+#[derive(Clone, Copy)]
+pub(crate) struct Upstream {
+    /// The script, which serves on the port after `--port`.
+    pub(crate) script: &'static str,
+    /// A path to which it responds with 200 once it is ready.
+    pub(crate) ready: &'static str,
+}
+
+impl Upstream {
+    const fn new(script: &'static str) -> Self {
+        Self { script, ready: "/health" }
+    }
+
+    /// An A2A server, which publishes its card once it is ready.
+    const fn with_card(script: &'static str) -> Self {
+        Self { script, ready: "/.well-known/agent-card.json" }
+    }
+}
+
+/// The interpreter of the scripts. A script `*.py` of a suite in Node is run by the installed Python, without packages. Packages are pinned in `requirements.txt` or `package.json` of the folder.
 pub(crate) enum Kind {
     Python,
     Node,
@@ -48,7 +68,7 @@ pub(crate) const ALL: &[Suite] = &[
         name: "agentscope",
         kind: Kind::Python,
         scripts: &["client.py"],
-        upstream: Some("agent.py"),
+        upstream: Some(Upstream::new("agent.py")),
         in_ci: false,
         limit: Duration::from_secs(300),
     },
@@ -90,7 +110,7 @@ pub(crate) const ALL: &[Suite] = &[
         name: "codex",
         kind: Kind::Node,
         scripts: &["client.mjs"],
-        upstream: Some("agent.mjs"),
+        upstream: Some(Upstream::new("agent.mjs")),
         in_ci: false,
         limit: Duration::from_secs(180),
     },
@@ -132,7 +152,7 @@ pub(crate) const ALL: &[Suite] = &[
         name: "callers",
         kind: Kind::Python,
         scripts: &["client.py", "tls.py"],
-        upstream: Some("issuer.py"),
+        upstream: Some(Upstream::new("issuer.py")),
         in_ci: true,
         limit: Duration::from_secs(180),
     },
@@ -140,7 +160,7 @@ pub(crate) const ALL: &[Suite] = &[
         name: "callers-node",
         kind: Kind::Node,
         scripts: &["client.mjs", "tls.mjs"],
-        upstream: Some("issuer.mjs"),
+        upstream: Some(Upstream::new("issuer.mjs")),
         in_ci: true,
         limit: Duration::from_secs(180),
     },
@@ -149,8 +169,17 @@ pub(crate) const ALL: &[Suite] = &[
         name: "foreign-page",
         kind: Kind::Browser,
         scripts: &["client.mjs"],
-        upstream: Some("agent.mjs"),
+        upstream: Some(Upstream::new("agent.mjs")),
         in_ci: true,
         limit: Duration::from_secs(300),
+    },
+    // The gateway as the client of real A2A servers: the current generation, the previous one, and JavaScript.
+    Suite {
+        name: "upstream-a2a",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream::with_card("agent.py")),
+        in_ci: true,
+        limit: Duration::from_secs(180),
     },
 ];
