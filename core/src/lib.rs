@@ -45,7 +45,9 @@ pub mod sequencer;
 pub mod size;
 pub mod sse;
 pub mod step;
+pub mod sticky;
 pub mod time;
+pub mod transcript;
 pub mod well_known;
 
 #[cfg(feature = "testkit")]

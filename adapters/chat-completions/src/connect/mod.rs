@@ -17,6 +17,7 @@ mod turn;
 
 use interlingua_core::capability::{HistoryNeed, Media, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
+use interlingua_core::sticky::StickyTools;
 use interlingua_core::{Fault, FaultKind};
 
 pub use options::{LimitField, Part, ReasoningInput, SystemRole, ThinkTags, UpstreamOptions, UserField};
@@ -73,13 +74,12 @@ impl Connector for ChatConnector {
 
     fn turn(&self, turn: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
         let stored = SessionState::parse(turn.session_state);
-        let named = turn.request.tools.as_deref();
-        let kept = if self.options.sticky_tools { stored.tools.as_slice() } else { &[] };
+        let kept = if self.options.sticky_tools { stored.tools.clone() } else { StickyTools::default() };
         let body = RequestBody {
             options: &self.options,
             limit_field: self.limit_field,
             turn,
-            tools: named.unwrap_or(kept),
+            tools: kept.in_force(turn.request),
             reasoning: stored.reasoning,
         };
 
@@ -98,7 +98,7 @@ impl Connector for ChatConnector {
             request: Some(request),
             reader: Reader::new(turn.request, self.options.think_tags),
             is_done: false,
-            tools: named.filter(|_| self.options.sticky_tools).map(<[_]>::to_vec),
+            tools: self.options.sticky_tools.then(|| kept.after(turn.request)),
             stored,
         }))
     }

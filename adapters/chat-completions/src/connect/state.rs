@@ -1,6 +1,7 @@
 //! What the connector remembers of a session from turn to turn.
 
 use interlingua_core::Json;
+use interlingua_core::sticky::StickyTools;
 use serde::{Deserialize, Serialize};
 
 /// The field that a server's reasoning came in.
@@ -19,8 +20,8 @@ pub(super) struct SessionState {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning: Option<ReasoningField>,
     /// The tools of the latest request that named some.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) tools: Vec<Json>,
+    #[serde(skip_serializing_if = "StickyTools::is_empty")]
+    pub(super) tools: StickyTools,
 }
 
 impl SessionState {

@@ -3,6 +3,7 @@
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal};
 use interlingua_core::event::Millis;
 use interlingua_core::sse::{Decoder, Frame};
+use interlingua_core::sticky::StickyTools;
 use interlingua_core::{Fault, FaultKind, Json};
 use serde_json::value::RawValue;
 
@@ -19,8 +20,8 @@ pub(super) struct ChatTurn {
     pub(super) is_done: bool,
     /// What the session's state was before this turn.
     pub(super) stored: SessionState,
-    /// The tools that this request declared, if they are kept.
-    pub(super) tools: Option<Vec<Json>>,
+    /// The tools that stay declared after this turn, if they are kept.
+    pub(super) tools: Option<StickyTools>,
 }
 
 impl ChatTurn {
