@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
                 self.part(Part::Asked(entry));
             }
             MessageType::McpApprovalResponse => self.passage(Passage::Decision(entry)),
-            MessageType::Heartbeat | MessageType::Error | MessageType::McpListTools => {}
+            MessageType::Heartbeat | MessageType::Error | MessageType::McpListTools | MessageType::ProtocolEvent => {}
             _ => self.said(entry),
         }
     }
