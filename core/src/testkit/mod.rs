@@ -15,6 +15,7 @@
 //! ```
 
 mod client;
+mod exchange;
 mod grammar;
 pub mod laws;
 mod recorder;
@@ -24,6 +25,7 @@ mod test_run;
 pub mod wild;
 
 pub use client::{ClientRequest, HttpResponse, endpoint, mount};
+pub use exchange::{RecordedExchange, recorded_exchanges};
 pub use grammar::grammar;
 pub use recorder::{Answer, Driven, Recorder, drive, drive_body, drive_stream, record};
 pub use render::render;
