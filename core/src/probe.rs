@@ -3,8 +3,8 @@
 //! An [`AgentProbe`] is a pure state machine like an [`AgentTurn`](crate::connector::AgentTurn): it says which documents to
 //! fetch and reads them; the gateway sends. Not here: the requests' way to the agent, and what is printed.
 
-use crate::connector::HttpRequest;
 use crate::fault::Fault;
+use crate::http_request::HttpRequest;
 
 /// One probe of one agent. The gateway sends what [`next`](Self::next) says and hands over the answer, until it is None.
 pub trait AgentProbe: Send {
